@@ -1,0 +1,154 @@
+//! The Bundle: a chart in one concrete version, and the clusters it goes to.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{
+    condition::Condition,
+    kind::{Types, kind},
+    options::BundleDeploymentOptions,
+    rollout::RolloutStrategy,
+    status::BundleSummary,
+    target::{BundleRef, BundleTarget, BundleTargetRestriction},
+    wire::wire,
+};
+
+wire! {
+    /// A chart in one concrete version and the clusters that it is deployed to.
+    pub struct Bundle: [types: Types<Bundle>] {
+        /// Name, namespace, labels and so on.
+        "metadata" => metadata: ObjectMeta,
+        /// What is deployed and to which clusters.
+        "spec" => spec: BundleSpec,
+        /// What came of it.
+        "status" => status: Option<BundleStatus>,
+    }
+}
+
+kind!(Bundle, "bundles");
+
+wire! {
+    /// What is deployed and to which clusters.
+    pub struct BundleSpec: [options: BundleDeploymentOptions] {
+        /// Hold every cluster at what it has now.
+        "paused" => paused: bool,
+        /// In which order clusters are updated and how many may be unavailable meanwhile.
+        "rolloutStrategy" | nullable => rollout_strategy: Option<RolloutStrategy>,
+        /// Internal: the files of a bundle that is not made from a chart repository.
+        "resources" | nullable => resources: Vec<BundleResource>,
+        /// Whether the first target that matches a cluster decides alone what is different there (`FirstMatch`), or all
+        /// that match are merged in their order (`AllMatches`).
+        #[schemars(extend("enum" = ["FirstMatch", "AllMatches"]))]
+        "targetCustomizationMode" => target_customization_mode: String,
+        /// Which clusters the bundle goes to. Without any it goes to the ClusterGroup `default`.
+        "targets" => targets: Vec<BundleTarget>,
+        /// Limits on the clusters that targets may reach.
+        "targetRestrictions" => target_restrictions: Vec<BundleTargetRestriction>,
+        /// Bundles that must be ready on a cluster before this one is deployed there.
+        "dependsOn" | nullable => depends_on: Vec<BundleRef>,
+        /// Internal: identifies content that is stored in an OCI registry.
+        "contentsId" | nullable => contents_id: String,
+        /// Internal: how the agent reaches the chart. Set on every Bundle made from a HelmOp, and on no other.
+        "helmOpOptions" | nullable => helm_op_options: Option<BundleHelmOptions>,
+        /// Internal: hash of values that are kept in a Secret.
+        "valuesHash" => values_hash: String,
+    }
+}
+
+wire! {
+    /// A file of a bundle.
+    pub struct BundleResource {
+        /// Path of the file.
+        "name" | nullable => name: String,
+        /// Content of the file.
+        "content" | nullable => content: String,
+        /// Encoding of `content`: empty for plain text, or `base64+gz`.
+        "encoding" | nullable => encoding: String,
+    }
+}
+
+wire! {
+    /// How the agent reaches the chart of a HelmOp.
+    pub struct BundleHelmOptions {
+        /// Secret with the credentials for the repository or registry, in the Bundle's namespace.
+        "helmOpSecretName" => secret_name: String,
+        /// Do not verify the certificate of the repository or registry.
+        "helmOpInsecureSkipTLSVerify" => insecure_skip_tls_verify: bool,
+        /// Certificates that are trusted besides the system's, PEM in base64.
+        #[schemars(extend("format" = "byte"))]
+        "helmOpCABundle" | nullable => ca_bundle: String,
+    }
+}
+
+wire! {
+    /// What came of a Bundle.
+    pub struct BundleStatus {
+        /// The object's conditions.
+        "conditions" => conditions: Vec<Condition>,
+        /// Number of clusters by state.
+        "summary" => summary: Option<BundleSummary>,
+        /// Number of clusters that got the bundle for the first time in the last round.
+        "newlyCreated" => newly_created: i64,
+        /// Number of clusters that are not up to date or not available.
+        "unavailable" => unavailable: Option<i64>,
+        /// Number of partitions that are not available.
+        "unavailablePartitions" => unavailable_partitions: Option<i64>,
+        /// How many clusters may be unavailable.
+        "maxUnavailable" => max_unavailable: Option<i64>,
+        /// How many partitions may be unavailable.
+        "maxUnavailablePartitions" => max_unavailable_partitions: Option<i64>,
+        /// How many clusters get the bundle for the first time in one round.
+        "maxNew" => max_new: Option<i64>,
+        /// The partitions and their state.
+        "partitions" => partitions: Vec<PartitionStatus>,
+        /// What `kubectl get` shows.
+        "display" => display: Option<BundleDisplay>,
+        /// Deprecated, empty.
+        "resourceKey" | nullable => resource_key: Vec<ResourceKey>,
+        /// Internal: where the content is stored in an OCI registry.
+        "ociReference" => oci_reference: String,
+        /// The `metadata.generation` that the status speaks of.
+        "observedGeneration" => observed_generation: Option<i64>,
+        /// Internal: hash of the bundle's files.
+        "resourcesSha256Sum" => resources_sha256_sum: String,
+    }
+}
+
+wire! {
+    /// A partition of a roll-out and its state.
+    pub struct PartitionStatus {
+        /// Name of the partition.
+        "name" | nullable => name: String,
+        /// Number of its clusters.
+        "count" => count: i64,
+        /// How many of them may be unavailable.
+        "maxUnavailable" => max_unavailable: i64,
+        /// How many of them are.
+        "unavailable" => unavailable: i64,
+        /// Number of its clusters by state.
+        "summary" => summary: Option<BundleSummary>,
+    }
+}
+
+wire! {
+    /// What `kubectl get` shows of a Bundle.
+    pub struct BundleDisplay {
+        /// Ready and targeted clusters, such as `2/3`.
+        "readyClusters" | nullable => ready_clusters: String,
+        /// The worst state of a cluster.
+        "state" | nullable => state: String,
+    }
+}
+
+wire! {
+    /// Names an object.
+    pub struct ResourceKey {
+        /// Kind of the object.
+        "kind" | nullable => kind: String,
+        /// API version of the object.
+        "apiVersion" | nullable => api_version: String,
+        /// Namespace of the object.
+        "namespace" | nullable => namespace: String,
+        /// Name of the object.
+        "name" | nullable => name: String,
+    }
+}

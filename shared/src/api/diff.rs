@@ -1,0 +1,41 @@
+//! Which differences between deployed and wanted objects are not drift.
+
+use super::wire::wire;
+
+wire! {
+    /// Differences between deployed and wanted objects that are not reported as drift.
+    pub struct DiffOptions {
+        /// One entry for each object to compare differently.
+        "comparePatches" | nullable => compare_patches: Vec<ComparePatch>,
+    }
+}
+
+wire! {
+    /// How an object is changed before it is compared.
+    pub struct ComparePatch {
+        /// API version of the object, such as `apps/v1`.
+        "apiVersion" | nullable => api_version: String,
+        /// Kind of the object.
+        "kind" | nullable => kind: String,
+        /// Name of the object.
+        "name" | nullable => name: String,
+        /// Namespace of the object.
+        "namespace" | nullable => namespace: String,
+        /// Fields that are not compared, as JSON pointers (RFC 6901).
+        "jsonPointers" | nullable => json_pointers: Vec<String>,
+        /// JSON patch operations (RFC 6902) made before the comparison.
+        "operations" | nullable => operations: Vec<PatchOperation>,
+    }
+}
+
+wire! {
+    /// A JSON patch operation (RFC 6902).
+    pub struct PatchOperation {
+        /// The operation, usually `remove`. `ignore` leaves the whole object out of the comparison.
+        "op" | nullable => op: String,
+        /// The field, as a JSON pointer (RFC 6901).
+        "path" | nullable => path: String,
+        /// The value of an `add`, `replace` or `test` operation.
+        "value" | nullable => value: String,
+    }
+}

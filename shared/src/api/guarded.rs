@@ -1,0 +1,82 @@
+//! Objects that do not decode must not stop a watch.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_core::Resource;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+/// An object, or the metadata of one whose other fields do not decode and the reason.
+///
+/// A list or watch of `K` itself fails as a whole, again and again, for one odd object; a list of `Guarded<K>` fails
+/// only where the metadata is unreadable, which an API server does not serve.
+#[derive(Clone, Debug)]
+pub enum Guarded<K> {
+    /// The object.
+    Good(Box<K>),
+    /// One that does not decode.
+    Odd {
+        /// Its metadata, enough to name it.
+        metadata: Box<ObjectMeta>,
+        /// What is wrong with it, with the path of the field.
+        error: String,
+    },
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Named {
+            metadata: Box<ObjectMeta>,
+        }
+
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        match serde_json::from_str(text.get()) {
+            Ok(object) => Ok(Self::Good(object)),
+            Err(error) => {
+                let Named { metadata } =
+                    serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+                Ok(Self::Odd {
+                    metadata,
+                    error: error.to_string(),
+                })
+            }
+        }
+    }
+}
+
+impl<K: Resource> Resource for Guarded<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(dt)
+    }
+
+    fn group(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::group(dt)
+    }
+
+    fn version(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::version(dt)
+    }
+
+    fn plural(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(dt)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Good(object) => object.meta(),
+            Self::Odd { metadata, .. } => metadata,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            Self::Good(object) => object.meta_mut(),
+            Self::Odd { metadata, .. } => metadata,
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Labels, annotations and finalizers of Fleet's objects.
+
+/// Label with the name of the HelmOp, on its Bundle and its BundleDeployments.
+pub const HELM_NAME: &str = "fleet.cattle.io/fleet-helm-name";
+/// Finalizer that Fleet's own controller leaves on HelmOps. This one needs none: Bundles are owned by their HelmOp.
+pub const HELMOP_FINALIZER: &str = "fleet.cattle.io/helmop-finalizer";
+/// Annotation on a Bundle with what its versions were resolved from, as JSON: a list of
+/// [`ResolvedChart`](super::ResolvedChart).
+///
+/// It stands on the Bundle so that it is written together with the version, survives a lost status, and needs no
+/// field that Fleet's own CRDs lack.
+pub const RESOLVED: &str = "helmops.fleet.cattle.io/resolved";

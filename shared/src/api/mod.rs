@@ -1,0 +1,35 @@
+//! The wire types: Fleet's API (`fleet.cattle.io/v1alpha1`) as the API server stores it.
+//!
+//! They are lenient on purpose: every field may be missing, strings stand where an enum would refuse a newer word,
+//! and unknown fields are passed over. What an object must be to be acted on is decided in [`admit`](crate::admit).
+
+pub mod bundle;
+pub mod condition;
+pub mod crds;
+pub mod diff;
+pub mod duration;
+pub mod free_form;
+pub mod guarded;
+pub mod helm;
+pub mod helmop;
+pub mod kind;
+pub mod labels;
+pub mod options;
+pub mod policy;
+pub mod rollout;
+pub mod schema;
+pub mod status;
+pub mod target;
+pub mod wire;
+
+pub use bundle::{Bundle, BundleSpec};
+pub use condition::Condition;
+pub use guarded::Guarded;
+pub use helm::HelmOptions;
+pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart};
+pub use options::BundleDeploymentOptions;
+pub use policy::Policy;
+pub use target::BundleTarget;
+
+#[cfg(test)]
+mod tests;

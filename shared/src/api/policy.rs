@@ -1,0 +1,58 @@
+//! What HelmOps and GitRepos of a namespace may use.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{
+    kind::{Types, kind},
+    wire::wire,
+};
+
+wire! {
+    /// A Policy says what HelmOps, GitRepos and Bundles of its namespace may use. Several Policies add up.
+    pub struct Policy: [types: Types<Policy>] {
+        /// Name, namespace, labels and so on.
+        "metadata" => metadata: ObjectMeta,
+        /// Refuse HelmOps, GitRepos and Bundles that name no ServiceAccount.
+        "requireServiceAccount" => require_service_account: bool,
+        /// ServiceAccounts that may be named. Empty allows all.
+        "allowedServiceAccounts" | nullable => allowed_service_accounts: Vec<String>,
+        /// Let namespaces be created although a ServiceAccount is required.
+        "allowNamespaceCreation" => allow_namespace_creation: bool,
+        /// What GitRepos may use.
+        "gitRepo" | nullable => git_repo: Option<GitRepoPolicy>,
+        /// What HelmOps may use.
+        "helmOp" | nullable => helm_op: Option<HelmOpPolicy>,
+    }
+}
+
+kind!(Policy, "policies");
+
+wire! {
+    /// What GitRepos may use.
+    pub struct GitRepoPolicy {
+        /// ServiceAccount of GitRepos that name none.
+        "defaultServiceAccount" | nullable => default_service_account: String,
+        /// Secret of GitRepos that name none.
+        "defaultClientSecretName" | nullable => default_client_secret_name: String,
+        /// Secrets that may be named. Empty allows all.
+        "allowedClientSecretNames" | nullable => allowed_client_secret_names: Vec<String>,
+        /// Regular expressions, one of which must match the whole URL of the repository. Empty allows all.
+        "allowedRepoPatterns" | nullable => allowed_repo_patterns: Vec<String>,
+    }
+}
+
+wire! {
+    /// What HelmOps may use.
+    pub struct HelmOpPolicy {
+        /// ServiceAccount of HelmOps that name none.
+        "defaultServiceAccount" | nullable => default_service_account: String,
+        /// Secret of HelmOps that name none.
+        "defaultHelmSecretName" | nullable => default_helm_secret_name: String,
+        /// Secrets that may be named. Empty allows all.
+        "allowedHelmSecretNames" | nullable => allowed_helm_secret_names: Vec<String>,
+        /// Regular expressions, one of which must match the whole URL of the repository. Empty allows all.
+        "allowedHelmRepoPatterns" | nullable => allowed_helm_repo_patterns: Vec<String>,
+        /// Regular expressions, one of which must match the whole name of the chart. Empty allows all.
+        "allowedChartPatterns" | nullable => allowed_chart_patterns: Vec<String>,
+    }
+}

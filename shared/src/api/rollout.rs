@@ -1,0 +1,42 @@
+//! In which order and how many at once.
+
+use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
+
+use super::wire::wire;
+
+wire! {
+    /// In which order clusters are updated and how many may be unavailable meanwhile.
+    pub struct RolloutStrategy {
+        /// How many clusters may be unavailable during an update, as a number or a percentage. 100% by default.
+        "maxUnavailable" | nullable => max_unavailable: Option<IntOrString>,
+        /// How many partitions may be unavailable before later ones wait, as a number or a percentage. 0 by default.
+        "maxUnavailablePartitions" | nullable => max_unavailable_partitions: Option<IntOrString>,
+        /// Size of the partitions that are made automatically, as a number or a percentage. 25% by default.
+        "autoPartitionSize" | nullable => auto_partition_size: Option<IntOrString>,
+        /// Number of clusters from which on partitions are made automatically. 200 by default.
+        "autoPartitionThreshold" | nullable => auto_partition_threshold: Option<i64>,
+        /// How many clusters get the bundle for the first time in one go. 50 by default.
+        "maxNew" | nullable => max_new: Option<i64>,
+        /// Partitions of your own, in the order in which they are updated. Clusters that belong to none get nothing.
+        "partitions" | nullable => partitions: Vec<Partition>,
+    }
+}
+
+wire! {
+    /// A set of clusters that are updated together.
+    pub struct Partition {
+        /// Name of the partition, shown in the Bundle's status.
+        "name" => name: String,
+        /// How many of the partition's clusters may be unavailable, as a number or a percentage. By default as for the
+        /// whole roll-out.
+        "maxUnavailable" | nullable => max_unavailable: Option<IntOrString>,
+        /// Name of a cluster, or its display name in Rancher.
+        "clusterName" => cluster_name: String,
+        /// Selects clusters by their labels.
+        "clusterSelector" | nullable => cluster_selector: Option<LabelSelector>,
+        /// Name of a ClusterGroup.
+        "clusterGroup" => cluster_group: String,
+        /// Selects ClusterGroups by their labels.
+        "clusterGroupSelector" | nullable => cluster_group_selector: Option<LabelSelector>,
+    }
+}

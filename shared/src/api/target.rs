@@ -1,0 +1,55 @@
+//! Which clusters.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::{options::BundleDeploymentOptions, wire::wire};
+
+wire! {
+    /// A set of clusters and what is different on them. A cluster belongs to the target if it fulfils every criterion
+    /// (`clusterName`, `clusterSelector`, `clusterGroup`, `clusterGroupSelector`) that the target has; a target
+    /// without any matches no cluster.
+    pub struct BundleTarget: [options: BundleDeploymentOptions] {
+        /// Name of the target. Targets without one are numbered: `target000`, `target001` and so on.
+        "name" => name: String,
+        /// Name of a cluster, or its display name in Rancher.
+        "clusterName" | nullable => cluster_name: String,
+        /// Selects clusters by their labels. `{}` selects every cluster.
+        "clusterSelector" | nullable => cluster_selector: Option<LabelSelector>,
+        /// Name of a ClusterGroup.
+        "clusterGroup" | nullable => cluster_group: String,
+        /// Selects ClusterGroups by their labels.
+        "clusterGroupSelector" | nullable => cluster_group_selector: Option<LabelSelector>,
+        /// Deploy nothing to the clusters of this target, even where a later target matches them.
+        "doNotDeploy" => do_not_deploy: bool,
+    }
+}
+
+wire! {
+    /// A limit on the clusters that targets may reach: a cluster must fulfil at least one of the restrictions besides a
+    /// target.
+    pub struct BundleTargetRestriction {
+        /// Name of the restriction.
+        "name" | nullable => name: String,
+        /// Name of a cluster, or its display name in Rancher.
+        "clusterName" | nullable => cluster_name: String,
+        /// Selects clusters by their labels.
+        "clusterSelector" | nullable => cluster_selector: Option<LabelSelector>,
+        /// Name of a ClusterGroup.
+        "clusterGroup" | nullable => cluster_group: String,
+        /// Selects ClusterGroups by their labels.
+        "clusterGroupSelector" | nullable => cluster_group_selector: Option<LabelSelector>,
+    }
+}
+
+wire! {
+    /// Bundles that must be in an accepted state on a cluster before this one is deployed there.
+    pub struct BundleRef {
+        /// Name of a bundle.
+        "name" | nullable => name: String,
+        /// Selects bundles by their labels.
+        "selector" | nullable => selector: Option<LabelSelector>,
+        /// States that count as done: `Ready` (the default), `NotReady`, `Pending`, `OutOfSync`, `Modified`,
+        /// `WaitApplied`, `ErrApplied`.
+        "acceptedStates" | nullable => accepted_states: Vec<String>,
+    }
+}

@@ -1,0 +1,140 @@
+//! What the wire types keep, and what they put up with.
+
+use serde_json::{Value, json};
+
+use super::{Bundle, Guarded, HelmOp, Policy};
+
+fn decoded(object: &Value) -> HelmOp {
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+/// An object as Fleet's own controller and the API server store it, with a field of every kind.
+fn stored() -> Value {
+    json!({
+        "apiVersion": "fleet.cattle.io/v1alpha1",
+        "kind": "HelmOp",
+        "metadata": { "name": "web", "namespace": "fleet-default", "generation": 3 },
+        "spec": {
+            "createNamespace": false,
+            "defaultNamespace": "shop",
+            "correctDrift": { "enabled": true },
+            "diff": { "comparePatches": [{ "kind": "Deployment", "operations": [{ "op": "ignore" }] }] },
+            "downstreamResources": [{ "kind": "Secret", "name": "access" }],
+            "helm": {
+                "chart": "web", "repo": "https://charts.example.com", "version": "1.x", "timeoutSeconds": -1,
+                "disableDNS": true,
+                "values": { "z": 1, "a": [{ "b.y": 0 }, 1.5, 12_345_678_901_234_567_890_u64] },
+                "valuesFrom": [{ "secretKeyRef": { "name": "s", "key": "values.yaml" } }]
+            },
+            "helmOpOptions": {},
+            "helmSecretName": "access",
+            "insecureSkipTLSVerify": true,
+            "labels": { "team": "a" },
+            "pollingInterval": "15m",
+            "rolloutStrategy": { "maxUnavailable": "50%", "maxNew": 0, "partitions": [{ "name": "p", "maxUnavailable": 3 }] },
+            "targetCustomizationMode": "FirstMatch",
+            "targets": [
+                { "name": "all", "clusterSelector": {} },
+                { "clusterGroup": "eu", "doNotDeploy": true, "helm": { "values": { "replicas": 2 } },
+                  "namespaceLabels": { "a": "b" } }
+            ],
+            "yaml": { "overlays": ["o"] }
+        },
+        "status": {
+            "conditions": [{ "type": "Ready", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z" }],
+            "desiredReadyClusters": 0,
+            "readyClusters": 0,
+            "display": {},
+            "resourceCounts": { "ready": 0, "desiredReady": 0 },
+            "summary": { "desiredReady": 0, "ready": 0 },
+            "version": "1.2.3"
+        }
+    })
+}
+
+#[test]
+fn what_fleet_stores_comes_back_whole() {
+    let stored = stored();
+    assert_eq!(serde_json::to_value(decoded(&stored)).unwrap(), stored);
+}
+
+#[test]
+fn null_and_absent_and_unknown_fields_are_no_fault() {
+    let odd = json!({
+        "metadata": { "name": "web" },
+        "spec": { "helm": { "repo": null, "values": null }, "targets": null, "pollingInterval": null, "newer": [{}] },
+        "status": null,
+        "extra": 1
+    });
+    let helmop = decoded(&odd);
+    assert_eq!(
+        helmop.spec.bundle.options.helm,
+        Some(super::HelmOptions::default())
+    );
+    assert!(helmop.spec.bundle.targets.is_empty() && helmop.status.is_none());
+    assert_eq!(
+        decoded(&json!({ "metadata": { "name": "bare" } })).spec,
+        super::HelmOpSpec::default()
+    );
+}
+
+#[test]
+fn kind_and_api_version_are_written() {
+    let policy = Policy {
+        require_service_account: true,
+        ..Policy::default()
+    };
+    assert_eq!(
+        serde_json::to_value(policy).unwrap(),
+        json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Policy", "requireServiceAccount": true })
+    );
+    assert_eq!(serde_json::to_value(Bundle::default()).unwrap()["kind"], "Bundle");
+}
+
+#[test]
+fn an_error_names_the_field() {
+    let odd = json!({ "spec": { "targets": [{ "helm": { "timeoutSeconds": "soon" } }] } });
+    let error = serde_json::from_str::<HelmOp>(&odd.to_string())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("spec: targets: helm: timeoutSeconds: invalid type: string \"soon\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_odd_object_keeps_its_name_and_spoils_no_list() {
+    let list = json!([stored(), { "metadata": { "name": "odd" }, "spec": { "paused": "maybe" } }]);
+    let list: Vec<Guarded<HelmOp>> = serde_json::from_str(&list.to_string()).unwrap();
+    assert!(matches!(&list[0], Guarded::Good(helmop) if helmop.spec.helm_secret_name == "access"));
+    let Guarded::Odd { metadata, error } = &list[1] else {
+        panic!("decoded")
+    };
+    assert_eq!(metadata.name.as_deref(), Some("odd"));
+    assert!(error.contains("paused"), "{error}");
+}
+
+#[test]
+fn every_field_is_described() {
+    for (file, definition) in super::crds::all().unwrap() {
+        let definition = serde_json::to_value(definition).unwrap();
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert_described(file, schema);
+    }
+}
+
+fn assert_described(path: &str, schema: &Value) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        if !path.ends_with(".yaml.metadata") {
+            assert!(
+                field["description"].as_str().is_some_and(|text| text.len() > 3),
+                "{path}"
+            );
+        }
+        assert_described(&path, field);
+        assert_described(&path, &field["items"]);
+        assert_described(&path, &field["additionalProperties"]);
+    }
+}

@@ -1,0 +1,127 @@
+//! How the API's structs stand on the wire, said once for all of them.
+//!
+//! Fleet's types are Go structs: a missing field, a `null` and Go's zero value mean the same, unknown fields are
+//! passed over, and structs are embedded in one another so that their fields stand side by side in the JSON object.
+//! [`wire!`](crate::api::wire) declares a struct with these rules. A field is a line `"wireName" => name: Type`;
+//! `"wireName" | nullable` marks one that the CRD lets be `null`. An `Option` is a Go pointer (or a number that is
+//! written even when 0), every other type is left out of the JSON when it holds its zero value. Embedded structs
+//! stand in brackets behind the struct's name.
+//!
+//! Decoding is one pass over the text without an intermediate tree, which serde's `flatten` cannot do, and an error
+//! names the path of its field.
+
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny, MapAccess, Visitor},
+};
+
+/// A struct that can pick its fields out of a JSON object, alone or embedded in another one.
+pub trait Part: Default {
+    /// Reads the value of `key` from `map` if this struct has a field of that name, and tells whether it had.
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
+}
+
+/// Decodes a struct; fields that it does not know are passed over.
+pub fn deserialize<'de, P: Part, D: Deserializer<'de>>(deserializer: D) -> Result<P, D::Error> {
+    struct Fields<P>(PhantomData<P>);
+
+    impl<'de, P: Part> Visitor<'de> for Fields<P> {
+        type Value = P;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<P, A::Error> {
+            let mut part = P::default();
+            while let Some(Key(key)) = map.next_key()? {
+                if !part.take(&key, &mut map)? {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(part)
+        }
+    }
+
+    deserializer.deserialize_map(Fields(PhantomData))
+}
+
+/// A key, borrowed from the text where it has no escapes.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Reads the value of the field `name`; `null` is the zero value.
+pub fn value<'de, T, A>(map: &mut A, name: &str) -> Result<T, A::Error>
+where
+    T: Default + Deserialize<'de>,
+    A: MapAccess<'de>,
+{
+    match map.next_value::<Option<T>>() {
+        Ok(value) => Ok(value.unwrap_or_default()),
+        Err(error) => Err(A::Error::custom(format_args!("{name}: {error}"))),
+    }
+}
+
+/// Whether Go would leave this value out (`omitempty`).
+pub fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Declares a struct of the API; the module's documentation says how.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! wire {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident $(: [$($part:ident: $part_type:ty),+ $(,)?])? {
+            $($(#[$field_meta:meta])* $wire:literal $(| $transform:ident)? => $field:ident: $type:ty),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, ::serde::Serialize, ::schemars::JsonSchema)]
+        pub struct $name {
+            $($(
+                #[doc = concat!("The embedded [`", stringify!($part_type), "`].")]
+                #[serde(flatten)]
+                pub $part: $part_type,
+            )+)?
+            $(
+                $(#[$field_meta])*
+                #[serde(rename = $wire, default, skip_serializing_if = "crate::api::wire::is_zero")]
+                $(#[schemars(transform = $crate::api::schema::$transform)])?
+                pub $field: $type,
+            )*
+        }
+
+        impl $crate::api::wire::Part for $name {
+            fn take<'de, A: ::serde::de::MapAccess<'de>>(
+                &mut self,
+                key: &str,
+                map: &mut A,
+            ) -> Result<bool, A::Error> {
+                match key {
+                    $($wire => self.$field = $crate::api::wire::value(map, $wire)?,)*
+                    _ => {
+                        $($(
+                            if $crate::api::wire::Part::take(&mut self.$part, key, map)? {
+                                return Ok(true);
+                            }
+                        )+)?
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::api::wire::deserialize(deserializer)
+            }
+        }
+    };
+}
+
+pub use wire;

@@ -1,0 +1,17 @@
+//! The functional core of helmops: values in, values out.
+//!
+//! The modules stand in the order in which a HelmOp passes through them:
+//!
+//! ```text
+//! api ─► admit ─► chart ─► bundle ─► targeting ─► poll ─► status
+//! wire   accept-  which    HelmOp +  which        is it   what to
+//! types  able?    version? version   clusters?    time?   report?
+//!                          → Bundle
+//! ```
+//!
+//! None of them knows a client, a clock, a socket or a file: `now` and names come in as parameters.
+
+pub mod api;
+
+
+
