@@ -13,5 +13,6 @@
 
 pub mod api;
 
+pub mod chart;
 
 

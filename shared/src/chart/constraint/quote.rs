@@ -1,0 +1,52 @@
+//! Quotes a text as Go's `%q` does: tools look for Helm's messages, and those quote like that.
+
+use std::fmt::Write as _;
+
+pub(super) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match escape(c) {
+            Some(letter) => out.extend(['\\', letter]),
+            None if is_printable(c) => out.push(c),
+            None => push_code(&mut out, c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// The letter that stands for `c` behind a backslash.
+fn escape(c: char) -> Option<char> {
+    Some(match c {
+        '"' | '\\' => c,
+        '\x07' => 'a',
+        '\x08' => 'b',
+        '\x0c' => 'f',
+        '\n' => 'n',
+        '\r' => 'r',
+        '\t' => 't',
+        '\x0b' => 'v',
+        _ => return None,
+    })
+}
+
+fn push_code(out: &mut String, c: char) {
+    let code = u32::from(c);
+    // Writing to a string cannot fail.
+    let _ = match code {
+        0..=0x7f => write!(out, "\\x{code:02x}"),
+        0x80..=0xffff => write!(out, "\\u{code:04x}"),
+        _ => write!(out, "\\U{code:08x}"),
+    };
+}
+
+/// Letters, marks, numbers, punctuation, symbols and the plain blank, by the tables of the standard library. Those are
+/// behind its own escaping, which spares combining marks only where they follow something: hence the letter before `c`.
+fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return matches!(c, ' '..='~');
+    }
+    let probe: String = ['a', c].into_iter().collect();
+    probe.escape_debug().eq(probe.chars())
+}

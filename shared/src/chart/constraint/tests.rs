@@ -1,0 +1,128 @@
+use proptest::prelude::*;
+
+use super::quote::quoted;
+use super::*;
+
+/// Input, class of Go's answer, and the normal form or the quoted segment.
+const CONSTRAINTS: &str = include_str!("../../../../tests/truth/semver/constraint.tsv");
+/// Versions on the first line, then each constraint and a bitmap of the versions it wants.
+const CHECKS: &str = include_str!("../../../../tests/truth/semver/check.tsv");
+
+fn constraint(text: &str) -> Constraint {
+    Constraint::parse(text).unwrap()
+}
+
+fn version(text: &str) -> Version {
+    Version::parse(text).unwrap()
+}
+
+/// Go's class and detail for what came out.
+fn answer(result: &Result<Constraint, ConstraintError>) -> (&'static str, String) {
+    match result {
+        Ok(constraint) => ("ok", constraint.to_string()),
+        Err(ConstraintError::TooLong { .. }) => ("long", String::new()),
+        Err(ConstraintError::TooManyGroups { .. }) => ("groups", String::new()),
+        Err(ConstraintError::Improper { segment, .. }) => ("improper", quoted(segment)),
+        Err(ConstraintError::Version { .. }) => ("parser", String::new()),
+    }
+}
+
+/// Errors point into the text that was given, and speak as Helm does where Helm says something.
+fn assert_points_at_the_text(text: &str, error: &ConstraintError) {
+    match error {
+        ConstraintError::Improper {
+            segment, at, token, ..
+        } => {
+            assert!(text[*at..].starts_with(token.as_str()), "{text:?}: {error}");
+            let helm = format!(
+                "improper constraint: {} (at byte {at}: expected ",
+                quoted(segment)
+            );
+            assert!(error.to_string().starts_with(&helm), "{text:?}: {error}");
+        }
+        ConstraintError::Version { at, token, .. } => {
+            assert!(text[*at..].starts_with(token.as_str()), "{text:?}: {error}");
+        }
+        ConstraintError::TooLong { .. } | ConstraintError::TooManyGroups { .. } => {}
+    }
+}
+
+#[test]
+fn reads_what_masterminds_reads() {
+    let mut rows = 0;
+    for line in CONSTRAINTS.lines() {
+        let [input, class, detail] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let input: String = serde_json::from_str(input).unwrap();
+        let result = Constraint::parse(&input);
+        assert_eq!(answer(&result), (class, detail.to_owned()), "{input:?}");
+        if let Err(error) = result {
+            assert_points_at_the_text(&input, &error);
+        }
+        rows += 1;
+    }
+    assert!(rows > 6000, "{rows} rows");
+}
+
+#[test]
+fn wants_what_masterminds_wants() {
+    let mut lines = CHECKS.lines();
+    let versions: Vec<Version> = lines.next().unwrap().split(' ').map(version).collect();
+    let mut rows = 0;
+    for line in lines {
+        let (text, bits) = line.split_once('\t').unwrap();
+        let text: String = serde_json::from_str(text).unwrap();
+        let bits = u64::from_str_radix(bits, 16).unwrap();
+        let read = constraint(&text);
+        for (i, version) in versions.iter().enumerate() {
+            assert_eq!(read.matches(version), bits >> i & 1 == 1, "{text:?} {version}");
+        }
+        rows += 1;
+    }
+    assert!(rows > 600, "{rows} rows");
+}
+
+#[test]
+fn any_is_the_star() {
+    assert_eq!(Constraint::any(), constraint("*"));
+    assert!(Constraint::any().matches(&version("0.0.0")));
+    assert!(!Constraint::any().matches(&version("9.9.9-rc.1")));
+}
+
+#[test]
+fn a_group_decides_for_itself_about_prereleases() {
+    let both = constraint(">=2-0 || 1.x");
+    assert!(both.matches(&version("2.0.0-rc.1")));
+    assert!(!both.matches(&version("1.5.0-rc.1")));
+}
+
+/// Texts of the letters that constraints are made of, constraints with faults, and anything.
+fn near_constraint() -> impl Strategy<Value = String> {
+    let member =
+        "([!<>=~^ ]{0,2}v?[0-9xX*|]{1,3}(\\.[0-9x*]){0,3}(-[0-9a.-]{1,4})?|[12](\\.x)?[ -]{1,4}[34])";
+    let members = format!("{member}(( |, ?|\\|\\|){member}){{0,3}}");
+    prop_oneof![
+        "[12vx*., |<>=!~^-]{0,16}",
+        prop::string::string_regex(&members).unwrap(),
+        ".*"
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_text_is_read_or_refused_at_a_place_in_it(text in near_constraint()) {
+        if let Err(error) = Constraint::parse(&text) {
+            assert_points_at_the_text(&text, &error);
+        }
+    }
+
+    #[test]
+    fn the_normal_form_means_the_same(text in near_constraint()) {
+        if let Ok(read) = Constraint::parse(&text) {
+            prop_assert_eq!(Constraint::parse(&read.to_string()), Ok(read));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Which chart, and which version of it.
+
+pub mod constraint;
+pub mod index;
+pub mod request;
+pub mod select;
+pub mod source;
+pub mod url;
+pub mod version;

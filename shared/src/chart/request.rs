@@ -1,0 +1,59 @@
+//! What is asked for: a chart, and a version or a range of versions.
+
+use super::{
+    constraint::{Constraint, ConstraintError},
+    source::ChartSource,
+    version::Version,
+};
+
+/// A version field that has been understood.
+#[derive(Clone, Debug)]
+pub struct VersionRequest<'a> {
+    text: &'a str,
+    constraint: Constraint,
+}
+
+impl<'a> VersionRequest<'a> {
+    /// Reads a version field: an exact version, a range, or empty for the latest release.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text, and where.
+    pub fn parse(text: &'a str) -> Result<Self, ConstraintError> {
+        let constraint = if text.is_empty() {
+            Constraint::any()
+        } else {
+            Constraint::parse(text)?
+        };
+        Ok(Self { text, constraint })
+    }
+
+    /// The field as the user wrote it.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// The versions that will do.
+    pub fn constraint(&self) -> &Constraint {
+        &self.constraint
+    }
+
+    /// Whether it can only ever mean one version: a complete semantic version without a leading `v`. Anything else may
+    /// find a newer version later.
+    pub fn is_exact(&self) -> bool {
+        is_exact(self.text)
+    }
+}
+
+/// Whether a version field can only ever mean one version; see [`VersionRequest::is_exact`].
+pub fn is_exact(text: &str) -> bool {
+    Version::parse_strict(text).is_ok()
+}
+
+/// A chart and the versions of it that will do.
+#[derive(Clone, Debug)]
+pub struct ChartRequest<'a> {
+    /// Where the chart comes from.
+    pub source: ChartSource<'a>,
+    /// Which versions will do.
+    pub version: VersionRequest<'a>,
+}

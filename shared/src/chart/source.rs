@@ -1,0 +1,125 @@
+//! Where a chart comes from: the three forms of `repo` and `chart`.
+
+/// The source of a chart, by form alone: nothing says yet that its URL is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChartSource<'a> {
+    /// A chart archive at a URL. It has no versions to choose from.
+    Archive {
+        /// URL of the archive.
+        url: &'a str,
+    },
+    /// A chart in an OCI registry.
+    Oci {
+        /// Its reference, with `oci://`.
+        repo: &'a str,
+    },
+    /// A chart of a Helm repository.
+    Repository {
+        /// URL of the repository.
+        repo: &'a str,
+        /// Name of the chart.
+        chart: &'a str,
+    },
+}
+
+/// What is wrong with the combination of `repo`, `chart` and `version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormError {
+    /// An archive and a repository.
+    ArchiveWithRepo,
+    /// An archive and a version.
+    ArchiveWithVersion,
+    /// An OCI reference and a chart.
+    OciWithChart,
+    /// No chart.
+    NoChart,
+    /// No repository.
+    NoRepo,
+}
+
+impl<'a> ChartSource<'a> {
+    /// The form that `repo` and `chart` have, complete or not.
+    pub fn of(repo: &'a str, chart: &'a str) -> Self {
+        if is_archive(chart) {
+            Self::Archive { url: chart }
+        } else if is_oci(repo) {
+            Self::Oci { repo }
+        } else {
+            Self::Repository { repo, chart }
+        }
+    }
+
+    /// Everything that is wrong with the combination of `repo`, `chart` and `version`.
+    pub fn faults(repo: &'a str, chart: &'a str, version: &str) -> Vec<FormError> {
+        let candidates = match Self::of(repo, chart) {
+            Self::Archive { .. } => [
+                (!repo.is_empty(), FormError::ArchiveWithRepo),
+                (!version.is_empty(), FormError::ArchiveWithVersion),
+            ],
+            Self::Oci { .. } => [
+                (!chart.is_empty(), FormError::OciWithChart),
+                (false, FormError::NoChart),
+            ],
+            Self::Repository { .. } => [
+                (chart.is_empty(), FormError::NoChart),
+                (repo.is_empty(), FormError::NoRepo),
+            ],
+        };
+        candidates
+            .into_iter()
+            .filter_map(|(wrong, error)| wrong.then_some(error))
+            .collect()
+    }
+}
+
+/// Whether `chart` is the URL of an archive rather than a name.
+pub fn is_archive(chart: &str) -> bool {
+    has_suffix(chart, ".tgz")
+}
+
+/// Whether `repo` names a chart in an OCI registry.
+pub fn is_oci(repo: &str) -> bool {
+    repo.get(..6)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("oci://"))
+}
+
+fn has_suffix(text: &str, suffix: &str) -> bool {
+    text.len()
+        .checked_sub(suffix.len())
+        .and_then(|at| text.get(at..))
+        .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        use FormError::{ArchiveWithRepo, ArchiveWithVersion, NoChart, NoRepo, OciWithChart};
+        for (repo, chart, version, faults) in [
+            ("https://h", "c", "1.x", vec![]),
+            ("oci://h/c", "", "", vec![]),
+            ("OCI://h/c", "", "1.2.3", vec![]),
+            ("", "https://h/c-1.2.3.tgz", "", vec![]),
+            ("", "https://h/C.TGZ", "", vec![]),
+            (
+                "https://h",
+                "https://h/c.tgz",
+                "1",
+                vec![ArchiveWithRepo, ArchiveWithVersion],
+            ),
+            ("", "https://h/c.tgz", "*", vec![ArchiveWithVersion]),
+            ("Oci://h/c", "c", "", vec![OciWithChart]),
+            ("https://h", "", "", vec![NoChart]),
+            ("", "c", "", vec![NoRepo]),
+            ("", "", "", vec![NoChart, NoRepo]),
+        ] {
+            assert_eq!(
+                ChartSource::faults(repo, chart, version),
+                faults,
+                "{repo} {chart} {version}"
+            );
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Chart versions, read and ordered as Helm and Fleet do it: `Masterminds/semver` v3.
+//!
+//! Its rules are looser than the specification's where a text is read (`v1`, `1.2`, `01.2.3`) and differ from it where
+//! pre-releases with numbers beyond 64 bits are ordered. Both decide which chart is deployed, so both are kept.
+
+pub(super) mod scan;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use semver::{BuildMetadata, Prerelease};
+
+/// The longest version text that is read, in bytes. Helm refuses longer ones: a chart that only we could read would
+/// resolve and then fail to install.
+pub const MAX_VERSION_LEN: usize = 256;
+
+/// A chart version, together with the text it was read from.
+///
+/// Two versions are equal if their numbers, pre-release and build metadata are, however they were written: `v1.2` equals
+/// `1.2.0`. There is no `Ord`: precedence ignores the build metadata and so contradicts that equality; ask
+/// [`Version::precedence`].
+#[derive(Clone, Debug)]
+pub struct Version {
+    parsed: semver::Version,
+    original: Box<str>,
+}
+
+/// Why a text is not a version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VersionError {
+    /// The text is empty.
+    #[error("version is empty; write one such as 1.2.3")]
+    Empty,
+    /// The text is longer than [`MAX_VERSION_LEN`].
+    #[error("version is {len} bytes long; at most {MAX_VERSION_LEN} are allowed")]
+    TooLong {
+        /// Length of the text in bytes.
+        len: usize,
+    },
+    /// The text has not the shape of a version.
+    #[error("{text:?} is not a version; write one such as 1.2.3, 1.2 or v1.2.3-rc.1")]
+    Malformed {
+        /// The whole text.
+        text: String,
+    },
+    /// The text would do as a version, but is not one as the semver specification has it.
+    #[error(
+        "{text:?} is not a strict semantic version ({reason}); write all three numbers, without a v, such as 1.2.3"
+    )]
+    NotStrict {
+        /// The whole text.
+        text: String,
+        /// What a strict reader stumbled over.
+        reason: String,
+    },
+    /// A major, minor or patch number does not fit 64 bits.
+    #[error(
+        "number {number} in version {text:?} is too large; the largest is {}",
+        u64::MAX
+    )]
+    NumberTooLarge {
+        /// The whole text.
+        text: String,
+        /// The number, as written.
+        number: String,
+    },
+    /// A numeric pre-release identifier starts with a zero.
+    #[error(
+        "pre-release part {identifier:?} in version {text:?} starts with a zero; write it without leading zeros"
+    )]
+    PrereleaseLeadingZero {
+        /// The whole text.
+        text: String,
+        /// The identifier, as written.
+        identifier: String,
+    },
+}
+
+impl Version {
+    /// Reads a version loosely: with or without a small `v`, with one to three numbers, leading zeros allowed in them.
+    pub fn parse(text: &str) -> Result<Self, VersionError> {
+        check_len(text)?;
+        let Some((found, "")) = scan::version(text, |c| c.is_ascii_digit()) else {
+            return Err(malformed(text));
+        };
+        // In this order, so that of two faults the one Helm would name is named.
+        let parsed = semver::Version {
+            major: number(text, found.major)?,
+            minor: number(text, found.minor.unwrap_or("0"))?,
+            patch: number(text, found.patch.unwrap_or("0"))?,
+            pre: prerelease(text, found.pre.unwrap_or_default())?,
+            build: BuildMetadata::new(found.build.unwrap_or_default()).map_err(|_| malformed(text))?,
+        };
+        Ok(Self {
+            parsed,
+            original: text.into(),
+        })
+    }
+
+    /// Reads a version as the semver specification has it: three numbers, no `v`, no leading zeros.
+    pub fn parse_strict(text: &str) -> Result<Self, VersionError> {
+        check_len(text)?;
+        match semver::Version::parse(text) {
+            Ok(parsed) => Ok(Self {
+                parsed,
+                original: text.into(),
+            }),
+            Err(error) => Err(VersionError::NotStrict {
+                text: text.to_owned(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    /// 0.0.0, the lowest release.
+    pub(super) fn zero() -> Self {
+        Self {
+            parsed: semver::Version::new(0, 0, 0),
+            original: "0.0.0".into(),
+        }
+    }
+
+    /// The text as it was read: what a chart index calls this version, and so what to ask the repository for.
+    pub fn original(&self) -> &str {
+        &self.original
+    }
+
+    /// The first number.
+    pub fn major(&self) -> u64 {
+        self.parsed.major
+    }
+
+    /// The second number, 0 if it was not written.
+    pub fn minor(&self) -> u64 {
+        self.parsed.minor
+    }
+
+    /// The third number, 0 if it was not written.
+    pub fn patch(&self) -> u64 {
+        self.parsed.patch
+    }
+
+    /// What follows the hyphen, without it; empty for a release.
+    pub fn prerelease(&self) -> &str {
+        self.parsed.pre.as_str()
+    }
+
+    /// Whether this is a pre-release such as `1.2.3-rc.1`.
+    pub fn is_prerelease(&self) -> bool {
+        !self.parsed.pre.is_empty()
+    }
+
+    /// Which of the two is newer; `Equal` for versions that differ in build metadata only.
+    pub fn precedence(&self, other: &Self) -> Ordering {
+        let numbers = |version: &Self| (version.major(), version.minor(), version.patch());
+        numbers(self)
+            .cmp(&numbers(other))
+            .then_with(|| prerelease_precedence(self.prerelease(), other.prerelease()))
+    }
+}
+
+/// The normal form: three numbers without `v`, then pre-release and build metadata if there are any.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parsed.fmt(f)
+    }
+}
+
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        self.parsed == other.parsed
+    }
+}
+
+impl Eq for Version {}
+
+impl Hash for Version {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parsed.hash(state);
+    }
+}
+
+fn check_len(text: &str) -> Result<(), VersionError> {
+    match text.len() {
+        0 => Err(VersionError::Empty),
+        len if len > MAX_VERSION_LEN => Err(VersionError::TooLong { len }),
+        _ => Ok(()),
+    }
+}
+
+fn malformed(text: &str) -> VersionError {
+    VersionError::Malformed {
+        text: text.to_owned(),
+    }
+}
+
+fn number(text: &str, digits: &str) -> Result<u64, VersionError> {
+    // Digits only, by the scanner: nothing but the size can be wrong.
+    digits.parse().map_err(|_| VersionError::NumberTooLarge {
+        text: text.to_owned(),
+        number: digits.to_owned(),
+    })
+}
+
+fn prerelease(text: &str, identifiers: &str) -> Result<Prerelease, VersionError> {
+    let zero_led =
+        |id: &&str| id.len() > 1 && id.starts_with('0') && id.bytes().all(|byte| byte.is_ascii_digit());
+    match identifiers.split('.').find(zero_led) {
+        Some(identifier) => Err(VersionError::PrereleaseLeadingZero {
+            text: text.to_owned(),
+            identifier: identifier.to_owned(),
+        }),
+        None => Prerelease::new(identifiers).map_err(|_| malformed(text)),
+    }
+}
+
+/// A pre-release identifier by rank. A number that does not fit 64 bits counts as text: the specification and the semver
+/// crate compare it as a number, Helm does not.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Identifier<'a> {
+    Number(u64),
+    Text(&'a str),
+}
+
+fn prerelease_precedence(a: &str, b: &str) -> Ordering {
+    fn ranked(identifiers: &str) -> impl Iterator<Item = Identifier<'_>> {
+        identifiers
+            .split('.')
+            .map(|id| id.parse().map_or(Identifier::Text(id), Identifier::Number))
+    }
+    // A release is newer than its pre-releases.
+    match (a.is_empty(), b.is_empty()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) => ranked(a).cmp(ranked(b)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! Finds a version at the start of a text. Shared by versions, whose numbers are digits, and constraints, whose numbers
+//! may be wildcards.
+
+/// A version in its parts. None of them holds its separator (`.`, `-`, `+`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scanned<'a> {
+    /// All of it, the `v` included.
+    pub(crate) whole: &'a str,
+    pub(crate) major: &'a str,
+    pub(crate) minor: Option<&'a str>,
+    pub(crate) patch: Option<&'a str>,
+    pub(crate) pre: Option<&'a str>,
+    pub(crate) build: Option<&'a str>,
+}
+
+/// The longest version that `text` starts with, and what is left after it. `numeral` says what a number is made of.
+pub(crate) fn version(text: &str, numeral: fn(char) -> bool) -> Option<(Scanned<'_>, &str)> {
+    let (major, rest) = run(text.strip_prefix('v').unwrap_or(text), numeral)?;
+    let (minor, rest) = optional(rest, '.', |rest| run(rest, numeral));
+    let (patch, rest) = optional(rest, '.', |rest| run(rest, numeral));
+    let (pre, rest) = optional(rest, '-', identifiers);
+    let (build, rest) = optional(rest, '+', identifiers);
+    let whole = before(text, rest);
+    Some((
+        Scanned {
+            whole,
+            major,
+            minor,
+            patch,
+            pre,
+            build,
+        },
+        rest,
+    ))
+}
+
+/// `mark` and what `part` finds behind it; nothing is taken unless both are there.
+fn optional<'a>(
+    text: &'a str,
+    mark: char,
+    part: impl Fn(&'a str) -> Option<(&'a str, &'a str)>,
+) -> (Option<&'a str>, &'a str) {
+    match text.strip_prefix(mark).and_then(part) {
+        Some((found, rest)) => (Some(found), rest),
+        None => (None, text),
+    }
+}
+
+/// Identifiers joined by dots. A dot that no identifier follows is left over.
+fn identifiers(text: &str) -> Option<(&str, &str)> {
+    let identifier = |text| run(text, |c| c.is_ascii_alphanumeric() || c == '-');
+    let (_, mut rest) = identifier(text)?;
+    while let Some((_, after)) = rest.strip_prefix('.').and_then(identifier) {
+        rest = after;
+    }
+    Some((before(text, rest), rest))
+}
+
+/// One or more characters of a class.
+fn run(text: &str, class: fn(char) -> bool) -> Option<(&str, &str)> {
+    let rest = text.trim_start_matches(class);
+    Some((before(text, rest), rest)).filter(|(found, _)| !found.is_empty())
+}
+
+/// `text` without its end `rest`.
+fn before<'a>(text: &'a str, rest: &str) -> &'a str {
+    text.strip_suffix(rest).unwrap_or(text)
+}
