@@ -13,6 +13,10 @@
 
 pub mod api;
 
+pub mod admit;
 pub mod chart;
+pub mod targeting;
+pub mod poll;
 
+pub mod reason;
 

@@ -1,0 +1,193 @@
+//! The chart that is asked for, in `spec.helm` and in targets of their own mind.
+
+use super::{error::FieldErrors, path::Path};
+use crate::{
+    api::HelmOptions,
+    chart::{
+        request::{ChartRequest, VersionRequest},
+        source::{ChartSource, FormError},
+        url::{self, Url},
+    },
+    reason::Reason,
+};
+
+/// Checks the chart of the HelmOp itself.
+pub fn check<'a>(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    helm: &'a HelmOptions,
+) -> Option<ChartRequest<'a>> {
+    let (repo, chart, version) = (&*helm.repo, &*helm.chart, &*helm.version);
+    let faults = ChartSource::faults(repo, chart, version);
+    for fault in &faults {
+        let (field, reason, text, detail) = describe(*fault, helm);
+        let path = path.field(field);
+        match text {
+            "" => errors.required(&path, reason, detail),
+            text => errors.forbidden(&path, reason, &url::redacted(text), detail),
+        }
+    }
+    let source = ChartSource::of(repo, chart);
+    check_url(errors, path, source);
+    let version = check_version(errors, path, source, version)?;
+    faults.is_empty().then_some(ChartRequest { source, version })
+}
+
+/// Checks the chart of a target's own `helm` block, after what it inherits from `main`.
+///
+/// A block that names none of repository, chart and version adds nothing to check. A block with an OCI repository of
+/// its own need not clear the inherited chart, and could not: nobody reads it.
+pub fn check_target<'a>(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    main: &'a HelmOptions,
+    own: &'a HelmOptions,
+) -> Option<ChartRequest<'a>> {
+    let inherit = |own: &'a str, main: &'a str| if own.is_empty() { main } else { own };
+    let (repo, chart) = (inherit(&own.repo, &main.repo), inherit(&own.chart, &main.chart));
+    let text = inherit(&own.version, &main.version);
+    let has_own = !(own.repo.is_empty() && own.chart.is_empty() && own.version.is_empty());
+    let source = ChartSource::of(repo, chart);
+    let mut complete = true;
+    if has_own {
+        for fault in ChartSource::faults(repo, chart, text) {
+            let (field, reason, detail) = match fault {
+                FormError::OciWithChart => continue,
+                FormError::ArchiveWithRepo if own.chart.is_empty() => (
+                    "repo",
+                    Reason::RepoForbidden,
+                    "this target inherits the chart archive of spec.helm.chart, so it cannot name a repository; name the chart too",
+                ),
+                FormError::ArchiveWithRepo => (
+                    "chart",
+                    Reason::RepoForbidden,
+                    "a chart archive names its own URL, but a repository is set here or inherited from spec.helm.repo, which a target cannot clear; make it a HelmOp of its own",
+                ),
+                FormError::ArchiveWithVersion => (
+                    "version",
+                    Reason::VersionForbidden,
+                    "a chart archive has no versions to choose from, but one is set here or inherited from spec.helm.version, which a target cannot clear; make it a HelmOp of its own",
+                ),
+                FormError::NoChart => (
+                    "chart",
+                    Reason::ChartRequired,
+                    "a Helm repository needs the name of a chart, here or in spec.helm.chart",
+                ),
+                FormError::NoRepo => (
+                    "repo",
+                    Reason::RepoRequired,
+                    "a chart that is not an archive (.tgz) needs a repository, here or in spec.helm.repo",
+                ),
+            };
+            complete = false;
+            let offending = match field {
+                "repo" => &own.repo,
+                "chart" => &own.chart,
+                _ => &own.version,
+            };
+            match offending.as_str() {
+                "" => errors.required(&path.field(field), reason, detail),
+                offending => errors.forbidden(&path.field(field), reason, &url::redacted(offending), detail),
+            }
+        }
+        if !own.repo.is_empty() || !own.chart.is_empty() {
+            check_url(errors, path, source);
+        }
+    }
+    let version = if own.version.is_empty() {
+        // Told at spec.helm.version already if it is wrong.
+        VersionRequest::parse(text).ok()?
+    } else {
+        check_version(errors, path, source, text)?
+    };
+    complete.then_some(ChartRequest { source, version })
+}
+
+/// The field that is wrong, why, its offending text and what to do. The words in parentheses are those that Fleet's own
+/// controller uses, for those who search for them.
+fn describe(fault: FormError, helm: &HelmOptions) -> (&'static str, Reason, &str, &'static str) {
+    match fault {
+        FormError::ArchiveWithRepo => (
+            "repo",
+            Reason::RepoForbidden,
+            &helm.repo,
+            "spec.helm.chart is the URL of a chart archive already (tarball chart with a non-empty repo field); remove repo, or give the chart's name instead of an archive",
+        ),
+        FormError::ArchiveWithVersion => (
+            "version",
+            Reason::VersionForbidden,
+            &helm.version,
+            "a chart archive has no versions to choose from (tarball chart with a non-empty version field); remove version",
+        ),
+        FormError::OciWithChart => (
+            "chart",
+            Reason::ChartForbidden,
+            &helm.chart,
+            "spec.helm.repo names the chart in the registry already (OCI repository with a non-empty chart field); remove chart, and append it to repo if it is missing there",
+        ),
+        FormError::NoChart => (
+            "chart",
+            Reason::ChartRequired,
+            "",
+            "a Helm repository needs the name of a chart (non-OCI repository with an empty chart field); for a chart in an OCI registry let repo begin with oci://",
+        ),
+        FormError::NoRepo => (
+            "repo",
+            Reason::RepoRequired,
+            "",
+            "a chart that is not an archive (.tgz) needs the URL of its repository (non-tarball chart with an empty repo field)",
+        ),
+    }
+}
+
+fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>) {
+    let (field, text, schemes): (_, _, &[&str]) = match source {
+        ChartSource::Archive { url } => ("chart", url, &["https", "http", "oci"]),
+        ChartSource::Oci { repo } => ("repo", repo, &["oci"]),
+        ChartSource::Repository { repo, .. } => ("repo", repo, &["https", "http"]),
+    };
+    if text.is_empty() {
+        return;
+    }
+    let detail = match Url::parse(text) {
+        Err(error) => error.to_string(),
+        Ok(url) if !schemes.iter().any(|scheme| url.has_scheme(scheme)) => {
+            format!(
+                "scheme {:?} is not supported; charts come from https://, http:// or oci://",
+                url.scheme
+            )
+        }
+        Ok(url) if url.has_scheme("oci") && url.path.trim_matches('/').is_empty() => {
+            "names a registry but no chart; append it, as in oci://registry.example.com/charts/web".to_owned()
+        }
+        Ok(_) => return,
+    };
+    errors.invalid(
+        &path.field(field),
+        Reason::InvalidURL,
+        &url::redacted(text),
+        detail,
+    );
+}
+
+/// `None` where the version is wrong; an archive's is never read.
+fn check_version<'a>(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    source: ChartSource<'_>,
+    text: &'a str,
+) -> Option<VersionRequest<'a>> {
+    match VersionRequest::parse(text) {
+        Ok(version) => Some(version),
+        Err(_) if matches!(source, ChartSource::Archive { .. }) => None,
+        Err(error) => {
+            errors.invalid(
+                &path.field("version"),
+                Reason::InvalidVersion,
+                text,
+                error.to_string(),
+            );
+            None
+        }
+    }
+}

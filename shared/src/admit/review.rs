@@ -1,0 +1,58 @@
+//! The answer to a change of a HelmOp.
+
+use super::{FieldErrors, ValidHelmOp, warning::bounded, warnings};
+use crate::api::HelmOp;
+
+/// What admission says of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why the change is denied; empty if it is not.
+    pub errors: FieldErrors,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether the change is allowed.
+    pub fn is_allowed(&self) -> bool {
+        self.errors.is_empty()
+    }
+}
+
+/// Decides on a new HelmOp, or on the change from `stored` to it.
+///
+/// A stored object must stay editable, whatever rules came after it: an object that is being deleted passes, so that
+/// its finalizers can go, and so does an unchanged spec. Of a changed spec only errors that the stored one did not have
+/// are held against it.
+///
+/// `stored` is asked for only where it matters.
+pub fn review(helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Verdict {
+    if helmop.metadata.deletion_timestamp.is_some() {
+        return Verdict::default();
+    }
+    let errors = ValidHelmOp::try_from(helmop).err().unwrap_or_default();
+    let mut warnings = warnings(helmop);
+    if errors.is_empty() && warnings.is_empty() {
+        return Verdict::default();
+    }
+    let Some(stored) = stored() else {
+        return verdict(errors, warnings);
+    };
+    if stored.spec == helmop.spec {
+        return Verdict::default();
+    }
+    let stored_errors = ValidHelmOp::try_from(&stored).err().unwrap_or_default();
+    let (errors, old) = errors.split_stored(&stored_errors);
+    warnings.extend(
+        old.told()
+            .iter()
+            .map(|error| bounded(format!("not new, but still wrong: {error}"))),
+    );
+    verdict(errors, warnings)
+}
+
+/// Warnings would only hide the errors of a change that is denied.
+fn verdict(errors: FieldErrors, warnings: Vec<String>) -> Verdict {
+    let warnings = if errors.is_empty() { warnings } else { Vec::new() };
+    Verdict { errors, warnings }
+}

@@ -1,0 +1,200 @@
+//! What is allowed but probably not meant.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    api::{HelmOp, HelmOpSpec, HelmOptions},
+    chart::{
+        source::{self, is_archive},
+        url::{self, Url},
+        version::Version,
+    },
+    poll, targeting,
+};
+
+/// How many warnings of one object are told; the API server passes 4096 characters at the most.
+const MAX_TOLD: usize = 20;
+
+/// Longest warning in bytes; the API server cuts longer ones off.
+const MAX_LENGTH: usize = 256;
+
+/// Everything about a HelmOp that the user should know, although nothing of it is refused.
+pub fn warnings(helmop: &HelmOp) -> Vec<String> {
+    let spec = &helmop.spec;
+    let mut told = Warnings::default();
+    internal_fields(&mut told, spec);
+    if let Some(helm) = &spec.bundle.options.helm {
+        chart(&mut told, "spec.helm", helm);
+        polling(&mut told, spec, helm);
+        transport(&mut told, spec, helm);
+    }
+    for (index, target) in spec.bundle.targets.iter().enumerate() {
+        if let Some(helm) = &target.options.helm {
+            chart(&mut told, &format!("spec.targets[{index}].helm"), helm);
+        }
+    }
+    targets(&mut told, spec);
+    told.0
+}
+
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl Warnings {
+    fn add(&mut self, text: String) {
+        if self.0.len() < MAX_TOLD {
+            self.0.push(bounded(text));
+        }
+    }
+}
+
+/// Cuts a warning off where it is too long.
+pub fn bounded(mut text: String) -> String {
+    if text.len() > MAX_LENGTH {
+        text.truncate(text.floor_char_boundary(MAX_LENGTH - '…'.len_utf8()));
+        text.push('…');
+    }
+    text
+}
+
+fn internal_fields(told: &mut Warnings, spec: &HelmOpSpec) {
+    let bundle = &spec.bundle;
+    for (set, field) in [
+        (!bundle.contents_id.is_empty(), "contentsId"),
+        (!bundle.values_hash.is_empty(), "valuesHash"),
+        (bundle.helm_op_options.is_some(), "helmOpOptions"),
+        (!bundle.resources.is_empty(), "resources"),
+    ] {
+        if set {
+            told.add(format!(
+                "spec.{field}: internal to Bundles and ignored in a HelmOp; remove it"
+            ));
+        }
+    }
+}
+
+/// What is doubtful about a chart, in `spec.helm` or in a target.
+fn chart(told: &mut Warnings, path: &str, helm: &HelmOptions) {
+    let (field, text) = if is_archive(&helm.chart) {
+        ("chart", &helm.chart)
+    } else {
+        ("repo", &helm.repo)
+    };
+    if Url::parse(text).is_ok_and(|url| url.userinfo.is_some()) {
+        told.add(format!(
+            "{path}.{field}: the URL holds credentials that everyone who reads HelmOps and Bundles can see; put them \
+             into a Secret and name it in spec.helmSecretName"
+        ));
+    }
+    if path != "spec.helm" && !helm.chart.is_empty() && source::is_oci(&helm.repo) {
+        told.add(format!(
+            "{path}.chart: ignored, because repo names the chart in the registry already"
+        ));
+    }
+    if let Some(meant) = look_alike(&helm.version) {
+        told.add(format!(
+            "{path}.version: {:?} is a single version with a pre-release part; for a range write {meant:?}, with \
+             blanks around the hyphen",
+            helm.version
+        ));
+    }
+}
+
+fn polling(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
+    let Ok(interval) = poll::interval(spec.polling_interval.as_deref()) else {
+        return;
+    };
+    let text = spec.polling_interval.as_deref().unwrap_or_default();
+    match interval {
+        Some(_) if is_archive(&helm.chart) => told.add(format!(
+            "spec.pollingInterval: {text} has no effect, because a chart archive has no versions to choose from"
+        )),
+        Some(_) if !poll::can_move(&helm.chart, &helm.version) => told.add(format!(
+            "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions give \
+             a range",
+            helm.version
+        )),
+        Some(interval) if interval < poll::SHORT => told.add(format!(
+            "spec.pollingInterval: {text} is short; registries limit requests, and 15s or more is kind to them"
+        )),
+        None if is_range(&helm.chart, &helm.version) => told.add(format!(
+            "spec.helm.version: {:?} is resolved once and then kept, because polling is off; set \
+             spec.pollingInterval, such as 15m, to follow new versions",
+            helm.version
+        )),
+        Some(_) | None => {}
+    }
+}
+
+/// A range that was written as one; an empty version is the common case and needs no word.
+fn is_range(chart: &str, version: &str) -> bool {
+    !version.is_empty() && poll::can_move(chart, version) && !is_complete(version)
+}
+
+/// Three numbers with a leading `v`, which is as good as exact.
+fn is_complete(version: &str) -> bool {
+    version
+        .strip_prefix('v')
+        .is_some_and(|rest| Version::parse_strict(rest).is_ok())
+}
+
+fn transport(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
+    if spec.insecure_skip_tls_verify {
+        told.add(
+            "spec.insecureSkipTLSVerify: certificates are not verified, so anyone on the way can replace the chart; \
+             put the CA into key cacerts of the Secret instead"
+                .to_owned(),
+        );
+    }
+    if spec.helm_secret_name.is_empty() {
+        return;
+    }
+    for (field, text) in [("repo", &helm.repo), ("chart", &helm.chart)] {
+        if Url::parse(text).is_ok_and(|url| url.has_scheme("http")) {
+            told.add(format!(
+                "spec.helm.{field}: {} is plain http, so the credentials of Secret {} travel unencrypted; use https",
+                url::redacted(text),
+                spec.helm_secret_name
+            ));
+        }
+    }
+}
+
+fn targets(told: &mut Warnings, spec: &HelmOpSpec) {
+    let bundle = &spec.bundle;
+    if bundle.targets.is_empty() {
+        told.add(
+            "spec.targets: empty, so the chart goes to the clusters of ClusterGroup \"default\" alone; for every \
+             cluster of the namespace give a target with clusterSelector: {}"
+                .to_owned(),
+        );
+    }
+    let mut names = BTreeSet::new();
+    for (index, target) in bundle.targets.iter().enumerate() {
+        if !target.name.is_empty() && !names.insert(&target.name) {
+            told.add(format!(
+                "spec.targets[{index}].name: {:?} is the name of an earlier target too",
+                target.name
+            ));
+        }
+        if !targeting::has_criteria(target) {
+            told.add(format!(
+                "spec.targets[{index}]: matches no cluster, because it has none of clusterName, clusterSelector, \
+                 clusterGroup and clusterGroupSelector; clusterSelector: {{}} matches every cluster"
+            ));
+        }
+    }
+}
+
+/// What was probably meant by a version such as `1.2-1.4.5`, which is not a range but a pre-release.
+fn look_alike(version: &str) -> Option<String> {
+    let (from, to) = version.split_once('-')?;
+    let is_number = |text: &str| {
+        let text = text.strip_prefix('v').unwrap_or(text);
+        text.contains('.')
+            && text
+                .split('.')
+                .all(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()))
+    };
+    (is_number(from) && is_number(to)).then(|| format!("{from} - {to}"))
+}
