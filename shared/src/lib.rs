@@ -15,8 +15,10 @@ pub mod api;
 
 pub mod admit;
 pub mod chart;
+pub mod bundle;
 pub mod targeting;
 pub mod poll;
+pub mod status;
 
 pub mod reason;
 

@@ -1,0 +1,108 @@
+//! The Bundle that a HelmOp asks for.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::lookup::Lookup;
+use crate::{
+    admit::ValidHelmOp,
+    api::{BundleSpec, BundleTarget, HelmOptions, ResolvedChart, bundle::BundleHelmOptions, labels},
+    chart::request::ChartRequest,
+};
+
+/// A chart was not looked up.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("chart {:?} of {} has no version yet for {:?}", .0.chart, .0.repo, .0.constraint)]
+pub struct MissingVersion(pub Lookup);
+
+/// The spec of the Bundle: the HelmOp's own, with concrete versions in place of what was asked for.
+pub fn spec(valid: &ValidHelmOp<'_>, resolved: &[ResolvedChart]) -> Result<BundleSpec, MissingVersion> {
+    let mut spec = valid.helmop.spec.bundle.clone();
+    if let Some(helm) = &mut spec.options.helm {
+        helm.version = version(&valid.chart, resolved)?;
+    }
+    for (index, target) in spec.targets.iter_mut().enumerate() {
+        complete(valid, target, index, resolved)?;
+    }
+    if spec.targets.is_empty() {
+        spec.targets.push(default_target());
+    }
+    if spec.target_customization_mode.is_empty() {
+        // The API server fills it in otherwise, and the Bundle would never be as it is asked for.
+        "FirstMatch".clone_into(&mut spec.target_customization_mode);
+    }
+    spec.helm_op_options = Some(BundleHelmOptions {
+        secret_name: valid.helmop.spec.helm_secret_name.clone(),
+        insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
+        ca_bundle: String::new(),
+    });
+    // Internal to Bundles of other origin. In a HelmOp they could only point a Bundle at content that is not there.
+    spec.resources = Vec::new();
+    spec.contents_id = String::new();
+    spec.values_hash = String::new();
+    Ok(spec)
+}
+
+/// The labels of the Bundle.
+pub fn bundle_labels(valid: &ValidHelmOp<'_>) -> BTreeMap<String, String> {
+    let mut map = valid.helmop.spec.labels.clone();
+    map.insert(
+        labels::HELM_NAME.to_owned(),
+        valid.helmop.metadata.name.clone().unwrap_or_default(),
+    );
+    map
+}
+
+/// Gives a target its name, and its `helm` block what it inherits and its version.
+fn complete(
+    valid: &ValidHelmOp<'_>,
+    target: &mut BundleTarget,
+    index: usize,
+    resolved: &[ResolvedChart],
+) -> Result<(), MissingVersion> {
+    if target.name.is_empty() {
+        target.name = format!("target{index:03}");
+    }
+    let request = valid.targets.get(index).and_then(Option::as_ref);
+    let (Some(helm), Some(request)) = (&mut target.options.helm, request) else {
+        return Ok(());
+    };
+    inherit(&mut helm.repo, &valid.helm.repo);
+    inherit(&mut helm.chart, &valid.helm.chart);
+    inherit(&mut helm.version, &valid.helm.version);
+    // An empty version of the same chart is inherited when the options are merged for a cluster.
+    if !helm.version.is_empty() || !is_same_chart(helm, valid.helm) {
+        helm.version = version(request, resolved)?;
+    }
+    Ok(())
+}
+
+fn inherit(own: &mut String, main: &str) {
+    if own.is_empty() {
+        main.clone_into(own);
+    }
+}
+
+fn is_same_chart(a: &HelmOptions, b: &HelmOptions) -> bool {
+    (&a.repo, &a.chart) == (&b.repo, &b.chart)
+}
+
+/// The concrete version for a request; empty for an archive.
+fn version(request: &ChartRequest<'_>, resolved: &[ResolvedChart]) -> Result<String, MissingVersion> {
+    let Some(lookup) = Lookup::of(request) else {
+        return Ok(String::new());
+    };
+    match resolved.iter().find(|record| lookup.is_answered_by(record)) {
+        Some(record) => Ok(record.version.clone()),
+        None => Err(MissingVersion(lookup)),
+    }
+}
+
+fn default_target() -> BundleTarget {
+    BundleTarget {
+        name: "default".to_owned(),
+        cluster_group: "default".to_owned(),
+        ..BundleTarget::default()
+    }
+}

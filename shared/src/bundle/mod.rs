@@ -1,0 +1,16 @@
+//! HelmOp and version to Bundle.
+
+mod desired;
+mod lookup;
+mod pins;
+mod plan;
+
+pub use self::{
+    desired::MissingVersion,
+    lookup::{Lookup, lookups},
+    pins::pins,
+    plan::{Foreign, Plan, check_owner, plan},
+};
+
+#[cfg(test)]
+mod tests;

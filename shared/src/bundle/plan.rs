@@ -1,0 +1,115 @@
+//! What must be written for the Bundle to be as the HelmOp asks.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube_core::Resource;
+use thiserror::Error;
+
+use super::desired::{self, MissingVersion};
+use crate::{
+    admit::ValidHelmOp,
+    api::{Bundle, HelmOp, ResolvedChart, labels},
+};
+
+/// What to do with the Bundle.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// It is as it should be.
+    Nothing,
+    /// There is none.
+    Create(Box<Bundle>),
+    /// It differs. The resource version in its metadata is the one that was looked at, so that the write fails if
+    /// somebody else was quicker.
+    Replace(Box<Bundle>),
+}
+
+/// The Bundle of the HelmOp's name is somebody else's.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "a non-helmops bundle already exists with name {name}; rename the HelmOp, or delete that Bundle if nothing needs it"
+)]
+pub struct Foreign {
+    /// Name of the Bundle and of the HelmOp.
+    pub name: String,
+}
+
+/// Refuses to touch a Bundle that was not made from a HelmOp.
+///
+/// # Errors
+/// Where it was made from something else.
+pub fn check_owner(bundle: &Bundle) -> Result<(), Foreign> {
+    match bundle.spec.helm_op_options {
+        Some(_) => Ok(()),
+        None => Err(Foreign {
+            name: bundle.metadata.name.clone().unwrap_or_default(),
+        }),
+    }
+}
+
+/// Whether a Bundle belongs to this very HelmOp: Fleet's own controller names no owner, and a HelmOp of the same name
+/// that is gone was another one.
+pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
+    owners(bundle).all(|owner| Some(&owner.uid) == helmop.metadata.uid.as_ref())
+}
+
+/// Decides what to write.
+///
+/// # Errors
+/// Where `resolved` lacks one of the [lookups](super::lookups).
+pub fn plan(
+    valid: &ValidHelmOp<'_>,
+    existing: Option<&Bundle>,
+    resolved: &[ResolvedChart],
+) -> Result<Plan, MissingVersion> {
+    let spec = desired::spec(valid, resolved)?;
+    let metadata = metadata(valid, existing.map(|bundle| &bundle.metadata), resolved);
+    let bundle = Bundle {
+        metadata,
+        spec,
+        ..Bundle::default()
+    };
+    Ok(match existing {
+        None => Plan::Create(Box::new(bundle)),
+        Some(existing) if existing.spec == bundle.spec && existing.metadata == bundle.metadata => {
+            Plan::Nothing
+        }
+        Some(_) => Plan::Replace(Box::new(bundle)),
+    })
+}
+
+/// The Bundle's metadata: ours over what is there. Labels are ours alone, annotations and finalizers are shared.
+fn metadata(
+    valid: &ValidHelmOp<'_>,
+    existing: Option<&ObjectMeta>,
+    resolved: &[ResolvedChart],
+) -> ObjectMeta {
+    let mut metadata = existing.cloned().unwrap_or_default();
+    metadata.name.clone_from(&valid.helmop.metadata.name);
+    metadata.namespace.clone_from(&valid.helmop.metadata.namespace);
+    metadata.labels = Some(desired::bundle_labels(valid));
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(labels::RESOLVED.to_owned(), record(resolved));
+    if let Some(owner) = valid.helmop.controller_owner_ref(&()) {
+        let others = metadata.owner_references.take().unwrap_or_default();
+        let others = others.into_iter().filter(|other| !is_helmop(other));
+        metadata.owner_references = Some(others.chain([owner]).collect());
+    }
+    metadata
+}
+
+fn record(resolved: &[ResolvedChart]) -> String {
+    // Strings alone always serialise.
+    serde_json::to_string(resolved).unwrap_or_default()
+}
+
+fn owners(bundle: &Bundle) -> impl Iterator<Item = &OwnerReference> {
+    bundle
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .filter(|owner| is_helmop(owner))
+}
+
+fn is_helmop(owner: &OwnerReference) -> bool {
+    owner.kind == HelmOp::kind(&()) && owner.api_version == HelmOp::api_version(&())
+}

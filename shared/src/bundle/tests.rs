@@ -1,0 +1,274 @@
+//! From HelmOp and versions to what is written.
+
+use serde_json::{Value, json};
+
+use super::{MissingVersion, Plan, check_owner, lookups, pins, plan};
+use crate::{
+    admit::ValidHelmOp,
+    api::{Bundle, HelmOp, ResolvedChart, labels},
+};
+
+const REPO: &str = "https://u:p@charts.example.com";
+const REDACTED: &str = "https://charts.example.com";
+
+fn helmop(spec: &Value) -> HelmOp {
+    let object = json!({
+        "metadata": { "name": "web", "namespace": "fleet-default", "uid": "u-1", "labels": { "not": "copied" } },
+        "spec": spec
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn record(repo: &str, chart: &str, constraint: &str, version: &str) -> ResolvedChart {
+    ResolvedChart {
+        repo: repo.to_owned(),
+        chart: chart.to_owned(),
+        constraint: constraint.to_owned(),
+        version: version.to_owned(),
+    }
+}
+
+fn created(helmop: &HelmOp, resolved: &[ResolvedChart]) -> Bundle {
+    let valid = ValidHelmOp::try_from(helmop).unwrap();
+    match plan(&valid, None, resolved) {
+        Ok(Plan::Create(bundle)) => *bundle,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn spec_of(bundle: &Bundle) -> Value {
+    serde_json::to_value(&bundle.spec).unwrap()
+}
+
+#[test]
+fn a_plain_helmop() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "1.x", "values": { "a": 1 } },
+        "labels": { "team": "a", labels::HELM_NAME: "mine" },
+        "helmSecretName": "access", "insecureSkipTLSVerify": true, "pollingInterval": "15m",
+        "resources": [{ "name": "x" }], "contentsId": "x", "valuesHash": "x", "helmOpOptions": { "helmOpSecretName": "x" }
+    }));
+    let bundle = created(&helmop, &[record(REDACTED, "web", "1.x", "1.2.3")]);
+    assert_eq!(
+        spec_of(&bundle),
+        json!({
+            "helm": { "repo": REPO, "chart": "web", "version": "1.2.3", "values": { "a": 1 } },
+            "helmOpOptions": { "helmOpSecretName": "access", "helmOpInsecureSkipTLSVerify": true },
+            "targetCustomizationMode": "FirstMatch",
+            "targets": [{ "name": "default", "clusterGroup": "default" }]
+        })
+    );
+    let metadata = serde_json::to_value(&bundle.metadata).unwrap();
+    assert_eq!(
+        metadata["labels"],
+        json!({ "team": "a", labels::HELM_NAME: "web" })
+    );
+    assert_eq!(
+        (&metadata["name"], &metadata["namespace"]),
+        (&json!("web"), &json!("fleet-default"))
+    );
+    assert_eq!(
+        metadata["ownerReferences"],
+        json!([{ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "name": "web", "uid": "u-1", "controller": true }])
+    );
+    assert!(
+        !metadata["annotations"].to_string().contains("u:p@"),
+        "{metadata}"
+    );
+}
+
+#[test]
+fn targets_get_names_and_versions_of_their_own() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "~1.2" },
+        "targets": [
+            { "clusterName": "a" },
+            { "name": "b", "helm": { "values": { "a": 1 } } },
+            { "helm": { "version": "2.x" } },
+            { "helm": { "repo": "https://other.example.com", "chart": "shop" } },
+            { "helm": { "chart": "shop", "version": "~1.2" } }
+        ]
+    }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let wanted: Vec<_> = lookups(&valid)
+        .into_iter()
+        .map(|(lookup, _)| (lookup.repo, lookup.chart, lookup.constraint))
+        .collect();
+    let expected = [
+        (REDACTED, "web", "~1.2", "1.2.9"),
+        (REDACTED, "web", "2.x", "2.3.4"),
+        ("https://other.example.com", "shop", "~1.2", "1.2.5"),
+        (REDACTED, "shop", "~1.2", "1.2.0"),
+    ];
+    assert_eq!(
+        wanted,
+        expected.map(|(repo, chart, asked, _)| (repo.into(), chart.into(), asked.into()))
+    );
+    let resolved = expected.map(|(repo, chart, asked, version)| record(repo, chart, asked, version));
+    let bundle = created(&helmop, &resolved);
+    let targets: Vec<_> = bundle
+        .spec
+        .targets
+        .iter()
+        .map(|target| {
+            (
+                target.name.as_str(),
+                target
+                    .options
+                    .helm
+                    .as_ref()
+                    .map(|helm| (&*helm.chart, &*helm.version)),
+            )
+        })
+        .collect();
+    assert_eq!(
+        targets,
+        [
+            ("target000", None),
+            ("b", Some(("web", "1.2.9"))),
+            ("target002", Some(("web", "2.3.4"))),
+            ("target003", Some(("shop", "1.2.5"))),
+            ("target004", Some(("shop", "1.2.0"))),
+        ]
+    );
+}
+
+#[test]
+fn an_empty_version_is_inherited_by_targets_of_the_same_chart_alone() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web" },
+        "targets": [{ "helm": { "values": {} } }, { "helm": { "chart": "shop" } }]
+    }));
+    let resolved = [
+        record(REDACTED, "web", "", "1.0.0"),
+        record(REDACTED, "shop", "", "2.0.0"),
+    ];
+    let bundle = created(&helmop, &resolved);
+    let versions: Vec<_> = bundle
+        .spec
+        .targets
+        .iter()
+        .map(|target| target.options.helm.as_ref().unwrap().version.as_str())
+        .collect();
+    assert_eq!(versions, ["", "2.0.0"]);
+}
+
+#[test]
+fn an_archive_has_no_version() {
+    let helmop = helmop(&json!({ "helm": { "chart": "https://h/c.tgz" } }));
+    assert!(lookups(&ValidHelmOp::try_from(&helmop).unwrap()).is_empty());
+    assert_eq!(
+        spec_of(&created(&helmop, &[]))["helm"],
+        json!({ "chart": "https://h/c.tgz" })
+    );
+}
+
+#[test]
+fn an_unresolved_constraint_never_reaches_a_bundle() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "1.x" }, "targets": [{ "helm": { "version": "2.x" } }]
+    }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let Err(MissingVersion(lookup)) = plan(&valid, None, &[record(REDACTED, "web", "1.x", "1.0.0")]) else {
+        panic!("planned")
+    };
+    assert_eq!(lookup.constraint, "2.x");
+}
+
+#[test]
+fn only_differences_are_written() {
+    let spec = json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x", "values": { "a": 1 } } });
+    let resolved = [record(REDACTED, "web", "1.x", "1.2.3")];
+    let helmop = helmop(&spec);
+    let mut existing = created(&helmop, &resolved);
+    existing.metadata.resource_version = Some("7".to_owned());
+    existing.metadata.finalizers = Some(vec!["fleet.cattle.io/bundle-finalizer".to_owned()]);
+    existing
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert("of".into(), "somebody else".into());
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    assert_eq!(plan(&valid, Some(&existing), &resolved), Ok(Plan::Nothing));
+
+    let mut edited = existing.clone();
+    edited.spec.options.helm.as_mut().unwrap().version = "9.9.9".to_owned();
+    edited.metadata.labels = None;
+    assert_eq!(
+        plan(&valid, Some(&edited), &resolved),
+        Ok(Plan::Replace(Box::new(existing)))
+    );
+}
+
+#[test]
+fn versions_stay_until_something_else_is_asked_for() {
+    let asking =
+        |version: &str| helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": version } }));
+    let resolved = [record(REDACTED, "web", "1.x", "1.2.3")];
+    let bundle = created(&asking("1.x"), &resolved);
+    let pinned = |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), bundle);
+    assert_eq!(pinned(&asking("1.x"), &bundle), resolved);
+    assert_eq!(
+        pinned(&asking(">=1.0"), &bundle),
+        [],
+        "another constraint is looked up anew, even if this would do"
+    );
+
+    let mut rotated = asking("1.x");
+    let helm = rotated.spec.bundle.options.helm.as_mut().unwrap();
+    helm.repo = helm.repo.replace("u:p", "u:new");
+    assert_eq!(
+        pinned(&rotated, &bundle),
+        resolved,
+        "credentials are no part of what is asked"
+    );
+
+    let mut another = asking("1.x");
+    another.metadata.uid = Some("u-2".to_owned());
+    assert_eq!(
+        pinned(&another, &bundle),
+        [],
+        "a HelmOp of the same name that is gone was another one"
+    );
+}
+
+#[test]
+fn versions_of_fleets_own_bundles_stay_if_they_are_asked_for() {
+    let asking =
+        |version: &str| helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": version } }));
+    let fleets = |version: &str| -> Bundle {
+        let bundle = json!({
+            "metadata": { "name": "web" },
+            "spec": { "helm": { "repo": REPO, "chart": "web", "version": version }, "helmOpOptions": {} }
+        });
+        serde_json::from_str(&bundle.to_string()).unwrap()
+    };
+    for (asked, deployed, kept) in [
+        ("1.x", "1.2.3", true),
+        ("", "v1.2.3", true),
+        ("1.2.3", "1.2.3", true),
+        ("2.x", "1.2.3", false),
+        ("1.x", "1.x", false),
+        ("1.x", "", false),
+    ] {
+        let helmop = asking(asked);
+        let found = pins(&ValidHelmOp::try_from(&helmop).unwrap(), &fleets(deployed));
+        assert_eq!(
+            found.first().map(|record| record.version.as_str()),
+            kept.then_some(deployed),
+            "{asked} {deployed}"
+        );
+    }
+}
+
+#[test]
+fn bundles_of_others_are_not_touched() {
+    let foreign: Bundle = serde_json::from_str(r#"{"metadata":{"name":"web"},"spec":{}}"#).unwrap();
+    let error = check_owner(&foreign).unwrap_err().to_string();
+    assert!(
+        error.contains("a non-helmops bundle already exists with name web"),
+        "{error}"
+    );
+    let ours: Bundle = serde_json::from_str(r#"{"spec":{"helmOpOptions":{}}}"#).unwrap();
+    assert_eq!(check_owner(&ours), Ok(()));
+}

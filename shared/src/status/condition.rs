@@ -1,0 +1,124 @@
+//! Conditions that move only when something changes.
+
+use crate::{api::Condition, reason::Reason};
+
+/// The conditions of a HelmOp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionType {
+    /// The HelmOp is valid, its version is known and its Bundle is written.
+    Accepted,
+    /// Everything that is targeted is deployed and ready.
+    Ready,
+}
+
+impl ConditionType {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "Accepted",
+            Self::Ready => "Ready",
+        }
+    }
+}
+
+/// What a condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It holds.
+    True(Reason),
+    /// It does not, and why.
+    False(Reason, String),
+}
+
+impl State {
+    const fn status(&self) -> &'static str {
+        match self {
+            Self::True(_) => "True",
+            Self::False(..) => "False",
+        }
+    }
+
+    /// Why.
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::True(reason) | Self::False(reason, _) => *reason,
+        }
+    }
+
+    /// Why, in a sentence; empty for what holds, as Fleet has it.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::True(_) => "",
+            Self::False(_, message) => message,
+        }
+    }
+}
+
+/// Sets a condition. Other conditions stay, whoever wrote them, and times move only with what they tell of.
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    r#type: ConditionType,
+    state: &State,
+    generation: Option<i64>,
+    now: &str,
+) {
+    let position = conditions
+        .iter()
+        .position(|condition| condition.r#type == r#type.as_str());
+    let old = position.map(|at| conditions.remove(at));
+    let mut new = Condition {
+        r#type: r#type.as_str().to_owned(),
+        status: state.status().to_owned(),
+        reason: state.reason().to_string(),
+        message: state.message().to_owned(),
+        observed_generation: generation,
+        last_update_time: now.to_owned(),
+        last_transition_time: now.to_owned(),
+    };
+    if let Some(old) = old {
+        if old.status == new.status && !old.last_transition_time.is_empty() {
+            new.last_transition_time = old.last_transition_time;
+        }
+        if (&old.status, &old.reason, &old.message) == (&new.status, &new.reason, &new.message) {
+            new.last_update_time = old.last_update_time;
+        }
+    }
+    conditions.insert(position.unwrap_or(conditions.len()), new);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_move_only_with_what_they_tell_of() {
+        let mut conditions = vec![Condition {
+            r#type: "Polled".into(),
+            ..Condition::default()
+        }];
+        let refused = |message: &str| State::False(Reason::ChartNotFound, message.to_owned());
+        let mut set_at = |state: State, generation, now: &str| {
+            set(
+                &mut conditions,
+                ConditionType::Accepted,
+                &state,
+                Some(generation),
+                now,
+            );
+            assert_eq!(conditions[0].r#type, "Polled", "others stay");
+            let accepted = &conditions[1];
+            (
+                accepted.last_transition_time.clone(),
+                accepted.last_update_time.clone(),
+            )
+        };
+        assert_eq!(set_at(refused("a"), 1, "t1"), ("t1".into(), "t1".into()));
+        assert_eq!(set_at(refused("a"), 2, "t2"), ("t1".into(), "t1".into()));
+        assert_eq!(set_at(refused("b"), 2, "t3"), ("t1".into(), "t3".into()));
+        assert_eq!(
+            set_at(State::True(Reason::Accepted), 2, "t4"),
+            ("t4".into(), "t4".into())
+        );
+        assert_eq!(conditions.len(), 2);
+    }
+}

@@ -1,0 +1,43 @@
+//! The smallest change that makes one JSON value into another.
+
+use serde_json::{Map, Value};
+
+/// A JSON merge patch (RFC 7396) from `old` to `new`, or `None` if they are equal. Lists are replaced as a whole.
+pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return (old != new).then(|| new.clone());
+    };
+    let mut patch = Map::new();
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    for (key, value) in new {
+        let change = match old.get(key) {
+            Some(before) => merge_patch(before, value),
+            None => Some(value.clone()),
+        };
+        if let Some(change) = change {
+            patch.insert(key.clone(), change);
+        }
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_only_what_differs() {
+        let old = json!({ "a": 1, "b": { "c": 1, "d": 2 }, "e": [1], "f": 1 });
+        let new = json!({ "a": 1, "b": { "c": 1, "d": 3 }, "e": [1, 2], "g": {} });
+        let patch = merge_patch(&old, &new).unwrap();
+        assert_eq!(patch, json!({ "b": { "d": 3 }, "e": [1, 2], "f": null, "g": {} }));
+        let mut patched = old;
+        json_patch::merge(&mut patched, &patch);
+        assert_eq!(patched, new);
+        assert_eq!(merge_patch(&new, &new), None);
+    }
+}
