@@ -9,7 +9,8 @@
 //!                          → Bundle
 //! ```
 //!
-//! None of them knows a client, a clock, a socket or a file: `now` and names come in as parameters.
+//! None of them knows a client, a clock, a socket or a file: `now` and names come in as parameters. Helpers for
+//! processes are in [`runtime`], behind a feature of that name.
 
 pub mod api;
 
@@ -22,3 +23,5 @@ pub mod status;
 
 pub mod reason;
 
+#[cfg(feature = "runtime")]
+pub mod runtime;

@@ -1,0 +1,229 @@
+//! What the binary does: arguments in, files and instructions out.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Parser, Subcommand};
+use helmops_certs::{Ca, IssueError, PemFile, issue_ca, issue_leaf};
+
+use crate::output::{Existing, OutputError, Secrecy, WantedFile, write_all};
+
+/// Serving certificates of the helmops webhook
+#[derive(Debug, Parser)]
+#[command(name = "helmops-certs", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Issue a serving certificate, and a CA for it unless one is given
+    Issue(Issue),
+}
+
+/// Arguments of `issue`.
+#[derive(Debug, Args)]
+pub(crate) struct Issue {
+    /// DNS name to issue for, may be repeated [default: helmops-webhook.NAMESPACE.svc, unless --ip is given]
+    #[arg(long = "dns-name", value_name = "NAME")]
+    dns_names: Vec<String>,
+
+    /// IP address to issue for, may be repeated
+    #[arg(long = "ip", value_name = "ADDR")]
+    ips: Vec<IpAddr>,
+
+    /// Days from now until the certificate ends
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=3649), value_name = "N")]
+    days: u64,
+
+    /// Directory to write ca.crt, tls.crt and tls.key to; made if it does not exist
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Namespace that the webhook runs in
+    #[arg(long, default_value = "helmops-system")]
+    namespace: String,
+
+    /// Also write the new CA's key, ca.key, to issue further certificates that the same caBundle trusts; such
+    /// a CA is valid for ten years
+    #[arg(long, conflicts_with = "ca_cert")]
+    keep_ca_key: bool,
+
+    /// Certificate of an existing CA to issue from
+    #[arg(long, requires = "ca_key", value_name = "FILE")]
+    ca_cert: Option<PathBuf>,
+
+    /// Key of that CA
+    #[arg(long, requires = "ca_cert", value_name = "FILE")]
+    ca_key: Option<PathBuf>,
+
+    /// Overwrite files that exist
+    #[arg(long)]
+    force: bool,
+}
+
+/// Why the command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandError {
+    /// Nothing was issued.
+    #[error("nothing issued")]
+    Issue(#[source] IssueError),
+    /// A CA file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// The files were not written.
+    #[error("cannot write the files")]
+    Output(#[source] OutputError),
+    /// The files are there, but nobody could be told.
+    #[error("the files are written, but standard output is closed")]
+    Report(#[source] io::Error),
+}
+
+/// A certificate is valid from this long before it was issued: clocks of nodes differ.
+const BACKDATED: Duration = Duration::from_hours(1);
+
+/// A CA whose key is kept has to outlive many certificates, and replacing it means changing every `caBundle`.
+const KEPT_CA_LIFETIME: Duration = Duration::from_hours(3650 * 24);
+
+/// The Service and the Secret of the manifests.
+const SERVICE: &str = "helmops-webhook";
+const SECRET: &str = "helmops-webhook-tls";
+
+/// Does what `command` says at the time `now` and tells `out` what it did and what to do next.
+pub(crate) fn run(command: &Command, now: SystemTime, out: &mut impl Write) -> Result<(), CommandError> {
+    match command {
+        Command::Issue(args) => issue(args, now, out),
+    }
+}
+
+fn issue(args: &Issue, now: SystemTime, out: &mut impl Write) -> Result<(), CommandError> {
+    let lifetime = BACKDATED + Duration::from_hours(24 * args.days);
+    let not_before = now.checked_sub(BACKDATED).unwrap_or(SystemTime::UNIX_EPOCH);
+    let ca = ca_for(args, not_before, lifetime)?;
+    let dns_names = dns_names(args);
+    let leaf = issue_leaf(&ca, &dns_names, &args.ips, not_before, lifetime).map_err(CommandError::Issue)?;
+    let mut files = vec![
+        WantedFile {
+            name: "ca.crt",
+            content: ca.cert_pem().to_owned(),
+            secrecy: Secrecy::Public,
+        },
+        WantedFile {
+            name: "tls.crt",
+            content: leaf.cert_pem,
+            secrecy: Secrecy::Public,
+        },
+        WantedFile {
+            name: "tls.key",
+            content: leaf.key_pem,
+            secrecy: Secrecy::Secret,
+        },
+    ];
+    if args.keep_ca_key {
+        files.push(WantedFile {
+            name: "ca.key",
+            content: ca.key_pem(),
+            secrecy: Secrecy::Secret,
+        });
+    }
+    let existing = if args.force {
+        Existing::Overwrite
+    } else {
+        Existing::Refuse
+    };
+    // A new CA's certificate beside an old CA's key would look like a pair and be none.
+    let foreign = (args.ca_cert.is_none() && !args.keep_ca_key).then_some("ca.key");
+    let written = write_all(&args.out, &files, foreign, existing).map_err(CommandError::Output)?;
+    report(args, &dns_names, &written, out).map_err(CommandError::Report)
+}
+
+fn ca_for(args: &Issue, not_before: SystemTime, lifetime: Duration) -> Result<Ca, CommandError> {
+    let (Some(cert), Some(key)) = (&args.ca_cert, &args.ca_key) else {
+        // Without its key a CA is of no use after its only certificate.
+        let lifetime = if args.keep_ca_key {
+            KEPT_CA_LIFETIME
+        } else {
+            lifetime
+        };
+        return issue_ca("helmops webhook CA", not_before, lifetime).map_err(CommandError::Issue);
+    };
+    let (cert_bytes, key_bytes) = (read(cert)?, read(key)?);
+    Ca::from_pem(
+        PemFile {
+            name: &cert.to_string_lossy(),
+            bytes: &cert_bytes,
+        },
+        PemFile {
+            name: &key.to_string_lossy(),
+            bytes: &key_bytes,
+        },
+    )
+    .map_err(CommandError::Issue)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
+    std::fs::read(path).map_err(|source| CommandError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The API server asks for this very name when the webhook configuration names a Service.
+fn dns_names(args: &Issue) -> Vec<String> {
+    if args.dns_names.is_empty() && args.ips.is_empty() {
+        return vec![format!("{SERVICE}.{}.svc", args.namespace)];
+    }
+    args.dns_names.clone()
+}
+
+fn report(args: &Issue, dns_names: &[String], written: &[PathBuf], out: &mut impl Write) -> io::Result<()> {
+    let names = dns_names
+        .iter()
+        .cloned()
+        .chain(args.ips.iter().map(ToString::to_string));
+    let names: Vec<_> = names.collect();
+    writeln!(
+        out,
+        "Issued for {}, valid for {} days:",
+        names.join(", "),
+        args.days
+    )?;
+    for path in written {
+        writeln!(out, "  {}", path.display())?;
+    }
+    let file = |name: &str| shell_quoted(&args.out.join(name).to_string_lossy());
+    writeln!(out, "\nMake the Secret that the webhook mounts:")?;
+    writeln!(
+        out,
+        "  kubectl -n {} create secret tls {SECRET} --cert={} --key={}",
+        shell_quoted(&args.namespace),
+        file("tls.crt"),
+        file("tls.key")
+    )?;
+    writeln!(out, "\nThe caBundle for both webhook configurations:")?;
+    writeln!(out, "  base64 -w0 {}", file("ca.crt"))?;
+    out.flush()
+}
+
+/// The text as one word of a POSIX shell.
+fn shell_quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The error and its causes in one line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests;

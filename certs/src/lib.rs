@@ -1,0 +1,19 @@
+//! The serving certificates of the helmops webhook: issue, load, reload.
+//!
+//! ```text
+//! helmops-certs issue ─► tls.crt, tls.key ─► Secret ─► mounted files ─► watch ─► HotPair ─► TLS handshakes
+//! cert-manager ────────────────────────────────┘         (every few seconds, by content)
+//! ```
+//!
+//! A pair that does not load, or whose key is not the certificate's, never replaces one that does: the last
+//! good pair is served until a better one appears. Connections that are open stay as they are.
+
+pub mod hot;
+pub mod issue;
+pub mod pair;
+pub mod reload;
+
+pub use hot::{HotPair, server_config};
+pub use issue::{Ca, IssueError, Leaf, issue_ca, issue_leaf};
+pub use pair::{PairError, PairPaths, PemFile, ServingPair, Validity};
+pub use reload::{ReloadEvent, watch};

@@ -1,0 +1,22 @@
+//! `helmops-certs`: issue the webhook's serving certificate without cert-manager.
+
+mod command;
+mod output;
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::Parser;
+
+use crate::command::{Cli, run};
+
+fn main() -> ExitCode {
+    let Cli { command } = Cli::parse();
+    match run(&command, SystemTime::now(), &mut std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", command::with_causes(&error));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What can be wrong with a certificate and its key.
+
+use std::io;
+
+use thiserror::Error;
+
+use super::files::MAX_BYTES;
+
+/// Why a pair of files cannot be served. Each names the file and what to do.
+#[derive(Debug, Error)]
+pub enum PairError {
+    /// A file cannot be read.
+    #[error("cannot read {file}; is the Secret mounted there, with the keys tls.crt and tls.key?")]
+    Read {
+        /// The path.
+        file: String,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is far larger than any certificate.
+    #[error("{file} is larger than {MAX_BYTES} bytes and no certificate or key; check the path")]
+    TooLarge {
+        /// The path.
+        file: String,
+    },
+    /// A file ends in the middle of a PEM block, or a block is damaged.
+    #[error("{file} holds a damaged PEM block ({reason}); was it only partly written or copied?")]
+    MalformedPem {
+        /// The file.
+        file: String,
+        /// What is wrong with the block, without any of its text: it may be a key's.
+        reason: &'static str,
+    },
+    /// No certificate in the certificate file.
+    #[error("{file} holds no certificate; expected PEM that begins with -----BEGIN CERTIFICATE-----")]
+    NoCertificate {
+        /// The file.
+        file: String,
+    },
+    /// The certificate cannot be served.
+    #[error(
+        "the first certificate in {file} is unusable ({reason}); issue it anew as an X.509 v3 certificate"
+    )]
+    UnusableCertificate {
+        /// The file.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+    /// No key in the key file.
+    #[error("{file} holds no private key; expected PEM that begins with -----BEGIN PRIVATE KEY-----")]
+    NoKey {
+        /// The file.
+        file: String,
+    },
+    /// The key is protected by a passphrase that nobody could enter.
+    #[error(
+        "the private key in {file} is encrypted; store it decrypted (openssl pkey -in {file} -out tls.key)"
+    )]
+    EncryptedKey {
+        /// The file.
+        file: String,
+    },
+    /// The key is of a kind that TLS here does not know, or damaged.
+    #[error(
+        "the private key in {file} is unusable; use ECDSA P-256 or P-384, Ed25519 or RSA of 2048 to 8192 bits"
+    )]
+    UnusableKey {
+        /// The file.
+        file: String,
+        /// What the TLS library says.
+        #[source]
+        source: rustls::Error,
+    },
+    /// The key is not the certificate's.
+    #[error(
+        "the private key in {key} is not that of the first certificate in {cert}; \
+         put files in place that were issued together, the serving certificate before its issuers"
+    )]
+    Mismatch {
+        /// The certificate's file.
+        cert: String,
+        /// The key's file.
+        key: String,
+    },
+}

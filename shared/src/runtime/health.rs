@@ -1,0 +1,208 @@
+//! What `/livez` and `/readyz` say, and who may say it.
+//!
+//! Readiness is earned: a process is ready when every gate is open and it is not stopping. Liveness is
+//! fed: a loop that stops beating is named, and the kubelet starts the process anew.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The health of one process. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    gates: Mutex<Vec<(String, Arc<AtomicBool>)>>,
+    beats: Mutex<Vec<Beat>>,
+    stopping: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Beat {
+    name: String,
+    max_age: Duration,
+    last: Arc<Mutex<Instant>>,
+}
+
+/// One thing that must be so before the process is ready, such as a loaded certificate.
+#[derive(Clone, Debug)]
+pub struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    /// From now on this no longer keeps the process unready.
+    pub fn open(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// From now on the process is unready.
+    pub fn close(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// The sign of life of one loop.
+#[derive(Clone, Debug)]
+pub struct Heartbeat(Arc<Mutex<Instant>>);
+
+impl Heartbeat {
+    /// The loop is alive now. An idle loop has to beat too, more often than its `max_age`.
+    pub fn beat(&self) {
+        *lock(&self.0) = Instant::now();
+    }
+}
+
+/// What a probe answers, check by check, in the order in which the checks were made known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report(pub Vec<Check>);
+
+/// One line of a [`Report`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What was checked.
+    pub name: String,
+    /// Why it fails; `None` when all is well.
+    pub failure: Option<String>,
+}
+
+impl Report {
+    /// Whether every check passes.
+    pub fn ok(&self) -> bool {
+        self.0.iter().all(|check| check.failure.is_none())
+    }
+}
+
+impl Health {
+    /// Adds a readiness gate, closed. Meant for the start of the process: a gate stays for ever.
+    pub fn gate(&self, name: impl Into<String>) -> Gate {
+        let open = Arc::new(AtomicBool::new(false));
+        lock(&self.0.gates).push((name.into(), Arc::clone(&open)));
+        Gate(open)
+    }
+
+    /// Adds a heartbeat that counts as beaten now and fails `/livez` once it is older than `max_age`.
+    /// Meant for the start of the process: a heartbeat stays for ever, even when its handle is dropped.
+    pub fn heartbeat(&self, name: impl Into<String>, max_age: Duration) -> Heartbeat {
+        let last = Arc::new(Mutex::new(Instant::now()));
+        lock(&self.0.beats).push(Beat {
+            name: name.into(),
+            max_age,
+            last: Arc::clone(&last),
+        });
+        Heartbeat(last)
+    }
+
+    /// The process is shutting down: unready for good, and loops that end are no longer missed.
+    pub fn stopping(&self) {
+        self.0.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether every loop beats. A process that is stopping is alive: its loops end because they should,
+    /// and the supervisor bounds how long that takes.
+    pub fn live(&self) -> Report {
+        let now = Instant::now();
+        let stopping = self.is_stopping();
+        Report(
+            lock(&self.0.beats)
+                .iter()
+                .map(|beat| beat.check(now, stopping))
+                .collect(),
+        )
+    }
+
+    /// Whether every gate is open and the process is not stopping.
+    pub fn ready(&self) -> Report {
+        let stopping = Check {
+            name: "not stopping".to_owned(),
+            failure: self
+                .is_stopping()
+                .then(|| "the process is shutting down".to_owned()),
+        };
+        let gates = lock(&self.0.gates);
+        let gates = gates.iter().map(|(name, open)| Check {
+            name: name.clone(),
+            failure: (!open.load(Ordering::Acquire)).then(|| "not ready yet".to_owned()),
+        });
+        Report(std::iter::once(stopping).chain(gates).collect())
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.0.stopping.load(Ordering::Acquire)
+    }
+}
+
+impl Beat {
+    fn check(&self, now: Instant, stopping: bool) -> Check {
+        let age = now.saturating_duration_since(*lock(&self.last));
+        let stale = age > self.max_age && !stopping;
+        let failure = stale.then(|| {
+            format!(
+                "no sign of life for {} s, at most {} s allowed",
+                age.as_secs(),
+                self.max_age.as_secs()
+            )
+        });
+        Check {
+            name: self.name.clone(),
+            failure,
+        }
+    }
+}
+
+/// A panic elsewhere leaves these values whole: each is written in one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failing(report: &Report) -> Vec<&str> {
+        report
+            .0
+            .iter()
+            .filter(|c| c.failure.is_some())
+            .map(|c| c.name.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn ready_when_every_gate_is_open_and_unready_when_one_closes() {
+        let health = Health::default();
+        assert!(health.ready().ok());
+        let (certificate, cache) = (health.gate("certificate"), health.gate("cache"));
+        assert_eq!(failing(&health.ready()), ["certificate", "cache"]);
+        certificate.open();
+        assert_eq!(failing(&health.ready()), ["cache"]);
+        cache.open();
+        assert!(health.ready().ok());
+        certificate.close();
+        assert_eq!(failing(&health.ready()), ["certificate"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_heartbeat_goes_stale_and_comes_back() {
+        let health = Health::default();
+        let beat = health.heartbeat("helmop loop", Duration::from_secs(30));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert!(health.live().ok());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(failing(&health.live()), ["helmop loop"]);
+        beat.beat();
+        assert!(health.live().ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stopping_process_is_unready_but_alive() {
+        let health = Health::default();
+        health.gate("certificate").open();
+        let _beat = health.heartbeat("helmop loop", Duration::from_secs(30));
+        health.stopping();
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(failing(&health.ready()), ["not stopping"]);
+        assert!(health.live().ok());
+    }
+}

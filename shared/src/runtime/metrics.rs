@@ -1,0 +1,44 @@
+//! The process' metric registry.
+
+use prometheus::{IntGauge, Opts, Registry};
+
+use super::build_info::{COMMIT, VERSION};
+
+/// A registry that already holds `helmops_build_info{version,commit}` (always 1) and, on Linux, the
+/// `process_*` metrics. It carries no prefix: a prefix would rename `process_*` too.
+///
+/// # Errors
+/// Only when the metrics clash among themselves, which is a fault of this code.
+pub fn registry() -> Result<Registry, prometheus::Error> {
+    let registry = Registry::new();
+    let opts = Opts::new(
+        "helmops_build_info",
+        "Which build is running; the value is always 1.",
+    )
+    .const_label("version", VERSION)
+    .const_label("commit", COMMIT);
+    let info = IntGauge::with_opts(opts)?;
+    info.set(1);
+    registry.register(Box::new(info))?;
+    #[cfg(target_os = "linux")]
+    registry.register(Box::new(
+        prometheus::process_collector::ProcessCollector::for_self(),
+    ))?;
+    Ok(registry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_and_the_process_are_told() {
+        let text = prometheus::TextEncoder::new()
+            .encode_to_string(&registry().unwrap().gather())
+            .unwrap();
+        let info = format!(r#"helmops_build_info{{commit="{COMMIT}",version="{VERSION}"}} 1"#);
+        assert!(text.contains(&info), "{text}");
+        #[cfg(target_os = "linux")]
+        assert!(text.contains("process_resident_memory_bytes "), "{text}");
+    }
+}

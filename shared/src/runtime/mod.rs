@@ -1,0 +1,34 @@
+//! What every helmops process needs around its work: flags, logs, metrics, probes, a supervisor and a
+//! server that a slow or silent peer cannot wear down.
+//!
+//! ```text
+//! main ─► ProcessArgs ─► telemetry::install
+//!                        Supervisor ── starts ──► AdminServer (/metrics /livez /readyz)
+//!                            │                    the process' own tasks
+//!                            └─ SIGTERM: Health::stopping, delay, cancel, drain ─► ExitCode
+//! ```
+//!
+//! Everything with an effect in this crate lives here, behind the feature `runtime`; the rest of the
+//! crate is values in, values out.
+
+pub mod admin;
+pub mod args;
+pub mod build_info;
+pub mod exit;
+pub mod health;
+pub mod metrics;
+pub mod serve;
+mod signals;
+pub mod supervisor;
+pub mod telemetry;
+mod throttle;
+
+pub use admin::{AdminError, AdminServer};
+pub use args::{LogFormat, ProcessArgs};
+pub use build_info::version;
+pub use exit::{exit, run_process};
+pub use health::{Gate, Health, Heartbeat};
+pub use serve::{Accept, Drained, Limits, ServeMetrics, Transport, serve};
+pub use signals::{OsSignals, Signals};
+pub use supervisor::{Fault, Outcome, Shutdown, Supervisor};
+pub use telemetry::TelemetryError;

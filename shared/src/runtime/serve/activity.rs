@@ -1,0 +1,167 @@
+//! When a connection last did something worth its place.
+//!
+//! Bytes do not count, requests do: a peer that trickles half a header, half an HTTP/2 preface or HTTP/2
+//! pings is as idle as one that is silent. So one rule covers every protocol and every way to stall.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response};
+use hyper_util::service::TowerToHyperService;
+use tokio::time::Instant;
+
+use super::limits::Limits;
+
+/// The requests of one connection.
+#[derive(Debug)]
+pub(super) struct Activity(Mutex<State>);
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    under_way: usize,
+    phase: Phase,
+    /// When a request last began or ended, or the connection opened.
+    since: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// No request has arrived yet.
+    Fresh,
+    /// At least one has.
+    Used,
+}
+
+impl Activity {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State {
+            under_way: 0,
+            phase: Phase::Fresh,
+            since: Instant::now(),
+        })))
+    }
+
+    /// When the connection has to end unless a request begins or ends before.
+    pub(super) fn deadline(&self, limits: &Limits) -> Instant {
+        let state = *self.lock();
+        state.since
+            + match (state.under_way, state.phase) {
+                (0, Phase::Fresh) => limits.first_request,
+                (0, Phase::Used) => limits.idle,
+                (1.., _) => limits.request,
+            }
+    }
+
+    /// Since when no request is under way; `None` while one is.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let state = *self.lock();
+        (state.under_way == 0).then_some(state.since)
+    }
+
+    fn begin(self: &Arc<Self>) -> UnderWay {
+        let mut state = self.lock();
+        state.under_way += 1;
+        state.phase = Phase::Used;
+        state.since = Instant::now();
+        UnderWay(Arc::clone(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Plain numbers, whole whatever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request, from its header until its answer's body has been handed to the protocol or cut off. What the
+/// protocol then still has to write is bounded by the idle limit.
+#[derive(Debug)]
+struct UnderWay(Arc<Activity>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.under_way -= 1;
+        state.since = Instant::now();
+    }
+}
+
+/// The application as hyper wants it, with each request counted in `activity`.
+pub(super) fn counted(
+    app: Router,
+    activity: Arc<Activity>,
+) -> impl Service<Request<Incoming>, Response = Response<CountedBody>, Error = Infallible, Future: Send + 'static>
+{
+    let app = TowerToHyperService::new(app);
+    service_fn(move |request| {
+        let under_way = activity.begin();
+        let answer = app.call(request);
+        async move {
+            answer.await.map(|response| {
+                response.map(|body| CountedBody {
+                    body,
+                    _under_way: under_way,
+                })
+            })
+        }
+    })
+}
+
+/// An answer's body. Its request is under way until the protocol drops the body.
+#[derive(Debug)]
+pub(super) struct CountedBody {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deadline_follows_the_requests() {
+        let limits = Limits::default();
+        let activity = Activity::new();
+        let due_in = || activity.deadline(&limits) - Instant::now();
+        assert_eq!(due_in(), limits.first_request);
+        advance(Duration::from_secs(4)).await;
+        assert_eq!(due_in() + Duration::from_secs(4), limits.first_request);
+        let (first, second) = (activity.begin(), activity.begin());
+        assert_eq!((due_in(), activity.idle_since()), (limits.request, None));
+        advance(Duration::from_secs(4)).await;
+        drop(first);
+        assert_eq!((due_in(), activity.idle_since()), (limits.request, None));
+        drop(second);
+        assert_eq!(
+            (due_in(), activity.idle_since()),
+            (limits.idle, Some(Instant::now()))
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! What a server counts.
+
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+
+/// Connection metrics of one server. Clones count together.
+#[derive(Clone, Debug)]
+pub struct ServeMetrics {
+    open: IntGauge,
+    handshake_failures: IntCounterVec,
+    accept_pauses: IntCounterVec,
+}
+
+/// Why a TLS handshake failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HandshakeFailure {
+    /// It took too long.
+    Timeout,
+    /// The peers disagree: no trust in the certificate, no common version, not TLS at all.
+    Tls,
+    /// The connection broke.
+    Io,
+}
+
+impl HandshakeFailure {
+    const ALL: [Self; 3] = [Self::Timeout, Self::Tls, Self::Io];
+
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Tls => "tls",
+            Self::Io => "io",
+        }
+    }
+}
+
+/// Why accepting paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AcceptPause {
+    /// As many connections are open as may be.
+    Full,
+    /// The operating system refused to accept.
+    Error,
+}
+
+impl AcceptPause {
+    const ALL: [Self; 2] = [Self::Full, Self::Error];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl ServeMetrics {
+    /// Registers `<prefix>_open_connections`, `<prefix>_handshake_failures_total{reason}` (timeout, tls, io)
+    /// and `<prefix>_accept_pauses_total{reason}` (full, error).
+    ///
+    /// # Errors
+    /// The prefix is already in use in this registry, or is not a metric name.
+    pub fn register(registry: &Registry, prefix: &str) -> Result<Self, prometheus::Error> {
+        let open = IntGauge::new(format!("{prefix}_open_connections"), "Connections open now.")?;
+        let handshake_failures = IntCounterVec::new(
+            Opts::new(
+                format!("{prefix}_handshake_failures_total"),
+                "TLS handshakes that failed, by reason.",
+            ),
+            &["reason"],
+        )?;
+        let accept_pauses = IntCounterVec::new(
+            Opts::new(
+                format!("{prefix}_accept_pauses_total"),
+                "Times that no connection was accepted for a while, by reason.",
+            ),
+            &["reason"],
+        )?;
+        registry.register(Box::new(open.clone()))?;
+        registry.register(Box::new(handshake_failures.clone()))?;
+        registry.register(Box::new(accept_pauses.clone()))?;
+        // Present from the start, so that a rate sees the first increment.
+        for reason in HandshakeFailure::ALL {
+            handshake_failures.with_label_values(&[reason.label()]);
+        }
+        for reason in AcceptPause::ALL {
+            accept_pauses.with_label_values(&[reason.label()]);
+        }
+        Ok(Self {
+            open,
+            handshake_failures,
+            accept_pauses,
+        })
+    }
+
+    /// Counts a connection as open until the guard is dropped, however its task ends.
+    pub(super) fn opened(&self) -> OpenGuard {
+        self.open.inc();
+        OpenGuard(self.open.clone())
+    }
+
+    pub(super) fn handshake_failure(&self, reason: HandshakeFailure) {
+        self.handshake_counter(reason).inc();
+    }
+
+    pub(super) fn accept_pause(&self, reason: AcceptPause) {
+        self.pause_counter(reason).inc();
+    }
+
+    fn handshake_counter(&self, reason: HandshakeFailure) -> IntCounter {
+        self.handshake_failures.with_label_values(&[reason.label()])
+    }
+
+    fn pause_counter(&self, reason: AcceptPause) -> IntCounter {
+        self.accept_pauses.with_label_values(&[reason.label()])
+    }
+}
+
+/// One open connection.
+#[derive(Debug)]
+pub(super) struct OpenGuard(IntGauge);
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+impl ServeMetrics {
+    pub(super) fn open_now(&self) -> i64 {
+        self.open.get()
+    }
+
+    pub(super) fn handshake_failures(&self, reason: HandshakeFailure) -> u64 {
+        self.handshake_counter(reason).get()
+    }
+
+    pub(super) fn accept_pauses(&self, reason: AcceptPause) -> u64 {
+        self.pause_counter(reason).get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_there_from_the_start_under_the_prefix() {
+        let registry = Registry::new();
+        ServeMetrics::register(&registry, "helmops_webhook").unwrap();
+        let text = prometheus::TextEncoder::new()
+            .encode_to_string(&registry.gather())
+            .unwrap();
+        for line in [
+            "helmops_webhook_open_connections 0",
+            "helmops_webhook_handshake_failures_total{reason=\"timeout\"} 0",
+            "helmops_webhook_handshake_failures_total{reason=\"tls\"} 0",
+            "helmops_webhook_handshake_failures_total{reason=\"io\"} 0",
+            "helmops_webhook_accept_pauses_total{reason=\"full\"} 0",
+            "helmops_webhook_accept_pauses_total{reason=\"error\"} 0",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        assert!(ServeMetrics::register(&registry, "helmops_webhook").is_err());
+    }
+}

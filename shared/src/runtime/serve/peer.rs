@@ -1,0 +1,168 @@
+//! The other side of the connection, for tests.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use helmops_certs::{HotPair, PemFile, ServingPair, issue_ca, issue_leaf, server_config};
+use hyper::body::{Body as HttpBody, Bytes, Frame};
+use prometheus::Registry;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::{ServeMetrics, Transport};
+
+pub(super) const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+
+/// `GET /` over HTTP/1.1, to be kept alive.
+pub(super) const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// `GET /slow` over HTTP/1.1.
+pub(super) const GET_SLOW: &[u8] = b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// How long `/slow` takes.
+pub(super) const SLOW: Duration = Duration::from_secs(30);
+
+/// `/` answers at once, `/slow` after [`SLOW`], `/never` never, `/large` with 4 MiB in one piece, `/late` with the same after [`SLOW`],
+/// `/endless` with more than anybody reads, `/panic` panics.
+pub(super) fn app() -> Router {
+    Router::new()
+        .route("/", get(|| async { "done" }))
+        .route(
+            "/slow",
+            get(|| async {
+                sleep(SLOW).await;
+                "done"
+            }),
+        )
+        .route("/never", get(std::future::pending::<()>))
+        .route("/large", get(|| async { large() }))
+        .route(
+            "/late",
+            get(|| async {
+                sleep(SLOW).await;
+                large()
+            }),
+        )
+        .route("/endless", get(|| async { Body::new(Endless) }))
+        .route("/panic", get(panics))
+}
+
+/// A body that never ends.
+struct Endless;
+
+impl HttpBody for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 1 << 12])))))
+    }
+}
+
+/// More than the buffers and windows between two peers hold.
+fn large() -> Vec<u8> {
+    vec![b'x'; 4 << 20]
+}
+
+async fn panics() {
+    panic!("a handler's fault");
+}
+
+pub(super) fn metrics() -> ServeMetrics {
+    ServeMetrics::register(&Registry::new(), "test").unwrap()
+}
+
+/// Longer than any limit of the server, so that a fault fails a test instead of hanging it.
+pub(super) const DEADLINE: Duration = Duration::from_mins(10);
+
+/// Reads one answer whose body is `done`.
+pub(super) async fn read_done(peer: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"done") {
+        let byte = timeout(DEADLINE, peer.read_u8())
+            .await
+            .expect("an answer in time");
+        text.push(byte.expect("an answer"));
+    }
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+    text
+}
+
+/// Sends `GET /` and reads the answer.
+pub(super) async fn exchange(peer: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
+    peer.write_all(GET).await.unwrap();
+    read_done(peer).await
+}
+
+/// Reads until the server closes, in whatever way.
+pub(super) async fn read_to_close(peer: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
+    let mut all = Vec::new();
+    let _ = timeout(DEADLINE, peer.read_to_end(&mut all))
+        .await
+        .expect("the server hangs up");
+    all
+}
+
+/// A server's TLS as the webhook has it, and a client that trusts it.
+pub(super) struct Tls {
+    pub(super) transport: Transport,
+    roots: RootCertStore,
+}
+
+impl Tls {
+    pub(super) fn new() -> Self {
+        let (now, day) = (SystemTime::now(), Duration::from_hours(24));
+        let ca = issue_ca("test CA", now, day).unwrap();
+        let leaf = issue_leaf(&ca, &["localhost".to_owned()], &[], now, day).unwrap();
+        let cert = PemFile {
+            name: "tls.crt",
+            bytes: leaf.cert_pem.as_bytes(),
+        };
+        let key = PemFile {
+            name: "tls.key",
+            bytes: leaf.key_pem.as_bytes(),
+        };
+        let hot = HotPair::new(ServingPair::from_pem(cert, key).unwrap());
+        let transport = Transport::Tls(TlsAcceptor::from(Arc::new(server_config(hot).unwrap())));
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(ca.cert_pem().as_bytes()).unwrap())
+            .unwrap();
+        Self { transport, roots }
+    }
+
+    /// Shakes hands, offering `protocol` alone.
+    pub(super) async fn connect<S>(&self, stream: S, protocol: &str) -> TlsStream<S>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await
+            .unwrap()
+    }
+}

@@ -1,0 +1,138 @@
+//! Logs: where they go, in which form, and what a panic looks like in them.
+
+use std::io::IsTerminal;
+
+use thiserror::Error;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+use super::args::{LogFormat, ProcessArgs};
+
+/// Why logging could not be set up.
+#[derive(Debug, Error)]
+pub enum TelemetryError {
+    /// The filter does not parse.
+    #[error(
+        "--log-level {text:?} is not a log filter; use error, warn, info, debug, trace or off, \
+         or directives such as \"info,helmops_webhook=debug\""
+    )]
+    Filter {
+        /// The filter as given.
+        text: String,
+        /// What the filter's parser says.
+        #[source]
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// A part of the filter is a bare word that is not a level. The filter's parser would take it for a
+    /// module's name and silence everything else.
+    #[error(
+        "--log-level {text:?}: {word:?} is not a log level; use error, warn, info, debug, trace or off, \
+         and MODULE=LEVEL for a single module"
+    )]
+    Level {
+        /// The filter as given.
+        text: String,
+        /// The word that is no level.
+        word: String,
+    },
+    /// Something in this process set up logging before.
+    #[error("logging is already set up in this process")]
+    Installed(#[source] TryInitError),
+}
+
+/// Sends log events to stderr in the form and by the filter of `args`, and panics to the log.
+///
+/// # Errors
+/// The filter does not parse, or logging is already set up.
+pub fn install(args: &ProcessArgs) -> Result<(), TelemetryError> {
+    let filter = parse_filter(&args.log_level)?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
+        LogFormat::Text => builder
+            .with_ansi(std::io::stderr().is_terminal())
+            .finish()
+            .try_init(),
+    }
+    .map_err(TelemetryError::Installed)?;
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// Rust's own hook writes several lines of plain text, which a collector of JSON lines cannot read.
+fn log_panic(info: &std::panic::PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("(no message)");
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
+    let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
+    tracing::error!(%location, %thread, "panic: {message}");
+}
+
+fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
+    // A `[` begins a span directive, in which commas and bare words mean something else.
+    if !text.contains('[')
+        && let Some(word) = text
+            .split(',')
+            .find(|part| !part.contains('=') && !is_level(part))
+    {
+        return Err(TelemetryError::Level {
+            text: text.to_owned(),
+            word: word.to_owned(),
+        });
+    }
+    EnvFilter::builder()
+        .parse(text)
+        .map_err(|source| TelemetryError::Filter {
+            text: text.to_owned(),
+            source,
+        })
+}
+
+fn is_level(word: &str) -> bool {
+    // An empty word would be a level to the parser of levels, and an empty filter silence.
+    !word.is_empty() && word.parse::<LevelFilter>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_directives_are_filters() {
+        for text in [
+            "info",
+            "DEBUG",
+            "off",
+            "info,helmops_webhook=debug",
+            "warn,[reconcile{name=a}]=trace",
+        ] {
+            assert!(parse_filter(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_level_is_named_instead_of_silencing_everything() {
+        for (text, word) in [("inof", "inof"), ("info,debgu", "debgu"), ("", "")] {
+            let error = parse_filter(text).unwrap_err();
+            assert!(
+                matches!(&error, TelemetryError::Level { word: w, .. } if w == word),
+                "{error:?}"
+            );
+        }
+        assert!(
+            parse_filter("inof")
+                .unwrap_err()
+                .to_string()
+                .contains("\"inof\" is not a log level")
+        );
+    }
+
+    #[test]
+    fn a_directive_that_does_not_parse_is_refused_with_its_text() {
+        let error = parse_filter("helmops_webhook=loud").unwrap_err();
+        assert!(matches!(error, TelemetryError::Filter { .. }), "{error:?}");
+        assert!(error.to_string().contains("helmops_webhook=loud"), "{error}");
+    }
+}
