@@ -1,0 +1,120 @@
+//! From a question to its answer. The rules are [`helmops_shared::admit`]'s alone.
+
+use helmops_shared::{
+    admit::{self, FieldErrors, default::Given},
+    api::HelmOp,
+    reason::Reason,
+};
+use serde_json::value::RawValue;
+
+use crate::review::{Answer, Cause, Details, Operation, Request, Status};
+
+/// Fills in what the user left out.
+pub fn mutate(request: &Request<'_>) -> Answer {
+    // An object that does not decode gets no defaults here, and an error from the API server.
+    let given: Option<Given> = object(request).and_then(|object| serde_json::from_str(object.get()).ok());
+    Answer {
+        patch: given.and_then(|given| given.patch()),
+        ..Answer::default()
+    }
+}
+
+/// Decides whether a change is allowed, and for which reason not.
+pub fn validate(request: &Request<'_>) -> (Answer, Option<Reason>) {
+    let Some(object) = object(request) else {
+        return Default::default();
+    };
+    let helmop: HelmOp = match serde_json::from_str(object.get()) {
+        Ok(helmop) => helmop,
+        Err(error) => return (undecodable(request, &error), Some(Reason::Undecodable)),
+    };
+    // Decoded only when needed; one that does not decode counts as without errors, so that it can be mended.
+    let stored = match (request.operation, request.old_object) {
+        (Operation::Update, Some(stored)) => Some(stored),
+        _ => None,
+    };
+    let verdict = admit::review(&helmop, || serde_json::from_str(stored?.get()).ok());
+    let reason = verdict.errors.reason();
+    let denial = reason.map(|_| invalid(&name(request, &helmop), &verdict.errors));
+    (
+        Answer {
+            denial,
+            warnings: verdict.warnings,
+            patch: None,
+        },
+        reason,
+    )
+}
+
+fn object<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
+    if request.is_about_helmop() {
+        request.object
+    } else {
+        None
+    }
+}
+
+fn name(request: &Request<'_>, helmop: &HelmOp) -> String {
+    let generated = || helmop.metadata.generate_name.clone().unwrap_or_default();
+    if request.name.is_empty() {
+        generated()
+    } else {
+        request.name.clone().into_owned()
+    }
+}
+
+/// The Status that the API server itself answers with for an invalid object.
+fn invalid(name: &str, errors: &FieldErrors) -> Status {
+    let mut causes: Vec<Cause> = errors
+        .told()
+        .iter()
+        .map(|error| Cause {
+            reason: error.fault.cause(),
+            message: error.message(),
+            field: error.path.clone(),
+        })
+        .collect();
+    if errors.untold() > 0 {
+        let message = format!("and {} more errors; mend these first", errors.untold());
+        causes.push(Cause {
+            reason: "FieldValueInvalid",
+            message,
+            field: "spec".to_owned(),
+        });
+    }
+    let list: Vec<String> = causes
+        .iter()
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect();
+    let list = match &list[..] {
+        [one] => one.clone(),
+        more => format!("[{}]", more.join(", ")),
+    };
+    Status {
+        status: "Failure",
+        message: format!("HelmOp.fleet.cattle.io {name:?} is invalid: {list}"),
+        reason: "Invalid",
+        code: 422,
+        details: Some(Details {
+            name: name.to_owned(),
+            group: "fleet.cattle.io",
+            kind: "HelmOp",
+            causes,
+        }),
+    }
+}
+
+fn undecodable(request: &Request<'_>, error: &serde_json::Error) -> Answer {
+    let message = format!("HelmOp {:?} does not decode: {error}", request.name);
+    let denial = Status {
+        status: "Failure",
+        message,
+        reason: "BadRequest",
+        code: 400,
+        details: None,
+    };
+    Answer {
+        denial: Some(denial),
+        ..Answer::default()
+    }
+}

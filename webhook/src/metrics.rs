@@ -1,0 +1,201 @@
+//! What Prometheus sees of the webhook.
+
+use std::time::Instant;
+
+use helmops_shared::reason::Reason;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
+
+use crate::review::Operation;
+
+/// From 50 µs to 1 s: decisions take tens of microseconds, and the API server gives up after seconds.
+const BUCKETS: &[f64] = &[
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 1.0,
+];
+
+/// Which of the two webhooks.
+#[derive(Clone, Copy, Debug)]
+pub enum Webhook {
+    /// The one that fills in defaults.
+    Mutate,
+    /// The one that denies.
+    Validate,
+}
+
+impl Webhook {
+    const ALL: [Self; 2] = [Self::Mutate, Self::Validate];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mutate => "mutate",
+            Self::Validate => "validate",
+        }
+    }
+}
+
+/// How a request was answered.
+#[derive(Clone, Copy, Debug)]
+pub enum Verdict {
+    /// Allowed without a word.
+    Allowed,
+    /// Allowed with warnings.
+    Warned,
+    /// Allowed with a patch.
+    Patched,
+    /// Denied.
+    Denied,
+    /// Not a review.
+    Malformed,
+}
+
+impl Verdict {
+    const ALL: [Self; 5] = [
+        Self::Allowed,
+        Self::Warned,
+        Self::Patched,
+        Self::Denied,
+        Self::Malformed,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Warned => "warned",
+            Self::Patched => "patched",
+            Self::Denied => "denied",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+const fn operation_label(operation: Option<Operation>) -> &'static str {
+    match operation {
+        Some(Operation::Create) => "create",
+        Some(Operation::Update) => "update",
+        Some(Operation::Other) => "other",
+        None => "unknown",
+    }
+}
+
+/// The webhook's metrics.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    requests: IntCounterVec,
+    durations: [Histogram; 2],
+    denials: IntCounterVec,
+    certificate_expiry: IntGauge,
+    certificate_reloads: IntCounterVec,
+}
+
+impl Metrics {
+    /// Makes the metrics and registers them. Every label value that can occur exists from the start, so that a rate sees
+    /// the first event.
+    ///
+    /// # Errors
+    /// Where one of them is registered already.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let requests = IntCounterVec::new(
+            Opts::new(
+                "helmops_admission_requests_total",
+                "Admission requests by webhook, operation and verdict.",
+            ),
+            &["webhook", "operation", "verdict"],
+        )?;
+        let durations = HistogramVec::new(
+            HistogramOpts::new(
+                "helmops_admission_duration_seconds",
+                "Time from the body to the answer, by webhook.",
+            )
+            .buckets(BUCKETS.to_vec()),
+            &["webhook"],
+        )?;
+        let denials = IntCounterVec::new(
+            Opts::new(
+                "helmops_admission_denials_total",
+                "Denied admission requests by the reason of the first error.",
+            ),
+            &["reason"],
+        )?;
+        let certificate_expiry = IntGauge::new(
+            "helmops_webhook_certificate_expiry_timestamp_seconds",
+            "When the serving certificate in use expires, as Unix time.",
+        )?;
+        let certificate_reloads = IntCounterVec::new(
+            Opts::new(
+                "helmops_webhook_certificate_reloads_total",
+                "Reloads of the serving certificate by outcome.",
+            ),
+            &["outcome"],
+        )?;
+        registry.register(Box::new(requests.clone()))?;
+        registry.register(Box::new(durations.clone()))?;
+        registry.register(Box::new(denials.clone()))?;
+        registry.register(Box::new(certificate_expiry.clone()))?;
+        registry.register(Box::new(certificate_reloads.clone()))?;
+        for webhook in Webhook::ALL {
+            for verdict in Verdict::ALL {
+                for operation in [Operation::Create, Operation::Update] {
+                    let labels = [
+                        webhook.as_str(),
+                        operation_label(Some(operation)),
+                        verdict.as_str(),
+                    ];
+                    requests.with_label_values(&labels);
+                }
+            }
+        }
+        for reason in Reason::ALL {
+            denials.with_label_values(&[reason.as_str()]);
+        }
+        for outcome in ["loaded", "failed"] {
+            certificate_reloads.with_label_values(&[outcome]);
+        }
+        let durations = Webhook::ALL.map(|webhook| durations.with_label_values(&[webhook.as_str()]));
+        Ok(Self {
+            requests,
+            durations,
+            denials,
+            certificate_expiry,
+            certificate_reloads,
+        })
+    }
+
+    /// Counts an answer.
+    pub fn answered(
+        &self,
+        webhook: Webhook,
+        operation: Option<Operation>,
+        verdict: Verdict,
+        started: Instant,
+    ) {
+        let labels = [webhook.as_str(), operation_label(operation), verdict.as_str()];
+        self.requests.with_label_values(&labels).inc();
+        let [mutate, validate] = &self.durations;
+        let histogram = match webhook {
+            Webhook::Mutate => mutate,
+            Webhook::Validate => validate,
+        };
+        histogram.observe(started.elapsed().as_secs_f64());
+    }
+
+    /// Counts a denial.
+    pub fn denied(&self, reason: Reason) {
+        self.denials.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    /// Notes a serving certificate that was taken into use.
+    pub fn certificate_loaded(&self, not_after: i64) {
+        self.certificate_expiry.set(not_after);
+        self.reload("loaded").inc();
+    }
+
+    /// Counts a serving certificate that could not be loaded.
+    pub fn certificate_failed(&self) {
+        self.reload("failed").inc();
+    }
+
+    fn reload(&self, outcome: &str) -> IntCounter {
+        self.certificate_reloads.with_label_values(&[outcome])
+    }
+}

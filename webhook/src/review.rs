@@ -1,0 +1,292 @@
+//! AdmissionReview (`admission.k8s.io/v1`): what the API server sends, and what it wants back.
+//!
+//! The types are our own because every reply must carry the request's uid, also where the object does not decode, and
+//! because objects are decoded no further than a rule needs: they stay text until then.
+
+use std::borrow::Cow;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use json_patch::Patch;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// Why a body cannot be answered with a review: it has no uid to answer to.
+#[derive(Debug, Error)]
+pub enum ReviewError {
+    /// No review at all.
+    #[error("the body is not an AdmissionReview: {0}")]
+    Malformed(#[source] serde_json::Error),
+    /// A review of another version.
+    #[error(
+        "this webhook speaks AdmissionReview of admission.k8s.io/v1, not {kind} of {api_version}; set admissionReviewVersions: [v1]"
+    )]
+    Version {
+        /// The version that was sent.
+        api_version: String,
+        /// The kind that was sent.
+        kind: String,
+    },
+    /// A review without a request.
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+}
+
+/// A question of the API server.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request<'a> {
+    /// Identifies the question; the answer must repeat it.
+    #[serde(borrow)]
+    pub uid: Cow<'a, str>,
+    /// What is being done.
+    pub operation: Operation,
+    /// The resource that it is done to.
+    #[serde(default, borrow)]
+    pub resource: Resource<'a>,
+    /// Part of the resource that it is done to, such as `status`.
+    #[serde(default, borrow)]
+    pub sub_resource: Cow<'a, str>,
+    /// Name of the object; empty where it is yet to be generated.
+    #[serde(default, borrow)]
+    pub name: Cow<'a, str>,
+    /// Namespace of the object.
+    #[serde(default, borrow)]
+    pub namespace: Cow<'a, str>,
+    /// The object as it would be stored.
+    #[serde(default, borrow)]
+    pub object: Option<&'a RawValue>,
+    /// The object as it is stored.
+    #[serde(default, borrow)]
+    pub old_object: Option<&'a RawValue>,
+}
+
+/// What is being done to an object.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Operation {
+    /// It is new.
+    Create,
+    /// It changes.
+    Update,
+    /// Anything else, about which this webhook has no opinion.
+    #[serde(other)]
+    Other,
+}
+
+/// A resource of the API.
+#[derive(Debug, Default, Deserialize)]
+pub struct Resource<'a> {
+    /// API group.
+    #[serde(default, borrow)]
+    pub group: Cow<'a, str>,
+    /// Plural name.
+    #[serde(default, borrow)]
+    pub resource: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    #[serde(default, borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(default, borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Where it has no uid that could be answered to.
+    pub fn read(body: &'a [u8]) -> Result<Self, ReviewError> {
+        let review: Review<'_> = serde_json::from_slice(body).map_err(ReviewError::Malformed)?;
+        if review.api_version != API_VERSION || review.kind != KIND {
+            let (api_version, kind) = (review.api_version.into_owned(), review.kind.into_owned());
+            return Err(ReviewError::Version { api_version, kind });
+        }
+        review.request.ok_or(ReviewError::NoRequest)
+    }
+
+    /// Whether it asks about a HelmOp that is created or changed. A webhook that is asked about anything else has no
+    /// opinion, whatever its configuration says.
+    pub fn is_about_helmop(&self) -> bool {
+        self.resource.group == "fleet.cattle.io"
+            && self.resource.resource == "helmops"
+            && self.sub_resource.is_empty()
+            && self.operation != Operation::Other
+    }
+}
+
+/// An answer.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// Why not; `None` to allow.
+    pub denial: Option<Status>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// What is filled in.
+    pub patch: Option<Patch>,
+}
+
+impl Answer {
+    /// The body of the reply to `uid`.
+    ///
+    /// # Errors
+    /// Never in practice: strings and JSON values always serialise.
+    pub fn write(&self, uid: &str) -> Result<Vec<u8>, serde_json::Error> {
+        let patch = self.patch.as_ref().map(serde_json::to_vec).transpose()?;
+        serde_json::to_vec(&Reply {
+            api_version: API_VERSION,
+            kind: KIND,
+            response: Response {
+                uid,
+                allowed: self.denial.is_none(),
+                status: self.denial.as_ref(),
+                warnings: &self.warnings,
+                patch_type: patch.is_some().then_some("JSONPatch"),
+                patch: patch.map(|patch| BASE64_STANDARD.encode(patch)),
+            },
+        })
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reply<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'a Status>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+}
+
+/// Why a change is denied, in the form that the API server gives its own errors.
+#[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the API's")]
+pub struct Status {
+    /// Always `Failure`.
+    pub status: &'static str,
+    /// Everything in one text.
+    pub message: String,
+    /// Kind of failure.
+    pub reason: &'static str,
+    /// HTTP status code.
+    pub code: u16,
+    /// What kubectl makes its message of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Details>,
+}
+
+/// The object that is denied, and a cause for each field that is wrong.
+#[derive(Debug, Serialize)]
+pub struct Details {
+    /// Name of the object.
+    pub name: String,
+    /// API group of the object.
+    pub group: &'static str,
+    /// Kind of the object.
+    pub kind: &'static str,
+    /// One for each field.
+    pub causes: Vec<Cause>,
+}
+
+/// A field that is wrong.
+#[derive(Debug, Serialize)]
+pub struct Cause {
+    /// In which way.
+    pub reason: &'static str,
+    /// Offending text, what is wrong and how to mend it.
+    pub message: String,
+    /// Path of the field.
+    pub field: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn reads_a_request_and_leaves_objects_alone() {
+        let body = br#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
+            "resource":{"group":"fleet.cattle.io","version":"v1alpha1","resource":"helmops"},"name":"web",
+            "operation":"UPDATE","object":{"spec": 5},"oldObject":null,"dryRun":true}}"#;
+        let request = Request::read(body).unwrap();
+        assert_eq!(
+            (&*request.uid, &*request.name, request.operation),
+            ("u-1", "web", Operation::Update)
+        );
+        assert_eq!(request.object.map(RawValue::get), Some(r#"{"spec": 5}"#));
+        assert!(request.old_object.is_none() && request.is_about_helmop());
+    }
+
+    #[test]
+    fn has_no_opinion_on_anything_else() {
+        for (operation, resource, sub_resource, ours) in [
+            ("CREATE", "helmops", "", true),
+            ("DELETE", "helmops", "", false),
+            ("UPDATE", "helmops", "status", false),
+            ("CREATE", "bundles", "", false),
+        ] {
+            let body = json!({ "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {
+                "uid": "u", "operation": operation, "subResource": sub_resource,
+                "resource": { "group": "fleet.cattle.io", "resource": resource },
+            }});
+            let body = body.to_string();
+            assert_eq!(
+                Request::read(body.as_bytes()).unwrap().is_about_helmop(),
+                ours,
+                "{operation} {resource}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_answered_is_told() {
+        let told = |body: &str| Request::read(body.as_bytes()).unwrap_err().to_string();
+        assert!(told("<html>").starts_with("the body is not an AdmissionReview"));
+        assert!(told("{}").contains("admissionReviewVersions"));
+        let v1beta1 =
+            r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u"}}"#;
+        assert!(Request::read(v1beta1.as_bytes()).is_err());
+        assert!(
+            told(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#).contains("no request")
+        );
+    }
+
+    #[test]
+    fn a_patch_goes_out_in_base64() {
+        let patch = json!([{ "op": "add", "path": "/spec/a", "value": 1 }]);
+        let answer = Answer {
+            patch: serde_json::from_value(patch.clone()).unwrap(),
+            ..Answer::default()
+        };
+        let reply: Value = serde_json::from_slice(&answer.write("u-1").unwrap()).unwrap();
+        assert_eq!(reply["response"]["uid"], "u-1");
+        assert_eq!(reply["response"]["patchType"], "JSONPatch");
+        let sent = BASE64_STANDARD
+            .decode(reply["response"]["patch"].as_str().unwrap())
+            .unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&sent).unwrap(), patch);
+    }
+}

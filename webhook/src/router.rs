@@ -1,0 +1,103 @@
+//! The two endpoints.
+
+use std::time::{Duration, Instant};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
+
+use crate::{
+    decide,
+    metrics::{Metrics, Verdict, Webhook},
+    review::{Answer, Request},
+};
+
+/// Largest body: a review carries an object twice, and the API server takes objects of up to 3 MiB.
+const MAX_BODY: usize = 8 << 20;
+
+/// Longest time for a request, its body included. The shipped configurations let the API server wait 5 s.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Makes the router.
+pub fn router(metrics: Metrics) -> Router {
+    Router::new()
+        .route("/mutate", post(mutate))
+        .route("/validate", post(validate))
+        .fallback(|| async {
+            (
+                StatusCode::NOT_FOUND,
+                "this webhook serves /mutate and /validate\n",
+            )
+        })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::REQUEST_TIMEOUT,
+            DEADLINE,
+        ))
+        .layer(CatchPanicLayer::new())
+        .with_state(metrics)
+}
+
+async fn mutate(State(metrics): State<Metrics>, body: Bytes) -> Response {
+    answer(&metrics, Webhook::Mutate, &body, |request| {
+        let answer = decide::mutate(request);
+        let verdict = if answer.patch.is_some() {
+            Verdict::Patched
+        } else {
+            Verdict::Allowed
+        };
+        (answer, verdict)
+    })
+}
+
+async fn validate(State(metrics): State<Metrics>, body: Bytes) -> Response {
+    answer(&metrics, Webhook::Validate, &body, |request| {
+        let (answer, reason) = decide::validate(request);
+        let verdict = match reason {
+            Some(reason) => {
+                metrics.denied(reason);
+                tracing::info!(
+                    namespace = &*request.namespace,
+                    name = &*request.name,
+                    reason = reason.as_str(),
+                    message = answer.denial.as_ref().map(|status| &*status.message),
+                    "denied"
+                );
+                Verdict::Denied
+            }
+            None if answer.warnings.is_empty() => Verdict::Allowed,
+            None => Verdict::Warned,
+        };
+        (answer, verdict)
+    })
+}
+
+fn answer(
+    metrics: &Metrics,
+    webhook: Webhook,
+    body: &[u8],
+    decide: impl FnOnce(&Request<'_>) -> (Answer, Verdict),
+) -> Response {
+    let started = Instant::now();
+    let request = match Request::read(body) {
+        Ok(request) => request,
+        Err(error) => {
+            metrics.answered(webhook, None, Verdict::Malformed, started);
+            tracing::warn!(%error, "a body that is no review");
+            return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
+        }
+    };
+    let (answer, verdict) = decide(&request);
+    let response = match answer.write(&request.uid) {
+        Ok(reply) => ([(CONTENT_TYPE, "application/json")], reply).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    };
+    metrics.answered(webhook, Some(request.operation), verdict, started);
+    response
+}
