@@ -1,0 +1,66 @@
+//! The way to the API server.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::Context;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+/// Longest time for one call, the client's own retries included; a watch has its own.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Connects as the kubeconfig says, or as the surroundings do.
+///
+/// # Errors
+/// Where the kubeconfig is missing or damaged.
+pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let kubeconfig = Kubeconfig::read_from(path)
+                .with_context(|| format!("cannot read --kubeconfig {}", path.display()))?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("--kubeconfig {} is not usable", path.display()))?
+        }
+        None => Config::infer().await.context(
+            "no way to the API server: not in a pod with a ServiceAccount, and no kubeconfig; give --kubeconfig",
+        )?,
+    };
+    Client::try_from(config).context("cannot make a client for the API server")
+}
+
+/// The API server did not answer in time, or refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// No answer.
+    #[error("the API server did not answer within {} s", DEADLINE.as_secs())]
+    Timeout,
+    /// An answer that is an error, or no connection.
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+}
+
+impl ApiError {
+    /// Whether the object was changed by somebody else meanwhile, so that it must be looked at again.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 409)
+    }
+
+    /// Whether there is no such object.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 404)
+    }
+}
+
+/// Bounds a call, which the client itself does not.
+///
+/// # Errors
+/// Those of the call, and a timeout.
+pub async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
+    match tokio::time::timeout(DEADLINE, call).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(ApiError::Timeout),
+    }
+}

@@ -1,0 +1,31 @@
+//! Everything that a reconciliation reaches out to.
+
+use std::sync::atomic::AtomicBool;
+
+use helmops_shared::api::{Bundle, Guarded, HelmOp};
+use kube::{
+    Client,
+    runtime::reflector::{ObjectRef, Store},
+};
+
+use crate::{backoff::Backoff, metrics::Metrics, resolve::Resolver};
+
+/// The name under which the API server notes who wrote a field.
+pub const FIELD_MANAGER: &str = "helmops-controller";
+
+/// What the helmop loop works with.
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// The Bundles, as last seen.
+    pub bundles: Store<Guarded<Bundle>>,
+    /// Chart repositories.
+    pub resolver: Resolver,
+    /// What Prometheus sees.
+    pub metrics: Metrics,
+    /// Failures in a row.
+    pub backoff: Backoff<ObjectRef<Guarded<HelmOp>>>,
+    /// Whether the cluster's definition of HelmOp has our fields of the status beyond Fleet's. Where it lacks them the
+    /// API server drops them, and they must not count as a difference.
+    pub keeps_extras: AtomicBool,
+}

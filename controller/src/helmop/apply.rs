@@ -1,0 +1,144 @@
+//! Writes: the spec of Bundles and the status of HelmOps, and nothing else.
+
+use std::sync::atomic::Ordering;
+
+use helmops_shared::{
+    api::{Bundle, Guarded, HelmOp, HelmOpStatus, labels},
+    bundle::Plan,
+    status::{merge_patch, without_extras},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::{Value, json};
+
+use super::observe;
+use crate::{
+    client::{ApiError, bounded},
+    context::{Context, FIELD_MANAGER},
+    error::ReconcileError,
+};
+
+/// Carries out a plan. Gives the Bundle if it was written.
+pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, ReconcileError> {
+    let (bundle, is_new) = match plan {
+        Plan::Nothing => return Ok(None),
+        Plan::Create(bundle) => (bundle, true),
+        Plan::Replace(bundle) => (bundle, false),
+    };
+    let (name, namespace) = (bundle.name_any(), bundle.namespace().unwrap_or_default());
+    let api = Api::<Bundle>::namespaced(context.client.clone(), &namespace);
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let written = if is_new {
+        bounded(api.create(&params, &bundle)).await
+    } else {
+        bounded(api.replace(&name, &params, &bundle)).await
+    };
+    let written = written.map_err(|source| ReconcileError::Bundle {
+        name: name.clone(),
+        source,
+    })?;
+    let version = written.spec.options.helm.as_ref().map(|helm| &*helm.version);
+    tracing::info!(namespace, name, version, new = is_new, "Bundle written");
+    Ok(Some(written))
+}
+
+/// Writes a status if it differs from the stored one.
+pub async fn status(context: &Context, helmop: &HelmOp, next: HelmOpStatus) -> Result<(), ReconcileError> {
+    let next = if context.keeps_extras.load(Ordering::Relaxed) {
+        next
+    } else {
+        without_extras(next)
+    };
+    let stored = helmop.status.clone().unwrap_or_default();
+    let Some(change) = merge_patch(&json!(stored), &json!(next)) else {
+        return Ok(());
+    };
+    let written = match patch_status(context, helmop, &change).await {
+        Err(error) if error.is_not_found() => return Ok(()),
+        other => other.map_err(|source| ReconcileError::Status {
+            name: helmop.name_any(),
+            source,
+        })?,
+    };
+    let keeps = written
+        .status
+        .is_some_and(|status| status.observed_generation.is_some());
+    if next.observed_generation.is_some() && context.keeps_extras.swap(keeps, Ordering::Relaxed) && !keeps {
+        tracing::info!(
+            "the cluster's definition of HelmOp has no status.observedGeneration: it is Fleet's own, and the status goes \
+             without the fields that it lacks"
+        );
+    }
+    Ok(())
+}
+
+async fn patch_status(context: &Context, helmop: &HelmOp, change: &Value) -> Result<HelmOp, ApiError> {
+    // The resource version makes the write fail if somebody else was quicker.
+    let patch = json!({ "metadata": { "resourceVersion": helmop.resource_version() }, "status": change });
+    let api = helmops(context, helmop);
+    bounded(api.patch_status(&helmop.name_any(), &params(), &Patch::Merge(patch))).await
+}
+
+/// Clears away what Fleet's own controller leaves on a HelmOp that is being deleted: its finalizer, and a Bundle that
+/// names no owner. Everything else the API server's garbage collector does.
+pub async fn cleanup(context: &Context, helmop: &HelmOp) -> Result<(), ReconcileError> {
+    let finalizers = helmop.finalizers();
+    if !finalizers
+        .iter()
+        .any(|finalizer| finalizer == labels::HELMOP_FINALIZER)
+    {
+        return Ok(());
+    }
+    let failed = |source| ReconcileError::Cleanup {
+        name: helmop.name_any(),
+        source,
+    };
+    delete_bundle(context, helmop).await.map_err(failed)?;
+    let rest: Vec<_> = finalizers
+        .iter()
+        .filter(|finalizer| *finalizer != labels::HELMOP_FINALIZER)
+        .collect();
+    let patch = json!({ "metadata": { "resourceVersion": helmop.resource_version(), "finalizers": rest } });
+    let api = helmops(context, helmop);
+    match bounded(api.patch(&helmop.name_any(), &params(), &Patch::Merge(patch))).await {
+        Err(error) if !error.is_not_found() => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+async fn delete_bundle(context: &Context, helmop: &HelmOp) -> Result<(), ApiError> {
+    let seen = observe::bundle(context, helmop);
+    let Some(Guarded::Good(bundle)) = seen.as_deref() else {
+        return Ok(());
+    };
+    let is_of_helmop = bundle.labels().get(labels::HELM_NAME) == Some(&helmop.name_any());
+    if !is_of_helmop || bundle.spec.helm_op_options.is_none() {
+        return Ok(());
+    }
+    let api = Api::<Bundle>::namespaced(context.client.clone(), &bundle.namespace().unwrap_or_default());
+    let preconditions = Preconditions {
+        uid: bundle.uid(),
+        resource_version: None,
+    };
+    let params = DeleteParams::default().preconditions(preconditions);
+    match bounded(api.delete(&bundle.name_any(), &params)).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn helmops(context: &Context, helmop: &HelmOp) -> Api<HelmOp> {
+    Api::namespaced(context.client.clone(), &helmop.namespace().unwrap_or_default())
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}

@@ -1,0 +1,141 @@
+//! The helmop loop: each HelmOp to its Bundle.
+
+mod apply;
+mod observe;
+mod run;
+
+use std::{borrow::Cow, sync::Arc, time::Instant};
+
+use helmops_shared::{
+    admit::ValidHelmOp,
+    api::{Bundle, Guarded, HelmOp, ResolvedChart},
+    bundle::{self, Lookup},
+    reason::Reason,
+    status::{self, Outcome},
+};
+use kube::{
+    ResourceExt,
+    runtime::{controller::Action, reflector::ObjectRef},
+};
+
+pub use self::run::{bundle_store, run};
+use crate::{context::Context, error::ReconcileError};
+
+/// Brings one HelmOp to what it asks for, and tells in its status what came of it.
+///
+/// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
+async fn reconcile(object: Arc<Guarded<HelmOp>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let helmop = match &*object {
+        Guarded::Good(helmop) => helmop,
+        Guarded::Odd { error, .. } => {
+            tracing::error!(helmop = %ObjectRef::from_obj(&*object), error, "HelmOp does not decode and is left alone");
+            return Ok(Action::await_change());
+        }
+    };
+    let started = Instant::now();
+    let result = bring_about(helmop, &context).await;
+    context.metrics.reconciled(
+        result.as_ref().err().map(ReconcileError::reason),
+        started.elapsed(),
+    );
+    if result.is_ok() {
+        context.backoff.forget(&ObjectRef::from_obj(&*object));
+    }
+    result.map(|()| Action::await_change())
+}
+
+async fn bring_about(helmop: &HelmOp, context: &Context) -> Result<(), ReconcileError> {
+    if helmop.metadata.deletion_timestamp.is_some() {
+        return apply::cleanup(context, helmop).await;
+    }
+    let seen = observe::bundle(context, helmop);
+    let valid = match ValidHelmOp::try_from(helmop) {
+        Ok(valid) => valid,
+        Err(errors) => {
+            let reason = errors.reason().unwrap_or(Reason::Undecodable);
+            let outcome = Outcome::Refused {
+                reason,
+                message: errors.to_string(),
+            };
+            return tell(context, helmop, None, &outcome).await;
+        }
+    };
+    match advance(context, &valid, seen.as_deref()).await {
+        Ok((bundle, outcome)) => tell(context, helmop, Some(&bundle), &outcome).await,
+        Err(error) if error.is_conflict() => Err(error),
+        Err(error) => {
+            let outcome = Outcome::Refused {
+                reason: error.reason(),
+                message: error.to_string(),
+            };
+            tell(context, helmop, None, &outcome).await?;
+            Err(error)
+        }
+    }
+}
+
+/// Looks up what is not known yet and writes the Bundle if it must be. Gives the Bundle as it is then.
+async fn advance<'b>(
+    context: &Context,
+    valid: &ValidHelmOp<'_>,
+    seen: Option<&'b Guarded<Bundle>>,
+) -> Result<(Cow<'b, Bundle>, Outcome), ReconcileError> {
+    let existing = observe::decoded(seen)?;
+    let known = match existing {
+        Some(existing) => {
+            bundle::check_owner(existing).map_err(ReconcileError::Foreign)?;
+            bundle::pins(valid, existing)
+        }
+        None => Vec::new(),
+    };
+    let resolved = context
+        .resolver
+        .complete(&context.client, &context.metrics, valid, known)
+        .await
+        .map_err(|error| ReconcileError::Resolve(Box::new(error)))?;
+    let plan = bundle::plan(valid, existing, &resolved).map_err(ReconcileError::Unresolved)?;
+    let bundle = match (apply::bundle(context, plan).await?, existing) {
+        (None, Some(unchanged)) => Cow::Borrowed(unchanged),
+        (written, _) => Cow::Owned(written.unwrap_or_default()),
+    };
+    Ok((
+        bundle,
+        Outcome::Accepted {
+            version: own_version(valid, &resolved),
+            resolved,
+        },
+    ))
+}
+
+/// The version of the HelmOp's own chart.
+fn own_version(valid: &ValidHelmOp<'_>, resolved: &[ResolvedChart]) -> String {
+    let lookup = Lookup::of(&valid.chart);
+    let record = resolved.iter().find(|record| {
+        lookup
+            .as_ref()
+            .is_some_and(|lookup| lookup.is_answered_by(record))
+    });
+    record.map(|record| record.version.clone()).unwrap_or_default()
+}
+
+/// Writes the status, if it says anything new.
+async fn tell(
+    context: &Context,
+    helmop: &HelmOp,
+    bundle: Option<&Bundle>,
+    outcome: &Outcome,
+) -> Result<(), ReconcileError> {
+    let now = observe::now();
+    let next = status::next(helmop, bundle, outcome, &now);
+    if let Outcome::Refused { reason, message } = outcome {
+        let name = helmop.name_any();
+        tracing::info!(
+            namespace = helmop.namespace(),
+            name,
+            reason = reason.as_str(),
+            message,
+            "not accepted"
+        );
+    }
+    apply::status(context, helmop, next).await
+}

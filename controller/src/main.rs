@@ -1,0 +1,12 @@
+//! `helmops-controller`: the process.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use helmops_controller::{Args, run};
+use helmops_shared::runtime::run_process;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    run_process(run(args))
+}

@@ -1,0 +1,55 @@
+//! Puts the process together.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use helmops_shared::runtime::{self, AdminServer, Health, Supervisor, telemetry};
+
+use crate::{
+    args::Args, backoff::Backoff, client::connect, context::Context, helmop, metrics::Metrics,
+    resolve::Resolver,
+};
+
+/// Runs the controller until it is told to stop.
+///
+/// # Errors
+/// Where it cannot start, or a part of it fails.
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    telemetry::install(&args.process)?;
+    // Without it the first HTTPS connection would panic.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let registry = runtime::metrics::registry()?;
+    let metrics = Metrics::register(&registry)?;
+    let health = Health::default();
+    let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
+
+    let admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
+    supervisor.spawn("admin server", admin.run(supervisor.stop()));
+
+    let client = connect(args.kubeconfig.as_deref()).await?;
+    let (bundles, bundle_writer) = helmop::bundle_store();
+    let context = Arc::new(Context {
+        client,
+        bundles,
+        resolver: Resolver::default(),
+        metrics,
+        backoff: Backoff::default(),
+        keeps_extras: AtomicBool::new(true),
+    });
+    tracing::info!(
+        version = runtime::version(),
+        workers = args.workers,
+        "working on HelmOps"
+    );
+    supervisor.spawn(
+        "helmop loop",
+        helmop::run(
+            context,
+            bundle_writer,
+            args.workers,
+            health.gate("caches"),
+            supervisor.stop(),
+        ),
+    );
+    supervisor.run().await?;
+    Ok(())
+}
