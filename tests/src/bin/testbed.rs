@@ -1,0 +1,173 @@
+//! A control plane on this machine, for tests and for trying things out.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use helmops_tests::cluster::Cluster;
+use helmops_tests::control_plane::Options;
+use helmops_tests::detached::{Detached, Status};
+use helmops_tests::serve::{self, Step, Until};
+use helmops_tests::test_bed::TestBed;
+use helmops_tests::{demo, helmops};
+
+/// A Kubernetes control plane on this machine, without nodes.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Where `up`, `down` and `status` meet [default: testbed/ in cargo's target folder].
+    #[arg(long, global = true, env = "HELMOPS_TESTBED", value_name = "FOLDER")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a control plane, describe it in one line of JSON, and stop it at the end of standard input.
+    Serve {
+        #[command(flatten)]
+        options: Options,
+        /// At the end, kill the whole process group too.
+        #[arg(long)]
+        end_group: bool,
+        /// Ignore standard input, and describe the control plane to `status` and `down`; used by `up`.
+        #[arg(long)]
+        detached: bool,
+    },
+    /// Show the main job of helmops on a control plane of its own.
+    Demo,
+    /// Start a control plane in the background.
+    Up {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Stop the control plane in the background.
+    Down,
+    /// Tell whether a control plane runs in the background.
+    Status,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let end_group = matches!(arguments.command, Command::Serve { end_group: true, .. });
+    let mut outcome = run(arguments).await;
+    if let Err(error) = &outcome {
+        eprintln!("testbed: {error:#}");
+    }
+    if end_group {
+        outcome = serve::end_group();
+    }
+    if outcome.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<()> {
+    let detached = match arguments.state {
+        Some(folder) => Detached::new(&folder)?,
+        None => Detached::new(&default_state()?)?,
+    };
+    match arguments.command {
+        Command::Serve {
+            options,
+            detached: false,
+            ..
+        } => serve::serve(&options, Until::EndOfInput, steps(&options), print).await,
+        Command::Serve {
+            options,
+            detached: true,
+            ..
+        } => {
+            let owner = detached.own().await?;
+            let outcome = serve::serve(&options, Until::Signal, steps(&options), |cluster| {
+                owner.announce(cluster)
+            })
+            .await;
+            owner.withdraw()?;
+            outcome
+        }
+        Command::Demo => demo().await,
+        Command::Up { options } => up(&detached, &options).await,
+        Command::Down => down(&detached).await,
+        Command::Status => status(&detached),
+    }
+}
+
+fn steps(options: &Options) -> Vec<Step> {
+    if options.helmops {
+        vec![helmops::step()]
+    } else {
+        Vec::new()
+    }
+}
+
+async fn demo() -> Result<()> {
+    let this = std::env::current_exe()?;
+    say("A control plane starts on this machine: etcd, kube-apiserver, kube-controller-manager.")?;
+    // The garbage collector knows kinds at once that are there when it starts.
+    let options = Options {
+        crds: vec![helmops::manifests().join("crds")],
+        ..Options::default()
+    };
+    let bed = TestBed::start(&this, &options).await?;
+    demo::tell(&bed, &|program| bed.command(program)).await
+}
+
+async fn up(detached: &Detached, options: &Options) -> Result<()> {
+    let cluster = match detached.status()? {
+        Status::Stopped => detached.start(&options.arguments()).await?,
+        Status::Running(cluster) => {
+            eprintln!("testbed: already up, process {}; nothing to do", cluster.pid);
+            cluster
+        }
+        Status::Changing(pid) => bail!("process {pid} is starting or stopping one; look again in a moment"),
+    };
+    say(&format!("export KUBECONFIG={}", cluster.kubeconfig.display()))
+}
+
+async fn down(detached: &Detached) -> Result<()> {
+    match detached.status()? {
+        Status::Stopped => say("not up; nothing to do"),
+        Status::Changing(_) | Status::Running(_) => {
+            detached.stop().await?;
+            say("down")
+        }
+    }
+}
+
+fn status(detached: &Detached) -> Result<()> {
+    match detached.status()? {
+        Status::Stopped => say("not up"),
+        Status::Changing(pid) => say(&format!("process {pid} is starting or stopping it")),
+        Status::Running(cluster) => say(&format!(
+            "up at {}, process {}, logs in {}\nexport KUBECONFIG={}",
+            cluster.url,
+            cluster.pid,
+            cluster.directory.display(),
+            cluster.kubeconfig.display()
+        )),
+    }
+}
+
+fn print(cluster: &Cluster) -> Result<()> {
+    say(&serde_json::to_string(cluster)?)
+}
+
+fn say(line: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")
+}
+
+/// This program is at `target/<profile>/testbed`.
+fn default_state() -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let target = this
+        .ancestors()
+        .nth(2)
+        .context("this program is in no target folder; name one with --state")?;
+    Ok(target.join("testbed"))
+}

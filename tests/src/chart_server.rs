@@ -1,0 +1,262 @@
+//! A web server for chart repositories that counts what it is asked, and fails on demand.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, StatusCode, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::private_ca::PrivateCa;
+
+/// A server on a port of its own on 127.0.0.1; it ends when dropped.
+pub struct ChartServer {
+    address: SocketAddr,
+    tls: Option<Tls>,
+    site: Arc<Mutex<Site>>,
+    tasks: JoinSet<()>,
+}
+
+struct Tls {
+    ca: String,
+    acceptor: TlsAcceptor,
+}
+
+/// What the server answers, and has answered.
+struct Site {
+    folder: PathBuf,
+    /// The `Authorization` header that is asked for.
+    authorization: Option<String>,
+    fixed: BTreeMap<String, Fixed>,
+    answers: BTreeMap<(String, StatusCode), u64>,
+}
+
+/// An answer that has nothing to do with the folder.
+#[derive(Clone, Debug)]
+pub struct Fixed {
+    /// The status.
+    pub status: StatusCode,
+    /// The value of `Content-Type`.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+impl ChartServer {
+    /// Serves a folder over plain HTTP.
+    pub async fn http(folder: &Path) -> Result<Self> {
+        Self::start(folder, None).await
+    }
+
+    /// Serves a folder over HTTPS, with a certificate of an authority that only [`ChartServer::ca`] tells.
+    pub async fn https(folder: &Path) -> Result<Self> {
+        Self::start(folder, Some(Tls::new()?)).await
+    }
+
+    async fn start(folder: &Path, tls: Option<Tls>) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let site = Site {
+            folder: folder.to_owned(),
+            authorization: None,
+            fixed: BTreeMap::new(),
+            answers: BTreeMap::new(),
+        };
+        let mut server = Self {
+            address: listener.local_addr()?,
+            tls,
+            site: Arc::new(Mutex::new(site)),
+            tasks: JoinSet::new(),
+        };
+        server.accept(listener);
+        Ok(server)
+    }
+
+    /// Its base URL, without a slash at the end.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The certificate (PEM) of the authority to trust; `None` over plain HTTP.
+    pub fn ca(&self) -> Option<&str> {
+        self.tls.as_ref().map(|tls| tls.ca.as_str())
+    }
+
+    /// From now on, answers 401 to whoever does not send this name and password.
+    pub fn require_login(&self, name: &str, password: &str) {
+        let login = STANDARD.encode(format!("{name}:{password}"));
+        self.site().authorization = Some(format!("Basic {login}"));
+    }
+
+    /// From now on, answers requests for `path` like this, login or not.
+    pub fn fix(&self, path: &str, answer: Fixed) {
+        self.site().fixed.insert(path.to_owned(), answer);
+    }
+
+    /// Serves `path` from the folder again.
+    pub fn unfix(&self, path: &str) {
+        self.site().fixed.remove(path);
+    }
+
+    /// How many requests for `path` were answered, whatever the status.
+    pub fn requests(&self, path: &str) -> u64 {
+        let site = self.site();
+        let of_path = site.answers.iter().filter(|((asked, _), _)| asked == path);
+        of_path.map(|(_, count)| count).sum()
+    }
+
+    /// How many requests for `path` were answered with this status.
+    pub fn answers(&self, path: &str, status: StatusCode) -> u64 {
+        let key = (path.to_owned(), status);
+        self.site().answers.get(&key).copied().unwrap_or_default()
+    }
+
+    /// Cuts all connections and refuses new ones.
+    pub async fn close(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    /// Accepts connections again after [`ChartServer::close`], at the same address.
+    pub async fn reopen(&mut self) -> Result<()> {
+        let listener = TcpListener::bind(self.address).await;
+        self.accept(listener.with_context(|| format!("{} is taken", self.address))?);
+        Ok(())
+    }
+
+    fn accept(&mut self, listener: TcpListener) {
+        let acceptor = self.tls.as_ref().map(|tls| tls.acceptor.clone());
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&self.site));
+        self.tasks.spawn(accept(listener, acceptor, router));
+    }
+
+    fn site(&self) -> MutexGuard<'_, Site> {
+        lock(&self.site)
+    }
+}
+
+impl Tls {
+    fn new() -> Result<Self> {
+        let ca = PrivateCa::new("helmops test charts")?;
+        let issued = ca.issue(&["127.0.0.1", "localhost"])?;
+        let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)?;
+        Ok(Self {
+            ca: ca.pem().to_owned(),
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+        })
+    }
+}
+
+/// A test that panicked while it held the lock has failed already.
+fn lock(site: &Mutex<Site>) -> MutexGuard<'_, Site> {
+    site.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.spawn(converse(stream, tls.clone(), router.clone()));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
+    let Some(tls) = tls else {
+        return speak_http(stream, router).await;
+    };
+    // A client that does not trust this authority ends here.
+    if let Ok(stream) = tls.accept(stream).await {
+        speak_http(stream, router).await;
+    }
+}
+
+async fn speak_http(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
+    let service = TowerToHyperService::new(router);
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    // The client may hang up whenever it likes.
+    let _ = connection.await;
+}
+
+async fn answer(State(site): State<Arc<Mutex<Site>>>, request: Request) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    let mut site = lock(&site);
+    let response = site.respond(&path, &request);
+    *site.answers.entry((path, response.status())).or_default() += 1;
+    response
+}
+
+impl Site {
+    fn respond(&self, path: &str, request: &Request) -> Response<Body> {
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        if let Some(fixed) = self.fixed.get(path) {
+            return respond(
+                fixed.status,
+                (header::CONTENT_TYPE, fixed.content_type),
+                fixed.body.clone(),
+            );
+        }
+        if self.authorization.is_some() && header(header::AUTHORIZATION) != self.authorization.as_deref() {
+            let challenge = (header::WWW_AUTHENTICATE, "Basic realm=\"charts\"");
+            return respond(StatusCode::UNAUTHORIZED, challenge, "login required\n");
+        }
+        let Some(content) = self.read(path) else {
+            let kind = (header::CONTENT_TYPE, "text/html");
+            return respond(
+                StatusCode::NOT_FOUND,
+                kind,
+                "<html><h1>404 Not Found</h1></html>\n",
+            );
+        };
+        let tag = entity_tag(&content);
+        if header(header::IF_NONE_MATCH) == Some(tag.as_str()) {
+            return respond(StatusCode::NOT_MODIFIED, (header::ETAG, &tag), Body::empty());
+        }
+        respond(StatusCode::OK, (header::ETAG, &tag), content)
+    }
+
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let inside = !path.split('/').any(|part| part == "..");
+        let file = self.folder.join(path.trim_start_matches('/'));
+        inside.then(|| std::fs::read(file).ok()).flatten()
+    }
+}
+
+fn respond(
+    status: StatusCode,
+    (name, value): (header::HeaderName, &str),
+    body: impl Into<Body>,
+) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    if let Ok(value) = value.parse() {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+fn entity_tag(content: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}

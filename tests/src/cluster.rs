@@ -1,0 +1,48 @@
+//! How to reach a control plane that runs.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::credentials;
+use crate::kubectl::Kubectl;
+use crate::tools::Tools;
+
+/// What `testbed serve` prints, as one line of JSON, when the control plane is ready.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cluster {
+    /// A kubeconfig of an administrator.
+    pub kubeconfig: PathBuf,
+    /// The API server.
+    pub url: String,
+    /// Holds the logs and all else that lives as long as the control plane.
+    pub directory: PathBuf,
+    /// The programs that it runs on.
+    pub tools: Tools,
+    /// The `testbed serve` that owns it.
+    pub pid: u32,
+}
+
+impl Cluster {
+    /// kubectl as administrator.
+    pub fn kubectl(&self) -> Kubectl {
+        Kubectl::new(&self.tools, &self.kubeconfig)
+    }
+
+    /// The certificate of the API server's authority, PEM.
+    pub fn ca(&self) -> Result<String> {
+        let path = self.directory.join(credentials::CA);
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Where the program `name` logs to.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}.log"))
+    }
+
+    /// The audit log, one event a line, of a control plane that was asked to write one.
+    pub fn audit_log(&self) -> PathBuf {
+        self.directory.join("audit.log")
+    }
+}

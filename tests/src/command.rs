@@ -1,0 +1,107 @@
+//! Programs that run to their end: kubectl and Helm.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// What a program left behind.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The command line, for messages.
+    pub command: String,
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Output {
+    /// The standard output of a program that succeeded.
+    ///
+    /// # Errors
+    /// With the command line and its standard error if it failed.
+    pub fn ok(self) -> Result<String> {
+        if !self.status.success() {
+            bail!("{} ({}): {}", self.command, self.status, self.stderr.trim());
+        }
+        Ok(self.stdout)
+    }
+}
+
+/// Runs `command` to its end, fed with `stdin`; a program still running at the deadline is killed.
+pub async fn run(mut command: Command, stdin: &str, deadline: Duration) -> Result<Output> {
+    let line = command_line(&command);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot run {line}"))?;
+    let mut pipe = child.stdin.take().context("a piped stdin")?;
+    let feed = async move {
+        // A program may end without reading all; its exit status says whether that was a fault.
+        let _ = pipe.write_all(stdin.as_bytes()).await;
+    };
+    let (output, ()) = timeout(deadline, async { tokio::join!(child.wait_with_output(), feed) })
+        .await
+        .with_context(|| format!("{line} did not end within {deadline:?}"))?;
+    let output = output.with_context(|| format!("cannot read from {line}"))?;
+    Ok(Output {
+        command: line,
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+fn command_line(command: &Command) -> String {
+    let command = command.as_std();
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[tokio::test]
+    async fn input_goes_in_and_output_comes_out() {
+        let long = "x".repeat(1 << 20);
+        let output = run(shell("cat"), &long, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(output.ok().unwrap().len(), long.len());
+    }
+
+    #[tokio::test]
+    async fn a_failure_names_the_command_and_its_complaint() {
+        let output = run(shell("echo no >&2; exit 3"), "", Duration::from_secs(10))
+            .await
+            .unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(
+            output.ok().unwrap_err().to_string(),
+            "sh -c echo no >&2; exit 3 (exit status: 3): no"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_is_cut_off() {
+        let error = run(shell("exec sleep 60"), "", Duration::from_millis(50))
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), "sh -c exec sleep 60 did not end within 50ms");
+    }
+}

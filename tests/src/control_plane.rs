@@ -1,0 +1,217 @@
+//! etcd, kube-apiserver and kube-controller-manager on loopback, in a folder of their own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use futures::future::{FutureExt, select_all};
+use tempfile::TempDir;
+
+use crate::cluster::Cluster;
+use crate::process::Process;
+use crate::tools::Tools;
+use crate::wait::eventually;
+use crate::{credentials, helmops, kubeconfig, probe, programs};
+
+/// Three seconds on an idle machine; twenty times that is for a busy one.
+const START_DEADLINE: Duration = Duration::from_mins(1);
+/// Files that a killed program was writing may appear while the folder is being removed.
+const REMOVE_DEADLINE: Duration = Duration::from_secs(2);
+/// Set to anything, it keeps the folder of the control plane.
+const KEEP: &str = "HELMOPS_KEEP";
+/// Who asked what, and what came of it.
+const AUDIT_POLICY: &str = r#"{
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}]
+}"#;
+
+/// What a control plane is started with.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Options {
+    /// Write each request's metadata to audit.log in the folder of the control plane.
+    #[arg(long)]
+    pub audit_log: bool,
+    /// Apply the CRDs of this file or folder before the controllers start; can be given several times.
+    ///
+    /// The garbage collector looks for new kinds only every 30 seconds. These it knows from the start.
+    #[arg(long, value_name = "PATH")]
+    pub crds: Vec<PathBuf>,
+    /// Install helmops from its manifests and run both of its processes.
+    #[arg(long)]
+    pub helmops: bool,
+}
+
+impl Options {
+    /// The same as arguments of `testbed`.
+    pub fn arguments(&self) -> Vec<String> {
+        let audit_log = self.audit_log.then(|| "--audit-log".to_owned());
+        let crds = self.crds.iter().map(|path| format!("--crds={}", path.display()));
+        let helmops = self.helmops.then(|| "--helmops".to_owned());
+        audit_log.into_iter().chain(crds).chain(helmops).collect()
+    }
+}
+
+/// The programs of a control plane and what else lives exactly as long.
+#[derive(Debug)]
+pub struct ControlPlane {
+    processes: Vec<Process>,
+    cluster: Cluster,
+    directory: TempDir,
+    keep: bool,
+}
+
+impl ControlPlane {
+    /// An empty folder, and nothing started.
+    pub fn new(tools: Tools) -> Result<Self> {
+        let keep = std::env::var_os(KEEP).is_some();
+        let directory = tempfile::Builder::new()
+            .prefix("helmops-testbed-")
+            .disable_cleanup(keep)
+            .tempdir()
+            .context("no temporary folder")?;
+        let path = directory.path().to_owned();
+        if keep {
+            eprintln!("testbed: {} will be kept", path.display());
+        }
+        let cluster = Cluster {
+            kubeconfig: path.join("admin.kubeconfig"),
+            url: String::new(),
+            directory: path,
+            tools,
+            pid: std::process::id(),
+        };
+        Ok(Self {
+            processes: Vec::new(),
+            cluster,
+            directory,
+            keep,
+        })
+    }
+
+    /// Starts the programs and waits until the API server is ready; the controllers are about a second later.
+    ///
+    /// # Errors
+    /// With the name of the program that failed and the end of its log. [`ControlPlane::stop`] is still due.
+    pub async fn start(&mut self, options: &Options) -> Result<()> {
+        let etcd = self.start_etcd().await?;
+        self.start_api_server(&etcd, options).await?;
+        self.install(&options.crds).await?;
+        if options.helmops {
+            self.install(&[helmops::manifests().join("crds")]).await?;
+        }
+        self.start_controllers()
+    }
+
+    /// How to reach it.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Makes a process end with the control plane, and the end of the process the end of the control plane.
+    pub fn adopt(&mut self, process: Process) {
+        self.processes.push(process);
+    }
+
+    /// Waits until one of the programs ends, which none should, and says which.
+    pub async fn failure(&mut self) -> anyhow::Error {
+        let ends = self.processes.iter_mut().map(|process| {
+            let never = std::future::pending::<Result<()>>();
+            process.until(never).boxed()
+        });
+        match select_all(ends).await.0 {
+            Err(error) => error,
+            Ok(()) => anyhow!("a program ended"),
+        }
+    }
+
+    /// Kills the programs, waits until they are gone, and removes the folder.
+    pub async fn stop(mut self) -> Result<()> {
+        // The last one first, so that none logs the loss of another.
+        for process in self.processes.iter_mut().rev() {
+            process.kill().await?;
+        }
+        if self.keep {
+            return Ok(());
+        }
+        eventually("an empty folder to remove", REMOVE_DEADLINE, async || {
+            Ok(std::fs::remove_dir_all(self.directory.path())?)
+        })
+        .await
+    }
+
+    /// Returns its URL.
+    async fn start_etcd(&mut self) -> Result<String> {
+        let Cluster { tools, directory, .. } = &self.cluster;
+        let log = self.cluster.log("etcd");
+        let client = probe::client(None)?;
+        let started = Process::start_on_ports(
+            "etcd",
+            &log,
+            |[port, peer_port]| programs::etcd(tools, directory, port, peer_port),
+            async |[port, _]| {
+                let url = format!("http://127.0.0.1:{port}/readyz");
+                probe::ready(&client, &url, START_DEADLINE).await
+            },
+        );
+        let (process, [port, _]) = started.await?;
+        self.adopt(process);
+        Ok(format!("http://127.0.0.1:{port}"))
+    }
+
+    async fn start_api_server(&mut self, etcd: &str, options: &Options) -> Result<()> {
+        let Cluster { tools, directory, .. } = &self.cluster;
+        let token = credentials::write(directory)?;
+        let policy = directory.join("audit-policy.json");
+        std::fs::write(&policy, AUDIT_POLICY)?;
+        let log = self.cluster.log("kube-apiserver");
+        let ca = self.cluster.ca()?;
+        let client = probe::client(Some(&ca))?;
+        let started = Process::start_on_ports(
+            "kube-apiserver",
+            &log,
+            |[port]| {
+                let mut command = programs::api_server(tools, directory, etcd, port);
+                if options.audit_log {
+                    programs::audit(&mut command, &policy, &self.cluster.audit_log());
+                }
+                command
+            },
+            async |[port]| {
+                let url = format!("https://127.0.0.1:{port}/readyz");
+                probe::ready(&client, &url, START_DEADLINE).await
+            },
+        );
+        let (process, [port]) = started.await?;
+        self.adopt(process);
+        self.cluster.url = format!("https://127.0.0.1:{port}");
+        let admin = kubeconfig::render(&self.cluster.url, &ca, &token);
+        std::fs::write(&self.cluster.kubeconfig, admin).context("cannot write a kubeconfig")
+    }
+
+    async fn install(&self, crds: &[PathBuf]) -> Result<()> {
+        let kubectl = self.cluster.kubectl();
+        for path in crds {
+            let file = format!("--filename={}", path.display());
+            kubectl.run(&["apply", "--server-side", &file]).await?.ok()?;
+            let established = ["wait", "--for=condition=Established", "--timeout=30s", &file];
+            kubectl.run(&established).await?.ok()?;
+        }
+        Ok(())
+    }
+
+    fn start_controllers(&mut self) -> Result<()> {
+        const NAME: &str = "kube-controller-manager";
+        let Cluster {
+            tools,
+            directory,
+            kubeconfig,
+            ..
+        } = &self.cluster;
+        let command = programs::controller_manager(tools, directory, kubeconfig);
+        let process = Process::start(NAME, command, &self.cluster.log(NAME))?;
+        self.adopt(process);
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! The certificates, keys and tokens of the API server.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use rcgen::KeyPair;
+
+use crate::private_ca::PrivateCa;
+use crate::random;
+
+/// The certificate of the authority that clients are to trust.
+pub(crate) const CA: &str = "ca.crt";
+pub(crate) const SERVING_CERTIFICATE: &str = "apiserver.crt";
+pub(crate) const SERVING_KEY: &str = "apiserver.key";
+/// Signs the tokens of service accounts.
+pub(crate) const TOKEN_KEY: &str = "service-accounts.key";
+pub(crate) const TOKEN_PUBLIC_KEY: &str = "service-accounts.pub";
+/// The bearer tokens of users.
+pub(crate) const TOKENS: &str = "tokens.csv";
+
+/// Writes all of them into a folder; returns the token of an administrator.
+pub(crate) fn write(folder: &Path) -> Result<String> {
+    let ca = PrivateCa::new("testbed")?;
+    let serving = ca.issue(&["127.0.0.1", "localhost"])?;
+    let signing = KeyPair::generate()?;
+    let token = random::word();
+    let files = [
+        (CA, ca.pem().to_owned()),
+        (SERVING_CERTIFICATE, serving.certificate),
+        (SERVING_KEY, serving.key),
+        (TOKEN_KEY, signing.serialize_pem()),
+        (TOKEN_PUBLIC_KEY, signing.public_key_pem()),
+        (TOKENS, format!("{token},admin,admin,system:masters\n")),
+    ];
+    for (name, content) in files {
+        let path = folder.join(name);
+        std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(token)
+}

@@ -1,0 +1,190 @@
+//! What the demo shows.
+
+use std::path::Path;
+
+use anyhow::Result;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::session::{Session, remark, says};
+use crate::chart_server::ChartServer;
+use crate::charts::ChartRepo;
+use crate::cluster::Cluster;
+use crate::helmops;
+
+const VERSIONS: [&str; 3] = ["0.1.0", "0.2.0", "1.0.0"];
+
+/// Tells the whole story on a cluster.
+///
+/// # Errors
+/// When a step is not as told.
+pub async fn tell(cluster: &Cluster, command: &dyn Fn(&Path) -> Command) -> Result<()> {
+    let folder = TempDir::with_prefix("helmops-demo-")?;
+    let session = Session::new(cluster, folder.path().to_owned())?;
+
+    let _running = install(&session, cluster, command).await?;
+    session.title("Helm publishes a chart in three versions")?;
+    let charts = ChartRepo::build(
+        &cluster.tools,
+        &folder.path().join("charts"),
+        &[("web", &VERSIONS)],
+    )
+    .await?;
+    let server = ChartServer::http(charts.folder()).await?;
+    session
+        .succeeds("grep -E '^    (name|version):' charts/index.yaml")
+        .await?;
+    remark(&format!("the repository is served at {}", server.url()))?;
+
+    range(&session, &server).await?;
+    mistakes(&session, &server).await?;
+    private(&session, &charts).await?;
+    update(&session).await?;
+    deletion(&session).await?;
+
+    session.title("Done: everything was as told")?;
+    remark("Try it yourself: `make up` leaves this cluster running and prints its KUBECONFIG;")?;
+    remark("then `kubectl apply -f manifests/examples/range.yaml`, `kubectl get helmops,bundles -A`,")?;
+    remark("`kubectl explain helmop.spec --recursive`; `make down` ends it.")
+}
+
+async fn install(
+    session: &Session,
+    cluster: &Cluster,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<(helmops::Webhook, helmops::Running)> {
+    session.title("helmops is installed from its manifests")?;
+    let manifests = helmops::manifests().canonicalize()?;
+    let manifests = manifests.display();
+    for file in ["crds", "namespace.yaml", "rbac.yaml"] {
+        session
+            .succeeds(&format!("kubectl apply --server-side -f {manifests}/{file}"))
+            .await?;
+    }
+    let webhook = helmops::start_webhook(cluster, "webhook", command).await?;
+    remark(&format!(
+        "helmops-webhook serves at {}, without any access to the API server",
+        webhook.url
+    ))?;
+    helmops::register_webhook(&cluster.kubectl(), &webhook).await?;
+    remark("both webhook configurations are applied, with that address in place of the Service")?;
+    let controller = helmops::start_controller(cluster, "controller", command).await?;
+    remark("helmops-controller runs as its own ServiceAccount, with the rights of rbac.yaml alone")?;
+    Ok((webhook, controller))
+}
+
+async fn range(session: &Session, server: &ChartServer) -> Result<()> {
+    session.title("A HelmOp with a range becomes a Bundle with one version")?;
+    session.file("web.yaml", &helmop("web", &server.url(), "0.x", ""))?;
+    session.succeeds("kubectl create namespace shop").await?;
+    session
+        .succeeds("kubectl -n shop apply --dry-run=server -f web.yaml")
+        .await?;
+    says(
+        &session.succeeds("kubectl -n shop apply -f web.yaml").await?,
+        "helmop.fleet.cattle.io/web created",
+    )?;
+    session
+        .until_prints(
+            "kubectl -n shop get helmop web -o jsonpath='{.spec.pollingInterval}'",
+            "0s",
+        )
+        .await?;
+    session
+        .until_prints(
+            "kubectl -n shop get bundle web -o jsonpath='{.spec.helm.version}'",
+            "0.2.0",
+        )
+        .await?;
+    session
+        .succeeds("kubectl -n shop wait --for=condition=Accepted helmop/web --timeout=30s")
+        .await?;
+    says(&session.succeeds("kubectl -n shop get helmops").await?, "0.2.0")
+}
+
+async fn mistakes(session: &Session, server: &ChartServer) -> Result<()> {
+    session.title("Mistakes are refused at once, all of them together")?;
+    session.file(
+        "typo.yaml",
+        &helmop(
+            "typo",
+            &server.url().replace("http://", ""),
+            "lates",
+            "  namespace: My_Shop\n",
+        ),
+    )?;
+    let output = session.is_refused("kubectl -n shop apply -f typo.yaml").await?;
+    says(&output, "improper constraint: \"lates\"")?;
+    says(&output, "spec.helm.repo")?;
+    says(&output, "spec.namespace")?;
+    session
+        .until_prints("kubectl -n shop get helmop typo --ignore-not-found", "")
+        .await
+}
+
+async fn private(session: &Session, charts: &ChartRepo) -> Result<()> {
+    session.title("A private repository: login and CA in a Secret")?;
+    let server = ChartServer::https(charts.folder()).await?;
+    server.require_login("reader", "swordfish");
+    session.file(
+        "private.yaml",
+        &helmop(
+            "private",
+            &server.url(),
+            "~0.1",
+            "  helmSecretName: charts-access\n",
+        ),
+    )?;
+    session.succeeds("kubectl -n shop apply -f private.yaml").await?;
+    session
+        .succeeds("kubectl -n shop wait --for=condition=Accepted=False helmop/private --timeout=30s")
+        .await?;
+    session
+        .succeeds("kubectl -n shop get helmop private -o jsonpath='{.status.conditions[?(@.type==\"Accepted\")].message}'")
+        .await?;
+    std::fs::write(session.path("ca.pem"), server.ca().unwrap_or_default())?;
+    session
+        .succeeds(
+            "kubectl -n shop create secret generic charts-access --from-literal=username=reader \
+             --from-literal=password=swordfish --from-file=cacerts=ca.pem",
+        )
+        .await?;
+    session
+        .until_prints(
+            "kubectl -n shop get bundle private -o jsonpath='{.spec.helm.version}'",
+            "0.1.0",
+        )
+        .await
+}
+
+async fn update(session: &Session) -> Result<()> {
+    session.title("Another version is asked for")?;
+    session
+        .succeeds(
+            r#"kubectl -n shop patch helmop web --type merge -p '{"spec":{"helm":{"version":"1.0.0"}}}'"#,
+        )
+        .await?;
+    session
+        .until_prints(
+            "kubectl -n shop get bundle web -o jsonpath='{.spec.helm.version}'",
+            "1.0.0",
+        )
+        .await
+}
+
+async fn deletion(session: &Session) -> Result<()> {
+    session.title("Deletion leaves nothing")?;
+    session
+        .succeeds("kubectl -n shop delete helmop web private")
+        .await?;
+    session
+        .until_prints("kubectl -n shop get bundles -o name", "")
+        .await
+}
+
+fn helmop(name: &str, repo: &str, version: &str, more: &str) -> String {
+    format!(
+        "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata:\n  name: {name}\nspec:\n  helm:\n    repo: {repo}\n    \
+         chart: web\n    version: \"{version}\"\n{more}  targets:\n    - clusterSelector: {{}}\n"
+    )
+}

@@ -1,0 +1,212 @@
+//! helmops in a control plane: its manifests as shipped, its processes as their own service accounts.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::FutureExt;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::cluster::Cluster;
+use crate::kubectl::Kubectl;
+use crate::private_ca::PrivateCa;
+use crate::process::Process;
+use crate::serve::Step;
+use crate::service_account::service_account_kubeconfig;
+use crate::wait::eventually;
+use crate::{probe, test_bed};
+
+/// Both processes are ready in a tenth of a second; a busy machine takes longer.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+/// The API server notices a new webhook configuration within a second.
+const REGISTERED_DEADLINE: Duration = Duration::from_secs(30);
+/// Where the manifests put helmops.
+pub const NAMESPACE: &str = "helmops-system";
+
+/// A process of helmops and where its `/metrics` are.
+#[derive(Debug)]
+pub struct Running {
+    /// The process.
+    pub process: Process,
+    /// Base URL of its admin port.
+    pub admin: String,
+}
+
+/// The webhook, and how to reach it.
+#[derive(Debug)]
+pub struct Webhook {
+    /// The process.
+    pub running: Running,
+    /// Base URL of its webhooks.
+    pub url: String,
+    /// The authority of its certificate, PEM.
+    pub ca: String,
+}
+
+/// Folder of the shipped manifests.
+pub fn manifests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+}
+
+/// Applies the definitions, the namespace and the roles.
+pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
+    for file in ["crds", "namespace.yaml", "rbac.yaml"] {
+        let path = manifests().join(file);
+        let path = path.to_str().context("a path that is not UTF-8")?;
+        kubectl
+            .run(&["apply", "--server-side", "--filename", path])
+            .await?
+            .ok()?;
+    }
+    Ok(())
+}
+
+/// Installs helmops and starts both processes, which then live as long as the control plane.
+pub fn step() -> Step {
+    Box::new(|cluster| {
+        async move {
+            let command = |program: &Path| Command::new(program);
+            apply_manifests(&cluster.kubectl()).await?;
+            let webhook = start_webhook(cluster, "webhook", &command).await?;
+            register_webhook(&cluster.kubectl(), &webhook).await?;
+            let controller = start_controller(cluster, "controller", &command).await?;
+            Ok(vec![webhook.running.process, controller.process])
+        }
+        .boxed_local()
+    })
+}
+
+/// Starts the controller as its service account. `command` makes the command for a program.
+pub async fn start_controller(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Running> {
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-controller").await?;
+    let program = test_bed::binary("helmops-controller")?;
+    let (process, [port]) = Process::start_on_ports(
+        name,
+        &cluster.log(name),
+        |[port]| {
+            let mut command = command(&program);
+            command
+                .args(["--log-format", "text", "--metrics-bind-address", &local(port)])
+                .arg("--kubeconfig")
+                .arg(&kubeconfig);
+            command
+        },
+        async |[port]| ready(port).await,
+    )
+    .await?;
+    Ok(Running {
+        process,
+        admin: format!("http://{}", local(port)),
+    })
+}
+
+/// Starts the webhook with a certificate of a new authority. It is given nothing else: it needs no way to the API server.
+pub async fn start_webhook(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Webhook> {
+    let ca = PrivateCa::new("helmops webhook")?;
+    let tls = cluster.directory.join(format!("{name}-tls"));
+    std::fs::create_dir_all(&tls)?;
+    let issued = ca.issue(&["127.0.0.1"])?;
+    let (certificate, key) = (tls.join("tls.crt"), tls.join("tls.key"));
+    std::fs::write(&certificate, issued.certificate)?;
+    std::fs::write(&key, issued.key)?;
+    let program = test_bed::binary("helmops-webhook")?;
+    let (process, [https, admin]) = Process::start_on_ports(
+        name,
+        &cluster.log(name),
+        |[https, admin]| {
+            let mut command = command(&program);
+            command
+                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
+                .args(["--bind-address", &local(https)])
+                .arg("--tls-cert-file")
+                .arg(&certificate)
+                .arg("--tls-private-key-file")
+                .arg(&key);
+            command
+        },
+        async |[_, admin]| ready(admin).await,
+    )
+    .await?;
+    let running = Running {
+        process,
+        admin: format!("http://{}", local(admin)),
+    };
+    Ok(Webhook {
+        running,
+        url: format!("https://{}", local(https)),
+        ca: ca.pem().to_owned(),
+    })
+}
+
+/// Applies the shipped webhook configurations, with the address of a process outside of the cluster in place of the
+/// Service, and waits until the API server asks it.
+pub async fn register_webhook(kubectl: &Kubectl, webhook: &Webhook) -> Result<()> {
+    for file in ["mutatingwebhook.yaml", "validatingwebhook.yaml"] {
+        let configuration = configuration(kubectl, file, webhook).await?;
+        kubectl.apply(&configuration.to_string()).await?.ok()?;
+    }
+    let refused = json!({
+        "apiVersion": "fleet.cattle.io/v1alpha1",
+        "kind": "HelmOp",
+        "metadata": { "name": "never-stored", "namespace": "default" },
+    });
+    let refused = refused.to_string();
+    eventually("the webhook to be asked", REGISTERED_DEADLINE, async || {
+        let output = kubectl
+            .run_with_input(&["create", "--dry-run=server", "--filename=-"], &refused)
+            .await?;
+        anyhow::ensure!(
+            output.stderr.contains("helm options are empty"),
+            "it said {}",
+            output.stderr
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// A shipped webhook configuration for a webhook outside of the cluster.
+pub async fn configuration(kubectl: &Kubectl, file: &str, webhook: &Webhook) -> Result<Value> {
+    let path = manifests().join(file);
+    let path = path.to_str().context("a path that is not UTF-8")?;
+    let shipped = kubectl
+        .run(&["create", "--dry-run=client", "--output=json", "--filename", path])
+        .await?
+        .ok()?;
+    let mut configuration: Value = serde_json::from_str(&shipped)?;
+    for hook in configuration
+        .pointer_mut("/webhooks")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let path = hook
+            .pointer("/clientConfig/service/path")
+            .and_then(Value::as_str)
+            .context("no path")?;
+        let url = format!("{}{path}", webhook.url);
+        let ca = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &webhook.ca);
+        if let Some(client) = hook.pointer_mut("/clientConfig") {
+            *client = json!({ "url": url, "caBundle": ca });
+        }
+    }
+    Ok(configuration)
+}
+
+async fn ready(port: u16) -> Result<()> {
+    let client = probe::client(None)?;
+    probe::ready(&client, &format!("http://{}/readyz", local(port)), READY_DEADLINE).await
+}
+
+fn local(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}

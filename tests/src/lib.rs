@@ -1,0 +1,44 @@
+//! A real Kubernetes on this machine, and chart sources for it, to test and show helmops with.
+//!
+//! ```text
+//! a test ─► TestBed ──pipe──► testbed serve ─► etcd, kube-apiserver, kube-controller-manager
+//!    │         │                     ▲
+//!    │         └─ Process: a binary under test, in the process group of testbed
+//!    ├─ TestNamespace, Kubectl, service accounts, metrics
+//!    └─ ChartRepo (made by Helm) ─► ChartServer (HTTP or HTTPS)
+//! ```
+//!
+//! Whatever becomes of the test, the pipe closes with it; `testbed serve` then ends all of its process group.
+
+pub mod command;
+pub mod probe;
+pub mod process;
+pub mod random;
+pub mod wait;
+
+mod ports;
+
+pub mod tools;
+
+pub mod cluster;
+pub mod control_plane;
+pub mod detached;
+pub mod private_ca;
+pub mod serve;
+
+mod credentials;
+mod kubeconfig;
+mod programs;
+
+pub mod kubectl;
+pub mod metrics;
+pub mod namespace;
+pub mod service_account;
+pub mod test_bed;
+
+pub mod chart_server;
+pub mod charts;
+pub mod demo;
+pub mod helmops;
+
+pub mod bench;

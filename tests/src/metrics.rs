@@ -1,0 +1,164 @@
+//! Metrics as Prometheus reads them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cluster::Cluster;
+use crate::probe;
+
+/// One scrape of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metrics {
+    samples: Vec<Sample>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+impl Metrics {
+    /// Scrapes an endpoint such as `http://127.0.0.1:8081/metrics`.
+    pub async fn scrape(url: &str) -> Result<Self> {
+        Self::parse(&probe::get(&probe::client(None)?, url).await?)
+    }
+
+    /// Reads the text exposition format.
+    ///
+    /// # Errors
+    /// With the first line that is not of that format.
+    pub fn parse(text: &str) -> Result<Self> {
+        let lines = text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let samples = lines.map(|line| sample(line).with_context(|| format!("not a metric: {line}")));
+        Ok(Self {
+            samples: samples.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The sum of all samples of this name that have (at least) these labels; `None` if there is none.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let matching = |sample: &&Sample| {
+            sample.name == name
+                && labels
+                    .iter()
+                    .all(|(label, value)| sample.labels.get(*label).is_some_and(|found| found == value))
+        };
+        let values = self.samples.iter().filter(matching).map(|sample| sample.value);
+        values.reduce(|sum, value| sum + value)
+    }
+}
+
+/// How many requests the API server has answered for a resource (`helmops`) and a verb (`GET`, `LIST`,
+/// `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`), whoever sent them.
+pub async fn api_requests(cluster: &Cluster, resource: &str, verb: &str) -> Result<f64> {
+    let text = cluster.kubectl().run(&["get", "--raw=/metrics"]).await?.ok()?;
+    let labels = [("resource", resource), ("verb", verb)];
+    let sum = Metrics::parse(&text)?.sum("apiserver_request_total", &labels);
+    Ok(sum.unwrap_or_default())
+}
+
+/// `name{label="value",...} value [timestamp]`
+fn sample(line: &str) -> Result<Sample> {
+    let end = line.find(['{', ' ']).context("no value")?;
+    let (name, rest) = line.split_at(end);
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(rest) => labels(rest)?,
+        None => (BTreeMap::new(), rest),
+    };
+    let value = rest.split_whitespace().next().context("no value")?;
+    Ok(Sample {
+        name: name.to_owned(),
+        labels,
+        value: value.parse()?,
+    })
+}
+
+/// The labels up to the closing brace, and what follows it.
+fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str)> {
+    let mut labels = BTreeMap::new();
+    loop {
+        rest = rest.trim_start_matches([',', ' ']);
+        if let Some(rest) = rest.strip_prefix('}') {
+            return Ok((labels, rest));
+        }
+        let (label, quoted) = rest.split_once("=\"").context("a label without a value")?;
+        let (value, after) = unquote(quoted).context("a label value without an end")?;
+        ensure!(
+            labels.insert(label.to_owned(), value).is_none(),
+            "label {label} twice"
+        );
+        rest = after;
+    }
+}
+
+/// The text up to the closing quote, without its escapes, and what follows it.
+fn unquote(quoted: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut letters = quoted.char_indices();
+    loop {
+        match letters.next()? {
+            (at, '"') => return Some((value, quoted.get(at + 1..)?)),
+            (_, '\\') => value.push(match letters.next()?.1 {
+                'n' => '\n',
+                other => other,
+            }),
+            (_, other) => value.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"# HELP requests_total Requests.
+# TYPE requests_total counter
+requests_total{verb="GET",code="200"} 3
+requests_total{verb="GET",code="404"} 1 1700000000000
+requests_total{verb="PUT",code="200",} 1e2
+
+up 1
+odd{path="a\"b\\c\nd, e}="} +Inf
+"#;
+
+    #[test]
+    fn samples_are_summed_over_the_labels_that_were_not_named() {
+        let metrics = Metrics::parse(TEXT).unwrap();
+        assert_eq!(metrics.sum("requests_total", &[("verb", "GET")]), Some(4.0));
+        assert_eq!(
+            metrics.sum("requests_total", &[("verb", "GET"), ("code", "404")]),
+            Some(1.0)
+        );
+        assert_eq!(metrics.sum("requests_total", &[]), Some(104.0));
+        assert_eq!(metrics.sum("up", &[]), Some(1.0));
+    }
+
+    #[test]
+    fn what_is_missing_is_not_zero() {
+        let metrics = Metrics::parse(TEXT).unwrap();
+        assert_eq!(metrics.sum("requests_total", &[("verb", "LIST")]), None);
+        assert_eq!(metrics.sum("down", &[]), None);
+    }
+
+    #[test]
+    fn escapes_in_label_values_are_undone() {
+        let metrics = Metrics::parse(TEXT).unwrap();
+        assert_eq!(
+            metrics.sum("odd", &[("path", "a\"b\\c\nd, e}=")]),
+            Some(f64::INFINITY)
+        );
+    }
+
+    #[test]
+    fn a_line_of_another_format_is_named() {
+        for line in ["up", "up one", "up{a=1} 1", "up{a=\"1} 1", "<html>"] {
+            let error = Metrics::parse(line).unwrap_err().to_string();
+            assert_eq!(error, format!("not a metric: {line}"));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `testbed serve`: owns the control plane, and ends it when nobody needs it any more.
+
+use anyhow::{Context, Result};
+use futures::future::LocalBoxFuture;
+use rustix::process::{Signal, getpgrp, kill_process_group};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::cluster::Cluster;
+use crate::control_plane::{ControlPlane, Options};
+use crate::process::Process;
+use crate::tools::Tools;
+
+/// Something done once the API server is ready, before that is announced, such as installing manifests or
+/// starting a program. What it starts lives as long as the control plane.
+pub type Step = Box<dyn FnOnce(&Cluster) -> LocalBoxFuture<'_, Result<Vec<Process>>>>;
+
+/// What ends a control plane, besides a signal or a program of it that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Nothing else.
+    Signal,
+    /// The end of standard input, which comes even when its writer was killed.
+    EndOfInput,
+}
+
+/// Runs a control plane until SIGTERM, SIGINT, SIGHUP or what `until` says.
+///
+/// # Errors
+/// When a step, a program of the control plane or `announce` fails. Nothing is left running in any case.
+pub async fn serve(
+    options: &Options,
+    until: Until,
+    steps: Vec<Step>,
+    announce: impl FnOnce(&Cluster) -> Result<()>,
+) -> Result<()> {
+    let tools = Tools::prepare();
+    let end = end(until)?;
+    tokio::pin!(end);
+    let tools = tokio::select! {
+        tools = tools => tools?,
+        () = &mut end => return Ok(()),
+    };
+    let mut plane = ControlPlane::new(tools)?;
+    let outcome = tokio::select! {
+        failure = run(&mut plane, options, steps, announce) => failure,
+        () = end => Ok(()),
+    };
+    let stopped = plane.stop().await;
+    outcome.and(stopped)
+}
+
+/// Kills all processes of the caller's process group, the caller among them.
+///
+/// This reaches what others started into the group, at the price of a proper exit status.
+pub fn end_group() -> Result<()> {
+    kill_process_group(getpgrp(), Signal::KILL).context("cannot end the process group")
+}
+
+/// Returns only failures.
+async fn run(
+    plane: &mut ControlPlane,
+    options: &Options,
+    steps: Vec<Step>,
+    announce: impl FnOnce(&Cluster) -> Result<()>,
+) -> Result<()> {
+    plane.start(options).await?;
+    for step in steps {
+        for process in step(plane.cluster()).await? {
+            plane.adopt(process);
+        }
+    }
+    announce(plane.cluster())?;
+    Err(plane.failure().await)
+}
+
+fn end(until: Until) -> Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let input = async move {
+        match until {
+            Until::Signal => std::future::pending().await,
+            Until::EndOfInput => end_of_input().await,
+        }
+    };
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+            () = input => {}
+        }
+    })
+}
+
+/// Read by a thread of its own: the runtime would wait at its end for a read that never returns.
+async fn end_of_input() {
+    let (sender, ended) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        drop(sender);
+    });
+    let _ = ended.await;
+}

@@ -1,0 +1,124 @@
+//! A control plane for the tests of one program.
+
+use std::io::{BufRead, BufReader};
+use std::ops::Deref;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::cluster::Cluster;
+use crate::control_plane::Options;
+use crate::tools::Tools;
+
+/// Above the deadlines of the parts, so that their messages are seen.
+const START_DEADLINE: Duration = Duration::from_secs(150);
+/// Killing the programs and removing the folder takes a tenth of a second.
+const STOP_DEADLINE: Duration = Duration::from_secs(10);
+const STOP_PAUSE: Duration = Duration::from_millis(20);
+
+/// A control plane that ends when this is dropped, or the process that holds it ends for whatever reason.
+#[derive(Debug)]
+pub struct TestBed {
+    cluster: Cluster,
+    /// Holds the pipe whose end makes it stop.
+    server: Child,
+}
+
+impl TestBed {
+    /// Starts a control plane with `testbed`, which is `env!("CARGO_BIN_EXE_testbed")` for the tests
+    /// of this package, and what [`binary`] finds for others.
+    pub async fn start(testbed: &Path, options: &Options) -> Result<Self> {
+        // Not under the deadline: this may compile Kubernetes.
+        Tools::prepare().await?;
+        let mut server = Command::new(testbed)
+            .args(["serve", "--end-group"])
+            .args(options.arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", testbed.display()))?;
+        let output = server.stdout.take().context("a piped stdout")?;
+        let ready = tokio::task::spawn_blocking(move || {
+            let mut line = String::new();
+            BufReader::new(output).read_line(&mut line).map(|_| line)
+        });
+        let line = match timeout(START_DEADLINE, ready).await {
+            Ok(line) => line??,
+            Err(_) => String::new(),
+        };
+        if line.is_empty() {
+            stop(&mut server);
+            bail!("testbed serve did not start; its messages are above");
+        }
+        Ok(Self {
+            cluster: serde_json::from_str(&line).with_context(|| format!("testbed serve printed {line}"))?,
+            server,
+        })
+    }
+
+    /// The control plane that all tests of a program share; the first call starts it, with its options.
+    pub async fn shared(testbed: &Path, options: &Options) -> Result<&'static Self> {
+        static SHARED: OnceCell<TestBed> = OnceCell::const_new();
+        SHARED.get_or_try_init(|| Self::start(testbed, options)).await
+    }
+
+    /// A command whose process cannot outlive the test either, for [`crate::process::Process`] to start.
+    pub fn command(&self, program: &Path) -> tokio::process::Command {
+        let mut command = Command::new(program);
+        command.process_group(self.server.id().cast_signed());
+        command.into()
+    }
+}
+
+impl Deref for TestBed {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+impl Drop for TestBed {
+    fn drop(&mut self) {
+        stop(&mut self.server);
+    }
+}
+
+/// The program `name` that cargo built beside this one.
+///
+/// # Errors
+/// When it has not been built.
+pub fn binary(name: &str) -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    // Tests and benches are one folder below the binaries.
+    let mut places = this.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    places.find(|path| path.is_file()).with_context(|| {
+        format!(
+            "{name} is not beside {}; build it with cargo first",
+            this.display()
+        )
+    })
+}
+
+fn stop(server: &mut Child) {
+    drop(server.stdin.take());
+    let end = Instant::now() + STOP_DEADLINE;
+    while Instant::now() < end {
+        match server.try_wait() {
+            Ok(None) => std::thread::sleep(STOP_PAUSE),
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+    // It has not been waited for: the id is still its own, and that of its group.
+    if let Some(group) = Pid::from_raw(server.id().cast_signed()) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = server.wait();
+}

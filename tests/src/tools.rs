@@ -1,0 +1,75 @@
+//! The programs of a control plane, Helm and a registry, built from `tests/tools`.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+/// The folder that holds the programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tools {
+    directory: PathBuf,
+}
+
+impl Tools {
+    /// Builds what is missing, which takes about ten minutes the first time and nothing afterwards.
+    ///
+    /// Progress goes to stderr. There is no deadline: a slow machine is not a fault.
+    pub async fn prepare() -> Result<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build");
+        let output = Command::new(&script)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .with_context(|| format!("cannot run {}", script.display()))?;
+        ensure!(
+            output.status.success(),
+            "{} failed ({}); its messages are above",
+            script.display(),
+            output.status
+        );
+        let stdout = String::from_utf8(output.stdout)?;
+        let directory = stdout
+            .lines()
+            .last()
+            .with_context(|| format!("{} printed no folder", script.display()))?;
+        Ok(Self {
+            directory: directory.into(),
+        })
+    }
+
+    /// The etcd server.
+    pub fn etcd(&self) -> PathBuf {
+        self.directory.join("etcd")
+    }
+
+    /// The Kubernetes API server.
+    pub fn kube_apiserver(&self) -> PathBuf {
+        self.directory.join("kube-apiserver")
+    }
+
+    /// The Kubernetes controller manager.
+    pub fn kube_controller_manager(&self) -> PathBuf {
+        self.directory.join("kube-controller-manager")
+    }
+
+    /// kubectl of the same version as the API server.
+    pub fn kubectl(&self) -> PathBuf {
+        self.directory.join("kubectl")
+    }
+
+    /// Helm, which makes the charts and indexes that tests serve.
+    pub fn helm(&self) -> PathBuf {
+        self.directory.join("helm")
+    }
+
+    /// The reference OCI registry.
+    pub fn registry(&self) -> PathBuf {
+        self.directory.join("registry")
+    }
+}

@@ -1,0 +1,150 @@
+//! Chart repositories, and the server that they are fetched from.
+
+use anyhow::Result;
+use helmops_tests::chart_server::{ChartServer, Fixed};
+use helmops_tests::charts::ChartRepo;
+use helmops_tests::probe;
+use helmops_tests::tools::Tools;
+use reqwest::StatusCode;
+use reqwest::header::{ETAG, IF_NONE_MATCH};
+use tempfile::TempDir;
+
+const INDEX: &str = "/index.yaml";
+
+fn folder() -> Result<TempDir> {
+    let folder = TempDir::new()?;
+    std::fs::write(folder.path().join("index.yaml"), "entries: {}\n")?;
+    Ok(folder)
+}
+
+#[tokio::test]
+async fn helm_makes_the_repository_and_each_new_version() {
+    let tools = Tools::prepare().await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let charts = [("alpine", ["0.1.0", "0.2.0"].as_slice()), ("nginx", &["1.1.0"])];
+    let repo = ChartRepo::build(&tools, folder.path(), &charts).await.unwrap();
+    let files = || {
+        let mut names: Vec<_> = std::fs::read_dir(repo.folder())
+            .unwrap()
+            .flatten()
+            .map(|file| file.file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    let index = || std::fs::read_to_string(folder.path().join("index.yaml")).unwrap();
+    assert_eq!(
+        files(),
+        [
+            "alpine-0.1.0.tgz",
+            "alpine-0.2.0.tgz",
+            "index.yaml",
+            "nginx-1.1.0.tgz"
+        ]
+    );
+    assert!(
+        index().contains("  nginx:") && index().contains("    version: 0.2.0\n"),
+        "{}",
+        index()
+    );
+
+    repo.add_version("nginx", "1.2.0-rc.1").await.unwrap();
+    assert!(files().contains(&"nginx-1.2.0-rc.1.tgz".into()));
+    assert!(index().contains("    version: 1.2.0-rc.1\n") && index().contains("    version: 1.1.0\n"));
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_path_and_status() {
+    let folder = folder().unwrap();
+    let server = ChartServer::http(folder.path()).await.unwrap();
+    let client = probe::client(None).unwrap();
+    let url = format!("{}{INDEX}", server.url());
+    let first = client.get(&url).send().await.unwrap();
+    let tag = first.headers()[ETAG].clone();
+    assert_eq!(first.text().await.unwrap(), "entries: {}\n");
+    let again = client.get(&url).header(IF_NONE_MATCH, tag).send().await.unwrap();
+    assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+    let missing = client
+        .get(format!("{}/x.tgz", server.url()))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+
+    assert_eq!(server.requests(INDEX), 2);
+    assert_eq!(server.answers(INDEX, StatusCode::OK), 1);
+    assert_eq!(server.answers(INDEX, StatusCode::NOT_MODIFIED), 1);
+    assert_eq!(server.requests("/x.tgz"), 1);
+    assert_eq!(server.requests("/never"), 0);
+}
+
+#[tokio::test]
+async fn a_login_is_asked_for_and_checked() {
+    let folder = folder().unwrap();
+    let server = ChartServer::http(folder.path()).await.unwrap();
+    server.require_login("robot", "s3cret");
+    let client = probe::client(None).unwrap();
+    let get = || client.get(format!("{}{INDEX}", server.url()));
+    let status = async |request: reqwest::RequestBuilder| request.send().await.unwrap().status();
+    assert_eq!(status(get()).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        status(get().basic_auth("robot", Some("other"))).await,
+        StatusCode::UNAUTHORIZED
+    );
+    assert_eq!(
+        status(get().basic_auth("robot", Some("s3cret"))).await,
+        StatusCode::OK
+    );
+    assert_eq!(server.answers(INDEX, StatusCode::UNAUTHORIZED), 2);
+}
+
+#[tokio::test]
+async fn https_is_trusted_by_those_who_were_given_the_authority() {
+    let folder = folder().unwrap();
+    let server = ChartServer::https(folder.path()).await.unwrap();
+    let url = format!("{}{INDEX}", server.url());
+    let trusting = probe::client(server.ca()).unwrap();
+    assert_eq!(probe::get(&trusting, &url).await.unwrap(), "entries: {}\n");
+
+    let other = ChartServer::https(folder.path()).await.unwrap();
+    let mistrusting = probe::client(other.ca()).unwrap();
+    assert!(probe::get(&mistrusting, &url).await.is_err());
+    assert_eq!(server.requests(INDEX), 1);
+}
+
+#[tokio::test]
+async fn an_answer_can_be_fixed_and_freed() {
+    let folder = folder().unwrap();
+    let server = ChartServer::http(folder.path()).await.unwrap();
+    let client = probe::client(None).unwrap();
+    let url = format!("{}{INDEX}", server.url());
+    server.fix(INDEX, unavailable());
+    let answer = client.get(&url).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.headers()["content-type"], "text/html");
+    assert_eq!(answer.text().await.unwrap(), "<h1>later</h1>");
+    server.unfix(INDEX);
+    assert_eq!(probe::get(&client, &url).await.unwrap(), "entries: {}\n");
+}
+
+#[tokio::test]
+async fn a_closed_server_refuses_until_it_opens_again() {
+    let folder = folder().unwrap();
+    let mut server = ChartServer::http(folder.path()).await.unwrap();
+    let client = probe::client(None).unwrap();
+    let url = format!("{}{INDEX}", server.url());
+    probe::get(&client, &url).await.unwrap();
+    server.close().await;
+    assert!(client.get(&url).send().await.unwrap_err().is_connect());
+    server.reopen().await.unwrap();
+    probe::get(&client, &url).await.unwrap();
+    assert_eq!(server.requests(INDEX), 2);
+}
+
+fn unavailable() -> Fixed {
+    Fixed {
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        content_type: "text/html",
+        body: "<h1>later</h1>".into(),
+    }
+}

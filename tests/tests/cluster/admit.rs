@@ -1,0 +1,264 @@
+//! What kubectl says to users: defaults, denials and warnings through the API server.
+
+use helmops_tests::metrics::Metrics;
+use helmops_tests::namespace::TestNamespace;
+use serde_json::{Value, json};
+
+use crate::suite::{helmop, suite};
+
+async fn namespace() -> TestNamespace {
+    TestNamespace::create(&suite().await.bed, "admit").await.unwrap()
+}
+
+fn good() -> Value {
+    json!({
+        "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" },
+        "targets": [{ "clusterSelector": {} }],
+        "paused": true
+    })
+}
+
+/// Asserts that kubectl is refused, and gives what it prints.
+async fn refused(namespace: &TestNamespace, spec: &Value) -> String {
+    let output = namespace.kubectl().apply(&helmop("refused", spec)).await.unwrap();
+    assert!(!output.status.success(), "{spec} was accepted");
+    assert!(namespace.kubectl().get("helmop/refused").await.unwrap().is_none());
+    output.stderr
+}
+
+/// Facts Q1: durations that are accepted, with and without the webhook.
+#[tokio::test]
+async fn durations_that_go_reads_are_accepted() {
+    let namespace = namespace().await;
+    for interval in ["15s", "5m", "2h", "1h30m", "300ms", "1.5h", "100µs", "0", "0s"] {
+        let mut spec = good();
+        spec["pollingInterval"] = json!(interval);
+        let kubectl = namespace.kubectl();
+        kubectl
+            .run_with_input(&["create", "--dry-run=server", "-f-"], &helmop("q1", &spec))
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+    }
+}
+
+/// Facts Q2: durations that are not.
+#[tokio::test]
+async fn other_durations_are_refused() {
+    let namespace = namespace().await;
+    for interval in ["1d", "1w", "1y", "7d12h", "abc", "5x", "-1h", "5000000h"] {
+        let mut spec = good();
+        spec["pollingInterval"] = json!(interval);
+        let told = refused(&namespace, &spec).await;
+        assert!(
+            told.contains("spec.pollingInterval") && told.contains("must be a valid Go duration"),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
+    let namespace = namespace().await;
+    let kubectl = namespace.kubectl();
+    let dry = [
+        "apply",
+        "--dry-run=server",
+        "--output=jsonpath={.spec.pollingInterval}",
+        "--filename=-",
+    ];
+    let printed = kubectl
+        .run_with_input(&dry, &helmop("web", &good()))
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!(printed, "0s");
+    assert!(kubectl.get("helmop/web").await.unwrap().is_none());
+
+    kubectl
+        .apply(&helmop("web", &good()))
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!(
+        kubectl.get("helmop/web").await.unwrap().unwrap()["spec"]["pollingInterval"],
+        "0s"
+    );
+    let null = r#"{"spec":{"pollingInterval":null}}"#;
+    kubectl
+        .run(&["patch", "helmop/web", "--type=merge", "-p", null])
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!(
+        kubectl.get("helmop/web").await.unwrap().unwrap()["spec"]["pollingInterval"],
+        "0s"
+    );
+}
+
+/// Facts V1 to V8.
+#[tokio::test]
+async fn charts_of_no_form_are_refused() {
+    let namespace = namespace().await;
+    let archive = "https://charts.example.com/web-1.2.3.tgz";
+    for (helm, field, words) in [
+        (Value::Null, "spec.helm:", "helm options are empty"),
+        (
+            json!({ "chart": archive, "repo": "https://h" }),
+            "spec.helm.repo:",
+            "tarball chart with a non-empty repo field",
+        ),
+        (
+            json!({ "chart": archive, "version": "1.2.3" }),
+            "spec.helm.version:",
+            "tarball chart with a non-empty version field",
+        ),
+        (
+            json!({ "chart": archive, "version": "latest" }),
+            "spec.helm.version:",
+            "tarball chart with a non-empty version field",
+        ),
+        (
+            json!({ "chart": archive, "version": "*" }),
+            "spec.helm.version:",
+            "tarball chart with a non-empty version field",
+        ),
+        (
+            json!({ "repo": "oci://h/c", "chart": "c" }),
+            "spec.helm.chart:",
+            "OCI repository with a non-empty chart field",
+        ),
+        (
+            json!({ "repo": "https://h" }),
+            "spec.helm.chart:",
+            "non-OCI repository with an empty chart field",
+        ),
+        (
+            json!({ "chart": "foo" }),
+            "spec.helm.repo:",
+            "non-tarball chart with an empty repo field",
+        ),
+    ] {
+        let mut spec = good();
+        match helm {
+            Value::Null => drop(spec.as_object_mut().unwrap().remove("helm")),
+            helm => spec["helm"] = helm,
+        }
+        let told = refused(&namespace, &spec).await;
+        assert!(
+            told.starts_with("The HelmOp \"refused\" is invalid: ")
+                && told.contains(field)
+                && told.contains(words),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_error_is_told_at_once_as_the_api_server_tells_its_own() {
+    let namespace = namespace().await;
+    let mut spec = good();
+    spec["helm"]["version"] = json!("foo");
+    spec["helm"]["repo"] = json!("ftp://charts.example.com");
+    spec["labels"] = json!({ "team": "web shop" });
+    let told = refused(&namespace, &spec).await;
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(
+        lines[0].trim_end(),
+        "The HelmOp \"refused\" is invalid:",
+        "{told}"
+    );
+    assert!(
+        lines[1].starts_with("* spec.helm.repo: Invalid value: \"ftp://charts.example.com\""),
+        "{told}"
+    );
+    assert!(
+        lines[2].starts_with("* spec.helm.version: Invalid value: \"foo\": improper constraint: \"foo\""),
+        "{told}"
+    );
+    assert!(
+        lines[3].starts_with("* spec.labels[team]: Invalid value: \"web shop\""),
+        "{told}"
+    );
+    assert_eq!(lines.len(), 4, "{told}");
+}
+
+#[tokio::test]
+async fn doubtful_helmops_are_stored_with_a_warning() {
+    let namespace = namespace().await;
+    let mut spec = good();
+    spec["helm"]["version"] = json!("1.x");
+    let output = namespace.kubectl().apply(&helmop("web", &spec)).await.unwrap();
+    assert!(output.status.success(), "{}", output.stderr);
+    assert!(
+        output
+            .stderr
+            .starts_with("Warning: spec.helm.version: \"1.x\" is resolved once"),
+        "{}",
+        output.stderr
+    );
+}
+
+#[tokio::test]
+async fn a_denial_is_counted_by_its_reason() {
+    let suite = suite().await;
+    let url = format!("{}/metrics", suite.webhook.running.admin);
+    let denials = async || {
+        let metrics = Metrics::scrape(&url).await.unwrap();
+        metrics
+            .sum(
+                "helmops_admission_denials_total",
+                &[("reason", "InvalidReleaseName")],
+            )
+            .unwrap()
+    };
+    let before = denials().await;
+    let namespace = namespace().await;
+    let mut spec = good();
+    // The definition's own rule comes first where it can, so this takes one that only the webhook knows.
+    spec["downstreamResources"] = json!([{ "kind": "Pod", "name": "a" }]);
+    let told = refused(&namespace, &spec).await;
+    assert!(told.contains("supported kinds: Secret, ConfigMap"), "{told}");
+    assert!((denials().await - before).abs() < f64::EPSILON);
+    let metrics = Metrics::scrape(&url).await.unwrap();
+    let denied = metrics.sum(
+        "helmops_admission_denials_total",
+        &[("reason", "InvalidDownstreamResource")],
+    );
+    assert!(denied.is_some_and(|count| count >= 1.0), "{denied:?}");
+}
+
+#[tokio::test]
+async fn explain_reads_like_documentation() {
+    let namespace = namespace().await;
+    let kubectl = namespace.kubectl();
+    let printed = kubectl
+        .run(&["explain", "helmop.spec.helm.version"])
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert!(
+        printed.contains("FIELD: version <string>") && printed.contains("Version of the chart"),
+        "{printed}"
+    );
+    let all = kubectl
+        .run(&["explain", "helmop", "--recursive"])
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    for field in [
+        "rolloutStrategy",
+        "pollingInterval",
+        "clusterSelector",
+        "valuesFrom",
+        "comparePatches",
+    ] {
+        assert!(all.contains(field), "{field}");
+    }
+}

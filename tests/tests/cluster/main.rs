@@ -1,0 +1,13 @@
+//! helmops on a real API server, with its manifests and rights as shipped. All tests share one control plane; each has a
+//! namespace of its own.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails where something is not as told"
+)]
+
+mod admit;
+mod reconcile;
+mod resolve;
+mod suite;

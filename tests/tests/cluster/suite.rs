@@ -1,0 +1,138 @@
+//! The control plane that the tests share, with both processes in it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use helmops_tests::charts::ChartRepo;
+use helmops_tests::control_plane::Options;
+use helmops_tests::helmops::{self, Running, Webhook};
+use helmops_tests::namespace::TestNamespace;
+use helmops_tests::test_bed::TestBed;
+use helmops_tests::wait::eventually;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+/// A reconciliation takes milliseconds; the machine may be busy with other tests.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Everything that runs.
+pub struct Suite {
+    pub bed: TestBed,
+    pub webhook: Webhook,
+    pub controller: Running,
+    /// `alpine` 0.1.0 and 0.2.0, `nginx` 1.1.0; made by Helm.
+    pub charts: ChartRepo,
+    _folder: TempDir,
+}
+
+/// The suite; the first call starts it.
+pub async fn suite() -> &'static Suite {
+    static SUITE: OnceCell<Suite> = OnceCell::const_new();
+    SUITE.get_or_try_init(start).await.unwrap()
+}
+
+async fn start() -> Result<Suite> {
+    let options = Options {
+        crds: vec![helmops::manifests().join("crds")],
+        ..Options::default()
+    };
+    let bed = TestBed::start(Path::new(env!("CARGO_BIN_EXE_testbed")), &options).await?;
+    let command = |program: &Path| bed.command(program);
+    helmops::apply_manifests(&bed.kubectl()).await?;
+    let webhook = helmops::start_webhook(&bed, "webhook", &command).await?;
+    helmops::register_webhook(&bed.kubectl(), &webhook).await?;
+    let controller = helmops::start_controller(&bed, "controller", &command).await?;
+    let folder = TempDir::new()?;
+    let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0", "0.2.0"]), ("nginx", &["1.1.0"])];
+    let charts = ChartRepo::build(&bed.tools, folder.path(), versions).await?;
+    Ok(Suite {
+        bed,
+        webhook,
+        controller,
+        charts,
+        _folder: folder,
+    })
+}
+
+/// A HelmOp with this spec.
+pub fn helmop(name: &str, spec: &Value) -> String {
+    json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "metadata": { "name": name }, "spec": spec })
+        .to_string()
+}
+
+/// Waits until an object is as `check` wants it.
+pub async fn until(namespace: &TestNamespace, object: &str, check: impl Fn(&Value) -> Result<()>) -> Value {
+    eventually(object, SOON, async || {
+        let found = namespace.kubectl().get(object).await?.context("there is none")?;
+        check(&found)?;
+        Ok(found)
+    })
+    .await
+    .unwrap()
+}
+
+/// Waits until a Bundle has this version.
+pub async fn until_version(namespace: &TestNamespace, name: &str, version: &str) -> Value {
+    until(namespace, &format!("bundle/{name}"), |bundle| {
+        let found = &bundle["spec"]["helm"]["version"];
+        ensure!(found == version, "its version is {found}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until a HelmOp is not accepted for this reason, and gives the message.
+pub async fn until_refused(namespace: &TestNamespace, name: &str, reason: &str) -> String {
+    let helmop = until(namespace, &format!("helmop/{name}"), |helmop| {
+        let accepted = condition(helmop, "Accepted").context("no condition")?;
+        ensure!(
+            accepted["status"] == "False" && accepted["reason"] == reason,
+            "it is {accepted}"
+        );
+        Ok(())
+    })
+    .await;
+    let ready = condition(&helmop, "Ready").unwrap();
+    assert_eq!(
+        (&ready["status"], &ready["reason"]),
+        (&json!("False"), &json!(reason)),
+        "never ready meanwhile"
+    );
+    assert_eq!(
+        helmop["status"]["observedGeneration"],
+        helmop["metadata"]["generation"]
+    );
+    condition(&helmop, "Accepted").unwrap()["message"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Waits until a HelmOp is accepted in its present generation.
+pub async fn until_accepted(namespace: &TestNamespace, name: &str) -> Value {
+    until(namespace, &format!("helmop/{name}"), |helmop| {
+        let accepted = condition(helmop, "Accepted").context("no condition")?;
+        ensure!(accepted["status"] == "True", "it is {accepted}");
+        ensure!(
+            helmop["status"]["observedGeneration"] == helmop["metadata"]["generation"],
+            "of an older generation"
+        );
+        Ok(())
+    })
+    .await
+}
+
+pub fn condition<'o>(object: &'o Value, r#type: &str) -> Option<&'o Value> {
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == r#type)
+}
+
+/// Asserts that there is no Bundle of this name.
+pub async fn assert_no_bundle(namespace: &TestNamespace, name: &str) {
+    let found = namespace.kubectl().get(&format!("bundle/{name}")).await.unwrap();
+    assert!(found.is_none(), "{found:?}");
+}
