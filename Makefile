@@ -1,0 +1,51 @@
+# Everything here runs on this machine alone: the control plane for tests and the demo is built from Go modules and kept
+# in ~/.cache/helmops. A machine with Rust, Go, make and a C compiler needs nothing else.
+
+CARGO ?= cargo
+BINARIES = -p helmops-webhook -p helmops-controller -p helmops-certs -p helmops-tests
+COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+
+.DEFAULT_GOAL = help
+.PHONY: help demo test lint fmt up down manifests truth bench tools build
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: build tools ## Show the main job on an embedded control plane
+	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- demo
+
+test: build tools ## Run all tests
+	$(CARGO) test --workspace --locked
+
+lint: ## Check format, lints, documentation, generated files and dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items --quiet
+	tests/lint/structure
+	cd tests/truth && go vet ./... && test -z "$$(gofmt -l .)"
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+	cd tests/truth && gofmt -w .
+
+up: build tools ## Start a control plane with helmops in it, and print its KUBECONFIG
+	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- up --helmops
+
+down: ## Stop what `make up` started
+	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- down
+
+manifests: ## Generate manifests/crds from the types
+	$(CARGO) run --quiet --locked -p helmops-shared --example crds -- manifests/crds
+
+truth: ## Generate the truth tables in tests/truth from the Go modules that they are about
+	cd tests/truth && go run . semver semver
+
+bench: ## Measure the webhook under load
+	$(CARGO) build --release --locked -p helmops-webhook -p helmops-tests
+	$(CARGO) run --quiet --release --locked -p helmops-tests --bin admission-bench
+
+tools:
+	@tests/tools/build > /dev/null
+
+build:
+	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --locked $(BINARIES)
