@@ -55,11 +55,12 @@ impl Metrics {
 
 /// How many requests the API server has answered for a resource (`helmops`) and a verb (`GET`, `LIST`,
 /// `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`), whoever sent them.
-pub async fn api_requests(cluster: &Cluster, resource: &str, verb: &str) -> Result<f64> {
+pub async fn api_requests(cluster: &Cluster, resource: &str, verb: &str) -> Result<u64> {
     let text = cluster.kubectl().run(&["get", "--raw=/metrics"]).await?.ok()?;
     let labels = [("resource", resource), ("verb", verb)];
     let sum = Metrics::parse(&text)?.sum("apiserver_request_total", &labels);
-    Ok(sum.unwrap_or_default())
+    // A counter is a whole number, whatever the format says.
+    Ok(format!("{:.0}", sum.unwrap_or_default()).parse()?)
 }
 
 /// `name{label="value",...} value [timestamp]`

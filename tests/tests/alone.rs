@@ -126,7 +126,7 @@ impl Alone {
     }
 
     /// Writes of helmops that the API server has seen: new and changed Bundles, and statuses.
-    async fn writes(&self) -> [f64; 3] {
+    async fn writes(&self) -> [u64; 3] {
         let count = async |resource, verb| api_requests(&self.bed, resource, verb).await.unwrap();
         [
             count("bundles", "POST").await,
@@ -245,7 +245,7 @@ async fn a_new_helmop_costs_two_writes_and_an_unchanged_one_none() {
         .await;
     alone.until("web", "Accepted", "Accepted").await;
     // kubectl created the object by POST, so every PATCH is a status.
-    assert_eq!(alone.writes().await.map(f64::round), [1.0, 0.0, 1.0]);
+    assert_eq!(alone.writes().await, [1, 0, 1]);
 
     // A change of the Bundle that asks for nothing: it is looked at again.
     let before = alone.reconciled().await.unwrap();
@@ -258,7 +258,7 @@ async fn a_new_helmop_costs_two_writes_and_an_unchanged_one_none() {
         .unwrap();
     alone.until_reconciled(before, 1.0).await;
     let written = alone.writes().await;
-    assert_eq!(written.map(f64::round), [1.0, 0.0, 1.0]);
+    assert_eq!(written, [1, 0, 1]);
     alone.restart_controller("controller-2").await;
     alone.until_reconciled(0.0, 1.0).await;
     assert_eq!(alone.writes().await, written, "a restart writes nothing");
@@ -283,7 +283,7 @@ async fn a_new_helmop_costs_two_writes_and_an_unchanged_one_none() {
     .await
     .unwrap();
     // One Bundle, one status, and kubectl's own patch.
-    assert_eq!(alone.writes().await.map(f64::round), [1.0, 1.0, 3.0]);
+    assert_eq!(alone.writes().await, [1, 1, 3]);
 }
 
 /// Fleet's own definition has none of our fields, and the API server drops them.
@@ -311,7 +311,7 @@ async fn a_definition_without_our_fields_will_do() {
             .unwrap();
         alone.until_reconciled(before, 1.0).await;
     }
-    assert_eq!(alone.writes().await.map(f64::round), [1.0, 0.0, 1.0]);
+    assert_eq!(alone.writes().await, [1, 0, 1]);
     alone.restart_controller("controller-2").await;
     alone.until_reconciled(0.0, 1.0).await;
     alone.until_version("web", "0.2.0").await;

@@ -85,7 +85,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// The errors of one object, in the order of their fields. At most [`MAX_TOLD`] of them are told.
+/// The errors of one object, in the order of their fields. At most `MAX_TOLD` of them are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldErrors(Vec<FieldError>);
 

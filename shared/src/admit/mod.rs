@@ -1,7 +1,7 @@
 //! Is this HelmOp acceptable?
 //!
 //! The webhook denies what is refused here, and the controller does not act on it: one rule for both. Nothing is
-//! refused that could work; what is merely doubtful gets a [warning](warning).
+//! refused that could work; what is merely doubtful gets a warning.
 
 mod chart;
 pub mod default;
