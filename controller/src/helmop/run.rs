@@ -90,7 +90,7 @@ pub async fn run(
     }
 }
 
-/// Watches all objects of a kind and keeps them, without what only the API server has use for.
+/// Watches all objects of a kind and keeps them.
 fn watched<K>(
     client: &Client,
     writer: Writer<Guarded<K>>,
@@ -107,7 +107,6 @@ where
     let api = Api::<Guarded<K>>::all(client.clone());
     watcher(api, watcher::Config::default().page_size(PAGE))
         .default_backoff()
-        .modify(|object| object.meta_mut().managed_fields = None)
         .reflect(writer)
 }
 

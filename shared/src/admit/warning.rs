@@ -93,8 +93,8 @@ fn chart(told: &mut Warnings, path: &str, helm: &HelmOptions) {
     }
     if let Some(meant) = look_alike(&helm.version) {
         told.add(format!(
-            "{path}.version: {:?} is a single version with a pre-release part; for a range write {meant:?}, with \
-             blanks around the hyphen",
+            "{path}.version: in {:?} what follows the hyphen is a pre-release; for a range write {meant:?}, with blanks \
+             around the hyphen",
             helm.version
         ));
     }

@@ -1,10 +1,9 @@
 //! The Bundle: a chart in one concrete version, and the clusters it goes to.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 use super::{
     condition::Condition,
     kind::{Types, kind},
+    metadata::Metadata,
     options::BundleDeploymentOptions,
     rollout::RolloutStrategy,
     status::BundleSummary,
@@ -16,7 +15,7 @@ wire! {
     /// A chart in one concrete version and the clusters that it is deployed to.
     pub struct Bundle: [types: Types<Bundle>] {
         /// Name, namespace, labels and so on.
-        "metadata" => metadata: ObjectMeta,
+        "metadata" => metadata: Metadata,
         /// What is deployed and to which clusters.
         "spec" => spec: BundleSpec,
         /// What came of it.

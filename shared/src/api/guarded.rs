@@ -7,6 +7,8 @@ use kube_core::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
+use super::metadata::Metadata;
+
 /// An object, or the metadata of one whose other fields do not decode and the reason.
 ///
 /// A list or watch of `K` itself fails as a whole, again and again, for one odd object; a list of `Guarded<K>` fails
@@ -18,7 +20,7 @@ pub enum Guarded<K> {
     /// One that does not decode.
     Odd {
         /// Its metadata, enough to name it.
-        metadata: Box<ObjectMeta>,
+        metadata: Box<Metadata>,
         /// What is wrong with it, with the path of the field.
         error: String,
     },
@@ -28,7 +30,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Named {
-            metadata: Box<ObjectMeta>,
+            metadata: Box<Metadata>,
         }
 
         let text = Box::<RawValue>::deserialize(deserializer)?;

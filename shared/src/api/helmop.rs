@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 use super::{
     bundle::BundleSpec,
     kind::{Types, kind},
+    metadata::Metadata,
     status::StatusBase,
     wire::wire,
 };
@@ -15,7 +14,7 @@ wire! {
     /// A HelmOp deploys a Helm chart, in one version or the newest of a range of versions, to a set of clusters.
     pub struct HelmOp: [types: Types<HelmOp>] {
         /// Name, namespace, labels and so on.
-        "metadata" => metadata: ObjectMeta,
+        "metadata" => metadata: Metadata,
         /// Which chart to deploy, in which version, and to which clusters.
         "spec" => spec: HelmOpSpec,
         /// What came of it.

@@ -1,9 +1,8 @@
 //! What HelmOps and GitRepos of a namespace may use.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 use super::{
     kind::{Types, kind},
+    metadata::Metadata,
     wire::wire,
 };
 
@@ -11,7 +10,7 @@ wire! {
     /// A Policy says what HelmOps, GitRepos and Bundles of its namespace may use. Several Policies add up.
     pub struct Policy: [types: Types<Policy>] {
         /// Name, namespace, labels and so on.
-        "metadata" => metadata: ObjectMeta,
+        "metadata" => metadata: Metadata,
         /// Refuse HelmOps, GitRepos and Bundles that name no ServiceAccount.
         "requireServiceAccount" => require_service_account: bool,
         /// ServiceAccounts that may be named. Empty allows all.

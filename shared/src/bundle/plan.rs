@@ -61,9 +61,9 @@ pub fn plan(
     resolved: &[ResolvedChart],
 ) -> Result<Plan, MissingVersion> {
     let spec = desired::spec(valid, resolved)?;
-    let metadata = metadata(valid, existing.map(|bundle| &bundle.metadata), resolved);
+    let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), resolved);
     let bundle = Bundle {
-        metadata,
+        metadata: metadata.into(),
         spec,
         ..Bundle::default()
     };
