@@ -101,3 +101,6 @@ fn answer(
     metrics.answered(webhook, Some(request.operation), verdict, started);
     response
 }
+
+#[cfg(test)]
+mod tests;

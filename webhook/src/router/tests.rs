@@ -1,0 +1,196 @@
+//! Requests as the API server sends them, and what comes back.
+
+use axum::{
+    body::{Body, to_bytes},
+    http::{Method, Request as HttpRequest, StatusCode},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use prometheus::Registry;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::{MAX_BODY, router};
+use crate::metrics::Metrics;
+
+async fn send(method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
+    let app = router(Metrics::register(&Registry::new()).unwrap());
+    let request = HttpRequest::builder()
+        .method(method)
+        .uri(path)
+        .body(body.into())
+        .unwrap();
+    let response = app.oneshot(request).await.unwrap();
+    let status = response.status();
+    (
+        status,
+        to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec(),
+    )
+}
+
+fn review(operation: &str, object: &Value, stored: &Value) -> Value {
+    json!({
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "resource": { "group": "fleet.cattle.io", "version": "v1alpha1", "resource": "helmops" },
+            "name": "web",
+            "namespace": "fleet-default",
+            "operation": operation,
+            "object": object,
+            "oldObject": stored,
+            "dryRun": true,
+        }
+    })
+}
+
+/// The `response` to a review; every one has the uid.
+async fn answer(path: &str, review: &Value) -> Value {
+    let (status, body) = send(Method::POST, path, review.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+    let mut reply: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        (&reply["apiVersion"], &reply["kind"]),
+        (&json!("admission.k8s.io/v1"), &json!("AdmissionReview"))
+    );
+    assert_eq!(reply["response"]["uid"], review["request"]["uid"]);
+    reply["response"].take()
+}
+
+fn helmop(version: &str) -> Value {
+    json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "helm": { "repo": "https://charts.example.com", "chart": "web", "version": version },
+            "targets": [{ "clusterSelector": {} }]
+        }
+    })
+}
+
+#[tokio::test]
+async fn defaults_come_as_a_patch() {
+    let response = answer("/mutate", &review("CREATE", &helmop("1.2.3"), &Value::Null)).await;
+    assert_eq!(
+        (&response["allowed"], &response["patchType"]),
+        (&json!(true), &json!("JSONPatch"))
+    );
+    let patch = BASE64_STANDARD
+        .decode(response["patch"].as_str().unwrap())
+        .unwrap();
+    let patch: Value = serde_json::from_slice(&patch).unwrap();
+    assert_eq!(
+        patch,
+        json!([{ "op": "add", "path": "/spec/pollingInterval", "value": "0s" }])
+    );
+
+    let mut given = helmop("1.2.3");
+    given["spec"]["pollingInterval"] = json!("15m");
+    let response = answer("/mutate", &review("UPDATE", &given, &Value::Null)).await;
+    assert_eq!(response, json!({ "uid": response["uid"], "allowed": true }));
+}
+
+#[tokio::test]
+async fn a_denial_has_a_cause_for_each_field() {
+    let mut bad = helmop("foo");
+    bad["spec"]["namespace"] = json!("Shop");
+    let response = answer("/validate", &review("CREATE", &bad, &Value::Null)).await;
+    assert_eq!(response["allowed"], false);
+    let status = &response["status"];
+    assert_eq!(
+        (&status["code"], &status["reason"], &status["status"]),
+        (&json!(422), &json!("Invalid"), &json!("Failure"))
+    );
+    let details = &status["details"];
+    assert_eq!(
+        (&details["name"], &details["group"], &details["kind"]),
+        (&json!("web"), &json!("fleet.cattle.io"), &json!("HelmOp"))
+    );
+    let fields: Vec<_> = details["causes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cause| &cause["field"])
+        .collect();
+    assert_eq!(fields, ["spec.helm.version", "spec.namespace"]);
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.starts_with(
+            "HelmOp.fleet.cattle.io \"web\" is invalid: [spec.helm.version: Invalid value: \"foo\""
+        ),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_generated_name_stands_in_the_denial() {
+    let mut bad = helmop("foo");
+    bad["metadata"] = json!({ "generateName": "web-" });
+    let mut review = review("CREATE", &bad, &Value::Null);
+    review["request"]["name"] = json!("");
+    let response = answer("/validate", &review).await;
+    assert_eq!(response["status"]["details"]["name"], "web-");
+}
+
+#[tokio::test]
+async fn warnings_do_not_deny() {
+    let response = answer("/validate", &review("CREATE", &helmop("1.x"), &Value::Null)).await;
+    assert_eq!(response["allowed"], true);
+    assert!(
+        response["warnings"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("spec.helm.version"),
+        "{response}"
+    );
+    let unchanged = answer("/validate", &review("UPDATE", &helmop("1.x"), &helmop("1.x"))).await;
+    assert_eq!(
+        unchanged.get("warnings"),
+        None,
+        "an unchanged spec passes without a word"
+    );
+}
+
+#[tokio::test]
+async fn a_stored_object_that_does_not_decode_can_be_mended() {
+    let odd = json!({ "metadata": { "name": "web" }, "spec": { "paused": "maybe" } });
+    let response = answer("/validate", &review("UPDATE", &helmop("1.2.3"), &odd)).await;
+    assert_eq!(response["allowed"], true);
+}
+
+#[tokio::test]
+async fn an_object_that_does_not_decode_is_denied_with_its_uid_and_field() {
+    let odd = json!({ "metadata": { "name": "web" }, "spec": { "helm": { "timeoutSeconds": "soon" } } });
+    let response = answer("/validate", &review("CREATE", &odd, &Value::Null)).await;
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("spec: helm: timeoutSeconds: invalid type"),
+        "{message}"
+    );
+    assert_eq!(
+        answer("/mutate", &review("CREATE", &odd, &Value::Null)).await["allowed"],
+        true
+    );
+}
+
+#[tokio::test]
+async fn deletions_and_other_resources_pass() {
+    let deletion = review("DELETE", &Value::Null, &helmop("foo"));
+    assert_eq!(answer("/validate", &deletion).await["allowed"], true);
+    let mut pod = review("CREATE", &json!({ "spec": 5 }), &Value::Null);
+    pod["request"]["resource"] = json!({ "group": "", "version": "v1", "resource": "pods" });
+    assert_eq!(answer("/validate", &pod).await["allowed"], true);
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_refused_with_a_reason() {
+    let (status, body) = send(Method::POST, "/validate", "<html>").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(String::from_utf8_lossy(&body).contains("not an AdmissionReview"));
+    let (status, _) = send(Method::POST, "/validate", vec![b' '; MAX_BODY + 1]).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    let (status, body) = send(Method::GET, "/", "").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(String::from_utf8_lossy(&body).contains("/validate"));
+    let (status, _) = send(Method::GET, "/validate", "").await;
+    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+}
