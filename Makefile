@@ -2,7 +2,7 @@
 # in ~/.cache/helmops. A machine with Rust, Go, make and a C compiler needs nothing else.
 
 CARGO ?= cargo
-BINARIES = -p helmops-webhook -p helmops-controller -p helmops-certs -p helmops-tests
+# What --version tells; only in release builds, since a change of it rebuilds everything.
 COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
@@ -14,7 +14,8 @@ help: ## Show what can be made
 demo: build tools ## Show the main job on an embedded control plane
 	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- demo
 
-test: build tools ## Run all tests
+test: tools ## Run all tests
+	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO) test --workspace --locked
 
 lint: ## Check format, lints, documentation, generated files and dependencies
@@ -41,11 +42,11 @@ truth: ## Generate the truth tables in tests/truth from the Go modules that they
 	cd tests/truth && go run . semver semver
 
 bench: ## Measure the webhook under load
-	$(CARGO) build --release --locked -p helmops-webhook -p helmops-tests
+	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --locked -p helmops-webhook -p helmops-tests
 	$(CARGO) run --quiet --release --locked -p helmops-tests --bin admission-bench
 
 tools:
 	@tests/tools/build > /dev/null
 
 build:
-	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --locked $(BINARIES)
+	$(CARGO) build --workspace --locked

@@ -148,30 +148,12 @@ fn check_placement(errors: &mut FieldErrors, root: &Path<'_>, helmop: &HelmOp) {
     for (index, target) in bundle.targets.iter().enumerate() {
         let path = path.index(index);
         options::check(errors, &path, &target.options);
-        selector::check(
-            errors,
-            &path.field("clusterSelector"),
-            target.cluster_selector.as_ref(),
-        );
-        selector::check(
-            errors,
-            &path.field("clusterGroupSelector"),
-            target.cluster_group_selector.as_ref(),
-        );
+        selector::check_criteria(errors, &path, &target.criteria);
     }
     let path = root.field("targetRestrictions");
     for (index, restriction) in bundle.target_restrictions.iter().enumerate() {
         let path = path.index(index);
-        selector::check(
-            errors,
-            &path.field("clusterSelector"),
-            restriction.cluster_selector.as_ref(),
-        );
-        selector::check(
-            errors,
-            &path.field("clusterGroupSelector"),
-            restriction.cluster_group_selector.as_ref(),
-        );
+        selector::check_criteria(errors, &path, &restriction.criteria);
     }
     let path = root.field("dependsOn");
     for (index, dependency) in bundle.depends_on.iter().enumerate() {

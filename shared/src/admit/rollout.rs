@@ -37,16 +37,7 @@ fn check_partition(errors: &mut FieldErrors, path: &Path<'_>, partition: &Partit
         &path.field("maxUnavailable"),
         partition.max_unavailable.as_ref(),
     );
-    selector::check(
-        errors,
-        &path.field("clusterSelector"),
-        partition.cluster_selector.as_ref(),
-    );
-    selector::check(
-        errors,
-        &path.field("clusterGroupSelector"),
-        partition.cluster_group_selector.as_ref(),
-    );
+    selector::check_criteria(errors, path, &partition.criteria);
 }
 
 /// What Fleet's roll-out reads: a number, also in quotes, or a whole number of percent.

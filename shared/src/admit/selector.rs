@@ -9,7 +9,21 @@ use super::{
     names,
     path::Path,
 };
-use crate::reason::Reason;
+use crate::{api::target::ClusterCriteria, reason::Reason};
+
+/// Checks the selectors among the criteria for clusters.
+pub fn check_criteria(errors: &mut FieldErrors, path: &Path<'_>, criteria: &ClusterCriteria) {
+    check(
+        errors,
+        &path.field("clusterSelector"),
+        criteria.cluster_selector.as_ref(),
+    );
+    check(
+        errors,
+        &path.field("clusterGroupSelector"),
+        criteria.cluster_group_selector.as_ref(),
+    );
+}
 
 /// Checks a label selector as `metav1.LabelSelectorAsSelector` does.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, selector: Option<&LabelSelector>) {

@@ -177,7 +177,7 @@ fn targets(told: &mut Warnings, spec: &HelmOpSpec) {
                 target.name
             ));
         }
-        if !targeting::has_criteria(target) {
+        if !targeting::has_criteria(&target.criteria) {
             told.add(format!(
                 "spec.targets[{index}]: matches no cluster, because it has none of clusterName, clusterSelector, \
                  clusterGroup and clusterGroupSelector; clusterSelector: {{}} matches every cluster"

@@ -1,8 +1,8 @@
 //! In which order and how many at once.
 
-use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::wire::wire;
+use super::{target::ClusterCriteria, wire::wire};
 
 wire! {
     /// In which order clusters are updated and how many may be unavailable meanwhile.
@@ -24,19 +24,11 @@ wire! {
 
 wire! {
     /// A set of clusters that are updated together.
-    pub struct Partition {
+    pub struct Partition: [criteria: ClusterCriteria] {
         /// Name of the partition, shown in the Bundle's status.
         "name" => name: String,
         /// How many of the partition's clusters may be unavailable, as a number or a percentage. By default as for the
         /// whole roll-out.
         "maxUnavailable" | nullable => max_unavailable: Option<IntOrString>,
-        /// Name of a cluster, or its display name in Rancher.
-        "clusterName" => cluster_name: String,
-        /// Selects clusters by their labels.
-        "clusterSelector" | nullable => cluster_selector: Option<LabelSelector>,
-        /// Name of a ClusterGroup.
-        "clusterGroup" => cluster_group: String,
-        /// Selects ClusterGroups by their labels.
-        "clusterGroupSelector" | nullable => cluster_group_selector: Option<LabelSelector>,
     }
 }

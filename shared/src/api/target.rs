@@ -5,12 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::{options::BundleDeploymentOptions, wire::wire};
 
 wire! {
-    /// A set of clusters and what is different on them. A cluster belongs to the target if it fulfils every criterion
-    /// (`clusterName`, `clusterSelector`, `clusterGroup`, `clusterGroupSelector`) that the target has; a target
-    /// without any matches no cluster.
-    pub struct BundleTarget: [options: BundleDeploymentOptions] {
-        /// Name of the target. Targets without one are numbered: `target000`, `target001` and so on.
-        "name" => name: String,
+    /// What makes a cluster belong to a set: it must fulfil every criterion that is there. Without any, none belongs.
+    pub struct ClusterCriteria {
         /// Name of a cluster, or its display name in Rancher.
         "clusterName" | nullable => cluster_name: String,
         /// Selects clusters by their labels. `{}` selects every cluster.
@@ -19,6 +15,16 @@ wire! {
         "clusterGroup" | nullable => cluster_group: String,
         /// Selects ClusterGroups by their labels.
         "clusterGroupSelector" | nullable => cluster_group_selector: Option<LabelSelector>,
+    }
+}
+
+wire! {
+    /// A set of clusters and what is different on them. A cluster belongs to the target if it fulfils every criterion
+    /// (`clusterName`, `clusterSelector`, `clusterGroup`, `clusterGroupSelector`) that the target has; a target
+    /// without any matches no cluster.
+    pub struct BundleTarget: [options: BundleDeploymentOptions, criteria: ClusterCriteria] {
+        /// Name of the target. Targets without one are numbered: `target000`, `target001` and so on.
+        "name" => name: String,
         /// Deploy nothing to the clusters of this target, even where a later target matches them.
         "doNotDeploy" => do_not_deploy: bool,
     }
@@ -27,17 +33,9 @@ wire! {
 wire! {
     /// A limit on the clusters that targets may reach: a cluster must fulfil at least one of the restrictions besides a
     /// target.
-    pub struct BundleTargetRestriction {
+    pub struct BundleTargetRestriction: [criteria: ClusterCriteria] {
         /// Name of the restriction.
         "name" | nullable => name: String,
-        /// Name of a cluster, or its display name in Rancher.
-        "clusterName" | nullable => cluster_name: String,
-        /// Selects clusters by their labels.
-        "clusterSelector" | nullable => cluster_selector: Option<LabelSelector>,
-        /// Name of a ClusterGroup.
-        "clusterGroup" | nullable => cluster_group: String,
-        /// Selects ClusterGroups by their labels.
-        "clusterGroupSelector" | nullable => cluster_group_selector: Option<LabelSelector>,
     }
 }
 

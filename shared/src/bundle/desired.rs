@@ -7,7 +7,10 @@ use thiserror::Error;
 use super::lookup::Lookup;
 use crate::{
     admit::ValidHelmOp,
-    api::{BundleSpec, BundleTarget, HelmOptions, ResolvedChart, bundle::BundleHelmOptions, labels},
+    api::{
+        BundleSpec, BundleTarget, HelmOptions, ResolvedChart, bundle::BundleHelmOptions, labels,
+        target::ClusterCriteria,
+    },
     chart::request::ChartRequest,
 };
 
@@ -100,9 +103,13 @@ fn version(request: &ChartRequest<'_>, resolved: &[ResolvedChart]) -> Result<Str
 }
 
 fn default_target() -> BundleTarget {
+    let criteria = ClusterCriteria {
+        cluster_group: "default".to_owned(),
+        ..ClusterCriteria::default()
+    };
     BundleTarget {
         name: "default".to_owned(),
-        cluster_group: "default".to_owned(),
+        criteria,
         ..BundleTarget::default()
     }
 }

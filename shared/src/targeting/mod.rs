@@ -1,11 +1,11 @@
 //! Which clusters a Bundle goes to.
 
-use crate::api::BundleTarget;
+use crate::api::target::ClusterCriteria;
 
-/// Whether a target has any criterion; one without matches no cluster.
-pub fn has_criteria(target: &BundleTarget) -> bool {
-    !target.cluster_name.is_empty()
-        || target.cluster_selector.is_some()
-        || !target.cluster_group.is_empty()
-        || target.cluster_group_selector.is_some()
+/// Whether there is any criterion; without one no cluster belongs.
+pub fn has_criteria(criteria: &ClusterCriteria) -> bool {
+    !criteria.cluster_name.is_empty()
+        || criteria.cluster_selector.is_some()
+        || !criteria.cluster_group.is_empty()
+        || criteria.cluster_group_selector.is_some()
 }

@@ -6,7 +6,8 @@ use helmops_tests::namespace::TestNamespace;
 use serde_json::{Value, json};
 
 use crate::suite::{
-    assert_no_bundle, condition, helmop, suite, until, until_accepted, until_refused, until_version,
+    assert_no_bundle, condition, helmop, suite, until, until_accepted, until_no_bundle, until_refused,
+    until_version,
 };
 
 async fn setting() -> (TestNamespace, ChartServer) {
@@ -106,15 +107,7 @@ async fn deletion_leaves_nothing() {
         .unwrap()
         .ok()
         .unwrap();
-    helmops_tests::wait::eventually("the Bundle to go", crate::suite::SOON, async || {
-        ensure!(
-            namespace.kubectl().get("bundle/web").await?.is_none(),
-            "it is there"
-        );
-        Ok(())
-    })
-    .await
-    .unwrap();
+    until_no_bundle(&namespace, "web").await;
 }
 
 /// Facts I6, I7 and I11, and the other forms of ranges.
@@ -313,15 +306,7 @@ async fn what_fleet_leaves_at_deletion_is_cleared_away() {
         .unwrap()
         .ok()
         .unwrap();
-    helmops_tests::wait::eventually("the Bundle to go", crate::suite::SOON, async || {
-        ensure!(
-            namespace.kubectl().get("bundle/web").await?.is_none(),
-            "it is there"
-        );
-        Ok(())
-    })
-    .await
-    .unwrap();
+    until_no_bundle(&namespace, "web").await;
 }
 
 #[tokio::test]

@@ -131,6 +131,17 @@ pub fn condition<'o>(object: &'o Value, r#type: &str) -> Option<&'o Value> {
         .find(|condition| condition["type"] == r#type)
 }
 
+/// Waits until there is no Bundle of this name.
+pub async fn until_no_bundle(namespace: &TestNamespace, name: &str) {
+    let bundle = format!("bundle/{name}");
+    eventually("the Bundle to go", SOON, async || {
+        ensure!(namespace.kubectl().get(&bundle).await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
 /// Asserts that there is no Bundle of this name.
 pub async fn assert_no_bundle(namespace: &TestNamespace, name: &str) {
     let found = namespace.kubectl().get(&format!("bundle/{name}")).await.unwrap();

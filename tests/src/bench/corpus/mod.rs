@@ -16,7 +16,7 @@ const ONE_INVALID_IN: usize = 5;
 const ONE_POLLING_IN: usize = 2;
 /// One review in this many is an update.
 const ONE_UPDATE_IN: usize = 3;
-/// Above, [`VALID`] and [`INVALID`] have nothing in common as factors: so many reviews hold each combination once.
+/// None of these and the number of sources has a factor in common: so many reviews hold every combination.
 const SIZE: usize = ONE_INVALID_IN * ONE_POLLING_IN * ONE_UPDATE_IN * INVALID.len();
 
 const REPO: &str = "https://charts.example.com/stable";
@@ -88,7 +88,7 @@ fn sample(number: usize) -> Result<Sample> {
         number,
         source: *source.context("an index below the length")?,
         polling: turn.is_multiple_of(ONE_POLLING_IN),
-        update: (turn / ONE_POLLING_IN).is_multiple_of(ONE_UPDATE_IN),
+        update: turn.is_multiple_of(ONE_UPDATE_IN),
     };
     let body = review::body(&change)?;
     Ok(Sample {
