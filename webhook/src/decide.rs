@@ -5,61 +5,51 @@ use helmops_shared::{
     api::HelmOp,
     reason::Reason,
 };
-use serde_json::value::RawValue;
 
-use crate::review::{Answer, Cause, Details, Operation, Request, Status};
+use crate::review::{Answer, Cause, Details, Operation, Request, Status, Subject};
 
 /// Fills in what the user left out.
-pub fn mutate(request: &Request<'_>) -> Answer {
+pub fn mutate(request: &Request<'_, Given>) -> Answer {
     // An object that does not decode gets no defaults here, and an error from the API server.
-    let given: Option<Given> = object(request).and_then(|object| serde_json::from_str(object.get()).ok());
+    let given = request.object.as_ref().ok().and_then(Option::as_ref);
+    let patch = given
+        .filter(|_| request.subject.is_helmop())
+        .and_then(Given::patch);
     Answer {
-        patch: given.and_then(|given| given.patch()),
+        patch,
         ..Answer::default()
     }
 }
 
 /// Decides whether a change is allowed, and for which reason not.
-pub fn validate(request: &Request<'_>) -> (Answer, Option<Reason>) {
-    let Some(object) = object(request) else {
-        return Default::default();
-    };
-    let helmop: HelmOp = match serde_json::from_str(object.get()) {
-        Ok(helmop) => helmop,
-        Err(error) => return (undecodable(request, &error), Some(Reason::Undecodable)),
+pub fn validate(request: &Request<'_, HelmOp>) -> (Answer, Option<Reason>) {
+    let helmop = match &request.object {
+        _ if !request.subject.is_helmop() => return Default::default(),
+        Ok(None) => return Default::default(),
+        Ok(Some(helmop)) => helmop,
+        Err(error) => return (undecodable(&request.subject, error), Some(Reason::Undecodable)),
     };
     // Decoded only when needed; one that does not decode counts as without errors, so that it can be mended.
-    let stored = match (request.operation, request.old_object) {
+    let stored = match (request.subject.operation, request.old_object) {
         (Operation::Update, Some(stored)) => Some(stored),
         _ => None,
     };
-    let verdict = admit::review(&helmop, || serde_json::from_str(stored?.get()).ok());
+    let verdict = admit::review(helmop, || serde_json::from_str(stored?.get()).ok());
     let reason = verdict.errors.reason();
-    let denial = reason.map(|_| invalid(&name(request, &helmop), &verdict.errors));
-    (
-        Answer {
-            denial,
-            warnings: verdict.warnings,
-            patch: None,
-        },
-        reason,
-    )
+    let denial = reason.map(|_| invalid(&name(&request.subject, helmop), &verdict.errors));
+    let answer = Answer {
+        denial,
+        warnings: verdict.warnings,
+        patch: None,
+    };
+    (answer, reason)
 }
 
-fn object<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
-    if request.is_about_helmop() {
-        request.object
+fn name(subject: &Subject<'_>, helmop: &HelmOp) -> String {
+    if subject.name.is_empty() {
+        helmop.metadata.generate_name.clone().unwrap_or_default()
     } else {
-        None
-    }
-}
-
-fn name(request: &Request<'_>, helmop: &HelmOp) -> String {
-    let generated = || helmop.metadata.generate_name.clone().unwrap_or_default();
-    if request.name.is_empty() {
-        generated()
-    } else {
-        request.name.clone().into_owned()
+        subject.name.clone().into_owned()
     }
 }
 
@@ -104,8 +94,8 @@ fn invalid(name: &str, errors: &FieldErrors) -> Status {
     }
 }
 
-fn undecodable(request: &Request<'_>, error: &serde_json::Error) -> Answer {
-    let message = format!("HelmOp {:?} does not decode: {error}", request.name);
+fn undecodable(subject: &Subject<'_>, error: &serde_json::Error) -> Answer {
+    let message = format!("HelmOp {:?} does not decode: {error}", subject.name);
     let denial = Status {
         status: "Failure",
         message,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use json_patch::Patch;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
@@ -35,33 +35,32 @@ pub enum ReviewError {
     NoRequest,
 }
 
-/// A question of the API server.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Request<'a> {
+/// A question of the API server about an object of type `T`.
+#[derive(Debug)]
+pub struct Request<'a, T> {
+    /// What the question is about.
+    pub subject: Subject<'a>,
+    /// The object as it would be stored, or why it does not decode.
+    pub object: Result<Option<T>, serde_json::Error>,
+    /// The object as it is stored, not decoded.
+    pub old_object: Option<&'a RawValue>,
+}
+
+/// What a question is about.
+#[derive(Debug)]
+pub struct Subject<'a> {
     /// Identifies the question; the answer must repeat it.
-    #[serde(borrow)]
     pub uid: Cow<'a, str>,
     /// What is being done.
     pub operation: Operation,
     /// The resource that it is done to.
-    #[serde(default, borrow)]
     pub resource: Resource<'a>,
     /// Part of the resource that it is done to, such as `status`.
-    #[serde(default, borrow)]
     pub sub_resource: Cow<'a, str>,
     /// Name of the object; empty where it is yet to be generated.
-    #[serde(default, borrow)]
     pub name: Cow<'a, str>,
     /// Namespace of the object.
-    #[serde(default, borrow)]
     pub namespace: Cow<'a, str>,
-    /// The object as it would be stored.
-    #[serde(default, borrow)]
-    pub object: Option<&'a RawValue>,
-    /// The object as it is stored.
-    #[serde(default, borrow)]
-    pub old_object: Option<&'a RawValue>,
 }
 
 /// What is being done to an object.
@@ -89,33 +88,80 @@ pub struct Resource<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
+#[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
+struct Review<'a, T> {
     #[serde(default, borrow)]
     api_version: Cow<'a, str>,
     #[serde(default, borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow)]
-    request: Option<Request<'a>>,
+    request: Option<WireRequest<'a, T>>,
 }
 
-impl<'a> Request<'a> {
-    /// Reads a body.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
+struct WireRequest<'a, T> {
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    operation: Operation,
+    #[serde(default, borrow)]
+    resource: Resource<'a>,
+    #[serde(default, borrow)]
+    sub_resource: Cow<'a, str>,
+    #[serde(default, borrow)]
+    name: Cow<'a, str>,
+    #[serde(default, borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(default = "Option::default")]
+    object: Option<T>,
+    #[serde(default, borrow)]
+    old_object: Option<&'a RawValue>,
+}
+
+impl<'a, T: Deserialize<'a>> Request<'a, T> {
+    /// Reads a body: in one pass, unless the object does not decode.
     ///
     /// # Errors
     /// Where it has no uid that could be answered to.
     pub fn read(body: &'a [u8]) -> Result<Self, ReviewError> {
-        let review: Review<'_> = serde_json::from_slice(body).map_err(ReviewError::Malformed)?;
+        match serde_json::from_slice::<Review<'_, T>>(body) {
+            Ok(review) => Self::accept(review, Ok),
+            Err(error) => {
+                let review: Review<'_, IgnoredAny> =
+                    serde_json::from_slice(body).map_err(ReviewError::Malformed)?;
+                Self::accept(review, |_| Err(error))
+            }
+        }
+    }
+
+    fn accept<O>(
+        review: Review<'a, O>,
+        object: impl FnOnce(Option<O>) -> Result<Option<T>, serde_json::Error>,
+    ) -> Result<Self, ReviewError> {
         if review.api_version != API_VERSION || review.kind != KIND {
             let (api_version, kind) = (review.api_version.into_owned(), review.kind.into_owned());
             return Err(ReviewError::Version { api_version, kind });
         }
-        review.request.ok_or(ReviewError::NoRequest)
+        let request = review.request.ok_or(ReviewError::NoRequest)?;
+        Ok(Self {
+            subject: Subject {
+                uid: request.uid,
+                operation: request.operation,
+                resource: request.resource,
+                sub_resource: request.sub_resource,
+                name: request.name,
+                namespace: request.namespace,
+            },
+            object: object(request.object),
+            old_object: request.old_object,
+        })
     }
+}
 
-    /// Whether it asks about a HelmOp that is created or changed. A webhook that is asked about anything else has no
-    /// opinion, whatever its configuration says.
-    pub fn is_about_helmop(&self) -> bool {
+impl Subject<'_> {
+    /// Whether it is a HelmOp that is created or changed. A webhook that is asked about anything else has no opinion,
+    /// whatever its configuration says.
+    pub fn is_helmop(&self) -> bool {
         self.resource.group == "fleet.cattle.io"
             && self.resource.resource == "helmops"
             && self.sub_resource.is_empty()
@@ -227,17 +273,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_request_and_leaves_objects_alone() {
+    fn an_object_that_does_not_decode_leaves_the_rest_readable() {
+        let body = br#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
+            "operation":"CREATE","object":{"spec": 5}}}"#;
+        let request: Request<'_, String> = Request::read(body).unwrap();
+        assert_eq!(request.subject.uid, "u-1");
+        assert!(
+            request
+                .object
+                .unwrap_err()
+                .to_string()
+                .contains("invalid type: map")
+        );
+    }
+
+    #[test]
+    fn reads_a_request() {
         let body = br#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
             "resource":{"group":"fleet.cattle.io","version":"v1alpha1","resource":"helmops"},"name":"web",
             "operation":"UPDATE","object":{"spec": 5},"oldObject":null,"dryRun":true}}"#;
-        let request = Request::read(body).unwrap();
+        let request: Request<'_, Value> = Request::read(body).unwrap();
+        let subject = &request.subject;
         assert_eq!(
-            (&*request.uid, &*request.name, request.operation),
+            (&*subject.uid, &*subject.name, subject.operation),
             ("u-1", "web", Operation::Update)
         );
-        assert_eq!(request.object.map(RawValue::get), Some(r#"{"spec": 5}"#));
-        assert!(request.old_object.is_none() && request.is_about_helmop());
+        assert_eq!(request.object.unwrap(), Some(json!({ "spec": 5 })));
+        assert!(request.old_object.is_none() && subject.is_helmop());
     }
 
     #[test]
@@ -254,7 +316,10 @@ mod tests {
             }});
             let body = body.to_string();
             assert_eq!(
-                Request::read(body.as_bytes()).unwrap().is_about_helmop(),
+                Request::<Value>::read(body.as_bytes())
+                    .unwrap()
+                    .subject
+                    .is_helmop(),
                 ours,
                 "{operation} {resource}"
             );
@@ -263,12 +328,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_answered_is_told() {
-        let told = |body: &str| Request::read(body.as_bytes()).unwrap_err().to_string();
+        let told = |body: &str| Request::<Value>::read(body.as_bytes()).unwrap_err().to_string();
         assert!(told("<html>").starts_with("the body is not an AdmissionReview"));
         assert!(told("{}").contains("admissionReviewVersions"));
         let v1beta1 =
             r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u"}}"#;
-        assert!(Request::read(v1beta1.as_bytes()).is_err());
+        assert!(Request::<Value>::read(v1beta1.as_bytes()).is_err());
         assert!(
             told(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#).contains("no request")
         );

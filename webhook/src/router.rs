@@ -10,6 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use serde::Deserialize;
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
@@ -63,8 +64,8 @@ async fn validate(State(metrics): State<Metrics>, body: Bytes) -> Response {
             Some(reason) => {
                 metrics.denied(reason);
                 tracing::info!(
-                    namespace = &*request.namespace,
-                    name = &*request.name,
+                    namespace = &*request.subject.namespace,
+                    name = &*request.subject.name,
                     reason = reason.as_str(),
                     message = answer.denial.as_ref().map(|status| &*status.message),
                     "denied"
@@ -78,11 +79,11 @@ async fn validate(State(metrics): State<Metrics>, body: Bytes) -> Response {
     })
 }
 
-fn answer(
+fn answer<'b, T: Deserialize<'b>>(
     metrics: &Metrics,
     webhook: Webhook,
-    body: &[u8],
-    decide: impl FnOnce(&Request<'_>) -> (Answer, Verdict),
+    body: &'b [u8],
+    decide: impl FnOnce(&Request<'b, T>) -> (Answer, Verdict),
 ) -> Response {
     let started = Instant::now();
     let request = match Request::read(body) {
@@ -94,11 +95,11 @@ fn answer(
         }
     };
     let (answer, verdict) = decide(&request);
-    let response = match answer.write(&request.uid) {
+    let response = match answer.write(&request.subject.uid) {
         Ok(reply) => ([(CONTENT_TYPE, "application/json")], reply).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     };
-    metrics.answered(webhook, Some(request.operation), verdict, started);
+    metrics.answered(webhook, Some(request.subject.operation), verdict, started);
     response
 }
 

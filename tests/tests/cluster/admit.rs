@@ -1,5 +1,6 @@
 //! What kubectl says to users: defaults, denials and warnings through the API server.
 
+use helmops_tests::helmops;
 use helmops_tests::metrics::Metrics;
 use helmops_tests::namespace::TestNamespace;
 use serde_json::{Value, json};
@@ -260,5 +261,19 @@ async fn explain_reads_like_documentation() {
         "comparePatches",
     ] {
         assert!(all.contains(field), "{field}");
+    }
+}
+
+#[tokio::test]
+async fn the_shipped_examples_are_accepted() {
+    let namespace = namespace().await;
+    for file in std::fs::read_dir(helmops::manifests().join("examples")).unwrap() {
+        let path = file.unwrap().path();
+        let example = std::fs::read_to_string(&path)
+            .unwrap()
+            .replace("fleet-default", namespace.name());
+        let dry = ["apply", "--dry-run=server", "--filename=-"];
+        let output = namespace.kubectl().run_with_input(&dry, &example).await.unwrap();
+        assert!(output.status.success(), "{}: {}", path.display(), output.stderr);
     }
 }
