@@ -22,6 +22,7 @@ pub mod poll;
 pub mod status;
 
 pub mod reason;
+pub mod text;
 
 #[cfg(feature = "runtime")]
 pub mod runtime;

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use futures::TryStreamExt;
-use helmops_shared::{chart::url::redacted, reason::Reason};
+use helmops_shared::{chart::url::redacted, reason::Reason, runtime::exit::with_causes};
 use percent_encoding::percent_decode_str;
 use reqwest::{Certificate, Client, StatusCode, Url, redirect};
 use thiserror::Error;
@@ -221,7 +221,7 @@ fn build(ca_pem: Option<&[u8]>, insecure: bool) -> Result<Client, FetchError> {
     }
     builder
         .build()
-        .map_err(|error| FetchError::Client(causes(&error)))
+        .map_err(|error| FetchError::Client(with_causes(&error)))
 }
 
 /// The client itself drops credentials where a redirect leaves scheme, host or port.
@@ -280,7 +280,7 @@ fn transport(url: &str, error: reqwest::Error) -> FetchError {
     }
     let is_timeout = error.is_timeout();
     // The error's own text would repeat the URL.
-    let why = causes(&error.without_url());
+    let why = with_causes(&error.without_url());
     if is_timeout {
         FetchError::Timeout { url, why }
     } else {
@@ -328,17 +328,6 @@ fn tls_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rus
         Some(inner) => tls_error(inner),
         None => tls_error(error.source()?),
     }
-}
-
-/// An error and what caused it, in one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(current) = cause {
-        text = format!("{text}: {current}");
-        cause = current.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::path::Path;
-use crate::reason::Reason;
+use crate::{reason::Reason, text::cut};
 
 /// How many errors of one object are told. More help nobody and would make a long answer longer.
 pub const MAX_TOLD: usize = 20;
@@ -106,7 +106,7 @@ impl FieldErrors {
             path: path.to_string(),
             reason,
             fault,
-            value: shortened(value),
+            value: cut(value.to_owned(), MAX_VALUE),
             detail: detail.into(),
         });
     }
@@ -167,11 +167,3 @@ impl fmt::Display for FieldErrors {
 }
 
 impl std::error::Error for FieldErrors {}
-
-fn shortened(value: &str) -> String {
-    if value.len() <= MAX_VALUE {
-        return value.to_owned();
-    }
-    let cut = value.floor_char_boundary(MAX_VALUE);
-    format!("{}…", value.get(..cut).unwrap_or_default())
-}

@@ -10,6 +10,7 @@ use crate::{
         version::Version,
     },
     poll, targeting,
+    text::cut,
 };
 
 /// How many warnings of one object are told; the API server passes 4096 characters at the most.
@@ -49,12 +50,8 @@ impl Warnings {
 }
 
 /// Cuts a warning off where it is too long.
-pub fn bounded(mut text: String) -> String {
-    if text.len() > MAX_LENGTH {
-        text.truncate(text.floor_char_boundary(MAX_LENGTH - '…'.len_utf8()));
-        text.push('…');
-    }
-    text
+pub fn bounded(text: String) -> String {
+    cut(text, MAX_LENGTH)
 }
 
 fn internal_fields(told: &mut Warnings, spec: &HelmOpSpec) {

@@ -3,12 +3,15 @@
 use super::{
     condition::{self, ConditionType, State},
     ready::ready,
-    text::bounded,
 };
 use crate::{
     api::{Bundle, HelmOp, HelmOpStatus, ResolvedChart},
     reason::Reason,
+    text::cut,
 };
+
+/// Longest message of a condition, in bytes: a few lines for a person, and nothing that a server could blow up.
+const MAX_MESSAGE: usize = 1024;
 
 /// What came of a reconciliation.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +46,7 @@ pub fn next(helmop: &HelmOp, bundle: Option<&Bundle>, outcome: &Outcome, now: &s
             (State::True(Reason::Accepted), ready(helmop, bundle))
         }
         Outcome::Refused { reason, message } => {
-            let refused = State::False(*reason, bounded(message));
+            let refused = State::False(*reason, cut(message.clone(), MAX_MESSAGE));
             (refused.clone(), refused)
         }
     };

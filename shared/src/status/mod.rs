@@ -4,11 +4,9 @@ mod condition;
 mod helmop;
 mod patch;
 mod ready;
-mod text;
 
 pub use self::{
     condition::{ConditionType, State},
     helmop::{Outcome, next, without_extras},
     patch::merge_patch,
-    text::bounded,
 };
