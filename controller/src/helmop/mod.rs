@@ -8,8 +8,8 @@ use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use helmops_shared::{
     admit::ValidHelmOp,
-    api::{Bundle, Guarded, HelmOp, ResolvedChart},
-    bundle::{self, Lookup},
+    api::{Bundle, Guarded, HelmOp},
+    bundle,
     reason::Reason,
     status::{self, Outcome},
 };
@@ -98,24 +98,9 @@ async fn advance<'b>(
         (None, Some(unchanged)) => Cow::Borrowed(unchanged),
         (written, _) => Cow::Owned(written.unwrap_or_default()),
     };
-    Ok((
-        bundle,
-        Outcome::Accepted {
-            version: own_version(valid, &resolved),
-            resolved,
-        },
-    ))
-}
-
-/// The version of the HelmOp's own chart.
-fn own_version(valid: &ValidHelmOp<'_>, resolved: &[ResolvedChart]) -> String {
-    let lookup = Lookup::of(&valid.chart);
-    let record = resolved.iter().find(|record| {
-        lookup
-            .as_ref()
-            .is_some_and(|lookup| lookup.is_answered_by(record))
-    });
-    record.map(|record| record.version.clone()).unwrap_or_default()
+    let helm = bundle.spec.options.helm.as_ref();
+    let version = helm.map(|helm| helm.version.clone()).unwrap_or_default();
+    Ok((bundle, Outcome::Accepted { version, resolved }))
 }
 
 /// Writes the status, if it says anything new.
