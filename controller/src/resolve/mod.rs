@@ -61,7 +61,7 @@ impl Resolver {
     }
 
     async fn version(&self, way: &mut Way<'_>, request: &ChartRequest<'_>) -> Result<String, ResolveError> {
-        match request.source {
+        match request.source() {
             // It has no versions, and is never looked up.
             ChartSource::Archive { .. } => Ok(String::new()),
             ChartSource::Oci { .. } if request.version.is_exact() => Ok(request.version.text().to_owned()),

@@ -17,20 +17,14 @@ pub fn check<'a>(
     path: &Path<'_>,
     helm: &'a HelmOptions,
 ) -> Option<ChartRequest<'a>> {
-    let (repo, chart, version) = (&*helm.repo, &*helm.chart, &*helm.version);
-    let faults = ChartSource::faults(repo, chart, version);
+    let asked = Asked::of(helm);
+    let faults = asked.faults();
     for fault in &faults {
-        let (field, reason, text, detail) = describe(*fault, helm);
-        let path = path.field(field);
-        match text {
-            "" => errors.required(&path, reason, detail),
-            text => errors.forbidden(&path, reason, &url::redacted(text), detail),
-        }
+        tell(errors, path, helm, describe(*fault));
     }
-    let source = ChartSource::of(repo, chart);
-    check_url(errors, path, source);
-    let version = check_version(errors, path, source, version)?;
-    faults.is_empty().then_some(ChartRequest { source, version })
+    check_url(errors, path, asked.source());
+    let version = check_version(errors, path, asked.source(), asked.version)?;
+    faults.is_empty().then_some(asked.request(version))
 }
 
 /// Checks the chart of a target's own `helm` block, after what it inherits from `main`.
@@ -43,100 +37,143 @@ pub fn check_target<'a>(
     main: &'a HelmOptions,
     own: &'a HelmOptions,
 ) -> Option<ChartRequest<'a>> {
-    let inherit = |own: &'a str, main: &'a str| if own.is_empty() { main } else { own };
-    let (repo, chart) = (inherit(&own.repo, &main.repo), inherit(&own.chart, &main.chart));
-    let text = inherit(&own.version, &main.version);
-    let has_own = !(own.repo.is_empty() && own.chart.is_empty() && own.version.is_empty());
-    let source = ChartSource::of(repo, chart);
-    let mut complete = true;
-    if has_own {
-        for fault in ChartSource::faults(repo, chart, text) {
-            let (field, reason, detail) = match fault {
-                FormError::OciWithChart => continue,
-                FormError::ArchiveWithRepo if own.chart.is_empty() => (
-                    "repo",
-                    Reason::RepoForbidden,
-                    "this target inherits the chart archive of spec.helm.chart, so it cannot name a repository; name the chart too",
-                ),
-                FormError::ArchiveWithRepo => (
-                    "chart",
-                    Reason::RepoForbidden,
-                    "a chart archive names its own URL, but a repository is set here or inherited from spec.helm.repo, which a target cannot clear; make it a HelmOp of its own",
-                ),
-                FormError::ArchiveWithVersion => (
-                    "version",
-                    Reason::VersionForbidden,
-                    "a chart archive has no versions to choose from, but one is set here or inherited from spec.helm.version, which a target cannot clear; make it a HelmOp of its own",
-                ),
-                FormError::NoChart => (
-                    "chart",
-                    Reason::ChartRequired,
-                    "a Helm repository needs the name of a chart, here or in spec.helm.chart",
-                ),
-                FormError::NoRepo => (
-                    "repo",
-                    Reason::RepoRequired,
-                    "a chart that is not an archive (.tgz) needs a repository, here or in spec.helm.repo",
-                ),
-            };
-            complete = false;
-            let offending = match field {
-                "repo" => &own.repo,
-                "chart" => &own.chart,
-                _ => &own.version,
-            };
-            match offending.as_str() {
-                "" => errors.required(&path.field(field), reason, detail),
-                offending => errors.forbidden(&path.field(field), reason, &url::redacted(offending), detail),
-            }
-        }
-        if !own.repo.is_empty() || !own.chart.is_empty() {
-            check_url(errors, path, source);
-        }
+    let asked = Asked::of(own).inheriting(Asked::of(main));
+    let mut faults = Vec::new();
+    if Asked::of(own) != Asked::default() {
+        faults = asked.faults();
+        faults.retain(|fault| *fault != FormError::OciWithChart);
+    }
+    for fault in &faults {
+        tell(errors, path, own, describe_for_target(*fault, own));
+    }
+    if !own.repo.is_empty() || !own.chart.is_empty() {
+        check_url(errors, path, asked.source());
     }
     let version = if own.version.is_empty() {
         // Told at spec.helm.version already if it is wrong.
-        VersionRequest::parse(text).ok()?
+        VersionRequest::parse(asked.version).ok()?
     } else {
-        check_version(errors, path, source, text)?
+        check_version(errors, path, asked.source(), asked.version)?
     };
-    complete.then_some(ChartRequest { source, version })
+    faults.is_empty().then_some(asked.request(version))
 }
 
-/// The field that is wrong, why, its offending text and what to do. The words in parentheses are those that Fleet's own
-/// controller uses, for those who search for them.
-fn describe(fault: FormError, helm: &HelmOptions) -> (&'static str, Reason, &str, &'static str) {
+/// The three fields that name a chart and its versions.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Asked<'a> {
+    repo: &'a str,
+    chart: &'a str,
+    version: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    fn of(helm: &'a HelmOptions) -> Self {
+        let (repo, chart, version) = (&*helm.repo, &*helm.chart, &*helm.version);
+        Self { repo, chart, version }
+    }
+
+    /// What is empty is as in `main`.
+    fn inheriting(self, main: Self) -> Self {
+        let or = |own: &'a str, main: &'a str| if own.is_empty() { main } else { own };
+        Self {
+            repo: or(self.repo, main.repo),
+            chart: or(self.chart, main.chart),
+            version: or(self.version, main.version),
+        }
+    }
+
+    fn source(self) -> ChartSource<'a> {
+        ChartSource::of(self.repo, self.chart)
+    }
+
+    fn faults(self) -> Vec<FormError> {
+        ChartSource::faults(self.repo, self.chart, self.version)
+    }
+
+    fn request(self, version: VersionRequest<'a>) -> ChartRequest<'a> {
+        let Self { repo, chart, .. } = self;
+        ChartRequest { repo, chart, version }
+    }
+}
+
+/// A wrong field, why it is wrong, and what to do.
+type Fault = (&'static str, Reason, &'static str);
+
+fn tell(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, (field, reason, detail): Fault) {
+    let offending = match field {
+        "repo" => &helm.repo,
+        "chart" => &helm.chart,
+        _ => &helm.version,
+    };
+    let path = path.field(field);
+    if offending.is_empty() {
+        errors.required(&path, reason, detail);
+    } else {
+        errors.forbidden(&path, reason, &url::redacted(offending), detail);
+    }
+}
+
+/// What is wrong in `spec.helm`. The words in parentheses are those that Fleet's own controller uses, for those who
+/// search for them.
+const fn describe(fault: FormError) -> Fault {
     match fault {
         FormError::ArchiveWithRepo => (
             "repo",
             Reason::RepoForbidden,
-            &helm.repo,
             "spec.helm.chart is the URL of a chart archive already (tarball chart with a non-empty repo field); remove repo, or give the chart's name instead of an archive",
         ),
         FormError::ArchiveWithVersion => (
             "version",
             Reason::VersionForbidden,
-            &helm.version,
             "a chart archive has no versions to choose from (tarball chart with a non-empty version field); remove version",
         ),
         FormError::OciWithChart => (
             "chart",
             Reason::ChartForbidden,
-            &helm.chart,
             "spec.helm.repo names the chart in the registry already (OCI repository with a non-empty chart field); remove chart, and append it to repo if it is missing there",
         ),
         FormError::NoChart => (
             "chart",
             Reason::ChartRequired,
-            "",
             "a Helm repository needs the name of a chart (non-OCI repository with an empty chart field); for a chart in an OCI registry let repo begin with oci://",
         ),
         FormError::NoRepo => (
             "repo",
             Reason::RepoRequired,
-            "",
             "a chart that is not an archive (.tgz) needs the URL of its repository (non-tarball chart with an empty repo field)",
         ),
+    }
+}
+
+/// What is wrong in a target's block, which cannot clear what it inherits.
+fn describe_for_target(fault: FormError, own: &HelmOptions) -> Fault {
+    match fault {
+        FormError::ArchiveWithRepo if own.chart.is_empty() => (
+            "repo",
+            Reason::RepoForbidden,
+            "this target inherits the chart archive of spec.helm.chart, so it cannot name a repository; name the chart too",
+        ),
+        FormError::ArchiveWithRepo => (
+            "chart",
+            Reason::RepoForbidden,
+            "a chart archive names its own URL, but a repository is set here or inherited from spec.helm.repo, which a target cannot clear; make it a HelmOp of its own",
+        ),
+        FormError::ArchiveWithVersion => (
+            "version",
+            Reason::VersionForbidden,
+            "a chart archive has no versions to choose from, but one is set here or inherited from spec.helm.version, which a target cannot clear; make it a HelmOp of its own",
+        ),
+        FormError::NoChart => (
+            "chart",
+            Reason::ChartRequired,
+            "a Helm repository needs the name of a chart, here or in spec.helm.chart",
+        ),
+        FormError::NoRepo => (
+            "repo",
+            Reason::RepoRequired,
+            "a chart that is not an archive (.tgz) needs a repository, here or in spec.helm.repo",
+        ),
+        FormError::OciWithChart => describe(fault),
     }
 }
 

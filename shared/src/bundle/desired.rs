@@ -8,8 +8,7 @@ use super::lookup::Lookup;
 use crate::{
     admit::ValidHelmOp,
     api::{
-        BundleSpec, BundleTarget, HelmOptions, ResolvedChart, bundle::BundleHelmOptions, labels,
-        target::ClusterCriteria,
+        BundleSpec, BundleTarget, ResolvedChart, bundle::BundleHelmOptions, labels, target::ClusterCriteria,
     },
     chart::request::ChartRequest,
 };
@@ -71,24 +70,14 @@ fn complete(
     let (Some(helm), Some(request)) = (&mut target.options.helm, request) else {
         return Ok(());
     };
-    inherit(&mut helm.repo, &valid.helm.repo);
-    inherit(&mut helm.chart, &valid.helm.chart);
-    inherit(&mut helm.version, &valid.helm.version);
+    request.repo.clone_into(&mut helm.repo);
+    request.chart.clone_into(&mut helm.chart);
+    let is_of_same_chart = (request.repo, request.chart) == (valid.chart.repo, valid.chart.chart);
     // An empty version of the same chart is inherited when the options are merged for a cluster.
-    if !helm.version.is_empty() || !is_same_chart(helm, valid.helm) {
+    if !(is_of_same_chart && request.version.text().is_empty()) {
         helm.version = version(request, resolved)?;
     }
     Ok(())
-}
-
-fn inherit(own: &mut String, main: &str) {
-    if own.is_empty() {
-        main.clone_into(own);
-    }
-}
-
-fn is_same_chart(a: &HelmOptions, b: &HelmOptions) -> bool {
-    (&a.repo, &a.chart) == (&b.repo, &b.chart)
 }
 
 /// The concrete version for a request; empty for an archive.

@@ -22,7 +22,7 @@ pub struct Lookup {
 impl Lookup {
     /// What is looked up for a request; nothing for an archive, which has no versions.
     pub fn of(request: &ChartRequest<'_>) -> Option<Self> {
-        let (repo, chart) = match request.source {
+        let (repo, chart) = match request.source() {
             ChartSource::Archive { .. } => return None,
             ChartSource::Oci { repo } => (repo, ""),
             ChartSource::Repository { repo, chart } => (repo, chart),

@@ -26,7 +26,7 @@ pub fn pins(valid: &ValidHelmOp<'_>, bundle: &Bundle) -> Vec<ResolvedChart> {
         None => wanted
             .into_iter()
             .filter_map(|(lookup, request)| {
-                let version = deployed(bundle, request.source, &request.version)?;
+                let version = deployed(bundle, request.source(), &request.version)?;
                 Some(lookup.answered(version.to_owned()))
             })
             .collect(),

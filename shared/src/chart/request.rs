@@ -52,8 +52,17 @@ pub fn is_exact(text: &str) -> bool {
 /// A chart and the versions of it that will do.
 #[derive(Clone, Debug)]
 pub struct ChartRequest<'a> {
-    /// Where the chart comes from.
-    pub source: ChartSource<'a>,
+    /// URL of the repository, or reference in a registry; empty for an archive.
+    pub repo: &'a str,
+    /// Name of the chart, or URL of an archive.
+    pub chart: &'a str,
     /// Which versions will do.
     pub version: VersionRequest<'a>,
+}
+
+impl<'a> ChartRequest<'a> {
+    /// Where the chart comes from.
+    pub fn source(&self) -> ChartSource<'a> {
+        ChartSource::of(self.repo, self.chart)
+    }
 }
