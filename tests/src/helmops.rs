@@ -23,6 +23,8 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 const REGISTERED_DEADLINE: Duration = Duration::from_secs(30);
 /// Where the manifests put helmops.
 pub const NAMESPACE: &str = "helmops-system";
+/// Where the shipped examples live: Fleet's own workspace for clusters other than its own.
+const EXAMPLES_NAMESPACE: &str = "fleet-default";
 
 /// A process of helmops and where its `/metrics` are.
 #[derive(Debug)]
@@ -68,6 +70,8 @@ pub fn step() -> Step {
         async move {
             let command = |program: &Path| Command::new(program);
             apply_manifests(&cluster.kubectl()).await?;
+            let create = ["create", "namespace", EXAMPLES_NAMESPACE];
+            cluster.kubectl().run(&create).await?.ok()?;
             let webhook = start_webhook(cluster, "webhook", &command).await?;
             register_webhook(&cluster.kubectl(), &webhook).await?;
             let controller = start_controller(cluster, "controller", &command).await?;

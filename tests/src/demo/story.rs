@@ -44,8 +44,12 @@ pub async fn tell(cluster: &Cluster, command: &dyn Fn(&Path) -> Command) -> Resu
 
     session.title("Done: everything was as told")?;
     remark("Try it yourself: `make up` leaves this cluster running and prints its KUBECONFIG;")?;
-    remark("then `kubectl apply -f manifests/examples/range.yaml`, `kubectl get helmops,bundles -A`,")?;
-    remark("`kubectl explain helmop.spec --recursive`; `make down` ends it.")
+    remark(
+        "then `kubectl apply -f manifests/examples/range.yaml`, with the URL of a repository that you know in it,",
+    )?;
+    remark(
+        "`kubectl get helmops,bundles -A`, `kubectl explain helmop.spec --recursive`; `make down` ends it.",
+    )
 }
 
 async fn install(
