@@ -2,6 +2,7 @@
 
 pub mod constraint;
 pub mod index;
+pub mod registry;
 pub mod request;
 pub mod select;
 pub mod source;

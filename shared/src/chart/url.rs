@@ -78,6 +78,88 @@ impl<'a> Url<'a> {
     pub fn has_scheme(&self, scheme: &str) -> bool {
         self.scheme.eq_ignore_ascii_case(scheme)
     }
+
+    /// The URL to ask for: with its query, without user part and fragment.
+    pub fn without_credentials(&self) -> String {
+        let mut text = format!("{}://{}{}", self.scheme, self.host, self.path);
+        if let Some(query) = self.query {
+            text.push('?');
+            text.push_str(query);
+        }
+        text
+    }
+
+    /// What `reference` means where it stands in the document at this URL: an absolute URL, without user part and
+    /// fragment (RFC 3986, section 5.2).
+    ///
+    /// # Errors
+    /// Where the reference is itself absolute, or names a host, and is wrong.
+    pub fn join(&self, reference: &str) -> Result<String, UrlError> {
+        let reference = reference
+            .split_once('#')
+            .map_or(reference, |(before, _fragment)| before);
+        if reference.chars().any(char::is_control) {
+            return Err(UrlError::ControlCharacter);
+        }
+        if reference.starts_with("//") {
+            let absolute = format!("{}:{reference}", self.scheme);
+            return Url::parse(&absolute).map(|url| url.with_plain_path());
+        }
+        if has_own_scheme(reference) {
+            return Url::parse(reference).map(|url| url.with_plain_path());
+        }
+        let (path, query) = match reference.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (reference, None),
+        };
+        let merged = match path {
+            "" => self.path.to_owned(),
+            _ if path.starts_with('/') => path.to_owned(),
+            _ => {
+                let (folder, _) = self.path.rsplit_once('/').unwrap_or_default();
+                format!("{folder}/{path}")
+            }
+        };
+        let query = if path.is_empty() {
+            query.or(self.query)
+        } else {
+            query
+        };
+        let joined = Url {
+            path: &merged,
+            query,
+            ..*self
+        };
+        Ok(joined.with_plain_path())
+    }
+
+    /// Whether scheme, host and port are the same. The port of `https` and `http` may be left out.
+    pub fn is_same_origin(&self, other: &Url<'_>) -> bool {
+        let (name, port) = self.name_and_port();
+        let (other_name, other_port) = other.name_and_port();
+        other.has_scheme(self.scheme) && name.eq_ignore_ascii_case(other_name) && port == other_port
+    }
+
+    /// Host without port, and the port that is meant.
+    fn name_and_port(&self) -> (&str, Option<u16>) {
+        let (name, port) = match self.host.rsplit_once(':') {
+            // Not the colons inside of an address.
+            Some((name, port)) if !port.ends_with(']') => (name, port),
+            _ => (self.host, ""),
+        };
+        let implied = || match self.scheme {
+            _ if self.has_scheme("https") => Some(443),
+            _ if self.has_scheme("http") => Some(80),
+            _ => None,
+        };
+        (name, port.parse().ok().or_else(implied))
+    }
+
+    /// The same without `.` and `..` in the path.
+    fn with_plain_path(&self) -> String {
+        let path = without_dots(self.path);
+        Url { path: &path, ..*self }.without_credentials()
+    }
 }
 
 impl std::fmt::Display for Url<'_> {
@@ -101,6 +183,40 @@ pub fn redacted(text: &str) -> String {
             None => text.to_owned(),
         },
     }
+}
+
+/// Whether a reference begins with a scheme, and so is absolute.
+fn has_own_scheme(reference: &str) -> bool {
+    reference
+        .split_once(':')
+        .is_some_and(|(before, _)| is_scheme(before))
+}
+
+/// A path without its `.` and `..` (RFC 3986, section 5.2.4). There is no way up from the root.
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            _ => {
+                kept.push(segment);
+                continue;
+            }
+        }
+        // `/a/..` is the folder `/`, not `/a` without an end.
+        if is_last {
+            kept.push("");
+        }
+    }
+    if path.is_empty() {
+        return String::new();
+    }
+    format!("/{}", kept.join("/"))
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -140,55 +256,4 @@ fn is_port(digits: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn takes_apart() {
-        let url = Url::parse("HTTPS://u:p@ss@h.example:8443/charts/a?token=x#f").unwrap();
-        assert_eq!(url.userinfo, Some("u:p@ss"));
-        assert_eq!(
-            (url.host, url.path, url.query),
-            ("h.example:8443", "/charts/a", Some("token=x"))
-        );
-        assert!(url.has_scheme("https"));
-        assert_eq!(url.to_string(), "HTTPS://h.example:8443/charts/a?…");
-        assert_eq!(Url::parse("http://[::1]:80").unwrap().host, "[::1]:80");
-    }
-
-    #[test]
-    fn refuses() {
-        use UrlError::{BadHost, BadPort, ControlCharacter, NoHost, Relative};
-        for (text, error) in [
-            ("", Relative),
-            ("charts.example.com", Relative),
-            ("//charts.example.com", Relative),
-            ("1http://a", Relative),
-            ("https://", NoHost),
-            ("https:///charts", NoHost),
-            ("https://user@/charts", NoHost),
-            ("https://:443/", NoHost),
-            ("https://a b/", BadHost),
-            ("https://[::1/", BadHost),
-            ("https://[zz]/", BadHost),
-            ("https://a:b/", BadPort),
-            ("https://a:65536/", BadPort),
-            ("https://a:-1/", BadPort),
-            ("https://a\n/", ControlCharacter),
-        ] {
-            assert_eq!(Url::parse(text), Err(error), "{text}");
-        }
-    }
-
-    #[test]
-    fn never_shows_credentials() {
-        for text in [
-            "https://u:secret@h/x?sig=secret",
-            "u:secret@h",
-            "https://u:secret@h:bad/x",
-        ] {
-            assert!(!redacted(text).contains("secret"), "{text}");
-        }
-        assert_eq!(redacted("not a url"), "not a url");
-    }
-}
+mod tests;

@@ -1,0 +1,290 @@
+//! A page of a repository's tags: `{"name":"charts/web","tags":["1.2.3"]}`.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::error::Category;
+use thiserror::Error;
+
+use super::{
+    error_body::{self, RegistryError},
+    tag::is_tag,
+};
+
+/// The longest page that is read, in bytes: the same as Fleet and Helm read.
+pub const MAX_LEN: usize = 4 * 1024 * 1024;
+
+/// How many tags a page may have. Asked for 1000, some registries answer with everything they have.
+pub const MAX_TAGS: usize = 100_000;
+
+/// How many pages are read. Together with their size it ends a list that a registry never ends.
+pub const MAX_PAGES: usize = 100;
+
+/// What is kept of a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagsPage {
+    /// The tags, in the order of the page.
+    pub tags: Vec<String>,
+    /// How many elements were passed over, because no tag can be so.
+    pub skipped: u64,
+}
+
+/// Why a page gives no tags.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PageError {
+    /// More than is read.
+    #[error("the registry's page of tags is longer than {} MiB", MAX_LEN / (1024 * 1024))]
+    TooLong,
+    /// More tags than are kept.
+    #[error("the registry's page of tags has more than {MAX_TAGS} tags")]
+    TooManyTags,
+    /// An error that comes as a success.
+    #[error("the registry answers with an error instead of tags: {0}")]
+    Registry(RegistryError),
+    /// No JSON, or cut off.
+    #[error(
+        "the registry's page of tags is not JSON ({detail}); it begins with {begins:?}: is this the address of a registry?"
+    )]
+    NotJson {
+        /// Where the reader stumbled.
+        detail: String,
+        /// How the page begins.
+        begins: String,
+    },
+    /// JSON without a list of tags.
+    #[error("the registry's answer has no list of tags: is this the address of a registry?")]
+    NotATagList,
+}
+
+/// Reads the body of a page of tags.
+///
+/// `"tags": null` is what some registries say of a repository without tags. Elements that are no tags are passed over,
+/// and so is everything but the tags; of several lists the last one counts.
+///
+/// # Errors
+/// Where there is no list of tags, or too much of it.
+pub fn decode(body: &[u8]) -> Result<TagsPage, PageError> {
+    if body.len() > MAX_LEN {
+        return Err(PageError::TooLong);
+    }
+    match serde_json::from_slice(body).map(|Body { list }| list) {
+        Ok(Some(list)) if list.kept.len() > MAX_TAGS => Err(PageError::TooManyTags),
+        Ok(Some(List { kept: tags, skipped })) => Ok(TagsPage { tags, skipped }),
+        Ok(None) => Err(not_a_list(body)),
+        Err(error) => Err(match error.classify() {
+            Category::Data => not_a_list(body),
+            Category::Syntax | Category::Eof | Category::Io => PageError::NotJson {
+                detail: error.to_string(),
+                begins: begin(body),
+            },
+        }),
+    }
+}
+
+/// JSON, but no tags.
+fn not_a_list(body: &[u8]) -> PageError {
+    error_body::decode(body).map_or(PageError::NotATagList, PageError::Registry)
+}
+
+/// How a body begins, for people.
+fn begin(body: &[u8]) -> String {
+    // Enough to tell a web page from a cut-off list.
+    const SHOWN: usize = 40;
+    let (begin, _) = body.split_at(SHOWN.min(body.len()));
+    String::from_utf8_lossy(begin).into_owned()
+}
+
+/// The page: an object, of which only the list of tags is kept.
+struct Body {
+    list: Option<List>,
+}
+
+/// The list of tags, maybe with one more than is allowed.
+#[derive(Default)]
+struct List {
+    kept: Vec<String>,
+    skipped: u64,
+}
+
+/// An element of the list; `None` for what is no tag.
+struct Element(Option<String>);
+
+impl<'de> Deserialize<'de> for Body {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Body;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body, A::Error> {
+                let mut list = None;
+                while let Some(field) = map.next_key::<String>()? {
+                    if field == "tags" {
+                        list = Some(map.next_value::<Option<List>>()?.unwrap_or_default());
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Body { list })
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl<'de> Deserialize<'de> for List {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Elements;
+        impl<'de> Visitor<'de> for Elements {
+            type Value = List;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List, A::Error> {
+                let mut list = List::default();
+                while let Some(Element(tag)) = seq.next_element()? {
+                    match tag {
+                        // The one too many tells the caller.
+                        Some(tag) if list.kept.len() <= MAX_TAGS => list.kept.push(tag),
+                        Some(_) => {}
+                        None => list.skipped += 1,
+                    }
+                }
+                Ok(list)
+            }
+        }
+        deserializer.deserialize_seq(Elements)
+    }
+}
+
+impl<'de> Deserialize<'de> for Element {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Element;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("anything")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Element, E> {
+                Ok(Element(is_tag(text).then(|| text.to_owned())))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Element, E> {
+                Ok(Element(None))
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Element, E> {
+                Ok(Element(None))
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Element, E> {
+                Ok(Element(None))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Element, E> {
+                Ok(Element(None))
+            }
+
+            fn visit_unit<E>(self) -> Result<Element, E> {
+                Ok(Element(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Element, A::Error> {
+                IgnoredAny.visit_seq(seq).map(|_| Element(None))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Element, A::Error> {
+                IgnoredAny.visit_map(map).map(|_| Element(None))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(body: &str) -> Result<(Vec<String>, u64), PageError> {
+        decode(body.as_bytes()).map(|page| (page.tags, page.skipped))
+    }
+
+    #[test]
+    fn reads() {
+        for (body, tags, skipped) in [
+            (
+                r#"{"name":"a/b","tags":["1.2.3","latest"]}"#,
+                &["1.2.3", "latest"][..],
+                0,
+            ),
+            (r#"{"tags":[]}"#, &[], 0),
+            (r#"{"name":"a","tags":null}"#, &[], 0),
+            (
+                r#"{"manifest":{"sha256:x":{"tag":["y"]}},"tags":["a"],"child":[{"tags":["z"]}]}"#,
+                &["a"],
+                0,
+            ),
+            (
+                r#"{"tags":["a","",".b","a/b",1,-1,1.5,null,true,["x"],{"y":[1]},"c"]}"#,
+                &["a", "c"],
+                10,
+            ),
+            (r#"{"tags":["old"],"tags":["new"]}"#, &["new"], 0),
+            (r#"{"ta\u0067s":["\u0061"]}"#, &["a"], 0),
+            (" {\"tags\" : [ \"a\" ] }\n", &["a"], 0),
+        ] {
+            let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            assert_eq!(decoded(body), Ok((tags, skipped)), "{body}");
+        }
+    }
+
+    #[test]
+    fn tells_what_it_is_instead() {
+        for body in [
+            "{}",
+            "[]",
+            "1",
+            r#"["a"]"#,
+            r#"{"name":"a"}"#,
+            r#"{"tags":"a"}"#,
+            r#"{"tags":{"a":1}}"#,
+        ] {
+            assert_eq!(decoded(body), Err(PageError::NotATagList), "{body}");
+        }
+        for body in [
+            "",
+            "<html><body>Sign in</body></html>",
+            r#"{"tags":["a""#,
+            r#"{"tags":["a"]}x"#,
+        ] {
+            let Err(PageError::NotJson { begins, .. }) = decoded(body) else {
+                panic!("{body}")
+            };
+            assert!(body.starts_with(&begins), "{begins}");
+        }
+        let error = decoded(r#"{"errors":[{"code":"NAME_UNKNOWN","message":"m"}]}"#).unwrap_err();
+        assert!(error.to_string().contains("NAME_UNKNOWN: m"), "{error}");
+    }
+
+    #[test]
+    fn hostile_bodies_are_bounded() {
+        assert_eq!(decode(&vec![b' '; MAX_LEN + 1]), Err(PageError::TooLong));
+        let with = |count: usize| format!("{{\"tags\":[\"a\"{}]}}", ",\"a\"".repeat(count - 1));
+        assert_eq!(decoded(&with(MAX_TAGS)).unwrap().0.len(), MAX_TAGS);
+        assert_eq!(decoded(&with(MAX_TAGS + 1)), Err(PageError::TooManyTags));
+        let Body { list } = serde_json::from_str(&with(MAX_TAGS + 100)).unwrap();
+        assert_eq!(list.unwrap().kept.len(), MAX_TAGS + 1);
+        let deep = format!("{{\"tags\":{}", "[".repeat(1_000_000));
+        assert!(matches!(decoded(&deep), Err(PageError::NotJson { .. })));
+    }
+}
