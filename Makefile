@@ -1,12 +1,13 @@
 # Everything here runs on this machine alone: the control plane for tests and the demo is built from Go modules and kept
-# in ~/.cache/helmops. A machine with Rust, Go, make and a C compiler needs nothing else.
+# in ~/.cache/helmops. A machine with Rust, Go, make and a C compiler needs nothing else;
+# `make fuzz` alone wants a C++ compiler too.
 
 CARGO ?= cargo
 # What --version tells; only in release builds, since a change of it rebuilds everything.
 COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test lint fmt up down manifests truth bench tools build
+.PHONY: help demo test lint fmt up down manifests truth bench fuzz tools build
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,11 +40,16 @@ manifests: ## Generate manifests/crds from the types
 	$(CARGO) run --quiet --locked -p helmops-shared --example crds -- manifests/crds
 
 truth: ## Generate the truth tables in tests/truth from the Go modules that they are about
-	cd tests/truth && go run . semver semver
+	cd tests/truth && go run . semver semver && go run . index index && go run . tags tags
 
-bench: ## Measure the webhook under load
-	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --locked -p helmops-webhook -p helmops-tests
+bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, and the controller
+	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --locked -p helmops-webhook -p helmops-controller -p helmops-tests
 	$(CARGO) run --quiet --release --locked -p helmops-tests --bin admission-bench
+	$(CARGO) run --quiet --release --locked -p helmops-tests --bin index-bench
+	$(CARGO) run --quiet --release --locked -p helmops-tests --bin controller-bench
+
+fuzz: ## Fuzz the readers of foreign texts, each for FUZZ_SECONDS=60 (needs a C++ compiler)
+	CARGO="$(CARGO)" fuzz/run
 
 tools:
 	@tests/tools/build > /dev/null

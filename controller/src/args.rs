@@ -19,6 +19,10 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
     pub workers: NonZeroU16,
 
+    /// Memory for the answers of chart repositories and registries, in MiB; what is dropped is asked for again
+    #[arg(long, env = "HELMOPS_CACHE_MIB", default_value_t = DEFAULT_CACHE, value_name = "NUMBER")]
+    pub cache_mib: NonZeroU16,
+
     /// What both processes have in common.
     #[command(flatten)]
     pub process: ProcessArgs,
@@ -26,3 +30,13 @@ pub struct Args {
 
 /// Workers wait for registries and the API server most of the time, so there are many more than processors.
 const DEFAULT_WORKERS: NonZeroU16 = NonZeroU16::new(50).unwrap();
+
+/// Several hundred repositories: of each only the versions of the charts that are asked for are kept.
+const DEFAULT_CACHE: NonZeroU16 = NonZeroU16::new(16).unwrap();
+
+impl Args {
+    /// Memory for answers, in bytes.
+    pub fn cache_size(&self) -> usize {
+        usize::from(self.cache_mib.get()) << 20
+    }
+}

@@ -32,6 +32,17 @@ impl Pace {
     };
 }
 
+impl Pace {
+    /// The same pace, but no earlier than after `least`.
+    #[must_use]
+    pub fn at_least(self, least: Duration) -> Self {
+        Self {
+            first: self.first.max(least),
+            longest: self.longest.max(least),
+        }
+    }
+}
+
 /// Failures in a row of what an object asks for, by object. Each failing object has a retry due that ends in success or in its disappearance, and
 /// either forgets it; so there are never more entries than objects.
 #[derive(Debug)]

@@ -2,13 +2,10 @@
 
 use std::sync::atomic::AtomicBool;
 
-use helmops_shared::api::{Bundle, Guarded, HelmOp};
-use kube::{
-    Client,
-    runtime::reflector::{ObjectRef, Store},
-};
+use helmops_shared::api::{Guarded, HelmOp};
+use kube::{Client, runtime::reflector::ObjectRef};
 
-use crate::{backoff::Backoff, metrics::Metrics, resolve::Resolver};
+use crate::{backoff::Backoff, helmop::Stores, metrics::Metrics, resolve::Resolver, workers::Workers};
 
 /// The name under which the API server notes who wrote a field.
 pub const FIELD_MANAGER: &str = "helmops-controller";
@@ -17,10 +14,12 @@ pub const FIELD_MANAGER: &str = "helmops-controller";
 pub struct Context {
     /// The API server.
     pub client: Client,
-    /// The Bundles, as last seen.
-    pub bundles: Store<Guarded<Bundle>>,
-    /// Chart repositories.
+    /// HelmOps, Bundles and authorities, as last seen.
+    pub stores: Stores,
+    /// Chart repositories and registries.
     pub resolver: Resolver,
+    /// How many HelmOps are worked on at a time.
+    pub workers: Workers,
     /// What Prometheus sees.
     pub metrics: Metrics,
     /// Failures in a row.

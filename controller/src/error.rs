@@ -6,7 +6,9 @@ use helmops_shared::{
 };
 use thiserror::Error;
 
-use crate::{backoff::Pace, client::ApiError, resolve::ResolveError};
+use crate::{
+    backoff::Pace, client::ApiError, rancher_ca::MissingKey, resolve::ResolveError, workers::Stopping,
+};
 
 /// Why a HelmOp could not be brought to what it asks for.
 #[derive(Debug, Error)]
@@ -25,6 +27,12 @@ pub enum ReconcileError {
     /// No version could be determined.
     #[error("could not get a chart version: {0}")]
     Resolve(#[source] Box<ResolveError>),
+    /// Rancher's authorities cannot be told.
+    #[error(transparent)]
+    RancherCa(MissingKey),
+    /// The process stops, and nothing is known yet.
+    #[error("the controller is stopping")]
+    Stopping(Stopping),
     /// A version is missing that was not looked up.
     #[error(transparent)]
     Unresolved(MissingVersion),
@@ -61,7 +69,8 @@ impl ReconcileError {
             Self::Foreign(_) => Reason::BundleConflict,
             Self::OddBundle { .. } => Reason::Undecodable,
             Self::Resolve(error) => error.reason(),
-            Self::Unresolved(_) => Reason::Progressing,
+            Self::RancherCa(_) => Reason::InvalidSecret,
+            Self::Stopping(_) | Self::Unresolved(_) => Reason::Progressing,
             Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::ApiError,
         }
     }
@@ -69,8 +78,8 @@ impl ReconcileError {
     /// When to try again; `None` for never, before something changes.
     pub fn pace(&self) -> Option<Pace> {
         match self {
-            // A change of that Bundle is seen.
-            Self::Foreign(_) | Self::OddBundle { .. } => None,
+            // A change of that Bundle or Secret is seen.
+            Self::Foreign(_) | Self::OddBundle { .. } | Self::RancherCa(_) | Self::Stopping(_) => None,
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
@@ -83,13 +92,23 @@ impl ReconcileError {
         }
     }
 
-    /// Whether it is only the API server's word that somebody else was quicker: nothing to tell a user.
-    pub fn is_conflict(&self) -> bool {
+    /// Whether it may pass by itself: nobody need do anything yet.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.pace(), Some(Pace::TRANSIENT | Pace::CONFLICT))
+    }
+
+    /// Whether there is nothing to tell a user: somebody else was quicker, or the process stops.
+    pub fn is_passing(&self) -> bool {
         match self {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 source.is_conflict()
             }
-            Self::Foreign(_) | Self::OddBundle { .. } | Self::Resolve(_) | Self::Unresolved(_) => false,
+            Self::Stopping(_) => true,
+            Self::Foreign(_)
+            | Self::OddBundle { .. }
+            | Self::Resolve(_)
+            | Self::RancherCa(_)
+            | Self::Unresolved(_) => false,
         }
     }
 }

@@ -16,8 +16,10 @@ mod context;
 mod error;
 mod helmop;
 mod metrics;
+mod rancher_ca;
 mod resolve;
 mod run;
+mod workers;
 
 pub use args::Args;
 pub use run::run;

@@ -5,8 +5,14 @@ use std::sync::{Arc, atomic::AtomicBool};
 use helmops_shared::runtime::{self, AdminServer, Health, Supervisor, telemetry};
 
 use crate::{
-    args::Args, backoff::Backoff, client::connect, context::Context, helmop, metrics::Metrics,
-    resolve::Resolver,
+    args::Args,
+    backoff::Backoff,
+    client::connect,
+    context::Context,
+    helmop,
+    metrics::Metrics,
+    resolve::{Fetches, Resolver},
+    workers::Workers,
 };
 
 /// Runs the controller until it is told to stop.
@@ -26,11 +32,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
 
     let client = connect(args.kubeconfig.as_deref()).await?;
-    let (bundles, bundle_writer) = helmop::bundle_store();
+    let (stores, writers) = helmop::stores();
     let context = Arc::new(Context {
         client,
-        bundles,
-        resolver: Resolver::default(),
+        stores,
+        resolver: Resolver::new(args.cache_size(), Fetches::register(&registry)?),
+        workers: Workers::new(args.workers, supervisor.stop()),
         metrics,
         backoff: Backoff::default(),
         keeps_extras: AtomicBool::new(true),
@@ -42,13 +49,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     );
     supervisor.spawn(
         "helmop loop",
-        helmop::run(
-            context,
-            bundle_writer,
-            args.workers,
-            health.gate("caches"),
-            supervisor.stop(),
-        ),
+        helmop::run(context, writers, health.gate("caches"), supervisor.stop()),
     );
     supervisor.run().await?;
     Ok(())

@@ -67,6 +67,10 @@ reasons! {
     /// The object does not decode.
     Undecodable,
 
+    // What Policies say of it: admission denies it, and the controller neither looks its chart up nor deploys it.
+    /// A Policy of the namespace does not allow it, or cannot be read.
+    PolicyViolation,
+
     // Why no version could be determined.
     /// The Secret that `helmSecretName` names does not exist.
     SecretNotFound,
@@ -82,20 +86,26 @@ reasons! {
     RepositoryError,
     /// The certificate of the repository is not trusted.
     CertificateError,
+    /// The host of the repository has no address.
+    HostNotFound,
     /// The repository cannot be reached.
     ConnectionFailed,
     /// The repository did not answer in time.
     Timeout,
-    /// The index of the repository is larger than allowed.
-    IndexTooLarge,
+    /// The repository limits requests.
+    RateLimited,
+    /// The repository wants credentials, and those in the Secret belong to another host.
+    CredentialsWithheld,
+    /// What the repository serves is larger than allowed.
+    AnswerTooLarge,
     /// What the repository serves is not an index.
     InvalidIndex,
     /// The repository has no chart of that name.
     ChartNotFound,
     /// The chart has no version that is asked for.
     NoMatchingVersion,
-    /// The source of the chart is of a form that this release does not resolve.
-    UnsupportedSource,
+    /// Only pre-releases of the chart would do, and the range does not include any.
+    OnlyPrereleases,
 
     // What became of the Bundle.
     /// A Bundle of the name exists already and belongs to somebody else.

@@ -54,6 +54,18 @@ impl ChartRepo {
         &self.folder
     }
 
+    /// What Helm itself takes for `version` of a chart of the repository at `url`.
+    ///
+    /// # Errors
+    /// Where it takes none.
+    pub async fn helms_choice(&self, url: &str, chart: &str, version: &str) -> Result<String> {
+        let shown = self
+            .helm(&["show", "chart", chart, "--repo", url, "--version", version])
+            .await?;
+        let line = shown.lines().find_map(|line| line.strip_prefix("version: "));
+        line.map(str::to_owned).context("a chart without a version")
+    }
+
     async fn package(&self, chart: &str, version: &str) -> Result<()> {
         if !self.workshop.path().join(chart).exists() {
             self.helm(&["create", chart]).await?;
@@ -67,6 +79,7 @@ impl ChartRepo {
             "packages",
         ])
         .await
+        .map(drop)
     }
 
     async fn publish(&self) -> Result<()> {
@@ -88,14 +101,14 @@ impl ChartRepo {
             .with_context(|| format!("cannot publish {}", name.display()))
     }
 
-    async fn helm(&self, arguments: &[&str]) -> Result<()> {
+    async fn helm(&self, arguments: &[&str]) -> Result<String> {
         let workshop = self.workshop.path();
         let mut command = Command::new(&self.helm);
         command.args(arguments).current_dir(workshop);
         for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
             command.env(home, workshop.join(".helm"));
         }
-        run(command, "", DEADLINE).await?.ok().map(drop)
+        run(command, "", DEADLINE).await?.ok()
     }
 
     fn packages(&self) -> PathBuf {

@@ -18,6 +18,14 @@ pub(crate) const TOKEN_PUBLIC_KEY: &str = "service-accounts.pub";
 /// The bearer tokens of users.
 pub(crate) const TOKENS: &str = "tokens.csv";
 
+/// The token of the administrator of a control plane that keeps its files in `folder`.
+pub(crate) fn admin_token(folder: &Path) -> Result<String> {
+    let path = folder.join(TOKENS);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let token = text.split(',').next().context("a file without tokens")?;
+    Ok(token.to_owned())
+}
+
 /// Writes all of them into a folder; returns the token of an administrator.
 pub(crate) fn write(folder: &Path) -> Result<String> {
     let ca = PrivateCa::new("testbed")?;

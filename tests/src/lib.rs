@@ -38,6 +38,7 @@ pub mod test_bed;
 
 pub mod chart_server;
 pub mod charts;
+pub mod oci_registry;
 pub mod demo;
 pub mod helmops;
 

@@ -31,7 +31,7 @@ struct Alone {
     server: ChartServer,
     kubectl: Kubectl,
     bed: TestBed,
-    _charts: (ChartRepo, TempDir),
+    charts: (ChartRepo, TempDir),
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -68,7 +68,7 @@ impl Alone {
             server,
             kubectl,
             bed,
-            _charts: (charts, folder),
+            charts: (charts, folder),
             _turn: turn,
         })
     }
@@ -164,7 +164,7 @@ async fn start_controller(bed: &TestBed, name: &str) -> Result<Running> {
     helmops::start_controller(bed, name, &|program| bed.command(program)).await
 }
 
-/// Facts V1 to V8 and I4: the rule of the webhook is the controller's too.
+/// The rule of the webhook is the controller's too.
 #[tokio::test]
 async fn the_controller_refuses_what_the_webhook_would() {
     let alone = Alone::start(None).await.unwrap();
@@ -232,7 +232,7 @@ async fn the_controller_refuses_what_the_webhook_would() {
                 .is_none()
         );
     }
-    // Facts I17: mended, it is accepted.
+    // Mended, it is accepted.
     alone.apply("v9", &json!({})).await;
     assert_eq!(alone.until("v9", "Accepted", "Accepted").await, "");
 }
@@ -405,4 +405,45 @@ async fn objects_stored_before_the_webhook_came_stay_editable() {
     })
     .await
     .unwrap();
+}
+
+/// What Rancher trusts is trusted, every Bundle carries it, and a change is seen.
+#[tokio::test]
+async fn the_authorities_of_rancher() {
+    let alone = Alone::start(None).await.unwrap();
+    let server = ChartServer::https(alone.charts.0.folder()).await.unwrap();
+    let helm = json!({ "helm": { "repo": server.url(), "chart": "alpine" } });
+    alone.apply("web", &helm).await;
+    alone.until("web", "Accepted", "CertificateError").await;
+    let namespace = ["create", "namespace", "cattle-system"];
+    alone.kubectl.run(&namespace).await.unwrap().ok().unwrap();
+    let secret = |data: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tls-ca", "namespace": "cattle-system" },
+            "stringData": data,
+        })
+        .to_string()
+    };
+    let apply = async |secret: String| alone.kubectl.apply(&secret).await.unwrap().ok().unwrap();
+    apply(secret(json!({ "cacerts.pem": server.ca() }))).await;
+    alone.until_version("web", "0.2.0").await;
+    let carried = async || {
+        let bundle = alone.kubectl.get("bundle/web").await.unwrap().unwrap();
+        bundle["spec"]["helmOpOptions"]["helmOpCABundle"].clone()
+    };
+    assert!(carried().await.as_str().unwrap().len() > 100);
+    let delete = ["delete", "secret", "tls-ca", "--namespace", "cattle-system"];
+    alone.kubectl.run(&delete).await.unwrap().ok().unwrap();
+    eventually("the Bundle without them", SOON, async || {
+        ensure!(carried().await.is_null(), "it still carries them");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    apply(secret(json!({ "other": "x" }))).await;
+    let message = alone.until("web", "Accepted", "InvalidSecret").await;
+    assert!(
+        message.contains("no field cacerts.pem found in secret tls-ca"),
+        "{message}"
+    );
 }

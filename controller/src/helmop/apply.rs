@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use helmops_shared::{
     api::{Bundle, Guarded, HelmOp, HelmOpStatus, labels},
     bundle::Plan,
-    status::{merge_patch, without_extras},
+    status::{change, without_extras},
 };
 use kube::{
     Api, ResourceExt,
@@ -55,7 +55,7 @@ pub async fn status(context: &Context, helmop: &HelmOp, next: HelmOpStatus) -> R
         without_extras(next)
     };
     let stored = helmop.status.clone().unwrap_or_default();
-    let Some(change) = merge_patch(&json!(stored), &json!(next)) else {
+    let Some(change) = change(&stored, &next) else {
         return Ok(());
     };
     let written = match patch_status(context, helmop, &change).await {

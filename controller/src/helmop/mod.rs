@@ -1,6 +1,7 @@
 //! The helmop loop: each HelmOp to its Bundle.
 
 mod apply;
+mod interest;
 mod observe;
 mod run;
 
@@ -8,7 +9,7 @@ use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use helmops_shared::{
     admit::ValidHelmOp,
-    api::{Bundle, Guarded, HelmOp},
+    api::{Bundle, Guarded, HelmOp, ResolvedChart},
     bundle,
     reason::Reason,
     status::{self, Outcome},
@@ -18,8 +19,13 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-pub use self::run::{bundle_store, run};
-use crate::{context::Context, error::ReconcileError};
+pub use self::run::{Stores, run, stores};
+use crate::{
+    context::Context,
+    error::ReconcileError,
+    resolve::{Authority, Surroundings},
+    workers::Place,
+};
 
 /// Brings one HelmOp to what it asks for, and tells in its status what came of it.
 ///
@@ -32,8 +38,12 @@ async fn reconcile(object: Arc<Guarded<HelmOp>>, context: Arc<Context>) -> Resul
             return Ok(Action::await_change());
         }
     };
+    let Ok(mut place) = context.workers.place().await else {
+        return Ok(Action::await_change());
+    };
     let started = Instant::now();
-    let result = bring_about(helmop, &context).await;
+    // In a box, so that those who wait for their place are small.
+    let result = Box::pin(bring_about(helmop, &context, &mut place)).await;
     context.metrics.reconciled(
         result.as_ref().err().map(ReconcileError::reason),
         started.elapsed(),
@@ -44,11 +54,14 @@ async fn reconcile(object: Arc<Guarded<HelmOp>>, context: Arc<Context>) -> Resul
     result.map(|()| Action::await_change())
 }
 
-async fn bring_about(helmop: &HelmOp, context: &Context) -> Result<(), ReconcileError> {
+async fn bring_about(helmop: &HelmOp, context: &Context, place: &mut Place) -> Result<(), ReconcileError> {
     if helmop.metadata.deletion_timestamp.is_some() {
         return apply::cleanup(context, helmop).await;
     }
     let seen = observe::bundle(context, helmop);
+    let decoded = observe::decoded(seen.as_deref()).ok().flatten();
+    // What somebody else's Bundle says is nothing of this HelmOp's.
+    let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
     let valid = match ValidHelmOp::try_from(helmop) {
         Ok(valid) => valid,
         Err(errors) => {
@@ -57,18 +70,20 @@ async fn bring_about(helmop: &HelmOp, context: &Context) -> Result<(), Reconcile
                 reason,
                 message: errors.to_string(),
             };
-            return tell(context, helmop, None, &outcome).await;
+            return tell(context, helmop, bundle, &outcome).await;
         }
     };
-    match advance(context, &valid, seen.as_deref()).await {
+    match advance(context, place, &valid, seen.as_deref()).await {
         Ok((bundle, outcome)) => tell(context, helmop, Some(&bundle), &outcome).await,
-        Err(error) if error.is_conflict() => Err(error),
+        Err(error) if error.is_passing() => Err(error),
         Err(error) => {
-            let outcome = Outcome::Refused {
-                reason: error.reason(),
-                message: error.to_string(),
+            let (reason, message) = (error.reason(), error.to_string());
+            let outcome = if error.may_pass() {
+                Outcome::Retrying { reason, message }
+            } else {
+                Outcome::Refused { reason, message }
             };
-            tell(context, helmop, None, &outcome).await?;
+            tell(context, helmop, bundle, &outcome).await?;
             Err(error)
         }
     }
@@ -77,6 +92,7 @@ async fn bring_about(helmop: &HelmOp, context: &Context) -> Result<(), Reconcile
 /// Looks up what is not known yet and writes the Bundle if it must be. Gives the Bundle as it is then.
 async fn advance<'b>(
     context: &Context,
+    place: &mut Place,
     valid: &ValidHelmOp<'_>,
     seen: Option<&'b Guarded<Bundle>>,
 ) -> Result<(Cow<'b, Bundle>, Outcome), ReconcileError> {
@@ -88,12 +104,14 @@ async fn advance<'b>(
         }
         None => Vec::new(),
     };
-    let resolved = context
-        .resolver
-        .complete(&context.client, &context.metrics, valid, known)
-        .await
-        .map_err(|error| ReconcileError::Resolve(Box::new(error)))?;
-    let plan = bundle::plan(valid, existing, &resolved).map_err(ReconcileError::Unresolved)?;
+    let rancher_ca = context
+        .stores
+        .rancher_ca
+        .bundle()
+        .map_err(ReconcileError::RancherCa)?;
+    let resolved = resolve(context, place, valid, known, &rancher_ca.authorities()).await?;
+    let plan = bundle::plan(valid, existing, &resolved, &rancher_ca.encoded());
+    let plan = plan.map_err(ReconcileError::Unresolved)?;
     let bundle = match (apply::bundle(context, plan).await?, existing) {
         (None, Some(unchanged)) => Cow::Borrowed(unchanged),
         (written, _) => Cow::Owned(written.unwrap_or_default()),
@@ -101,6 +119,35 @@ async fn advance<'b>(
     let helm = bundle.spec.options.helm.as_ref();
     let version = helm.map(|helm| helm.version.clone()).unwrap_or_default();
     Ok((bundle, Outcome::Accepted { version, resolved }))
+}
+
+/// Looks up what is not known yet. Others work meanwhile.
+async fn resolve(
+    context: &Context,
+    place: &mut Place,
+    valid: &ValidHelmOp<'_>,
+    known: Vec<ResolvedChart>,
+    authorities: &[Authority],
+) -> Result<Vec<ResolvedChart>, ReconcileError> {
+    if bundle::lookups(valid)
+        .iter()
+        .all(|(lookup, _)| known.iter().any(|record| lookup.is_answered_by(record)))
+    {
+        return Ok(known);
+    }
+    let around = Surroundings {
+        client: &context.client,
+        metrics: &context.metrics,
+        authorities,
+        interest: &|repo| interest::charts(&context.stores.helmops, repo),
+        since: Instant::now(),
+    };
+    let looked_up = place
+        .step_aside(context.resolver.complete(around, valid, known))
+        .await;
+    looked_up
+        .map_err(ReconcileError::Stopping)?
+        .map_err(|error| ReconcileError::Resolve(Box::new(error)))
 }
 
 /// Writes the status, if it says anything new.
@@ -112,7 +159,7 @@ async fn tell(
 ) -> Result<(), ReconcileError> {
     let now = observe::now();
     let next = status::next(helmop, bundle, outcome, &now);
-    if let Outcome::Refused { reason, message } = outcome {
+    if let Outcome::Refused { reason, message } | Outcome::Retrying { reason, message } = outcome {
         let name = helmop.name_any();
         tracing::info!(
             namespace = helmop.namespace(),

@@ -15,7 +15,10 @@ use crate::{context::Context, error::ReconcileError};
 pub fn bundle(context: &Context, helmop: &HelmOp) -> Option<Arc<Guarded<Bundle>>> {
     let name = helmop.metadata.name.as_deref().unwrap_or_default();
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
-    context.bundles.get(&ObjectRef::new(name).within(namespace))
+    context
+        .stores
+        .bundles
+        .get(&ObjectRef::new(name).within(namespace))
 }
 
 /// The Bundle, if it can be read at all.

@@ -1,12 +1,13 @@
 //! The loop itself: watches, and what they set going.
 
-use std::{future::ready, num::NonZeroU16, sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
 use helmops_shared::{
     api::{Bundle, Guarded, HelmOp},
     runtime::Gate,
 };
+use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
@@ -21,7 +22,11 @@ use kube::{
 use tokio_util::sync::CancellationToken;
 
 use super::reconcile;
-use crate::{context::Context, error::ReconcileError};
+use crate::{
+    context::Context,
+    error::ReconcileError,
+    rancher_ca::{self, RancherCa},
+};
 
 /// Changes that arrive together are worked on together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
@@ -29,23 +34,52 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 /// Objects per page of a list: bounds the memory of an answer.
 const PAGE: u32 = 500;
 
-/// Where watched Bundles are kept.
-pub fn bundle_store() -> (Store<Guarded<Bundle>>, Writer<Guarded<Bundle>>) {
-    reflector::store()
+/// What the loop has seen, as it was last.
+#[derive(Clone)]
+pub struct Stores {
+    /// The HelmOps.
+    pub helmops: Store<Guarded<HelmOp>>,
+    /// The Bundles.
+    pub bundles: Store<Guarded<Bundle>>,
+    /// What Rancher trusts.
+    pub rancher_ca: RancherCa,
 }
 
-/// Works on HelmOps until it is told to stop, and then finishes those under way. `synced` opens when every HelmOp and
-/// Bundle has been seen once.
-pub async fn run(
-    context: Arc<Context>,
-    bundle_writer: Writer<Guarded<Bundle>>,
-    workers: NonZeroU16,
-    synced: Gate,
-    stop: CancellationToken,
-) {
+/// What fills the stores: the watches hold it.
+pub struct Writers {
+    helmops: Writer<Guarded<HelmOp>>,
+    bundles: Writer<Guarded<Bundle>>,
+    rancher_ca: [Writer<Secret>; 2],
+}
+
+/// Empty stores.
+pub fn stores() -> (Stores, Writers) {
+    let (helmops, helmop_writer) = reflector::store();
+    let (bundles, bundle_writer) = reflector::store();
+    let (rancher_ca, rancher_ca_writers) = RancherCa::new();
+    let stores = Stores {
+        helmops,
+        bundles,
+        rancher_ca,
+    };
+    let writers = Writers {
+        helmops: helmop_writer,
+        bundles: bundle_writer,
+        rancher_ca: rancher_ca_writers,
+    };
+    (stores, writers)
+}
+
+/// Works on HelmOps until it is told to stop, and then finishes those under way. `synced` opens when everything has been
+/// seen once.
+pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: CancellationToken) {
     let client = context.client.clone();
-    let (helmops, helmop_writer) = reflector::store::<Guarded<HelmOp>>();
-    let changes = watched(&client, helmop_writer)
+    let Stores {
+        helmops,
+        bundles,
+        rancher_ca,
+    } = context.stores.clone();
+    let changes = watched(&client, writers.helmops)
         .applied_objects()
         // Our own status writes are no news.
         .predicate_filter(
@@ -53,10 +87,11 @@ pub async fn run(
             PredicateConfig::default(),
         );
     let known = helmops.clone();
-    let bundle_changes = shielded(watched(&client, bundle_writer).touched_objects());
-    let bundles = context.bundles.clone();
+    let bundle_changes = shielded(watched(&client, writers.bundles).touched_objects());
+    let ca_changes = rancher_ca::watch(&client, writers.rancher_ca);
     let ready_stores = async {
         // They fail only where the loop has ended already.
+        rancher_ca.wait_until_ready().await;
         if bundles.wait_until_ready().await.is_ok() && helmops.wait_until_ready().await.is_ok() {
             tracing::info!(
                 helmops = helmops.len(),
@@ -70,10 +105,12 @@ pub async fn run(
     let work = Controller::for_stream(changes, helmops.clone())
         .with_config(
             controller::Config::default()
-                .concurrency(workers.get())
+                // Workers are counted by the reconciler, who knows when one merely waits.
+                .concurrency(0)
                 .debounce(DEBOUNCE),
         )
         .watches_stream(bundle_changes, move |bundle| owner(&known, &bundle))
+        .reconcile_all_on(ca_changes)
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(
             reconcile,
@@ -157,8 +194,8 @@ fn note(context: &Context, result: Reconciled) {
                     .forget(&ObjectRef::new(&object.name).within(&namespace));
             }
         }
-        Err(controller::Error::ReconcilerFailed(error, object)) if error.is_conflict() => {
-            tracing::debug!(helmop = %object, %error, "somebody else was quicker; looking again");
+        Err(controller::Error::ReconcilerFailed(error, object)) if error.is_passing() => {
+            tracing::debug!(helmop = %object, %error, "not done; it is looked at again");
         }
         Err(controller::Error::ReconcilerFailed(error, object)) => {
             tracing::warn!(helmop = %object, reason = error.reason().as_str(), %error, "not done; it is tried again");

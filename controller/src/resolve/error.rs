@@ -6,7 +6,7 @@ use helmops_shared::{
 };
 use thiserror::Error;
 
-use super::{credentials::CredentialsError, http::FetchError};
+use super::{oci::RegistryError, repository::RepositoryError, secret::SecretError};
 use crate::backoff::Pace;
 
 /// Why no version could be determined.
@@ -14,64 +14,47 @@ use crate::backoff::Pace;
 pub enum ResolveError {
     /// The Secret is of no use.
     #[error(transparent)]
-    Credentials(CredentialsError),
-    /// The index could not be fetched.
+    Secret(SecretError),
+    /// The repository gives none.
     #[error(transparent)]
-    Fetch(FetchError),
-    /// What was fetched is of no use.
-    #[error("{url}: {source}")]
-    Index {
-        /// Where it came from, without credentials.
-        url: String,
-        /// Why.
-        source: IndexError,
-    },
-    /// The index has no version that will do.
-    #[error("{source} ({url})")]
-    Select {
-        /// Where the index came from, without credentials.
-        url: String,
-        /// Why.
-        source: SelectError,
-    },
-    /// A registry, and no exact version.
-    #[error(
-        "{repo}: version {version:?} is a range, and ranges are not looked up in OCI registries by this release; give an exact version such as 1.2.3"
-    )]
-    OciRange {
-        /// The reference, without credentials.
-        repo: String,
-        /// What was asked for.
-        version: String,
-    },
+    Repository(RepositoryError),
+    /// The registry gives none.
+    #[error(transparent)]
+    Registry(RegistryError),
 }
 
 impl ResolveError {
     /// Why, in a word.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Credentials(error) => error.reason(),
-            Self::Fetch(error) => error.reason(),
-            Self::Index {
-                source: IndexError::NoSuchChart(_),
-                ..
-            } => Reason::ChartNotFound,
-            Self::Index {
-                source: IndexError::Malformed(_) | IndexError::NotAnIndex(_),
-                ..
-            } => Reason::InvalidIndex,
-            Self::Select { .. } => Reason::NoMatchingVersion,
-            Self::OciRange { .. } => Reason::UnsupportedSource,
+            Self::Secret(error) => error.reason(),
+            Self::Repository(error) => error.reason(),
+            Self::Registry(error) => error.reason(),
         }
     }
 
     /// When to try again; `None` for never, before the HelmOp changes.
     pub fn pace(&self) -> Option<Pace> {
         match self {
-            Self::Credentials(error) => Some(error.pace()),
-            Self::Fetch(error) => Some(error.pace()),
-            Self::Index { .. } | Self::Select { .. } => Some(Pace::SLOW),
-            Self::OciRange { .. } => None,
+            Self::Secret(error) => Some(error.pace()),
+            Self::Repository(error) => Some(error.pace()),
+            Self::Registry(error) => error.pace(),
         }
+    }
+}
+
+/// The word for an index that gives no version.
+pub fn index_reason(error: &IndexError) -> Reason {
+    match error {
+        IndexError::NoSuchChart(_) => Reason::ChartNotFound,
+        _ => Reason::InvalidIndex,
+    }
+}
+
+/// The word for a list of versions of which none will do.
+pub fn select_reason(error: &SelectError) -> Reason {
+    match error {
+        SelectError::OnlyPrereleases { .. } => Reason::OnlyPrereleases,
+        _ => Reason::NoMatchingVersion,
     }
 }

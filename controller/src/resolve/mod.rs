@@ -1,48 +1,83 @@
-//! From a chart and a range of versions to one version: the part of the work that asks repositories.
+//! From a chart and a range of versions to one version: the part of the work that asks repositories and registries.
+//!
+//! ```text
+//! Secret ─► access ─┐
+//! chart request ────┴► repository (index.yaml) ─┬► cache: one request for all who ask the same ─► http ─► server
+//!                      oci (tags, manifests) ───┘
+//! ```
 
-mod credentials;
+mod access;
+mod cache;
 mod error;
 mod http;
+mod metrics;
+mod oci;
+mod repository;
+mod secret;
 
 use std::time::Instant;
 
-pub use self::error::ResolveError;
-use self::{credentials::Credentials, http::Fetcher};
+use self::{
+    access::Access,
+    http::{Timeouts, Web},
+    oci::Registries,
+    repository::{LIMITS, Repositories},
+};
+pub use self::{access::Authority, error::ResolveError, metrics::Fetches, repository::Interest};
 use helmops_shared::{
     admit::ValidHelmOp,
     api::{HelmOp, ResolvedChart},
     bundle::lookups,
-    chart::{
-        index,
-        request::{ChartRequest, VersionRequest},
-        select::select,
-        source::ChartSource,
-        url::redacted,
-    },
+    chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
 use kube::Client;
 
 use crate::metrics::Metrics;
 
 /// Looks versions up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Resolver {
-    fetcher: Fetcher,
+    web: Web,
+    repositories: Repositories,
+    registries: Registries,
+}
+
+/// What a look-up works with, besides what it looks up.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The API server, for Secrets.
+    pub client: &'a Client,
+    /// Where look-ups are counted.
+    pub metrics: &'a Metrics,
+    /// Authorities that are trusted where a Secret names none.
+    pub authorities: &'a [Authority],
+    /// What else is wanted of a repository.
+    pub interest: &'a Interest<'a>,
+    /// From when on an answer is fresh enough.
+    pub since: Instant,
 }
 
 impl Resolver {
+    /// A resolver that keeps `capacity` bytes of answers at the most.
+    pub fn new(capacity: usize, fetches: Fetches) -> Self {
+        Self {
+            web: Web::new(Timeouts::default(), fetches.clone()),
+            repositories: Repositories::new(capacity, LIMITS, fetches.clone()),
+            registries: Registries::new(capacity, fetches),
+        }
+    }
+
     /// Adds to `known` what a HelmOp asks for beyond it.
     ///
     /// # Errors
     /// The first look-up that fails.
     pub async fn complete(
         &self,
-        client: &Client,
-        metrics: &Metrics,
+        around: Surroundings<'_>,
         valid: &ValidHelmOp<'_>,
         mut known: Vec<ResolvedChart>,
     ) -> Result<Vec<ResolvedChart>, ResolveError> {
-        let mut way = Way::new(client, valid.helmop);
+        let mut access = None;
         let mut resolved = Vec::new();
         for (lookup, request) in lookups(valid) {
             let record = if let Some(position) = known.iter().position(|record| lookup.is_answered_by(record))
@@ -50,79 +85,59 @@ impl Resolver {
                 known.swap_remove(position)
             } else {
                 let started = Instant::now();
-                let version = self.version(&mut way, request).await;
-                let failure = version.as_ref().err().map(ResolveError::reason);
-                metrics.resolved(failure, started.elapsed());
-                lookup.answered(version?)
+                let found = self.look_up(around, valid, &mut access, request).await;
+                let failure = found.as_ref().err().map(ResolveError::reason);
+                around.metrics.resolved(failure, started.elapsed());
+                lookup.answered(found?)
             };
             resolved.push(record);
         }
         Ok(resolved)
     }
 
-    async fn version(&self, way: &mut Way<'_>, request: &ChartRequest<'_>) -> Result<String, ResolveError> {
+    async fn look_up(
+        &self,
+        around: Surroundings<'_>,
+        valid: &ValidHelmOp<'_>,
+        access: &mut Option<Access>,
+        request: &ChartRequest<'_>,
+    ) -> Result<ChartVersion, ResolveError> {
+        // The Secret is read when the first repository is asked, and once.
+        let access = match access {
+            Some(access) => access,
+            None => access.insert(read_access(around, valid.helmop, valid.chart.repo).await?),
+        };
         match request.source() {
             // It has no versions, and is never looked up.
-            ChartSource::Archive { .. } => Ok(String::new()),
-            ChartSource::Oci { .. } if request.version.is_exact() => Ok(request.version.text().to_owned()),
-            ChartSource::Oci { repo } => Err(ResolveError::OciRange {
-                repo: redacted(repo),
-                version: request.version.text().to_owned(),
-            }),
-            ChartSource::Repository { repo, chart } => {
-                self.in_repository(way.credentials().await?, repo, chart, &request.version)
-                    .await
-            }
-        }
-    }
-
-    async fn in_repository(
-        &self,
-        credentials: &Credentials,
-        repo: &str,
-        chart: &str,
-        asked: &VersionRequest<'_>,
-    ) -> Result<String, ResolveError> {
-        let fetched = self
-            .fetcher
-            .index(repo, credentials)
-            .await
-            .map_err(ResolveError::Fetch)?;
-        let url = fetched.url;
-        let entries = match index::versions(&fetched.text, chart) {
-            Ok(entries) => entries,
-            Err(source) => return Err(ResolveError::Index { url, source }),
-        };
-        match select(chart, &entries, asked) {
-            Ok(entry) => Ok(entry.version.clone()),
-            Err(source) => Err(ResolveError::Select { url, source }),
-        }
-    }
-}
-
-/// The way to a HelmOp's repositories. The Secret is read when the first of them is asked, and once.
-struct Way<'a> {
-    client: &'a Client,
-    helmop: &'a HelmOp,
-    credentials: Option<Credentials>,
-}
-
-impl<'a> Way<'a> {
-    const fn new(client: &'a Client, helmop: &'a HelmOp) -> Self {
-        Self {
-            client,
-            helmop,
-            credentials: None,
-        }
-    }
-
-    async fn credentials(&mut self) -> Result<&Credentials, ResolveError> {
-        let credentials = match self.credentials.take() {
-            Some(credentials) => credentials,
-            None => credentials::read(self.client, self.helmop)
+            ChartSource::Archive { .. } => Ok(ChartVersion::default()),
+            ChartSource::Oci { repo } => self
+                .registries
+                .version(&self.web, access, repo, &request.version, around.since)
                 .await
-                .map_err(ResolveError::Credentials)?,
-        };
-        Ok(self.credentials.insert(credentials))
+                .map_err(ResolveError::Registry),
+            ChartSource::Repository { repo, chart } => self
+                .repositories
+                .version(
+                    &self.web,
+                    access,
+                    around.interest,
+                    (repo, chart),
+                    &request.version,
+                    around.since,
+                )
+                .await
+                .map_err(ResolveError::Repository),
+        }
     }
 }
+
+async fn read_access(around: Surroundings<'_>, helmop: &HelmOp, repo: &str) -> Result<Access, ResolveError> {
+    let mut access = secret::access(around.client, helmop, around.authorities)
+        .await
+        .map_err(ResolveError::Secret)?;
+    access.home = access::home(repo, access.plain_http);
+    Ok(access)
+}
+
+#[cfg(test)]
+mod tests;

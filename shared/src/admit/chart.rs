@@ -4,7 +4,8 @@ use super::{error::FieldErrors, path::Path};
 use crate::{
     api::HelmOptions,
     chart::{
-        request::{ChartRequest, VersionRequest},
+        registry::{ask::ask, reference::Reference},
+        request::{ChartRequest, VersionRequest, or_inherited},
         source::{ChartSource, FormError},
         url::{self, Url},
     },
@@ -24,6 +25,7 @@ pub fn check<'a>(
     }
     check_url(errors, path, asked.source());
     let version = check_version(errors, path, asked.source(), asked.version)?;
+    check_tag(errors, path, asked.source(), &version);
     faults.is_empty().then_some(asked.request(version))
 }
 
@@ -55,6 +57,9 @@ pub fn check_target<'a>(
     } else {
         check_version(errors, path, asked.source(), asked.version)?
     };
+    if Asked::of(own) != Asked::default() {
+        check_tag(errors, path, asked.source(), &version);
+    }
     faults.is_empty().then_some(asked.request(version))
 }
 
@@ -74,11 +79,10 @@ impl<'a> Asked<'a> {
 
     /// What is empty is as in `main`.
     fn inheriting(self, main: Self) -> Self {
-        let or = |own: &'a str, main: &'a str| if own.is_empty() { main } else { own };
         Self {
-            repo: or(self.repo, main.repo),
-            chart: or(self.chart, main.chart),
-            version: or(self.version, main.version),
+            repo: or_inherited(self.repo, main.repo),
+            chart: or_inherited(self.chart, main.chart),
+            version: or_inherited(self.version, main.version),
         }
     }
 
@@ -178,26 +182,17 @@ fn describe_for_target(fault: FormError, own: &HelmOptions) -> Fault {
 }
 
 fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>) {
-    let (field, text, schemes): (_, _, &[&str]) = match source {
-        ChartSource::Archive { url } => ("chart", url, &["https", "http", "oci"]),
-        ChartSource::Oci { repo } => ("repo", repo, &["oci"]),
-        ChartSource::Repository { repo, .. } => ("repo", repo, &["https", "http"]),
+    let (field, text, fault) = match source {
+        ChartSource::Archive { url } => ("chart", url, url_fault(url, &["https", "http", "oci"])),
+        ChartSource::Oci { repo } => (
+            "repo",
+            repo,
+            Reference::parse(repo).err().map(|error| error.to_string()),
+        ),
+        ChartSource::Repository { repo, .. } => ("repo", repo, url_fault(repo, &["https", "http"])),
     };
-    if text.is_empty() {
+    let Some(detail) = fault else {
         return;
-    }
-    let detail = match Url::parse(text) {
-        Err(error) => error.to_string(),
-        Ok(url) if !schemes.iter().any(|scheme| url.has_scheme(scheme)) => {
-            format!(
-                "scheme {:?} is not supported; charts come from https://, http:// or oci://",
-                url.scheme
-            )
-        }
-        Ok(url) if url.has_scheme("oci") && url.path.trim_matches('/').is_empty() => {
-            "names a registry but no chart; append it, as in oci://registry.example.com/charts/web".to_owned()
-        }
-        Ok(_) => return,
     };
     errors.invalid(
         &path.field(field),
@@ -205,6 +200,44 @@ fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>)
         &url::redacted(text),
         detail,
     );
+}
+
+/// What is wrong with a URL; an empty one is told elsewhere.
+fn url_fault(text: &str, schemes: &[&str]) -> Option<String> {
+    match Url::parse(text) {
+        _ if text.is_empty() => None,
+        Err(error) => Some(error.to_string()),
+        Ok(url) if !schemes.iter().any(|scheme| url.has_scheme(scheme)) => Some(format!(
+            "scheme {:?} is not supported; charts come from https://, http:// or oci://",
+            url.scheme
+        )),
+        Ok(url) if url.has_scheme("oci") => Reference::parse(text).err().map(|error| error.to_string()),
+        Ok(_) => None,
+    }
+}
+
+/// A tag or digest in a reference to a registry, and the version, must be able to agree.
+fn check_tag(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    source: ChartSource<'_>,
+    version: &VersionRequest<'_>,
+) {
+    let ChartSource::Oci { repo } = source else {
+        return;
+    };
+    // Told already if it is none.
+    let Ok(reference) = Reference::parse(repo) else {
+        return;
+    };
+    if let Err(error) = ask(&reference, version) {
+        errors.invalid(
+            &path.field("repo"),
+            Reason::InvalidVersion,
+            &url::redacted(repo),
+            error.to_string(),
+        );
+    }
 }
 
 /// `None` where the version is wrong; an archive's is never read.

@@ -8,7 +8,7 @@ pub mod default;
 mod error;
 mod names;
 mod options;
-mod path;
+pub(crate) mod path;
 mod review;
 mod rollout;
 mod selector;

@@ -147,10 +147,46 @@ fn urls() {
         &["no chart"],
     );
     assert_refused(
+        &helm(json!({ "repo": "oci://h/Team/c" })),
+        "spec.helm.repo",
+        Reason::InvalidURL,
+        &["\"Team\"", "capital letters"],
+    );
+    assert_refused(
         &helm(json!({ "chart": "./c.tgz" })),
         "spec.helm.chart",
         Reason::InvalidURL,
         &["./c.tgz"],
+    );
+}
+
+/// What Fleet passes over and its agents then refuse.
+#[test]
+fn tags_in_a_reference_agree_with_the_version() {
+    for (repo, version, words) in [
+        (
+            "oci://h/c:latest",
+            "",
+            "tag \"latest\" in the reference is not a version",
+        ),
+        ("oci://h/c:1.2.3", "2.x", "is not in version \"2.x\""),
+    ] {
+        assert_refused(
+            &helm(json!({ "repo": repo, "version": version })),
+            "spec.helm.repo",
+            Reason::InvalidVersion,
+            &[words],
+        );
+    }
+    assert!(errors(&helm(json!({ "repo": "oci://h/c:1.2.3", "version": "1.x" }))).is_empty());
+    let target = json!({ "targets": [{ "helm": { "version": "2.x" } }] });
+    let mut spec = helm(json!({ "repo": "oci://h/c:1.2.3" }));
+    spec["targets"] = target["targets"].clone();
+    assert_refused(
+        &spec,
+        "spec.targets[0].helm.repo",
+        Reason::InvalidVersion,
+        &["is not in version \"2.x\""],
     );
 }
 

@@ -69,5 +69,10 @@ wire! {
         "constraint" => constraint: String,
         /// The version that was chosen.
         "version" => version: String,
+        /// Digest of the version's archive (SHA-256 in hex, as the index lists it) or of its manifest (`sha256:…`, in a
+        /// registry), when it was chosen. Empty where it is not known.
+        "digest" => digest: String,
+        /// Where the version's archive or manifest was, without credentials. Empty where it is not known.
+        "url" => url: String,
     }
 }

@@ -2,6 +2,12 @@
 
 /// Label with the name of the HelmOp, on its Bundle and its BundleDeployments.
 pub const HELM_NAME: &str = "fleet.cattle.io/fleet-helm-name";
+/// Label with the namespace of the Bundle, on its BundleDeployments, which stand in the namespaces of clusters.
+pub const BUNDLE_NAMESPACE: &str = "fleet.cattle.io/bundle-namespace";
+/// Label with the name of the Cluster, on its BundleDeployments.
+pub const CLUSTER: &str = "fleet.cattle.io/cluster";
+/// Label with the namespace that the Cluster object is in, on its BundleDeployments.
+pub const CLUSTER_NAMESPACE: &str = "fleet.cattle.io/cluster-namespace";
 /// Finalizer that Fleet's own controller leaves on HelmOps. This one needs none: Bundles are owned by their HelmOp.
 pub const HELMOP_FINALIZER: &str = "fleet.cattle.io/helmop-finalizer";
 /// Annotation on a Bundle with what its versions were resolved from, as JSON: a list of

@@ -4,6 +4,7 @@
 //! and unknown fields are passed over. What an object must be to be acted on is decided in [`admit`](crate::admit).
 
 pub mod bundle;
+pub mod bundle_deployment;
 pub mod condition;
 pub mod crds;
 pub mod diff;
@@ -24,6 +25,7 @@ pub mod target;
 pub mod wire;
 
 pub use bundle::{Bundle, BundleSpec};
+pub use bundle_deployment::BundleDeployment;
 pub use condition::Condition;
 pub use guarded::Guarded;
 pub use helm::HelmOptions;

@@ -22,6 +22,22 @@ wire! {
         "resourceCounts" => resource_counts: Option<ResourceCounts>,
         /// Number of deployed objects by state for each cluster, by `namespace/name` of the cluster.
         "perClusterResourceCounts" => per_cluster_resource_counts: BTreeMap<String, ResourceCounts>,
+        /// What the lists above leave out, where they would make the object too large for the API server.
+        "omitted" => omitted: Option<Omitted>,
+    }
+}
+
+wire! {
+    /// What is left out to keep the object small. What is not as it should be is kept first, and the numbers in
+    /// `summary` and `resourceCounts` count everything.
+    pub struct Omitted {
+        /// Number of objects that `resources` leaves out.
+        "resources" => resources: i64,
+        /// Number of clusters that the lists in `resources[].perClusterState` leave out, of all objects together. An
+        /// object with such a list says `incompleteState`.
+        "perClusterState" => per_cluster_state: i64,
+        /// Number of clusters that `perClusterResourceCounts` leaves out.
+        "perClusterResourceCounts" => per_cluster_resource_counts: i64,
     }
 }
 

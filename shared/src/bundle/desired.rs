@@ -10,7 +10,7 @@ use crate::{
     api::{
         BundleSpec, BundleTarget, ResolvedChart, bundle::BundleHelmOptions, labels, target::ClusterCriteria,
     },
-    chart::request::ChartRequest,
+    chart::{request::ChartRequest, source::is_oci},
 };
 
 /// A chart was not looked up.
@@ -19,10 +19,15 @@ use crate::{
 pub struct MissingVersion(pub Lookup);
 
 /// The spec of the Bundle: the HelmOp's own, with concrete versions in place of what was asked for.
-pub fn spec(valid: &ValidHelmOp<'_>, resolved: &[ResolvedChart]) -> Result<BundleSpec, MissingVersion> {
+pub fn spec(
+    valid: &ValidHelmOp<'_>,
+    resolved: &[ResolvedChart],
+    ca_bundle: &str,
+) -> Result<BundleSpec, MissingVersion> {
     let mut spec = valid.helmop.spec.bundle.clone();
     if let Some(helm) = &mut spec.options.helm {
         helm.version = version(&valid.chart, resolved)?;
+        helm.repo = as_agents_read(&helm.repo);
     }
     for (index, target) in spec.targets.iter_mut().enumerate() {
         complete(valid, target, index, resolved)?;
@@ -37,7 +42,7 @@ pub fn spec(valid: &ValidHelmOp<'_>, resolved: &[ResolvedChart]) -> Result<Bundl
     spec.helm_op_options = Some(BundleHelmOptions {
         secret_name: valid.helmop.spec.helm_secret_name.clone(),
         insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
-        ca_bundle: String::new(),
+        ca_bundle: ca_bundle.to_owned(),
     });
     // Internal to Bundles of other origin. In a HelmOp they could only point a Bundle at content that is not there.
     spec.resources = Vec::new();
@@ -70,7 +75,7 @@ fn complete(
     let (Some(helm), Some(request)) = (&mut target.options.helm, request) else {
         return Ok(());
     };
-    request.repo.clone_into(&mut helm.repo);
+    helm.repo = as_agents_read(request.repo);
     request.chart.clone_into(&mut helm.chart);
     let is_of_same_chart = (request.repo, request.chart) == (valid.chart.repo, valid.chart.chart);
     // An empty version of the same chart is inherited when the options are merged for a cluster.
@@ -78,6 +83,14 @@ fn complete(
         helm.version = version(request, resolved)?;
     }
     Ok(())
+}
+
+/// Fleet's agents know a registry by `oci://` in small letters alone.
+fn as_agents_read(repo: &str) -> String {
+    match repo.split_once("://") {
+        Some((_, rest)) if is_oci(repo) => format!("oci://{rest}"),
+        _ => repo.to_owned(),
+    }
 }
 
 /// The concrete version for a request; empty for an archive.

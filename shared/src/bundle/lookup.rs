@@ -3,7 +3,7 @@
 use crate::{
     admit::ValidHelmOp,
     api::ResolvedChart,
-    chart::{request::ChartRequest, source::ChartSource, url},
+    chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource, url},
 };
 
 /// A chart and what is asked of it, without credentials: what a version is recorded for.
@@ -40,12 +40,14 @@ impl Lookup {
     }
 
     /// The record of a version that was chosen.
-    pub fn answered(self, version: String) -> ResolvedChart {
+    pub fn answered(self, found: ChartVersion) -> ResolvedChart {
         ResolvedChart {
             repo: self.repo,
             chart: self.chart,
             constraint: self.constraint,
-            version,
+            version: found.version,
+            digest: found.digest,
+            url: found.url,
         }
     }
 }

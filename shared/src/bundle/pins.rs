@@ -27,7 +27,7 @@ pub fn pins(valid: &ValidHelmOp<'_>, bundle: &Bundle) -> Vec<ResolvedChart> {
             .into_iter()
             .filter_map(|(lookup, request)| {
                 let version = deployed(bundle, request.source(), &request.version)?;
-                Some(lookup.answered(version.to_owned()))
+                Some(lookup.answered(version.to_owned().into()))
             })
             .collect(),
     }

@@ -51,7 +51,7 @@ pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
     owners(bundle).all(|owner| Some(&owner.uid) == helmop.metadata.uid.as_ref())
 }
 
-/// Decides what to write.
+/// Decides what to write. `ca_bundle` are the authorities that agents trust besides their own, PEM in Base64.
 ///
 /// # Errors
 /// Where `resolved` lacks one of the [lookups](super::lookups).
@@ -59,8 +59,9 @@ pub fn plan(
     valid: &ValidHelmOp<'_>,
     existing: Option<&Bundle>,
     resolved: &[ResolvedChart],
+    ca_bundle: &str,
 ) -> Result<Plan, MissingVersion> {
-    let spec = desired::spec(valid, resolved)?;
+    let spec = desired::spec(valid, resolved, ca_bundle)?;
     let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), resolved);
     let bundle = Bundle {
         metadata: metadata.into(),

@@ -25,12 +25,13 @@ fn record(repo: &str, chart: &str, constraint: &str, version: &str) -> ResolvedC
         chart: chart.to_owned(),
         constraint: constraint.to_owned(),
         version: version.to_owned(),
+        ..ResolvedChart::default()
     }
 }
 
 fn created(helmop: &HelmOp, resolved: &[ResolvedChart]) -> Bundle {
     let valid = ValidHelmOp::try_from(helmop).unwrap();
-    match plan(&valid, None, resolved) {
+    match plan(&valid, None, resolved, "") {
         Ok(Plan::Create(bundle)) => *bundle,
         other => panic!("{other:?}"),
     }
@@ -163,13 +164,29 @@ fn an_archive_has_no_version() {
     );
 }
 
+/// Fleet's agents take a registry in capitals for a repository.
+#[test]
+fn registries_are_written_as_agents_read_them() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": "OCI://r.example.com/web", "version": "1.x" }, "targets": [{ "helm": { "version": "2.x" } }]
+    }));
+    let resolved = [
+        record("OCI://r.example.com/web", "", "1.x", "1.2.3"),
+        record("OCI://r.example.com/web", "", "2.x", "2.0.0"),
+    ];
+    let spec = spec_of(&created(&helmop, &resolved));
+    assert_eq!(spec["helm"]["repo"], "oci://r.example.com/web");
+    assert_eq!(spec["targets"][0]["helm"]["repo"], "oci://r.example.com/web");
+}
+
 #[test]
 fn an_unresolved_constraint_never_reaches_a_bundle() {
     let helmop = helmop(&json!({
         "helm": { "repo": REPO, "chart": "web", "version": "1.x" }, "targets": [{ "helm": { "version": "2.x" } }]
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    let Err(MissingVersion(lookup)) = plan(&valid, None, &[record(REDACTED, "web", "1.x", "1.0.0")]) else {
+    let Err(MissingVersion(lookup)) = plan(&valid, None, &[record(REDACTED, "web", "1.x", "1.0.0")], "")
+    else {
         panic!("planned")
     };
     assert_eq!(lookup.constraint, "2.x");
@@ -189,13 +206,13 @@ fn only_differences_are_written() {
         .get_or_insert_default()
         .insert("of".into(), "somebody else".into());
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    assert_eq!(plan(&valid, Some(&existing), &resolved), Ok(Plan::Nothing));
+    assert_eq!(plan(&valid, Some(&existing), &resolved, ""), Ok(Plan::Nothing));
 
     let mut edited = existing.clone();
     edited.spec.options.helm.as_mut().unwrap().version = "9.9.9".to_owned();
     edited.metadata.labels = None;
     assert_eq!(
-        plan(&valid, Some(&edited), &resolved),
+        plan(&valid, Some(&edited), &resolved, ""),
         Ok(Plan::Replace(Box::new(existing)))
     );
 }

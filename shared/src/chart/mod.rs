@@ -4,6 +4,7 @@ pub mod constraint;
 pub mod index;
 pub mod registry;
 pub mod request;
+pub mod resolved;
 pub mod select;
 pub mod source;
 pub mod url;

@@ -49,6 +49,11 @@ pub fn is_exact(text: &str) -> bool {
     Version::parse_strict(text).is_ok()
 }
 
+/// What a target says itself of `repo`, `chart` or `version`, or what `spec.helm` says where it says nothing.
+pub const fn or_inherited<'a>(own: &'a str, main: &'a str) -> &'a str {
+    if own.is_empty() { main } else { own }
+}
+
 /// A chart and the versions of it that will do.
 #[derive(Clone, Debug)]
 pub struct ChartRequest<'a> {

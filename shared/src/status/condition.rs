@@ -1,6 +1,9 @@
 //! Conditions that move only when something changes.
 
-use crate::{api::Condition, reason::Reason};
+use crate::{api::Condition, reason::Reason, text::cut};
+
+/// Longest message of a condition, in bytes: a few lines for a person, and nothing that a server could blow up.
+const MAX_MESSAGE: usize = 1024;
 
 /// The conditions of a HelmOp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +12,11 @@ pub enum ConditionType {
     Accepted,
     /// Everything that is targeted is deployed and ready.
     Ready,
+    /// Something is under way that is expected to end by itself. Present only when it is true, as the kstatus
+    /// convention asks; Fleet leaves one that is `False`, which is removed.
+    Reconciling,
+    /// Nothing will happen before somebody changes something. Present only when it is true.
+    Stalled,
 }
 
 impl ConditionType {
@@ -17,6 +25,8 @@ impl ConditionType {
         match self {
             Self::Accepted => "Accepted",
             Self::Ready => "Ready",
+            Self::Reconciling => "Reconciling",
+            Self::Stalled => "Stalled",
         }
     }
 }
@@ -26,6 +36,8 @@ impl ConditionType {
 pub enum State {
     /// It holds.
     True(Reason),
+    /// It holds, and there is something to say of it.
+    TrueFor(Reason, String),
     /// It does not, and why.
     False(Reason, String),
 }
@@ -33,7 +45,7 @@ pub enum State {
 impl State {
     const fn status(&self) -> &'static str {
         match self {
-            Self::True(_) => "True",
+            Self::True(_) | Self::TrueFor(..) => "True",
             Self::False(..) => "False",
         }
     }
@@ -41,15 +53,15 @@ impl State {
     /// Why.
     pub const fn reason(&self) -> Reason {
         match self {
-            Self::True(reason) | Self::False(reason, _) => *reason,
+            Self::True(reason) | Self::TrueFor(reason, _) | Self::False(reason, _) => *reason,
         }
     }
 
-    /// Why, in a sentence; empty for what holds, as Fleet has it.
+    /// Why, in a sentence; empty for what simply holds, as Fleet has it.
     pub fn message(&self) -> &str {
         match self {
             Self::True(_) => "",
-            Self::False(_, message) => message,
+            Self::TrueFor(_, message) | Self::False(_, message) => message,
         }
     }
 }
@@ -70,7 +82,7 @@ pub fn set(
         r#type: r#type.as_str().to_owned(),
         status: state.status().to_owned(),
         reason: state.reason().to_string(),
-        message: state.message().to_owned(),
+        message: cut(state.message().to_owned(), MAX_MESSAGE),
         observed_generation: generation,
         last_update_time: now.to_owned(),
         last_transition_time: now.to_owned(),
@@ -84,6 +96,11 @@ pub fn set(
         }
     }
     conditions.insert(position.unwrap_or(conditions.len()), new);
+}
+
+/// Removes a condition, whoever wrote it.
+pub fn clear(conditions: &mut Vec<Condition>, r#type: ConditionType) {
+    conditions.retain(|condition| condition.r#type != r#type.as_str());
 }
 
 #[cfg(test)]
@@ -120,5 +137,35 @@ mod tests {
             ("t4".into(), "t4".into())
         );
         assert_eq!(conditions.len(), 2);
+        clear(&mut conditions, ConditionType::Accepted);
+        assert_eq!((conditions.len(), &*conditions[0].r#type), (1, "Polled"));
+    }
+
+    #[test]
+    fn a_condition_says_what_its_state_does() {
+        let long = "m".repeat(2000);
+        for (state, status, message) in [
+            (State::True(Reason::Ready), "True", ""),
+            (
+                State::TrueFor(Reason::Progressing, "why".to_owned()),
+                "True",
+                "why",
+            ),
+            (State::False(Reason::NotReady, "why".to_owned()), "False", "why"),
+            (
+                State::False(Reason::NotReady, long.clone()),
+                "False",
+                &long[..MAX_MESSAGE - 3],
+            ),
+        ] {
+            let mut conditions = Vec::new();
+            set(&mut conditions, ConditionType::Stalled, &state, None, "t");
+            let set = &conditions[0];
+            assert_eq!(
+                (&*set.r#type, &*set.status, &*set.reason),
+                ("Stalled", status, state.reason().as_str())
+            );
+            assert_eq!(set.message.trim_end_matches('…'), message);
+        }
     }
 }

@@ -1,12 +1,35 @@
 //! What to report.
+//!
+//! A HelmOp's status comes of two things: whether it is accepted, and what became of its Bundle on each cluster. The
+//! second is told by the BundleDeployments, one for each cluster:
+//!
+//! ```text
+//! deployments ─► state ─► summary ─► ready_message ─► ready ─► condition
+//! in the order            display    one line         true?
+//! of clusters ─► objects ─► resources and counts, within a budget
+//! ```
 
+mod budget;
 mod condition;
+mod deployments;
+#[cfg(test)]
+mod fixture;
 mod helmop;
+mod non_ready;
+mod objects;
 mod patch;
 mod ready;
+mod ready_message;
+mod resources;
+mod rollup;
+mod state;
+mod summary;
 
 pub use self::{
     condition::{ConditionType, State},
+    deployments::helmop_of,
     helmop::{Outcome, next, without_extras},
-    patch::merge_patch,
+    patch::{change, merge_patch},
+    rollup::Seen,
+    state::DeploymentState,
 };

@@ -1,6 +1,17 @@
 //! The smallest change that makes one JSON value into another.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::api::HelmOpStatus;
+
+/// A JSON merge patch from one status to another, or `None` if they are equal. Most are, and JSON is made of neither
+/// then: a status can be large.
+pub fn change(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Value> {
+    if old == new {
+        return None;
+    }
+    merge_patch(&json!(old), &json!(new))
+}
 
 /// A JSON merge patch (RFC 7396) from `old` to `new`, or `None` if they are equal. Lists are replaced as a whole.
 pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
@@ -25,8 +36,6 @@ pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -39,5 +48,19 @@ mod tests {
         json_patch::merge(&mut patched, &patch);
         assert_eq!(patched, new);
         assert_eq!(merge_patch(&new, &new), None);
+    }
+
+    #[test]
+    fn equal_statuses_need_no_patch() {
+        let old = HelmOpStatus {
+            version: "1.0.0".to_owned(),
+            ..HelmOpStatus::default()
+        };
+        let new = HelmOpStatus {
+            version: "1.1.0".to_owned(),
+            ..old.clone()
+        };
+        assert_eq!(change(&old, &old.clone()), None);
+        assert_eq!(change(&old, &new), Some(json!({ "version": "1.1.0" })));
     }
 }

@@ -8,6 +8,8 @@
 //!
 //! The client runs on the same machine as the server, so it takes part of what it measures. The CPU time of the server
 //! is the figure to compare; rates and latencies hold for both together.
+//!
+//! Beside it, [`index`]: what it costs to read the index of a chart repository; and [`controller`]: what HelmOps cost.
 
 pub mod corpus;
 
@@ -21,3 +23,7 @@ pub mod usage;
 pub mod figures;
 pub mod measure;
 pub mod table;
+
+pub mod index;
+
+pub mod controller;

@@ -101,7 +101,7 @@ fn describe(load: Load) -> [String; LOAD.len()] {
 }
 
 /// Too few requests for the kernel's clock to have moved give no ratio.
-fn ratio(ours: f64, peer: f64) -> String {
+pub(super) fn ratio(ours: f64, peer: f64) -> String {
     let ratio = ours / peer;
     if ratio.is_finite() {
         format!("{ratio:.2}")
@@ -121,7 +121,7 @@ fn mebibytes(memory: &[Memory]) -> [f64; 2] {
 }
 
 /// The first row holds the headings. Columns are as wide as their longest cell, and right-aligned as numbers are.
-fn table(mut rows: Vec<Vec<String>>) -> String {
+pub(crate) fn table(mut rows: Vec<Vec<String>>) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

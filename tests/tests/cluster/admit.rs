@@ -27,7 +27,7 @@ async fn refused(namespace: &TestNamespace, spec: &Value) -> String {
     output.stderr
 }
 
-/// Facts Q1: durations that are accepted, with and without the webhook.
+/// Durations that are accepted, with and without the webhook.
 #[tokio::test]
 async fn durations_that_go_reads_are_accepted() {
     let namespace = namespace().await;
@@ -44,7 +44,7 @@ async fn durations_that_go_reads_are_accepted() {
     }
 }
 
-/// Facts Q2: durations that are not.
+/// Durations that are not.
 #[tokio::test]
 async fn other_durations_are_refused() {
     let namespace = namespace().await;
@@ -101,7 +101,6 @@ async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
     );
 }
 
-/// Facts V1 to V8.
 #[tokio::test]
 async fn charts_of_no_form_are_refused() {
     let namespace = namespace().await;

@@ -9,5 +9,6 @@
 
 mod admit;
 mod reconcile;
+mod registry;
 mod resolve;
 mod suite;

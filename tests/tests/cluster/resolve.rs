@@ -1,11 +1,19 @@
 //! The way to repositories: certificates, logins, outages.
 
+use anyhow::{Context, ensure};
 use axum::http::StatusCode;
 use helmops_tests::chart_server::{ChartServer, Fixed};
+use helmops_tests::charts::ChartRepo;
+use helmops_tests::metrics::Metrics;
 use helmops_tests::namespace::TestNamespace;
+use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
 
-use crate::suite::{assert_no_bundle, helmop, suite, until_accepted, until_refused, until_version};
+use crate::suite::{
+    SOON, assert_no_bundle, helmop, secret, suite, until_accepted, until_refused, until_version,
+};
 
 async fn setting(tls: bool) -> (TestNamespace, ChartServer) {
     let suite = suite().await;
@@ -33,19 +41,6 @@ async fn apply(namespace: &TestNamespace, server: &ChartServer, over: &Value) {
         .unwrap();
 }
 
-async fn secret(namespace: &TestNamespace, data: Value) {
-    let secret =
-        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "access" }, "stringData": data });
-    namespace
-        .kubectl()
-        .apply(&secret.to_string())
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
-}
-
-/// Facts I19 and I20.
 #[tokio::test]
 async fn an_unknown_authority_is_told_and_can_be_waived() {
     let (namespace, server) = setting(true).await;
@@ -64,7 +59,6 @@ async fn an_unknown_authority_is_told_and_can_be_waived() {
     );
 }
 
-/// Facts I21, I22 and I23.
 #[tokio::test]
 async fn a_repository_with_a_login() {
     let (namespace, server) = setting(false).await;
@@ -104,7 +98,6 @@ async fn a_repository_with_a_login() {
     assert!(!helmop.to_string().contains("geheim"));
 }
 
-/// Facts I24.
 #[tokio::test]
 async fn a_login_and_a_private_authority() {
     let (namespace, server) = setting(true).await;
@@ -162,7 +155,7 @@ async fn answers_that_are_no_index_are_told() {
         (
             page(StatusCode::OK, "entries: {"),
             "InvalidIndex",
-            "not valid YAML",
+            "the index is cut off",
         ),
         (
             page(StatusCode::SERVICE_UNAVAILABLE, ""),
@@ -243,27 +236,6 @@ async fn credentials_in_a_url_are_used_and_never_shown() {
 }
 
 #[tokio::test]
-async fn registries_take_exact_versions() {
-    let (namespace, server) = setting(false).await;
-    apply(
-        &namespace,
-        &server,
-        &json!({ "helm": { "repo": "oci://127.0.0.1:1/charts/web", "version": "1.2.3" } }),
-    )
-    .await;
-    until_version(&namespace, "web", "1.2.3").await;
-    apply(
-        &namespace,
-        &server,
-        &json!({ "helm": { "repo": "oci://127.0.0.1:1/charts/web", "version": "1.x" } }),
-    )
-    .await;
-    let message = until_refused(&namespace, "web", "UnsupportedSource").await;
-    assert!(message.contains("give an exact version"), "{message}");
-    until_version(&namespace, "web", "1.2.3").await;
-}
-
-#[tokio::test]
 async fn an_archive_needs_no_repository() {
     let (namespace, server) = setting(false).await;
     let archive = format!("{}/alpine-0.1.0.tgz", server.url());
@@ -271,4 +243,76 @@ async fn an_archive_needs_no_repository() {
     let helmop = until_accepted(&namespace, "web").await;
     assert_eq!(helmop["status"].get("version"), None);
     assert_eq!(server.requests("/index.yaml"), 0);
+}
+
+#[tokio::test]
+async fn the_same_version_as_helm() {
+    let suite = suite().await;
+    let namespace = TestNamespace::create(&suite.bed, "resolve").await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let versions = ["0.1.0", "0.2.0", "0.10.0", "1.0.0", "1.1.0+build.5", "1.2.0-rc.1"];
+    let charts = ChartRepo::build(&suite.bed.tools, folder.path(), &[("web", &versions)])
+        .await
+        .unwrap();
+    let server = ChartServer::http(folder.path()).await.unwrap();
+    let wanted = [
+        "",
+        "*",
+        "0.x",
+        "~0.1",
+        "^1.0",
+        ">=0.2 <1",
+        "0.1.0",
+        "v0.1.0",
+        "1.1.0",
+        ">=1.2.0-0",
+        "0.1 - 0.2",
+        "<1 || >1.0",
+    ];
+    for (number, version) in wanted.into_iter().enumerate() {
+        let spec = json!({ "helm": { "repo": server.url(), "chart": "web", "version": version } });
+        let object = helmop(&format!("web{number}"), &spec);
+        namespace.kubectl().apply(&object).await.unwrap().ok().unwrap();
+    }
+    for (number, version) in wanted.into_iter().enumerate() {
+        let helms = charts.helms_choice(&server.url(), "web", version).await.unwrap();
+        until_version(&namespace, &format!("web{number}"), &helms).await;
+        let helmop = until_accepted(&namespace, &format!("web{number}")).await;
+        let record = &helmop["status"]["resolved"][0];
+        assert_eq!(record["digest"].as_str().unwrap().len(), 64, "{record}");
+        assert_eq!(record["url"], format!("{}/web-{helms}.tgz", server.url()));
+    }
+}
+
+/// More HelmOps than there are workers wait for a server that never answers: the kernel takes its connections, and that is
+/// all.
+#[tokio::test]
+async fn a_slow_repository_holds_up_nobody_else() {
+    let (namespace, server) = setting(false).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_url = format!("http://{}", silent.local_addr().unwrap());
+    let spec = json!({ "helm": { "repo": silent_url, "chart": "web" } });
+    let objects: Vec<String> = (0..60)
+        .map(|number| helmop(&format!("slow{number}"), &spec))
+        .collect();
+    namespace
+        .kubectl()
+        .apply(&objects.join("\n---\n"))
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    eventually("somebody to wait for it", SOON, async || {
+        let metrics = Metrics::scrape(&format!("{}/metrics", suite().await.controller.admin)).await?;
+        let waiting = metrics
+            .sum("helmops_fetch_in_flight", &[])
+            .context("no such metric")?;
+        ensure!(waiting >= 1.0, "nobody");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    apply(&namespace, &server, &json!({})).await;
+    until_version(&namespace, "web", "0.2.0").await;
+    drop(silent);
 }

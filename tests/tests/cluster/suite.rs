@@ -62,6 +62,14 @@ pub fn helmop(name: &str, spec: &Value) -> String {
         .to_string()
 }
 
+/// Makes or changes the Secret `access`.
+pub async fn secret(namespace: &TestNamespace, data: Value) {
+    let secret =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "access" }, "stringData": data });
+    let applied = namespace.kubectl().apply(&secret.to_string()).await.unwrap();
+    applied.ok().unwrap();
+}
+
 /// Waits until an object is as `check` wants it.
 pub async fn until(namespace: &TestNamespace, object: &str, check: impl Fn(&Value) -> Result<()>) -> Value {
     eventually(object, SOON, async || {

@@ -1,0 +1,167 @@
+//! The authorities that Rancher trusts, which every repository without authorities of its own is checked against too.
+//!
+//! Rancher keeps them in two Secrets of its own namespace. They are watched, since every Bundle carries them.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::{Stream, StreamExt, stream};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        reflector::{self, ObjectRef, Store, store::Writer},
+        watcher,
+    },
+};
+use thiserror::Error;
+
+use crate::resolve::Authority;
+
+/// Rancher's own namespace.
+const NAMESPACE: &str = "cattle-system";
+
+/// The Secrets and the key in each, in the order in which Fleet puts them together.
+const SECRETS: [(&str, &str); 2] = [
+    ("tls-ca", "cacerts.pem"),
+    ("tls-ca-additional", "ca-additional.pem"),
+];
+
+/// A Secret of Rancher's lacks its key.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "could not get Rancher CA bundle: no field {key} found in secret {secret} of namespace {NAMESPACE}; add it, or delete the Secret if Rancher's certificate needs no authority of its own"
+)]
+pub struct MissingKey {
+    secret: &'static str,
+    key: &'static str,
+}
+
+/// The authorities as last seen.
+#[derive(Clone)]
+pub struct RancherCa {
+    stores: [Store<Secret>; 2],
+}
+
+/// What Rancher trusts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bundle(Vec<u8>);
+
+impl RancherCa {
+    /// Where they are kept, and what fills it.
+    pub fn new() -> (Self, [Writer<Secret>; 2]) {
+        let (one, one_writer) = reflector::store();
+        let (other, other_writer) = reflector::store();
+        (Self { stores: [one, other] }, [one_writer, other_writer])
+    }
+
+    /// Waits until both have been looked for once.
+    pub async fn wait_until_ready(&self) {
+        for store in &self.stores {
+            // It fails only where the watch has ended already.
+            let _ = store.wait_until_ready().await;
+        }
+    }
+
+    /// The authorities of both Secrets, one after the other.
+    ///
+    /// # Errors
+    /// Where a Secret is there without its key.
+    pub fn bundle(&self) -> Result<Bundle, MissingKey> {
+        let mut bundle = Vec::new();
+        for (store, (secret, key)) in self.stores.iter().zip(SECRETS) {
+            let Some(found) = store.get(&ObjectRef::new(secret).within(NAMESPACE)) else {
+                continue;
+            };
+            let pem = found.data.as_ref().and_then(|data| data.get(key));
+            bundle.extend_from_slice(&pem.ok_or(MissingKey { secret, key })?.0);
+        }
+        Ok(Bundle(bundle))
+    }
+}
+
+impl Bundle {
+    /// For a TLS connection.
+    pub fn authorities(&self) -> Vec<Authority> {
+        let certificates = (
+            self.0.clone(),
+            "the CA bundle of Rancher (Secrets tls-ca and tls-ca-additional)",
+        );
+        if self.0.is_empty() {
+            Vec::new()
+        } else {
+            vec![certificates]
+        }
+    }
+
+    /// For a Bundle, as the API has bytes.
+    pub fn encoded(&self) -> String {
+        STANDARD.encode(&self.0)
+    }
+}
+
+/// Watches both Secrets, and tells of each change.
+pub fn watch(client: &Client, writers: [Writer<Secret>; 2]) -> impl Stream<Item = ()> + Send + use<> {
+    let api = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
+    let watches = writers.into_iter().zip(SECRETS).map(move |(writer, (name, _))| {
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        watcher(api.clone(), config)
+            .default_backoff()
+            .reflect(writer)
+            .touched_objects()
+            .filter_map(|change| async {
+                match change {
+                    Ok(secret) => {
+                        tracing::info!(secret = secret.name_any(), "authorities of Rancher seen");
+                        Some(())
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "watch of Rancher's authorities failed and is begun anew");
+                        None
+                    }
+                }
+            })
+            .boxed()
+    });
+    stream::select_all(watches)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    fn seen(secrets: &[(&str, &str, &str)]) -> RancherCa {
+        let (ca, mut writers) = RancherCa::new();
+        for (name, key, pem) in secrets {
+            let mut secret = Secret::default();
+            secret.metadata.name = Some((*name).to_owned());
+            secret.metadata.namespace = Some(NAMESPACE.to_owned());
+            secret.data = Some([((*key).to_owned(), ByteString(pem.as_bytes().to_vec()))].into());
+            let slot = usize::from(*name == SECRETS[1].0);
+            writers[slot].apply_watcher_event(&watcher::Event::Apply(secret));
+        }
+        ca
+    }
+
+    #[test]
+    fn both_one_after_the_other() {
+        assert_eq!(seen(&[]).bundle(), Ok(Bundle::default()));
+        assert!(seen(&[]).bundle().unwrap().authorities().is_empty());
+        assert_eq!(seen(&[]).bundle().unwrap().encoded(), "");
+        let both = seen(&[
+            ("tls-ca-additional", "ca-additional.pem", "B"),
+            ("tls-ca", "cacerts.pem", "A"),
+        ]);
+        assert_eq!(both.bundle(), Ok(Bundle(b"AB".to_vec())));
+        assert_eq!(both.bundle().unwrap().encoded(), "QUI=");
+        let broken = seen(&[("tls-ca", "other", "A")])
+            .bundle()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            broken.contains("no field cacerts.pem found in secret tls-ca"),
+            "{broken}"
+        );
+    }
+}

@@ -1,0 +1,273 @@
+//! Answers that are shared: asked for once by everybody who wants the same at the same time, and kept for the next time.
+//!
+//! A kept answer is never given away unasked: each look-up says from when on an answer is fresh enough for it, and an
+//! older one only serves to ask the server whether anything has changed. Look-ups of one key take turns; whoever comes
+//! while a request is under way is served by the next one at the latest, together with everybody else who came.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use super::metrics::Fetches;
+
+/// What a slot costs besides its answer: its key, the map's entry and the locks.
+const SLOT_BYTES: usize = 512;
+
+/// Answers by key, of limited size altogether.
+#[derive(Debug)]
+pub struct Cache<K, V, E> {
+    slots: Mutex<HashMap<K, Arc<Slot<V, E>>>>,
+    capacity: usize,
+    size: fn(&V) -> usize,
+    uses: AtomicU64,
+    fetches: Fetches,
+}
+
+#[derive(Debug)]
+struct Slot<V, E> {
+    kept: tokio::sync::Mutex<Kept<V, E>>,
+    bytes: AtomicUsize,
+    last_used: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Kept<V, E> {
+    /// When the last request began.
+    asked: Option<Instant>,
+    /// What it failed with.
+    failure: Option<E>,
+    /// The last good answer, which a failure leaves alone.
+    value: Option<Arc<V>>,
+}
+
+impl<V, E> Default for Slot<V, E> {
+    fn default() -> Self {
+        let kept = Kept {
+            asked: None,
+            failure: None,
+            value: None,
+        };
+        Self {
+            kept: tokio::sync::Mutex::new(kept),
+            bytes: AtomicUsize::new(SLOT_BYTES),
+            last_used: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<V, E: Clone> Kept<V, E> {
+    /// What came of the last request, if it began late enough and has what is wanted.
+    fn since(&self, since: Instant, suiting: Option<&Arc<V>>) -> Option<Result<Arc<V>, E>> {
+        self.asked.filter(|asked| *asked >= since)?;
+        match &self.failure {
+            Some(failure) => Some(Err(failure.clone())),
+            None => suiting.cloned().map(Ok),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
+    /// An empty cache for `capacity` bytes; `size` gives those of an answer.
+    pub fn new(capacity: usize, size: fn(&V) -> usize, fetches: Fetches) -> Self {
+        Self {
+            slots: Mutex::default(),
+            capacity,
+            size,
+            uses: AtomicU64::default(),
+            fetches,
+        }
+    }
+
+    /// The answer for a key, by a request that began at `since` or later. `suits` says whether an answer holds what is
+    /// wanted; `fetch` asks, and gets the kept answer, if that suits, to give it back if nothing has changed.
+    ///
+    /// # Errors
+    /// That of the request, which everybody gets who waited for it.
+    pub async fn answer(
+        &self,
+        key: &K,
+        since: Instant,
+        suits: impl Fn(&V) -> bool,
+        fetch: impl AsyncFnOnce(Option<Arc<V>>) -> Result<Arc<V>, E>,
+    ) -> Result<Arc<V>, E> {
+        let slot = self.slot(key);
+        let mut kept = slot.kept.lock().await;
+        let suiting = kept.value.clone().filter(|value| suits(value));
+        if let Some(outcome) = kept.since(since, suiting.as_ref()) {
+            self.fetches.shared.inc();
+            return outcome;
+        }
+        let asked = Instant::now();
+        let outcome = fetch(suiting).await;
+        kept.asked = Some(asked);
+        kept.failure = outcome.as_ref().err().cloned();
+        if let Ok(value) = &outcome {
+            slot.bytes
+                .store(SLOT_BYTES + (self.size)(value), Ordering::Relaxed);
+            kept.value = Some(Arc::clone(value));
+        }
+        drop(kept);
+        drop(slot);
+        self.shrink();
+        outcome
+    }
+
+    fn slot(&self, key: &K) -> Arc<Slot<V, E>> {
+        let mut slots = self.lock();
+        let slot = match slots.get(key) {
+            Some(slot) => Arc::clone(slot),
+            None => Arc::clone(slots.entry(key.clone()).or_default()),
+        };
+        slot.last_used
+            .store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        slot
+    }
+
+    /// Drops those answers that have not been used for the longest time, until the rest is small enough. An answer that
+    /// somebody is about to use stays.
+    fn shrink(&self) {
+        let mut slots = self.lock();
+        let size = |slot: &Slot<V, E>| slot.bytes.load(Ordering::Relaxed);
+        let mut total: usize = slots.values().map(|slot| size(slot)).sum();
+        if total > self.capacity {
+            let mut idle: Vec<_> = slots
+                .iter()
+                .filter(|(_, slot)| Arc::strong_count(slot) == 1)
+                .map(|(key, slot)| (slot.last_used.load(Ordering::Relaxed), size(slot), key.clone()))
+                .collect();
+            idle.sort_unstable_by_key(|(last_used, ..)| *last_used);
+            for (_, bytes, key) in idle {
+                if total <= self.capacity {
+                    break;
+                }
+                slots.remove(&key);
+                total -= bytes;
+                self.fetches.evictions.inc();
+            }
+        }
+        self.fetches
+            .cache_bytes
+            .set(i64::try_from(total).unwrap_or(i64::MAX));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Slot<V, E>>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use prometheus::Registry;
+
+    use super::*;
+
+    type Numbers = Cache<&'static str, u32, &'static str>;
+
+    fn cache(capacity: usize) -> Numbers {
+        let fetches = Fetches::register(&Registry::new()).unwrap();
+        Cache::new(capacity, |value| *value as usize, fetches)
+    }
+
+    #[tokio::test]
+    async fn everybody_who_waits_is_served_by_two_requests_at_the_most() {
+        let cache = cache(1 << 20);
+        let requests = AtomicUsize::new(0);
+        let look_ups = (0..100).map(async |_| {
+            let fetch = async |_| {
+                requests.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Ok(Arc::new(7))
+            };
+            cache.answer(&"a", Instant::now(), |_| true, fetch).await
+        });
+        let answers = futures::future::join_all(look_ups).await;
+        assert!(
+            answers
+                .iter()
+                .all(|answer| *answer.as_ref().unwrap().as_ref() == 7)
+        );
+        let requests = requests.load(Ordering::Relaxed);
+        assert!((1..=2).contains(&requests), "{requests}");
+        assert_eq!(cache.fetches.shared.get(), 100 - requests as u64);
+    }
+
+    #[tokio::test]
+    async fn nothing_older_than_asked_for_is_given() {
+        let cache = cache(1 << 20);
+        let before = Instant::now();
+        let given = async |since, number: u32| {
+            let kept = std::cell::Cell::new(None);
+            let fetch = async |value: Option<Arc<u32>>| {
+                kept.set(value);
+                Ok(Arc::new(number))
+            };
+            let answer = cache.answer(&"a", since, |_| true, fetch).await.unwrap();
+            (*answer, kept.take().map(|kept| *kept))
+        };
+        assert_eq!(given(before, 1).await, (1, None));
+        assert_eq!(given(before, 2).await, (1, None), "fresh enough");
+        assert_eq!(
+            given(Instant::now(), 3).await,
+            (3, Some(1)),
+            "the kept one only serves to compare"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_shared_and_leaves_the_last_good_answer_alone() {
+        let cache = cache(1 << 20);
+        let good = async |_| Ok(Arc::new(1));
+        cache.answer(&"a", Instant::now(), |_| true, good).await.unwrap();
+        let since = Instant::now();
+        let bad = async |_| Err("down");
+        assert_eq!(cache.answer(&"a", since, |_| true, bad).await, Err("down"));
+        assert_eq!(
+            cache.answer(&"a", since, |_| true, good).await,
+            Err("down"),
+            "shared"
+        );
+        let unchanged = async |kept: Option<Arc<u32>>| kept.ok_or("lost");
+        let answer = cache.answer(&"a", Instant::now(), |_| true, unchanged).await;
+        assert_eq!(answer, Ok(Arc::new(1)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_lacks_what_is_wanted_is_asked_for_anew() {
+        let cache = cache(1 << 20);
+        let since = Instant::now();
+        let fetch = |number| {
+            async move |kept: Option<Arc<u32>>| {
+                assert_eq!(kept, None, "there is nothing to compare with");
+                Ok(Arc::new(number))
+            }
+        };
+        cache.answer(&"a", since, |_| true, fetch(1)).await.unwrap();
+        let answer = cache.answer(&"a", since, |value| *value == 2, fetch(2)).await;
+        assert_eq!(answer, Ok(Arc::new(2)));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_used_for_the_longest_time_makes_room() {
+        let cache = cache(3000);
+        let put = async |key| {
+            let fetch = async |kept: Option<Arc<u32>>| Ok(kept.unwrap_or_else(|| Arc::new(500)));
+            cache.answer(&key, Instant::now(), |_| true, fetch).await.unwrap();
+        };
+        put("a").await;
+        put("b").await;
+        put("a").await;
+        put("c").await;
+        let kept = |key| cache.lock().contains_key(key);
+        assert!(kept("a") && !kept("b") && kept("c"));
+        assert_eq!(cache.fetches.cache_bytes.get(), 2 * (500 + 512));
+        assert_eq!(cache.fetches.evictions.get(), 1);
+    }
+}

@@ -1,0 +1,379 @@
+//! Versions in a Helm repository: its `index.yaml`.
+
+use std::{io::BufReader, sync::Arc, time::Instant};
+
+use helmops_shared::{
+    chart::{
+        index::{self, Index, IndexError, Layout, Wanted},
+        request::VersionRequest,
+        resolved::ChartVersion,
+        select::{SelectError, select},
+        url::redacted,
+    },
+    reason::Reason,
+};
+use percent_encoding::percent_decode_str;
+use reqwest::{
+    Method, StatusCode, Url,
+    header::{
+        ACCEPT_ENCODING, AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
+        IF_NONE_MATCH, LAST_MODIFIED,
+    },
+};
+use thiserror::Error;
+
+use super::{
+    access::{Access, Credentials, Login},
+    cache::Cache,
+    error::{index_reason, select_reason},
+    http::{Answer, Ask, Fault, FetchError, Limits, Web, fault},
+    metrics::{Fetches, Kind},
+};
+use crate::backoff::Pace;
+
+/// Far beyond the largest public indexes. The memory that reading takes does not depend on it.
+pub const LIMITS: Limits = Limits {
+    wire: 128 << 20,
+    decoded: 256 << 20,
+};
+
+/// The charts that anybody wants of a repository, given its URL as it stands in a HelmOp.
+pub type Interest<'a> = dyn Fn(&str) -> Wanted + Send + Sync + 'a;
+
+/// Why a repository gives no version.
+#[derive(Clone, Debug, Error)]
+pub enum RepositoryError {
+    /// The index could not be fetched.
+    #[error(transparent)]
+    Fetch(FetchError),
+    /// What was fetched is of no use.
+    #[error("{url}: {source}")]
+    Index {
+        /// Where it came from, without credentials.
+        url: String,
+        /// Why.
+        source: Arc<IndexError>,
+    },
+    /// The index has no version that will do.
+    #[error("{source} ({url})")]
+    Select {
+        /// Where the index came from, without credentials.
+        url: String,
+        /// Why.
+        source: SelectError,
+    },
+}
+
+impl RepositoryError {
+    /// Why, in a word.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Fetch(error) => error.fault.reason(),
+            Self::Index { source, .. } => index_reason(source),
+            Self::Select { source, .. } => select_reason(source),
+        }
+    }
+
+    /// When to try again.
+    pub fn pace(&self) -> Pace {
+        match self {
+            Self::Fetch(error) => error.fault.pace(),
+            Self::Index { .. } | Self::Select { .. } => Pace::SLOW,
+        }
+    }
+}
+
+/// Helm repositories, and what is known of them.
+#[derive(Debug)]
+pub struct Repositories {
+    cache: Cache<Key, Listing, RepositoryError>,
+    limits: Limits,
+    fetches: Fetches,
+}
+
+/// Who asks for what: an answer is for those alone who asked with the same credentials and the same trust.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    url: String,
+    identity: [u8; 32],
+}
+
+/// What is kept of an index.
+#[derive(Debug)]
+struct Listing {
+    index: Index,
+    wanted: Wanted,
+    layout: Layout,
+    validators: HeaderMap,
+}
+
+/// A repository as one HelmOp sees it.
+struct Source<'a> {
+    url: Url,
+    access: &'a Access,
+    login: Option<Login>,
+    is_withheld: bool,
+}
+
+impl Repositories {
+    /// Knows nothing yet, keeps `capacity` bytes at the most, and reads so much of an index.
+    pub fn new(capacity: usize, limits: Limits, fetches: Fetches) -> Self {
+        Self {
+            cache: Cache::new(capacity, Listing::bytes, fetches.clone()),
+            limits,
+            fetches,
+        }
+    }
+
+    /// The version of a chart that is asked for, as the repository lists it at `since` or later.
+    ///
+    /// # Errors
+    /// Where there is none, or the repository cannot be asked.
+    pub async fn version(
+        &self,
+        web: &Web,
+        access: &Access,
+        interest: &Interest<'_>,
+        (repo, chart): (&str, &str),
+        asked: &VersionRequest<'_>,
+        since: Instant,
+    ) -> Result<ChartVersion, RepositoryError> {
+        let source = Source::new(repo, access).map_err(RepositoryError::Fetch)?;
+        let key = Key {
+            url: source.url.to_string(),
+            identity: access.identity(source.login.as_ref()),
+        };
+        let suits = |listing: &Listing| listing.wanted.contains(chart);
+        let listing = self
+            .cache
+            .answer(&key, since, suits, async |kept| {
+                let mut wanted = interest(repo);
+                wanted.insert(chart.to_owned());
+                self.fetch(web, &source, wanted, kept).await
+            })
+            .await?;
+        let entries = listing
+            .index
+            .versions(chart)
+            .map_err(|error| source.broken(error))?;
+        let url = source.shown();
+        match select(chart, entries, asked) {
+            Ok(entry) => Ok(ChartVersion {
+                version: entry.version.clone(),
+                digest: entry.digest.clone(),
+                url: source.archive(&entry.url),
+            }),
+            Err(source) => Err(RepositoryError::Select { url, source }),
+        }
+    }
+
+    async fn fetch(
+        &self,
+        web: &Web,
+        source: &Source<'_>,
+        wanted: Wanted,
+        kept: Option<Arc<Listing>>,
+    ) -> Result<Arc<Listing>, RepositoryError> {
+        let layout = kept.as_ref().map_or(Layout::Any, |listing| listing.layout);
+        let answer = source
+            .ask(web, kept.as_deref())
+            .await
+            .map_err(RepositoryError::Fetch)?;
+        if answer.status() == StatusCode::NOT_MODIFIED
+            && let Some(kept) = kept
+        {
+            answer.end();
+            return Ok(kept);
+        }
+        match self.read(source, answer, &wanted, layout).await {
+            // What has gone by is not kept, so it is fetched once more, and from then on read with the general reader.
+            Err(RepositoryError::Index { source: error, .. }) if matches!(*error, IndexError::OddLayout) => {
+                let answer = source.ask(web, None).await.map_err(RepositoryError::Fetch)?;
+                self.read(source, answer, &wanted, Layout::General).await
+            }
+            other => other,
+        }
+        .map(Arc::new)
+    }
+
+    async fn read(
+        &self,
+        source: &Source<'_>,
+        answer: Answer,
+        wanted: &Wanted,
+        layout: Layout,
+    ) -> Result<Listing, RepositoryError> {
+        if answer.status() != StatusCode::OK {
+            let fault = source.refusal(answer.status());
+            return Err(RepositoryError::Fetch(answer.refuse(fault)));
+        }
+        let validators = validators(answer.headers());
+        let reading = wanted.clone();
+        let index = answer
+            .read(self.limits, move |body| {
+                match index::read(BufReader::new(body), &reading, layout) {
+                    Err(IndexError::Input(error)) => Err(fault(&error)),
+                    other => Ok(other),
+                }
+            })
+            .await
+            .map_err(RepositoryError::Fetch)?
+            .map_err(|error| source.broken(error))?;
+        self.fetches.skipped_entries.inc_by(index.skipped);
+        Ok(Listing {
+            index,
+            wanted: wanted.clone(),
+            layout,
+            validators,
+        })
+    }
+}
+
+impl Listing {
+    fn bytes(&self) -> usize {
+        let validators = self.validators.values().map(HeaderValue::len).sum::<usize>();
+        self.index.bytes() + self.wanted.iter().map(String::len).sum::<usize>() + validators
+    }
+}
+
+impl<'a> Source<'a> {
+    fn new(repo: &str, access: &'a Access) -> Result<Self, FetchError> {
+        let mut url = index_url(repo)?;
+        let in_url = login_in(&url);
+        // The client would send them a second time.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        let credentials = access.credentials(&url);
+        let is_withheld = credentials == Credentials::Withheld;
+        let login = match credentials {
+            Credentials::Login(login) => Some(login.clone()),
+            Credentials::None | Credentials::Withheld => in_url,
+        };
+        Ok(Self {
+            url,
+            access,
+            login,
+            is_withheld,
+        })
+    }
+
+    async fn ask(&self, web: &Web, kept: Option<&Listing>) -> Result<Answer, FetchError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        if let Some(login) = &self.login {
+            headers.insert(AUTHORIZATION, login.basic());
+        }
+        if let Some(kept) = kept {
+            headers.extend(kept.validators.clone());
+        }
+        let ask = Ask {
+            kind: Kind::Index,
+            method: Method::GET,
+            url: self.url.clone(),
+            headers,
+            transport: &self.access.transport,
+        };
+        web.ask(ask).await
+    }
+
+    fn refusal(&self, status: StatusCode) -> Fault {
+        self.access
+            .refusal(status, self.is_withheld && self.login.is_none())
+    }
+
+    fn broken(&self, error: IndexError) -> RepositoryError {
+        RepositoryError::Index {
+            url: self.shown(),
+            source: Arc::new(error),
+        }
+    }
+
+    /// The URL of the index, for people.
+    fn shown(&self) -> String {
+        redacted(self.url.as_str())
+    }
+
+    /// Where an archive is, without credentials: the index names it relative to the repository, or absolutely.
+    fn archive(&self, url: &str) -> String {
+        let absolute = self.url.join(url).map(String::from);
+        redacted(&absolute.unwrap_or_else(|_| url.to_owned()))
+    }
+}
+
+/// What to send the next time, so that the server can say that nothing has changed. Both values are repeated byte by
+/// byte: some servers send entity tags that are none.
+fn validators(headers: &HeaderMap) -> HeaderMap {
+    let pairs: [(HeaderName, HeaderName); 2] = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
+    pairs
+        .into_iter()
+        .filter_map(|(from, to)| Some((to, headers.get(from)?.clone())))
+        .collect()
+}
+
+/// The URL of a repository's index: a slash at the end of the repository makes no difference, a query is kept.
+fn index_url(repo: &str) -> Result<Url, FetchError> {
+    let mut url = Url::parse(repo).map_err(|error| FetchError {
+        url: redacted(repo),
+        fault: Fault::Url(error.to_string()),
+    })?;
+    let path = format!("{}/index.yaml", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// The login in front of the host.
+fn login_in(url: &Url) -> Option<Login> {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let username = decoded(url.username());
+    let password = decoded(url.password().unwrap_or_default());
+    (!username.is_empty() || !password.is_empty()).then_some(Login { username, password })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_lies_beside_the_charts() {
+        for (repo, index) in [
+            ("https://h/charts", "https://h/charts/index.yaml"),
+            ("https://h/charts//", "https://h/charts/index.yaml"),
+            ("https://h", "https://h/index.yaml"),
+            ("https://h/c?token=x#f", "https://h/c/index.yaml?token=x"),
+        ] {
+            assert_eq!(index_url(repo).unwrap().as_str(), index);
+        }
+    }
+
+    #[test]
+    fn a_login_may_stand_in_the_url() {
+        let login = login_in(&Url::parse("https://user:p%40ss@h/").unwrap()).unwrap();
+        assert_eq!(
+            (login.username.as_str(), login.password.as_str()),
+            ("user", "p@ss")
+        );
+        assert_eq!(login_in(&Url::parse("https://h/").unwrap()), None);
+    }
+
+    #[test]
+    fn archives_lie_beside_the_index_or_elsewhere() {
+        let access = Access::default();
+        let source = Source::new("https://u:geheim@h/charts?token=geheim", &access).unwrap();
+        assert_eq!(source.archive("web-1.0.0.tgz"), "https://h/charts/web-1.0.0.tgz");
+        assert_eq!(
+            source.archive("https://cdn/web-1.0.0.tgz?sig=geheim"),
+            "https://cdn/web-1.0.0.tgz?…"
+        );
+        assert!(!source.shown().contains("geheim"));
+    }
+
+    #[test]
+    fn entity_tags_are_opaque() {
+        let mut headers = HeaderMap::new();
+        headers.insert(ETAG, HeaderValue::from_bytes(b"no quotes \xff").unwrap());
+        let sent = validators(&headers);
+        assert_eq!(sent.get(IF_NONE_MATCH).unwrap().as_bytes(), b"no quotes \xff");
+        assert_eq!(sent.len(), 1);
+    }
+}

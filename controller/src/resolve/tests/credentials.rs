@@ -1,0 +1,227 @@
+//! Which credentials go where, and what is told of them.
+
+use helmops_shared::reason::Reason;
+
+use super::{
+    answers::{indexed, registry, wants},
+    asking::{
+        Asking, PASSWORD, anonymous, assert_fails, basic, in_the_clear, login, login_at, reference, version,
+    },
+    rig::{Head, Reply, Server, status},
+};
+use crate::{
+    backoff::Pace,
+    resolve::access::{Access, Login},
+};
+
+/// Serves charts to one user.
+fn private(head: &Head) -> Reply {
+    if head.text("Authorization") == basic("user") {
+        indexed(&[], &["1.0.0"])
+    } else {
+        wants("Basic realm=\"charts\"")
+    }
+}
+
+fn sent(server: &Server) -> Vec<String> {
+    let heads = server.heads();
+    heads
+        .iter()
+        .map(|head| head.text("Authorization").to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_login_is_sent_at_once() {
+    let server = Server::http(private).await;
+    let outcome = Asking::new()
+        .repository(&login(&server, "user"), &server.url())
+        .await;
+    assert_eq!(version(outcome), "1.0.0");
+    assert_eq!(sent(&server), [basic("user")]);
+}
+
+#[tokio::test]
+async fn refused_and_then_taken() {
+    // The account is opened between two look-ups.
+    let server = Server::http(|head| {
+        if head.nth == 0 {
+            wants("Basic realm=\"charts\"")
+        } else {
+            private(head)
+        }
+    })
+    .await;
+    let (asking, access) = (Asking::new(), login(&server, "user"));
+    let outcome = asking.repository(&access, &server.url()).await;
+    let words = [
+        &*server.url(),
+        "error code: 401",
+        "check username and password in the Secret",
+    ];
+    assert_fails(outcome, Reason::Unauthorized, Pace::SLOW, &words);
+    assert_eq!(server.heads().len(), 1, "the same again would be refused again");
+    assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
+    assert_eq!(asking.requests("index", "Unauthorized"), 1);
+    asking.assert_idle(2);
+}
+
+#[tokio::test]
+async fn withheld_from_another_place() {
+    for code in [401, 403] {
+        let server = Server::http(move |_| status(code, &[])).await;
+        let access = login_at("https://charts.example.com/team", "user");
+        let asking = Asking::new();
+        let outcome = asking.repository(&access, &server.url()).await;
+        let told = format!("error code: {code}: the server wants a login");
+        let words = [
+            &*server.url(),
+            &told,
+            "the one in Secret access belongs to https://charts.example.com and is sent nowhere else",
+            "make it a HelmOp of its own",
+        ];
+        assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &words);
+        assert_eq!(sent(&server), [""]);
+        assert_eq!(asking.requests("index", "CredentialsWithheld"), 1);
+    }
+}
+
+#[tokio::test]
+async fn withheld_where_nobody_wants_it() {
+    let server = Server::http(|_| indexed(&[], &["1.0.0"])).await;
+    let access = login_at("https://charts.example.com", "user");
+    let asking = Asking::new();
+    assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
+    let outcome = asking
+        .repository(&access, &format!("{}/none", server.url()))
+        .await;
+    assert_eq!(version(outcome), "1.0.0");
+    assert_eq!(sent(&server), ["", ""]);
+}
+
+#[tokio::test]
+async fn withheld_from_a_registry() {
+    let server = Server::http(|_| wants("Basic realm=\"registry\"")).await;
+    let access = in_the_clear(login_at("https://charts.example.com", "user"));
+    let asking = Asking::new();
+    for asked in ["1.0.0", "1.x"] {
+        let outcome = asking.registry(&access, &reference(&server), asked).await;
+        let words = [
+            &*server.host(),
+            "error code: 401",
+            "belongs to https://charts.example.com",
+        ];
+        assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &words);
+    }
+    assert_eq!(sent(&server), ["", ""]);
+    assert_eq!(asking.requests("manifest", "CredentialsWithheld"), 1);
+    assert_eq!(asking.requests("tags", "CredentialsWithheld"), 1);
+    asking.assert_idle(2);
+}
+
+#[tokio::test]
+async fn withheld_from_the_same_host_on_another_port_or_scheme() {
+    let server = Server::http(private).await;
+    for home in [
+        format!("http://127.0.0.1:{}", server.port() ^ 1),
+        format!("https://{}", server.host()),
+        format!("http://localhost:{}", server.port()),
+    ] {
+        let outcome = Asking::new()
+            .repository(&login_at(&home, "user"), &server.url())
+            .await;
+        assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &[&home]);
+    }
+    assert_eq!(sent(&server), ["", "", ""]);
+}
+
+#[tokio::test]
+async fn a_login_for_each_host() {
+    let (server, other) = (Server::http(private).await, Server::http(private).await);
+    let access = Access {
+        by_host: vec![(
+            server.host(),
+            Login {
+                username: "user".to_owned(),
+                password: PASSWORD.to_owned(),
+            },
+        )],
+        secret: "access".to_owned(),
+        ..Access::default()
+    };
+    let asking = Asking::new();
+    assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
+    let outcome = asking.repository(&access, &other.url()).await;
+    assert_fails(
+        outcome,
+        Reason::CredentialsWithheld,
+        Pace::SLOW,
+        &[&other.url(), "belongs to other hosts"],
+    );
+    assert_eq!(sent(&other), [""]);
+}
+
+#[tokio::test]
+async fn a_login_in_the_url_is_sent_and_not_shown() {
+    let server = Server::http(private).await;
+    let with = |user: &str| server.url().replace("//", &format!("//{user}:{PASSWORD}@"));
+    let asking = Asking::new();
+    let found = asking.repository(&anonymous(), &with("user")).await.unwrap();
+    assert_eq!(found.url, format!("{}/web-1.0.0.tgz", server.url()));
+    let outcome = asking.repository(&anonymous(), &with("nobody")).await;
+    assert_fails(
+        outcome,
+        Reason::Unauthorized,
+        Pace::SLOW,
+        &[&server.host(), "error code: 401"],
+    );
+    assert_eq!(sent(&server), [basic("user"), basic("nobody")]);
+}
+
+#[tokio::test]
+async fn what_stands_behind_the_question_mark_is_sent_and_not_shown() {
+    let server = Server::http(|_| status(404, &[])).await;
+    let repo = format!("{}/charts?token={PASSWORD}", server.url());
+    let outcome = Asking::new().repository(&anonymous(), &repo).await;
+    assert_fails(
+        outcome,
+        Reason::RepositoryNotFound,
+        Pace::SLOW,
+        &[&format!("{}/charts/index.yaml", server.url())],
+    );
+    assert_eq!(
+        server.lines(),
+        [format!("GET /charts/index.yaml?token={PASSWORD}")]
+    );
+}
+
+#[tokio::test]
+async fn an_entry_of_a_docker_config_for_a_part_of_a_registry() {
+    let server = Server::http(|head| match head.text("Authorization") {
+        sent if sent == basic("team") => registry(head, &["1.0.0"]),
+        _ => wants("Basic realm=\"registry\""),
+    })
+    .await;
+    let login = |username: &str| Login {
+        username: username.to_owned(),
+        password: PASSWORD.to_owned(),
+    };
+    let access = in_the_clear(Access {
+        by_host: vec![
+            (server.host(), login("all")),
+            (format!("{}/team", server.host()), login("team")),
+        ],
+        ..Access::default()
+    });
+    let asking = Asking::new();
+    let team = format!("oci://{}/team/web", server.host());
+    assert_eq!(version(asking.registry(&access, &team, "1.0.0").await), "1.0.0");
+    let outcome = asking.registry(&access, &reference(&server), "1.0.0").await;
+    assert_fails(
+        outcome,
+        Reason::Unauthorized,
+        Pace::SLOW,
+        &["the registry wants a login, or another one"],
+    );
+    assert_eq!(sent(&server), ["", &basic("team"), "", &basic("all")]);
+}

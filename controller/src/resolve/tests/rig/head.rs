@@ -1,0 +1,98 @@
+//! The head of a request.
+
+use std::time::Instant;
+
+use tokio::io::{self, AsyncBufRead, AsyncBufReadExt};
+
+/// The first byte of a TLS connection.
+const HANDSHAKE: u8 = 0x16;
+
+/// The head of a request, as it came.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// Method.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// How many requests the server had before.
+    pub nth: usize,
+    /// When it came.
+    pub at: Instant,
+    headers: Vec<(String, Vec<u8>)>,
+}
+
+impl Head {
+    /// Method and target.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.method, self.target)
+    }
+
+    /// The value of a header, byte by byte. It must not come twice.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        let mut values = self
+            .headers
+            .iter()
+            .filter(|(header, _)| header.eq_ignore_ascii_case(name));
+        let value = values.next().map(|(_, value)| value.as_slice());
+        assert!(values.next().is_none(), "{name} comes twice: {self:?}");
+        value
+    }
+
+    /// The value of a header as a text, empty where it is missing.
+    pub fn text(&self, name: &str) -> &str {
+        std::str::from_utf8(self.header(name).unwrap_or_default()).unwrap()
+    }
+
+    /// Whether a token is asked for, from where [`super::super::answers::wants_token`] sends for one.
+    pub fn is_for_token(&self) -> bool {
+        self.target.starts_with("/token")
+    }
+
+    /// Where the client thinks that it is.
+    pub fn host(&self) -> &str {
+        self.text("Host")
+    }
+}
+
+/// Reads a head; `None` where the connection ends instead.
+///
+/// # Errors
+/// `InvalidData` where the peer speaks TLS.
+pub async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Head>> {
+    match stream.fill_buf().await?.first() {
+        None => return Ok(None),
+        Some(&HANDSHAKE) => return Err(io::ErrorKind::InvalidData.into()),
+        Some(_) => {}
+    }
+    let first = line(stream).await?;
+    let first = String::from_utf8_lossy(&first).into_owned();
+    let mut words = first.split(' ').map(str::to_owned);
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut headers = Vec::new();
+    loop {
+        let line = line(stream).await?;
+        if line.is_empty() {
+            break;
+        }
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (name, value) = line.split_at(colon);
+        let value = value.strip_prefix(b":").unwrap_or_default().trim_ascii();
+        headers.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
+    }
+    Ok(Some(Head {
+        method,
+        target,
+        nth: 0,
+        at: Instant::now(),
+        headers,
+    }))
+}
+
+async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    stream.read_until(b'\n', &mut line).await?;
+    match line.strip_suffix(b"\r\n") {
+        Some(line) => Ok(line.to_vec()),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}

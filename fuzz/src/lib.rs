@@ -1,0 +1,8 @@
+//! What must hold for any input, one module for each fuzz target.
+//!
+//! `fuzz/run` builds the targets in `bin` and runs them; each takes bytes and panics where something does not hold.
+
+pub mod challenge;
+pub mod constraint;
+pub mod index;
+pub mod link;

@@ -1,0 +1,139 @@
+//! The BundleDeployment: a Bundle on one cluster, and what the agent there says of it.
+
+use super::{
+    condition::Condition,
+    kind::{Types, kind},
+    metadata::Metadata,
+    status::{ModifiedStatus, NonReadyStatus, ResourceCounts},
+    wire::wire,
+};
+
+wire! {
+    /// A Bundle on one cluster.
+    ///
+    /// It is only read: of its spec, which holds the chart's values twice, no more is kept than says whether the status
+    /// speaks of it.
+    pub struct BundleDeployment: [types: Types<BundleDeployment>] {
+        /// Name, namespace, labels and so on. The namespace is the cluster's, not the Bundle's.
+        "metadata" => metadata: Metadata,
+        /// What is to be deployed.
+        "spec" => spec: BundleDeploymentSpec,
+        /// What is deployed.
+        "status" => status: BundleDeploymentStatus,
+    }
+}
+
+kind!(BundleDeployment, "bundledeployments");
+
+wire! {
+    /// What is to be deployed.
+    pub struct BundleDeploymentSpec {
+        /// Identifies what comes next, when the roll-out gets to this cluster.
+        "stagedDeploymentID" | nullable => staged_deployment_id: String,
+        /// Identifies what the agent is to deploy.
+        "deploymentID" | nullable => deployment_id: String,
+    }
+}
+
+wire! {
+    /// What is deployed. The agent writes it.
+    pub struct BundleDeploymentStatus {
+        /// The object's conditions: `Deployed`, `Installed`, `Monitored`, `Ready`.
+        "conditions" | nullable => conditions: Vec<Condition>,
+        /// Identifies what the agent has deployed.
+        "appliedDeploymentID" | nullable => applied_deployment_id: String,
+        /// The Helm release, as `namespace/name:revision`.
+        "release" | nullable => release: String,
+        /// Every object is ready.
+        "ready" => ready: bool,
+        /// No object was changed on the cluster.
+        "nonModified" => non_modified: bool,
+        /// The first few objects that are not ready.
+        "nonReadyStatus" | nullable => non_ready_status: Vec<NonReadyStatus>,
+        /// The first few objects that were changed on the cluster.
+        "modifiedStatus" | nullable => modified_status: Vec<ModifiedStatus>,
+        /// The two lists above were cut.
+        "incompleteState" => incomplete_state: bool,
+        /// What `kubectl get` shows.
+        "display" | nullable => display: Option<BundleDeploymentDisplay>,
+        /// The `forceSyncGeneration` that was deployed.
+        "syncGeneration" | nullable => sync_generation: Option<i64>,
+        /// The objects of the release.
+        "resources" | nullable => resources: Vec<BundleDeploymentResource>,
+        /// Number of the release's objects by state.
+        "resourceCounts" => resource_counts: Option<ResourceCounts>,
+        /// Counts the changes of copied Secrets and ConfigMaps that were deployed.
+        "downstreamResourcesGeneration" => downstream_resources_generation: i64,
+    }
+}
+
+wire! {
+    /// What `kubectl get` shows of a BundleDeployment.
+    pub struct BundleDeploymentDisplay {
+        /// Status of the condition `Deployed`, or its error.
+        "deployed" | nullable => deployed: String,
+        /// Status of the condition `Monitored`, or its error.
+        "monitored" | nullable => monitored: String,
+        /// The deployment's state.
+        "state" | nullable => state: String,
+    }
+}
+
+wire! {
+    /// An object of a release.
+    pub struct BundleDeploymentResource {
+        /// Kind of the object.
+        "kind" | nullable => kind: String,
+        /// API version of the object.
+        "apiVersion" | nullable => api_version: String,
+        /// Namespace of the object.
+        "namespace" | nullable => namespace: String,
+        /// Name of the object.
+        "name" | nullable => name: String,
+        /// When the object was created.
+        "createdAt" | nullable => created_at: String,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_status_comes_back_whole_and_the_values_are_not_kept() {
+        let status = json!({
+            "conditions": [{ "type": "Deployed", "status": "True" }],
+            "appliedDeploymentID": ":a",
+            "release": "shop/web:3",
+            "ready": true,
+            "nonModified": true,
+            "nonReadyStatus": [{ "kind": "Pod", "name": "p", "summary": { "state": "error", "error": true, "message": ["m"] } }],
+            "modifiedStatus": [{ "kind": "Service", "name": "s", "exist": true, "missing": true, "patch": "{}" }],
+            "incompleteState": true,
+            "display": { "deployed": "True", "monitored": "True", "state": "Ready" },
+            "syncGeneration": 0,
+            "resources": [{ "kind": "Pod", "apiVersion": "v1", "namespace": "shop", "name": "p", "createdAt": "2026-01-01T00:00:00Z" }],
+            "resourceCounts": { "ready": 1, "desiredReady": 1, "waitApplied": 0, "modified": 0, "orphaned": 0, "missing": 0, "unknown": 0, "notReady": 0 },
+            "downstreamResourcesGeneration": 2
+        });
+        let spec = json!({ "deploymentID": ":a", "stagedDeploymentID": ":b" });
+        let mut object = json!({ "metadata": { "name": "web" }, "spec": spec, "status": status });
+        object["spec"]["options"] = json!({ "helm": { "values": { "big": [1] } } });
+        let decoded: BundleDeployment = serde_json::from_str(&object.to_string()).unwrap();
+        let encoded = serde_json::to_value(decoded).unwrap();
+        assert_eq!((&encoded["spec"], &encoded["status"]), (&spec, &status));
+        assert_eq!(
+            (&encoded["kind"], &encoded["apiVersion"]),
+            (&json!("BundleDeployment"), &json!("fleet.cattle.io/v1alpha1"))
+        );
+    }
+
+    #[test]
+    fn null_is_nothing() {
+        let text = r#"{"metadata":{"name":"web"},"spec":{"deploymentID":null},"status":{"resources":null,"display":null}}"#;
+        let decoded: BundleDeployment = serde_json::from_str(text).unwrap();
+        assert_eq!(decoded.status, BundleDeploymentStatus::default());
+    }
+}

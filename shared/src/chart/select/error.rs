@@ -1,0 +1,71 @@
+//! Why no version was chosen.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Why no version was chosen. The words of Helm and Fleet are in the messages, for those who look for them.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SelectError {
+    /// The chart is listed without any version.
+    #[error("no chart version found: chart {chart:?} has no versions")]
+    NoVersions {
+        /// Name of the chart.
+        chart: String,
+    },
+    /// No version will do.
+    #[error("no chart version found for {chart}-{asked}: {nearest}")]
+    NoMatch {
+        /// Name of the chart.
+        chart: String,
+        /// What was asked for.
+        asked: String,
+        /// What there is instead.
+        nearest: Nearest,
+    },
+    /// No release will do, and a range allows pre-releases only if it names one.
+    #[error(
+        "no chart version found for {chart}-{asked}: no release matches, only pre-releases do, the newest of them {newest}; \
+        to allow pre-releases, write {constraint:?}"
+    )]
+    OnlyPrereleases {
+        /// Name of the chart.
+        chart: String,
+        /// What was asked for.
+        asked: String,
+        /// The pre-release that would be chosen.
+        newest: String,
+        /// What to ask for instead.
+        constraint: String,
+    },
+    /// The version that was chosen has no archive.
+    #[error("no URLs found for chart {chart} {version}: the index says nowhere where the archive is")]
+    NoUrl {
+        /// Name of the chart.
+        chart: String,
+        /// The version.
+        version: String,
+    },
+}
+
+/// The versions nearest to what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nearest {
+    /// A few of them as they are listed, newest first. None if there is no semantic version at all.
+    pub versions: Vec<String>,
+    /// How many other entries there are, readable or not.
+    pub others: usize,
+}
+
+impl fmt::Display for Nearest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.versions.len() + self.others;
+        match (self.versions.as_slice(), self.others) {
+            ([], _) => f.write_str("none of its versions is a semantic version such as 1.2.3"),
+            ([only], 0) => write!(f, "its only version is {only}"),
+            ([one], _) => write!(f, "of its {all} versions the nearest is {one}"),
+            (some, 0) => write!(f, "its versions are {}", some.join(", ")),
+            (some, _) => write!(f, "of its {all} versions the nearest are {}", some.join(", ")),
+        }
+    }
+}

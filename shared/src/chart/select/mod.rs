@@ -1,0 +1,118 @@
+//! Which version of a chart: Helm's choice.
+//!
+//! 1. The version that is written exactly as asked, even if it is no semantic version.
+//! 2. Otherwise the highest that the request allows. What is no semantic version is passed over. A pre-release is allowed
+//!    only by a range that names one, such as `>=1.2.0-0`; an empty request means the latest release.
+//!
+//! A deprecated version is chosen like any other: Helm does so, and who deploys it by range is not to be stopped by a mark.
+//!
+//! Helm sorts with an algorithm that leaves equal versions in any order, and then takes the first. Here the order is fixed:
+//! of versions that are equal, or that differ in build metadata alone, the one published last is chosen
+//! ([`Candidate::created`]), and of those the first in the list. A time that cannot be read counts as earlier than every
+//! time that can; two of those are compared as texts.
+//!
+//! Fleet chooses from a registry by a rule of its own, which differs in three points: an empty request is an error there,
+//! a tag with `_` for the `+` of build metadata is passed over, and only a complete version is looked for literally.
+
+mod candidate;
+mod condition;
+mod error;
+mod nearest;
+mod prerelease;
+
+pub use self::candidate::Candidate;
+use self::candidate::Published;
+pub use self::error::{Nearest, SelectError};
+use super::{constraint::Constraint, request::VersionRequest, version::Version};
+
+/// Chooses one of the versions of `chart`.
+///
+/// # Errors
+/// Where none will do, with what there is instead; and where the one that was chosen has no archive.
+pub fn select<'c, C: Candidate>(
+    chart: &str,
+    candidates: &'c [C],
+    request: &VersionRequest<'_>,
+) -> Result<&'c C, SelectError> {
+    if candidates.is_empty() {
+        return Err(SelectError::NoVersions {
+            chart: chart.to_owned(),
+        });
+    }
+    let chosen = match literal(candidates, request.text()) {
+        Some(chosen) => chosen,
+        None => in_range(chart, candidates, request)?,
+    };
+    if chosen.url() == Some("") {
+        return Err(SelectError::NoUrl {
+            chart: chart.to_owned(),
+            version: chosen.version().to_owned(),
+        });
+    }
+    Ok(chosen)
+}
+
+fn literal<'c, C: Candidate>(candidates: &'c [C], asked: &str) -> Option<&'c C> {
+    let named = candidates
+        .iter()
+        .filter(|candidate| !asked.is_empty() && candidate.version() == asked);
+    named.reduce(|first, second| if later(second, first) { second } else { first })
+}
+
+fn in_range<'c, C: Candidate>(
+    chart: &str,
+    candidates: &'c [C],
+    request: &VersionRequest<'_>,
+) -> Result<&'c C, SelectError> {
+    let known: Vec<Known<'c, C>> = candidates.iter().filter_map(Known::read).collect();
+    if let Some(highest) = highest(&known, request.constraint()) {
+        return Ok(highest.candidate);
+    }
+    let (chart, asked) = (chart.to_owned(), request.text().to_owned());
+    let widened = prerelease::widened(request.constraint());
+    let prerelease = widened.and_then(|(text, constraint)| Some((text, highest(&known, &constraint)?)));
+    Err(match prerelease {
+        Some((constraint, newest)) => SelectError::OnlyPrereleases {
+            chart,
+            asked,
+            newest: newest.version.original().to_owned(),
+            constraint,
+        },
+        None => SelectError::NoMatch {
+            chart,
+            asked,
+            nearest: nearest::nearest(&known, candidates.len(), request.constraint()),
+        },
+    })
+}
+
+/// A candidate whose version can be read.
+struct Known<'c, C> {
+    version: Version,
+    candidate: &'c C,
+}
+
+impl<'c, C: Candidate> Known<'c, C> {
+    fn read(candidate: &'c C) -> Option<Self> {
+        let version = Version::parse(candidate.version()).ok()?;
+        Some(Self { version, candidate })
+    }
+
+    fn is_better_than(&self, other: &Self) -> bool {
+        let order = self.version.precedence(&other.version);
+        order.is_gt() || (order.is_eq() && later(self.candidate, other.candidate))
+    }
+}
+
+fn highest<'k, 'c, C: Candidate>(known: &'k [Known<'c, C>], wanted: &Constraint) -> Option<&'k Known<'c, C>> {
+    let allowed = known.iter().filter(|known| wanted.matches(&known.version));
+    allowed.reduce(|best, next| if next.is_better_than(best) { next } else { best })
+}
+
+/// Whether `a` was published after `b`.
+fn later<C: Candidate>(a: &C, b: &C) -> bool {
+    Published::read(a.created()) > Published::read(b.created())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What the status of a HelmOp says.
+
+use serde_json::json;
+
+use super::*;
+use crate::api::{Bundle, BundleDeployment, Guarded};
+
+fn helmop() -> HelmOp {
+    let object = json!({
+        "metadata": { "name": "web", "namespace": "fleet-default", "generation": 2 },
+        "spec": {},
+        "status": {
+            "version": "1.0.0",
+            "readyClusters": 3,
+            "conditions": [
+                { "type": "Polled", "status": "True" },
+                { "type": "Reconciling", "status": "False" },
+                { "type": "Stalled", "status": "True", "reason": "Stalled", "message": "left by Fleet" }
+            ]
+        }
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
+fn bundle(generation: i64, status: serde_json::Value) -> Bundle {
+    let object = json!({ "metadata": { "generation": generation }, "status": status });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn accepted() -> Outcome {
+    Outcome::Accepted {
+        version: "1.2.3".to_owned(),
+        resolved: Vec::new(),
+    }
+}
+
+fn condition<'s>(status: &'s HelmOpStatus, r#type: &str) -> (&'s str, &'s str, &'s str) {
+    let condition = status
+        .base
+        .conditions
+        .iter()
+        .find(|condition| condition.r#type == r#type)
+        .unwrap();
+    (&condition.status, &condition.reason, &condition.message)
+}
+
+#[test]
+fn accepted_is_not_yet_ready() {
+    let status = next(&helmop(), Seen::default(), &accepted(), "t");
+    assert_eq!(
+        (status.version.as_str(), status.observed_generation),
+        ("1.2.3", Some(2))
+    );
+    assert_eq!(condition(&status, "Accepted"), ("True", "Accepted", ""));
+    assert_eq!(condition(&status, "Ready").1, "Progressing");
+    assert_eq!(
+        condition(&status, "Polled").0,
+        "True",
+        "conditions of others stay"
+    );
+    assert_eq!(status.base.ready_clusters, Some(3), "fields of others stay");
+}
+
+#[test]
+fn a_refusal_keeps_the_version_and_is_never_ready() {
+    let outcome = Outcome::Refused {
+        reason: Reason::ChartNotFound,
+        message: "no chart".to_owned(),
+    };
+    let whole = bundle(
+        1,
+        json!({ "observedGeneration": 1, "summary": { "ready": 1, "desiredReady": 1 } }),
+    );
+    let status = next(&helmop(), Some(&whole), &outcome, "t");
+    assert_eq!(status.version, "1.0.0");
+    assert_eq!(
+        condition(&status, "Accepted"),
+        ("False", "ChartNotFound", "no chart")
+    );
+    assert_eq!(
+        condition(&status, "Ready"),
+        ("False", "ChartNotFound", "no chart")
+    );
+}
+
+#[test]
+fn ready_follows_the_bundle() {
+    for (bundle, expected) in [
+        (
+            bundle(2, json!({ "observedGeneration": 1 })),
+            ("False", "Progressing"),
+        ),
+        (
+            bundle(1, json!({ "observedGeneration": 1 })),
+            ("False", "NoClusters"),
+        ),
+        (
+            bundle(
+                1,
+                json!({ "observedGeneration": 1, "summary": { "ready": 1, "desiredReady": 2 } }),
+            ),
+            ("False", "NotReady"),
+        ),
+        (
+            bundle(
+                1,
+                json!({ "observedGeneration": 1, "summary": { "ready": 2, "desiredReady": 2 } }),
+            ),
+            ("True", "Ready"),
+        ),
+    ] {
+        let status = next(&helmop(), Some(&bundle), &accepted(), "t");
+        let (holds, reason, _) = condition(&status, "Ready");
+        assert_eq!((holds, reason), expected);
+    }
+}
+/// The types of the conditions, and the reasons of those of kstatus.
+fn kstatus(status: &HelmOpStatus) -> Vec<(&str, &str, &str)> {
+    let conditions = status.base.conditions.iter();
+    conditions
+        .filter(|condition| ["Reconciling", "Stalled"].contains(&&*condition.r#type))
+        .map(|condition| (&*condition.r#type, &*condition.status, &*condition.reason))
+        .collect()
+}
+
+#[test]
+fn kstatus_conditions_are_there_only_when_they_hold() {
+    let summary = |ready: i64, state: &str| json!({ "observedGeneration": 1, "summary": { "ready": ready, "desiredReady": 2, state: 2 - ready } });
+    let refused = Outcome::Refused {
+        reason: Reason::InvalidVersion,
+        message: "no version".to_owned(),
+    };
+    let retrying = Outcome::Retrying {
+        reason: Reason::Timeout,
+        message: "no answer".to_owned(),
+    };
+    for (seen, outcome, expected) in [
+        (summary(2, "notReady"), accepted(), None),
+        (summary(1, "notReady"), accepted(), None),
+        (summary(1, "modified"), accepted(), None),
+        (
+            summary(1, "waitApplied"),
+            accepted(),
+            Some(("Reconciling", "True", "Progressing")),
+        ),
+        (
+            json!({}),
+            accepted(),
+            Some(("Reconciling", "True", "Progressing")),
+        ),
+        (
+            summary(2, "notReady"),
+            refused,
+            Some(("Stalled", "True", "InvalidVersion")),
+        ),
+        (
+            summary(2, "notReady"),
+            retrying,
+            Some(("Reconciling", "True", "Timeout")),
+        ),
+    ] {
+        let bundle = bundle(1, seen);
+        let status = next(&helmop(), Some(&bundle), &outcome, "t");
+        assert_eq!(kstatus(&status), expected.into_iter().collect::<Vec<_>>());
+        let message = |r#type| condition(&status, r#type).2;
+        if let Some((r#type, ..)) = expected {
+            assert_eq!(message(r#type), message("Ready"), "it says why");
+            assert!(!message(r#type).is_empty());
+        }
+        let generations = status.base.conditions.iter().skip(1);
+        assert!(
+            generations
+                .map(|condition| condition.observed_generation)
+                .all(|at| at == Some(2))
+        );
+    }
+}
+
+#[test]
+fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
+    let object = json!({
+        "metadata": { "name": "web", "namespace": "cluster-c" },
+        "status": { "ready": true, "nonModified": true }
+    });
+    let deployment: Guarded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();
+    let bundle = bundle(
+        1,
+        json!({ "observedGeneration": 1, "summary": { "ready": 1, "desiredReady": 1 } }),
+    );
+    let seen = Seen {
+        bundle: Some(&bundle),
+        deployments: Some(&[&deployment]),
+    };
+    let refused = Outcome::Refused {
+        reason: Reason::ChartNotFound,
+        message: "no chart".to_owned(),
+    };
+    for (outcome, ready) in [(accepted(), "True"), (refused, "False")] {
+        let status = next(&helmop(), seen, &outcome, "t");
+        assert_eq!(condition(&status, "Ready").0, ready);
+        assert_eq!(status.base.ready_clusters, Some(1), "what is deployed is told of");
+        assert_eq!(status.base.display.unwrap().ready_bundle_deployments, "1/1");
+    }
+    let gone = Seen {
+        bundle: None,
+        deployments: Some(&[]),
+    };
+    let status = next(&helmop(), gone, &accepted(), "t");
+    assert_eq!(
+        (status.base.ready_clusters, status.base.desired_ready_clusters),
+        (Some(0), Some(0))
+    );
+    assert_eq!(status.base.display.unwrap().ready_bundle_deployments, "0/0");
+}
+
+#[test]
+fn without_extras_is_what_fleets_definition_has() {
+    let mut status = next(&helmop(), Seen::default(), &accepted(), "t");
+    status.base.omitted = Some(crate::api::status::Omitted::default());
+    let text = serde_json::to_string(&without_extras(status)).unwrap();
+    assert!(
+        !text.contains("observedGeneration") && !text.contains("omitted"),
+        "{text}"
+    );
+}

@@ -1,0 +1,284 @@
+//! Resources: the deployed objects, their number by state, and the same for each cluster.
+
+use std::collections::BTreeMap;
+
+use super::{
+    budget::{self, Budget},
+    deployments::{Deployment, Object},
+    objects::{Key, READY, Row, rows},
+};
+use crate::api::status::{Omitted, PerClusterState, Resource, ResourceCounts, StatusBase};
+
+/// The JSON around the texts of an object: names of fields and of the lists of clusters, in bytes.
+const RESOURCE_FRAME: usize = 280;
+/// The JSON around the name of a cluster with counts, and what the API server notes of the fields' manager, in bytes.
+const COUNTS_FRAME: usize = 320;
+
+/// Sets the list of objects and the counts, as far as there is [room](budget).
+pub fn fill(base: &mut StatusBase, deployments: &[Deployment<'_>]) {
+    let clusters: Vec<String> = deployments.iter().map(|one| one.cluster.to_string()).collect();
+    let mut omitted = Omitted::default();
+    let mut left = Budget::of(budget::TOTAL - budget::NON_READY);
+
+    let counts = counts_by_cluster(deployments, &clusters);
+    let mut total = none();
+    for (_, counts) in &counts {
+        add(&mut total, counts);
+    }
+    base.resource_counts = Some(total);
+    base.per_cluster_resource_counts = bounded_counts(counts, &mut left, &mut omitted);
+    let rows = bounded_rows(rows(deployments), &mut left, &mut omitted);
+    base.resources = resources(&rows, &clusters, &mut left, &mut omitted);
+    base.omitted = (omitted != Omitted::default()).then_some(omitted);
+}
+
+/// Clears them, where nobody looks at deployments: what is not known is not told.
+pub fn clear(base: &mut StatusBase) {
+    base.resources = Vec::new();
+    base.resource_counts = None;
+    base.per_cluster_resource_counts = BTreeMap::new();
+    base.omitted = None;
+}
+
+/// The counts of each cluster that tells them, in the order of clusters.
+fn counts_by_cluster<'c>(
+    deployments: &[Deployment<'_>],
+    clusters: &'c [String],
+) -> Vec<(&'c str, ResourceCounts)> {
+    let mut counts: Vec<(&str, ResourceCounts)> = Vec::with_capacity(deployments.len());
+    for (deployment, cluster) in deployments.iter().zip(clusters) {
+        let Object::Decoded(object) = deployment.object else {
+            continue;
+        };
+        if counts.last().is_none_or(|(last, _)| last != cluster) {
+            counts.push((cluster, none()));
+        }
+        if let (Some((_, total)), Some(own)) = (counts.last_mut(), &object.status.resource_counts) {
+            add(total, own);
+        }
+    }
+    counts
+}
+
+/// No objects. Every number is written even where it is 0.
+fn none() -> ResourceCounts {
+    let zero = Some(0);
+    ResourceCounts {
+        ready: zero,
+        desired_ready: zero,
+        wait_applied: zero,
+        modified: zero,
+        orphaned: zero,
+        missing: zero,
+        unknown: zero,
+        not_ready: zero,
+    }
+}
+
+fn add(total: &mut ResourceCounts, more: &ResourceCounts) {
+    for (total, more) in [
+        (&mut total.ready, more.ready),
+        (&mut total.desired_ready, more.desired_ready),
+        (&mut total.wait_applied, more.wait_applied),
+        (&mut total.modified, more.modified),
+        (&mut total.orphaned, more.orphaned),
+        (&mut total.missing, more.missing),
+        (&mut total.unknown, more.unknown),
+        (&mut total.not_ready, more.not_ready),
+    ] {
+        let sum = total.unwrap_or_default().saturating_add(more.unwrap_or_default());
+        *total = Some(sum);
+    }
+}
+
+fn bounded_counts(
+    counts: Vec<(&str, ResourceCounts)>,
+    left: &mut Budget,
+    omitted: &mut Omitted,
+) -> BTreeMap<String, ResourceCounts> {
+    // The name stands in the status and in what the API server notes of the fields' manager.
+    let bytes = |(cluster, _): &(&str, ResourceCounts)| 2 * budget::text(cluster) + COUNTS_FRAME;
+    let is_ready = |(_, counts): &(&str, ResourceCounts)| counts.ready == counts.desired_ready;
+    let kept = bounded(counts, budget::CLUSTER_COUNTS, left, bytes, is_ready);
+    omitted.per_cluster_resource_counts = kept.omitted;
+    kept.items
+        .into_iter()
+        .map(|(cluster, counts)| (cluster.to_owned(), counts))
+        .collect()
+}
+
+/// An object with the texts that it is sorted by, and its state on all clusters together.
+struct Named<'a> {
+    r#type: String,
+    id: String,
+    state: &'a str,
+    row: Row<'a>,
+}
+
+fn bounded_rows<'a>(rows: Vec<Row<'a>>, left: &mut Budget, omitted: &mut Omitted) -> Vec<Named<'a>> {
+    let mut rows: Vec<_> = rows.into_iter().map(Named::of).collect();
+    // The API version sorts what is the same object to Fleet.
+    rows.sort_by(|one, other| {
+        let key = |named: &Named<'a>| named.row.key.api_version;
+        (&one.r#type, &one.id, key(one)).cmp(&(&other.r#type, &other.id, key(other)))
+    });
+    let is_ready = |named: &Named<'_>| named.state == READY;
+    let kept = bounded(rows, budget::RESOURCES, left, Named::bytes, is_ready);
+    omitted.resources = kept.omitted;
+    kept.items
+}
+
+impl<'a> Named<'a> {
+    fn of(row: Row<'a>) -> Self {
+        Self {
+            r#type: type_of(row.key),
+            id: id_of(row.key),
+            state: row.state(),
+            row,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let key = self.row.key;
+        let texts = [
+            &self.r#type,
+            &self.id,
+            key.kind,
+            key.api_version,
+            key.namespace,
+            key.name,
+            self.state,
+        ];
+        texts.map(budget::text).iter().sum::<usize>() + RESOURCE_FRAME
+    }
+}
+
+/// Group and lower-case kind. The group of `v1` is empty.
+fn type_of(key: Key<'_>) -> String {
+    let kind = key.kind.to_lowercase();
+    match key.api_version.split('/').next() {
+        None | Some("" | "v1") => kind,
+        Some(group) => format!("{group}.{kind}"),
+    }
+}
+
+fn id_of(key: Key<'_>) -> String {
+    if key.namespace.is_empty() {
+        key.name.to_owned()
+    } else {
+        format!("{}/{}", key.namespace, key.name)
+    }
+}
+
+/// The list, with the names of clusters as far as there is room: first those where something is not as it should be,
+/// of all objects, then the others.
+fn resources(
+    rows: &[Named<'_>],
+    clusters: &[String],
+    left: &mut Budget,
+    omitted: &mut Omitted,
+) -> Vec<Resource> {
+    let mut states: Vec<PerClusterState> = rows.iter().map(|_| PerClusterState::default()).collect();
+    let mut cut = vec![false; rows.len()];
+    for ready in [false, true] {
+        for ((named, states), cut) in rows.iter().zip(&mut states).zip(&mut cut) {
+            for entry in named
+                .row
+                .entries
+                .iter()
+                .filter(|entry| (entry.state == READY) == ready)
+            {
+                let (Some(list), Some(cluster)) =
+                    (list_of(states, entry.state), clusters.get(entry.deployment))
+                else {
+                    continue;
+                };
+                if left.take(budget::text(cluster)) {
+                    list.push(cluster.clone());
+                } else {
+                    *cut = true;
+                    omitted.per_cluster_state += 1;
+                }
+            }
+        }
+    }
+    rows.iter()
+        .zip(states)
+        .zip(cut)
+        .map(|((named, states), cut)| named.resource(states, cut))
+        .collect()
+}
+
+impl Named<'_> {
+    fn resource(&self, states: PerClusterState, is_cut: bool) -> Resource {
+        let key = self.row.key;
+        Resource {
+            api_version: key.api_version.to_owned(),
+            kind: key.kind.to_owned(),
+            r#type: self.r#type.clone(),
+            id: self.id.clone(),
+            namespace: key.namespace.to_owned(),
+            name: key.name.to_owned(),
+            incomplete_state: self.row.is_incomplete || is_cut,
+            state: self.state.to_owned(),
+            per_cluster_state: (states != PerClusterState::default()).then_some(states),
+            ..Resource::default()
+        }
+    }
+}
+
+/// The list that a cluster stands in for a state. Fleet has none for some states of deployments, nor for words that it
+/// does not know.
+fn list_of<'s>(states: &'s mut PerClusterState, state: &str) -> Option<&'s mut Vec<String>> {
+    Some(match state {
+        READY => &mut states.ready,
+        "WaitApplied" => &mut states.wait_applied,
+        "Pending" => &mut states.pending,
+        "Modified" => &mut states.modified,
+        "Orphaned" => &mut states.orphaned,
+        "Missing" => &mut states.missing,
+        "Unknown" => &mut states.unknown,
+        // The last two are words of the agent for an object whose conditions say that it is not available.
+        "NotReady" | "updating" | "error" => &mut states.not_ready,
+        _ => return None,
+    })
+}
+
+/// What was kept of a list.
+struct Kept<T> {
+    items: Vec<T>,
+    omitted: i64,
+}
+
+/// Keeps of `items`, in their order, what `most` bytes hold and are left, those that are not ready first.
+fn bounded<T>(
+    items: Vec<T>,
+    most: usize,
+    left: &mut Budget,
+    bytes: impl Fn(&T) -> usize,
+    is_ready: impl Fn(&T) -> bool,
+) -> Kept<T> {
+    let mut own = Budget::of(most.min(left.left()));
+    let mut is_kept = vec![false; items.len()];
+    for ready in [false, true] {
+        for (item, is_kept) in items
+            .iter()
+            .zip(&mut is_kept)
+            .filter(|(item, _)| is_ready(item) == ready)
+        {
+            *is_kept = own.take(bytes(item));
+        }
+    }
+    let used = most.min(left.left()) - own.left();
+    left.take(used);
+    let mut omitted = 0;
+    let kept = items.into_iter().zip(is_kept).filter(|(_, is_kept)| {
+        omitted += i64::from(!is_kept);
+        *is_kept
+    });
+    let items = kept.map(|(item, _)| item).collect();
+    Kept { items, omitted }
+}
+
+#[cfg(test)]
+mod tests;

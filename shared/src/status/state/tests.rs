@@ -1,0 +1,103 @@
+//! The state of a deployment, and what it says.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn deployment(object: &Value) -> BundleDeployment {
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+#[test]
+fn the_first_thing_that_is_wrong_decides() {
+    use DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Ready, WaitApplied};
+
+    let deployed = |status: &str| json!([{ "type": "Deployed", "status": status }]);
+    for (state, id, staged, status) in [
+        (WaitApplied, "b", "b", json!({ "appliedDeploymentID": "a" })),
+        (
+            WaitApplied,
+            "b",
+            "b",
+            json!({ "appliedDeploymentID": "a", "conditions": deployed("True"), "ready": true, "nonModified": true }),
+        ),
+        (
+            WaitApplied,
+            "b",
+            "b",
+            json!({ "conditions": deployed("Unknown") }),
+        ),
+        (ErrApplied, "b", "b", json!({ "conditions": deployed("False") })),
+        (
+            NotReady,
+            "b",
+            "b",
+            json!({ "appliedDeploymentID": "b", "conditions": deployed("False") }),
+        ),
+        (NotReady, "b", "c", json!({ "appliedDeploymentID": "b" })),
+        // A new one has no identifiers at all.
+        (NotReady, "", "", json!({})),
+        (
+            OutOfSync,
+            "b",
+            "c",
+            json!({ "appliedDeploymentID": "b", "ready": true }),
+        ),
+        (
+            Modified,
+            "b",
+            "b",
+            json!({ "appliedDeploymentID": "b", "ready": true }),
+        ),
+        (
+            Ready,
+            "b",
+            "b",
+            json!({ "appliedDeploymentID": "b", "ready": true, "nonModified": true }),
+        ),
+    ] {
+        let object =
+            json!({ "spec": { "deploymentID": id, "stagedDeploymentID": staged }, "status": status });
+        assert_eq!(DeploymentState::of(&deployment(&object)), state, "{object}");
+    }
+}
+
+#[test]
+fn the_rank_is_fleets() {
+    let words = DeploymentState::ALL.map(DeploymentState::as_str);
+    let by_rank = [
+        "Ready",
+        "NotReady",
+        "Pending",
+        "OutOfSync",
+        "Modified",
+        "WaitApplied",
+        "ErrApplied",
+    ];
+    assert_eq!(words, by_rank);
+    assert!(DeploymentState::ALL.is_sorted());
+}
+
+#[test]
+fn the_first_condition_with_a_message_speaks() {
+    for (expected, applied, deployed, installed, monitored) in [
+        ("d", "b", "d", "i", "m"),
+        ("i", "b", "", "i", "m"),
+        ("m", "a", "", "i", "m"),
+        ("m", "b", "", "", "m"),
+        ("", "b", "", "", ""),
+        ("", "a", "", "i", ""),
+    ] {
+        let object = json!({
+            "spec": { "deploymentID": "b" },
+            "status": { "appliedDeploymentID": applied, "conditions": [
+                { "type": "Ready", "message": "r" },
+                { "type": "Monitored", "message": monitored },
+                { "type": "Installed", "message": installed },
+                { "type": "Deployed", "message": deployed },
+            ] }
+        });
+        assert_eq!(message(&deployment(&object)), expected, "{object}");
+    }
+    assert_eq!(message(&BundleDeployment::default()), "");
+}

@@ -1,0 +1,210 @@
+//! Number of deployments by state, and the first few that are not ready.
+
+use std::cmp::Reverse;
+
+use super::{
+    budget::{self, Budget},
+    deployments::{Cluster, Deployment, Object},
+    non_ready::{MAX_NAME, objects},
+    state::DeploymentState,
+};
+use crate::{
+    api::status::{BundleSummary, NonReadyResource, StatusBase, StatusDisplay},
+    text::cut,
+};
+
+/// How many deployments that are not ready are listed: Fleet's number.
+const MAX_NON_READY: usize = 10;
+/// Longest message of a deployment, in bytes: a few lines for a person.
+const MAX_MESSAGE: usize = 1024;
+
+/// Sets summary, display and numbers of clusters.
+///
+/// `counted` is the summary of the Bundle. It alone knows clusters that are targeted but have no deployment yet: they
+/// are counted as `Pending`, as long as there are fewer deployments than the Bundle counts clusters.
+pub fn fill(base: &mut StatusBase, deployments: &[Deployment<'_>], counted: Option<&BundleSummary>) {
+    let waiting = waiting(deployments, counted);
+    let summary = summarize(deployments, &waiting);
+    let clusters = || deployments.chunk_by(|one, other| one.cluster == other.cluster);
+    let ready = clusters()
+        .filter(|cluster| cluster.iter().all(|one| one.state == DeploymentState::Ready))
+        .count();
+    base.ready_clusters = Some(number(ready));
+    base.desired_ready_clusters = Some(number(clusters().count()).saturating_add(waiting.count));
+    base.display = Some(display(&summary));
+    base.summary = Some(summary);
+}
+
+/// Sets the same by what the Bundle says alone, where nobody looks at deployments.
+pub fn fill_from_bundle(base: &mut StatusBase, counted: &BundleSummary) {
+    let mut budget = Budget::of(budget::NON_READY);
+    let summary = BundleSummary {
+        ready: Some(counted.ready.unwrap_or_default()),
+        desired_ready: Some(counted.desired_ready.unwrap_or_default()),
+        non_ready_resources: counted
+            .non_ready_resources
+            .iter()
+            .take(MAX_NON_READY)
+            .map(|one| NonReadyResource {
+                name: cut(one.name.clone(), MAX_NAME),
+                bundle_state: cut(one.bundle_state.clone(), MAX_NAME),
+                message: cut(one.message.clone(), MAX_MESSAGE),
+                ..objects(&one.modified_status, &one.non_ready_status, &mut budget)
+            })
+            .collect(),
+        ..*counted
+    };
+    base.ready_clusters = summary.ready;
+    base.desired_ready_clusters = summary.desired_ready;
+    base.display = Some(display(&summary));
+    base.summary = Some(summary);
+}
+
+/// How many deployments are in a state.
+pub fn count(summary: &BundleSummary, state: DeploymentState) -> i64 {
+    match state {
+        DeploymentState::Ready => summary.ready.unwrap_or_default(),
+        DeploymentState::NotReady => summary.not_ready,
+        DeploymentState::Pending => summary.pending,
+        DeploymentState::OutOfSync => summary.out_of_sync,
+        DeploymentState::Modified => summary.modified,
+        DeploymentState::WaitApplied => summary.wait_applied,
+        DeploymentState::ErrApplied => summary.err_applied,
+    }
+}
+
+fn add(summary: &mut BundleSummary, state: DeploymentState, more: i64) {
+    let number = match state {
+        DeploymentState::Ready => summary.ready.get_or_insert_default(),
+        DeploymentState::NotReady => &mut summary.not_ready,
+        DeploymentState::Pending => &mut summary.pending,
+        DeploymentState::OutOfSync => &mut summary.out_of_sync,
+        DeploymentState::Modified => &mut summary.modified,
+        DeploymentState::WaitApplied => &mut summary.wait_applied,
+        DeploymentState::ErrApplied => &mut summary.err_applied,
+    };
+    *number = number.saturating_add(more);
+}
+
+/// Clusters without a deployment.
+struct Waiting<'a> {
+    count: i64,
+    /// Some of them.
+    examples: Vec<Deployment<'a>>,
+}
+
+fn waiting<'a>(deployments: &[Deployment<'_>], counted: Option<&'a BundleSummary>) -> Waiting<'a> {
+    let Some(counted) = counted else {
+        return Waiting {
+            count: 0,
+            examples: Vec::new(),
+        };
+    };
+    let missing = counted
+        .desired_ready
+        .unwrap_or_default()
+        .saturating_sub(number(deployments.len()));
+    let count = counted.pending.min(missing).max(0);
+    let examples = counted
+        .non_ready_resources
+        .iter()
+        .take(MAX_NON_READY)
+        .filter(|one| one.bundle_state == DeploymentState::Pending.as_str())
+        .filter_map(|one| Cluster::parse(&one.name))
+        .filter(|cluster| {
+            deployments
+                .binary_search_by_key(cluster, |one| one.cluster)
+                .is_err()
+        })
+        .take(usize::try_from(count).unwrap_or(usize::MAX))
+        .map(|cluster| Deployment {
+            cluster,
+            state: DeploymentState::Pending,
+            object: Object::None,
+        })
+        .collect();
+    Waiting { count, examples }
+}
+
+fn summarize(deployments: &[Deployment<'_>], waiting: &Waiting<'_>) -> BundleSummary {
+    let mut summary = BundleSummary {
+        ready: Some(0),
+        desired_ready: Some(number(deployments.len()).saturating_add(waiting.count)),
+        pending: waiting.count,
+        ..BundleSummary::default()
+    };
+    for deployment in deployments {
+        add(&mut summary, deployment.state, 1);
+    }
+    let mut budget = Budget::of(budget::NON_READY);
+    let not_ready = deployments.iter().chain(&waiting.examples).copied();
+    summary.non_ready_resources = examples(not_ready.filter(|one| one.state != DeploymentState::Ready))
+        .iter()
+        .map(|deployment| describe(deployment, &mut budget))
+        .collect();
+    summary
+}
+
+/// The deployments to list: the worst first, those of one state in the order of their clusters, and of each state at
+/// least one, so that no state goes without an example.
+fn examples<'a>(not_ready: impl Iterator<Item = Deployment<'a>>) -> Vec<Deployment<'a>> {
+    let mut all: Vec<_> = not_ready.collect();
+    all.sort_by_key(|deployment| Reverse(deployment.state));
+    let states: Vec<_> = all.chunk_by(|one, other| one.state == other.state).collect();
+    let mut kept = Vec::with_capacity(MAX_NON_READY);
+    for (others, state) in (0..states.len()).rev().zip(states) {
+        let room = MAX_NON_READY.saturating_sub(kept.len() + others);
+        kept.extend(state.iter().take(room));
+    }
+    kept
+}
+
+fn describe(deployment: &Deployment<'_>, budget: &mut Budget) -> NonReadyResource {
+    let objects = match deployment.object {
+        Object::Decoded(object) => objects(
+            &object.status.modified_status,
+            &object.status.non_ready_status,
+            budget,
+        ),
+        Object::Odd(_) | Object::None => NonReadyResource::default(),
+    };
+    NonReadyResource {
+        name: cut(deployment.cluster.to_string(), MAX_NAME),
+        bundle_state: deployment.state.as_str().to_owned(),
+        message: cut(deployment.message(), MAX_MESSAGE),
+        ..objects
+    }
+}
+
+/// What `kubectl get` shows: the worst state and what the first deployment in it says.
+fn display(summary: &BundleSummary) -> StatusDisplay {
+    let worst = DeploymentState::ALL
+        .into_iter()
+        .rev()
+        .find(|state| count(summary, *state) > 0)
+        .filter(|worst| *worst != DeploymentState::Ready)
+        .map_or("", DeploymentState::as_str);
+    let first = summary
+        .non_ready_resources
+        .iter()
+        .find(|one| one.bundle_state == worst);
+    let message = first.map(|one| one.message.clone()).unwrap_or_default();
+    StatusDisplay {
+        ready_bundle_deployments: format!(
+            "{}/{}",
+            summary.ready.unwrap_or_default(),
+            summary.desired_ready.unwrap_or_default()
+        ),
+        state: worst.to_owned(),
+        error: !message.is_empty(),
+        message,
+    }
+}
+
+/// A number as the API has it.
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! A plain client of the API server, as fast as one can be.
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use reqwest::{Client, Method};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::credentials;
+use crate::probe;
+
+/// Requests at a time: as many as the controller has workers.
+pub const STREAMS: usize = 50;
+const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
+
+/// The API server, as its administrator reaches it.
+pub struct Api {
+    client: Client,
+    base: String,
+    token: String,
+}
+
+impl Api {
+    /// Connects to a control plane.
+    pub fn new(cluster: &Cluster) -> Result<Self> {
+        Ok(Self {
+            client: probe::client(Some(&cluster.ca()?))?,
+            base: cluster.url.trim_end_matches('/').to_owned(),
+            token: credentials::admin_token(&cluster.directory)?,
+        })
+    }
+
+    /// Creates objects of a kind (`bundles`) in a namespace.
+    pub async fn create(&self, namespace: &str, resource: &str, objects: Vec<Value>) -> Result<()> {
+        let path = format!("{GROUP}/namespaces/{namespace}/{resource}");
+        let requests = objects
+            .into_iter()
+            .map(|object| self.send(Method::POST, path.clone(), object));
+        stream::iter(requests)
+            .buffer_unordered(STREAMS)
+            .try_collect()
+            .await
+    }
+
+    /// Patches the status of objects, by name.
+    pub async fn patch_status(
+        &self,
+        namespace: &str,
+        resource: &str,
+        patches: Vec<(String, Value)>,
+    ) -> Result<()> {
+        let path = |name: &str| format!("{GROUP}/namespaces/{namespace}/{resource}/{name}/status");
+        let requests = patches
+            .into_iter()
+            .map(|(name, patch)| self.send(Method::PATCH, path(&name), patch));
+        stream::iter(requests)
+            .buffer_unordered(STREAMS)
+            .try_collect()
+            .await
+    }
+
+    /// All objects of a kind in a namespace.
+    pub async fn list(&self, namespace: &str, resource: &str) -> Result<Vec<Value>> {
+        let url = format!("{}/{GROUP}/namespaces/{namespace}/{resource}", self.base);
+        let answer = self.client.get(&url).bearer_auth(&self.token).send().await?;
+        let mut list: Value = serde_json::from_slice(&answer.error_for_status()?.bytes().await?)?;
+        match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => Ok(items),
+            _ => anyhow::bail!("{url} is no list"),
+        }
+    }
+
+    async fn send(&self, method: Method, path: String, body: Value) -> Result<()> {
+        let content = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let url = format!("{}/{path}", self.base);
+        let request = self.client.request(method, &url).bearer_auth(&self.token);
+        let request = request.header("content-type", content).body(body.to_string());
+        let answer = request
+            .send()
+            .await
+            .with_context(|| format!("no answer from {url}"))?;
+        let status = answer.status();
+        ensure!(status.is_success(), "{url}: {status}: {}", answer.text().await?);
+        Ok(())
+    }
+}

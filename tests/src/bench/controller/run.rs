@@ -1,0 +1,169 @@
+//! One scenario, measured.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::api::Api;
+use super::scenario::{Scenario, name};
+use crate::bench::usage;
+use crate::chart_server::ChartServer;
+use crate::helmops;
+use crate::metrics::{Metrics, api_requests};
+use crate::test_bed::TestBed;
+use crate::wait::eventually;
+
+/// Far beyond what any of the scenarios takes.
+const DEADLINE: Duration = Duration::from_mins(5);
+const NAMESPACE: &str = "bench";
+const BARE: &str = "bench-bare";
+
+/// What a scenario took.
+#[derive(Debug)]
+pub struct Measured {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// From the start of the process until the last HelmOp has its status.
+    pub time: Duration,
+    /// The same writes by a plain client.
+    pub bare: Duration,
+    /// CPU time of the controller.
+    pub cpu: Duration,
+    /// Its peak memory, in KiB.
+    pub peak: u32,
+    /// Answers of the repository with the index in them.
+    pub downloads: u64,
+    /// Answers that said that nothing has changed.
+    pub revalidations: u64,
+    /// Writes of the controller by resource and verb.
+    pub writes: BTreeMap<&'static str, u64>,
+}
+
+/// Measures a scenario on a control plane of its own.
+pub async fn measure(testbed: &Path, scenario: Scenario) -> Result<Measured> {
+    let options = crate::control_plane::Options {
+        crds: vec![helmops::manifests().join("crds")],
+        ..Default::default()
+    };
+    let bed = TestBed::start(testbed, &options).await?;
+    helmops::apply_manifests(&bed.kubectl()).await?;
+    for namespace in [NAMESPACE, BARE] {
+        bed.kubectl()
+            .run(&["create", "namespace", namespace])
+            .await?
+            .ok()?;
+    }
+    let folder = TempDir::new()?;
+    let chart = scenario.publish(folder.path())?;
+    let server = ChartServer::http(folder.path()).await?;
+    let api = Api::new(&bed)?;
+    let objects = scenario.objects(&server.url(), chart);
+    api.create(NAMESPACE, "helmops", objects.clone()).await?;
+
+    let started = Instant::now();
+    let controller = helmops::start_controller(&bed, "controller", &|program| bed.command(program)).await?;
+    until_done(&controller.admin, scenario.helmops).await?;
+    let time = started.elapsed();
+    let pid = controller.process.pid()?;
+    let (cpu, memory) = (usage::cpu_time(pid)?, usage::memory(pid)?);
+    let writes = writes(&bed).await?;
+    check(&api, scenario).await?;
+    let bundles = api.list(NAMESPACE, "bundles").await?;
+    // The bare writes are alone, as the controller's were.
+    drop(controller);
+    let bare = bare(&api, objects, &bundles).await?;
+    Ok(Measured {
+        scenario,
+        time,
+        bare,
+        cpu,
+        peak: memory.peak,
+        downloads: server.answers("/index.yaml", StatusCode::OK),
+        revalidations: server.answers("/index.yaml", StatusCode::NOT_MODIFIED),
+        writes,
+    })
+}
+
+async fn until_done(admin: &str, helmops: usize) -> Result<()> {
+    let wanted = u32::try_from(helmops)?;
+    eventually("all HelmOps to be done", DEADLINE, async || {
+        let metrics = Metrics::scrape(&format!("{admin}/metrics")).await?;
+        let done = metrics.sum("helmops_reconciles_total", &[("outcome", "Success")]);
+        let done = done.unwrap_or_default();
+        ensure!(done >= f64::from(wanted), "{done} of {wanted}");
+        Ok(())
+    })
+    .await
+}
+
+/// Whether all of them have a version.
+async fn check(api: &Api, scenario: Scenario) -> Result<()> {
+    let helmops = api.list(NAMESPACE, "helmops").await?;
+    let done = helmops
+        .iter()
+        .filter(|helmop| at(helmop, "/status/version").is_string())
+        .count();
+    ensure!(
+        done == scenario.helmops,
+        "{done} of {} HelmOps have a version",
+        scenario.helmops
+    );
+    Ok(())
+}
+
+async fn writes(bed: &TestBed) -> Result<BTreeMap<&'static str, u64>> {
+    let mut writes = BTreeMap::new();
+    for (what, resource, verb) in [
+        ("POST bundles", "bundles", "POST"),
+        ("PUT bundles", "bundles", "PUT"),
+        ("PATCH helmops", "helmops", "PATCH"),
+    ] {
+        writes.insert(what, api_requests(bed, resource, verb).await?);
+    }
+    Ok(writes)
+}
+
+/// The Bundles that the controller wrote, and a status for each HelmOp, written once more in another namespace.
+async fn bare(api: &Api, objects: Vec<Value>, bundles: &[Value]) -> Result<Duration> {
+    let helmops = objects.len();
+    api.create(BARE, "helmops", objects).await?;
+    let copy = |bundle: &Value| {
+        json!({
+            "apiVersion": at(bundle, "/apiVersion"),
+            "kind": at(bundle, "/kind"),
+            "metadata": {
+                "name": at(bundle, "/metadata/name"),
+                "labels": at(bundle, "/metadata/labels"),
+                "annotations": at(bundle, "/metadata/annotations"),
+            },
+            "spec": at(bundle, "/spec"),
+        })
+    };
+    let bundles: Vec<Value> = bundles.iter().map(copy).collect();
+    ensure!(
+        bundles.len() == helmops,
+        "{} Bundles of {helmops} HelmOps",
+        bundles.len()
+    );
+    let status = json!({ "status": { "version": "0.2.0", "conditions": [] } });
+    let statuses = (0..helmops)
+        .map(|number| (name(number), status.clone()))
+        .collect();
+    let started = Instant::now();
+    api.create(BARE, "bundles", bundles)
+        .await
+        .context("bare writes")?;
+    api.patch_status(BARE, "helmops", statuses)
+        .await
+        .context("bare writes")?;
+    Ok(started.elapsed())
+}
+
+fn at(object: &Value, pointer: &str) -> Value {
+    object.pointer(pointer).cloned().unwrap_or_default()
+}

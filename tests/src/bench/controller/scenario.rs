@@ -1,0 +1,86 @@
+//! How many HelmOps, and the repository that they ask.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::bench::index::layout;
+
+/// The one chart of a tiny repository.
+const TINY: &str = "\
+apiVersion: v1
+entries:
+  web:
+  - apiVersion: v2
+    name: web
+    urls: [web-0.2.0.tgz]
+    version: 0.2.0
+  - apiVersion: v2
+    name: web
+    urls: [web-0.1.0.tgz]
+    version: 0.1.0
+";
+
+/// Entries of a large index: those of a large public repository, about 4 MB.
+const LARGE: usize = 3600;
+
+/// A repository and HelmOps that ask it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// How many HelmOps.
+    pub helmops: usize,
+    /// Whether the repository has a large index.
+    pub large: bool,
+}
+
+impl Scenario {
+    /// What is measured by default.
+    pub const ALL: [Self; 2] = [
+        Self {
+            helmops: 100,
+            large: true,
+        },
+        Self {
+            helmops: 1000,
+            large: false,
+        },
+    ];
+
+    /// Writes the index, and gives the chart that is asked for.
+    pub fn publish(self, folder: &Path) -> Result<&'static str> {
+        let mut index = BufWriter::new(File::create(folder.join("index.yaml"))?);
+        let chart = if self.large {
+            layout::write(&mut index, LARGE)?;
+            layout::CHART
+        } else {
+            index.write_all(TINY.as_bytes())?;
+            "web"
+        };
+        index.flush()?;
+        Ok(chart)
+    }
+
+    /// The HelmOps.
+    pub fn objects(self, repo: &str, chart: &str) -> Vec<Value> {
+        let object = |number| {
+            json!({
+                "apiVersion": "fleet.cattle.io/v1alpha1",
+                "kind": "HelmOp",
+                "metadata": { "name": name(number) },
+                "spec": {
+                    "helm": { "repo": repo, "chart": chart, "version": ">=0.0.1" },
+                    "targets": [{ "clusterSelector": {} }],
+                },
+            })
+        };
+        (0..self.helmops).map(object).collect()
+    }
+}
+
+/// Name of a HelmOp by its number.
+pub fn name(number: usize) -> String {
+    format!("helmop-{number}")
+}

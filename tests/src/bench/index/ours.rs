@@ -1,0 +1,48 @@
+//! Our reader, measured in this process.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use helmops_shared::chart::index::{self, Layout, Wanted};
+use helmops_shared::chart::{request::VersionRequest, select::select};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::reading::Reading;
+use crate::bench::usage;
+
+/// What the controller reads in: no more than this of a document is in memory beside what is kept.
+const BUFFER: usize = 64 << 10;
+
+/// Reads an index once, and chooses the latest version of a chart.
+///
+/// Memory is that of the whole process, at its peak: call it in a process that does nothing else.
+///
+/// # Errors
+/// If the file is no index of Helm's layout, which the fast path reads, or has no such chart.
+pub fn read(file: &Path, chart: &str) -> Result<Reading> {
+    let (began, cpu) = (Instant::now(), cpu_time());
+    let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let input = BufReader::with_capacity(BUFFER, input);
+    let found = index::read(input, &Wanted::from([chart.to_owned()]), Layout::Any)?;
+    let entries = found.versions(chart)?;
+    let latest = select(chart, entries, &VersionRequest::parse("")?)?;
+    let (wall, cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
+    let peak = usage::memory(std::process::id())?.peak;
+    Ok(Reading {
+        cpu: cpu.as_secs_f64(),
+        wall: wall.as_secs_f64(),
+        peak: u64::from(peak) << 10,
+        versions: entries.len(),
+        latest: latest.version.clone(),
+    })
+}
+
+/// That of all threads.
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    // A process begins at zero.
+    now.try_into().unwrap_or_default()
+}

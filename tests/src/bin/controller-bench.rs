@@ -1,0 +1,39 @@
+//! `make bench`: what the controller costs, beside the same writes by a plain client.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use helmops_tests::bench::controller::{report, run::measure, scenario::Scenario};
+use helmops_tests::test_bed;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("controller-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
+    let testbed = test_bed::binary("testbed")?;
+    let mut all = Vec::new();
+    for scenario in Scenario::ALL {
+        all.push(measure(&testbed, scenario).await?);
+    }
+    say(&format!(
+        "\n## HelmOps that are there when the controller starts\n\n{}",
+        report::report(&all)
+    ))?;
+    match all.iter().find(|measured| measured.downloads != 1) {
+        None => Ok(()),
+        Some(measured) => bail!("{} downloads of one index", measured.downloads),
+    }
+}
+
+fn say(text: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{text}").context("cannot write to standard output")
+}

@@ -1,0 +1,161 @@
+//! A real OCI registry, with charts in it that Helm pushed.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::command::run;
+use crate::private_ca::PrivateCa;
+use crate::process::Process;
+use crate::tools::Tools;
+use crate::wait::eventually;
+
+/// The registry listens within a second; the machine may be busy.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+/// Helm packs and pushes a chart in a tenth of a second.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// User name and password of a registry that wants a login.
+pub const LOGIN: (&str, &str) = ("reader", "geheim");
+/// The same as an htpasswd file has it.
+const HTPASSWD: &str = "reader:$2b$04$abcdefghijklmnopqrstuuPWRtT5yx7FBi4dcf6ROhboeNunUrLQ.\n";
+
+/// A registry on a port of its own on 127.0.0.1; it ends when dropped.
+pub struct OciRegistry {
+    /// Host and port.
+    pub host: String,
+    helm: PathBuf,
+    tls: Option<PrivateCa>,
+    has_login: bool,
+    folder: TempDir,
+    _process: Process,
+}
+
+impl OciRegistry {
+    /// A registry over plain HTTP that anybody may use.
+    pub async fn open(tools: &Tools) -> Result<Self> {
+        Self::start(tools, None, false).await
+    }
+
+    /// A registry over TLS that wants [`LOGIN`].
+    pub async fn private(tools: &Tools) -> Result<Self> {
+        Self::start(tools, Some(PrivateCa::new("registry")?), true).await
+    }
+
+    async fn start(tools: &Tools, tls: Option<PrivateCa>, has_login: bool) -> Result<Self> {
+        let folder = TempDir::with_prefix("helmops-registry-")?;
+        if let Some(ca) = &tls {
+            let issued = ca.issue(&["127.0.0.1"])?;
+            std::fs::write(folder.path().join("ca.pem"), ca.pem())?;
+            std::fs::write(folder.path().join("tls.crt"), issued.certificate)?;
+            std::fs::write(folder.path().join("tls.key"), issued.key)?;
+        }
+        std::fs::write(folder.path().join("htpasswd"), HTPASSWD)?;
+        let program = tools.registry();
+        let (process, [port]) = Process::start_on_ports(
+            "registry",
+            &folder.path().join("log"),
+            |[port]| {
+                let mut command = Command::new(&program);
+                let config = folder.path().join("config.yaml");
+                // A file that cannot be written shows at once, since the registry ends without it.
+                let _ = std::fs::write(
+                    &config,
+                    configuration(folder.path(), port, tls.is_some(), has_login),
+                );
+                command.arg("serve").arg(config);
+                command
+            },
+            async |[port]| {
+                eventually("the registry", READY_DEADLINE, async || {
+                    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+                    Ok(())
+                })
+                .await
+            },
+        )
+        .await?;
+        Ok(Self {
+            host: format!("127.0.0.1:{port}"),
+            helm: tools.helm(),
+            tls,
+            has_login,
+            folder,
+            _process: process,
+        })
+    }
+
+    /// The authority of its certificate, PEM.
+    pub fn ca(&self) -> Option<&str> {
+        self.tls.as_ref().map(PrivateCa::pem)
+    }
+
+    /// Pushes a version of a chart to `oci://<host>/charts/<chart>`.
+    pub async fn push(&self, chart: &str, version: &str) -> Result<()> {
+        if !self.folder.path().join(chart).exists() {
+            self.run(&["create", chart]).await?;
+        }
+        self.run(&["package", chart, "--version", version]).await?;
+        let archive = format!("{chart}-{version}.tgz");
+        let place = format!("oci://{}/charts", self.host);
+        self.helm(&["push", &archive, &place]).await.map(drop)
+    }
+
+    /// What Helm itself takes for `version` of a chart.
+    ///
+    /// # Errors
+    /// Where it takes none.
+    pub async fn helms_choice(&self, chart: &str, version: &str) -> Result<String> {
+        let place = format!("oci://{}/charts/{chart}", self.host);
+        let shown = self
+            .helm(&["show", "chart", &place, "--version", version])
+            .await?;
+        let line = shown.lines().find_map(|line| line.strip_prefix("version: "));
+        line.map(str::to_owned).context("a chart without a version")
+    }
+
+    /// Helm with the way to this registry.
+    async fn helm(&self, arguments: &[&str]) -> Result<String> {
+        let ca = self.folder.path().join("ca.pem").display().to_string();
+        let way = match self.tls {
+            Some(_) => vec!["--ca-file", &ca],
+            None => vec!["--plain-http"],
+        };
+        let login = if self.has_login {
+            vec!["--username", LOGIN.0, "--password", LOGIN.1]
+        } else {
+            Vec::new()
+        };
+        self.run(&[arguments, &way, &login].concat()).await
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.helm);
+        command.args(arguments).current_dir(self.folder.path());
+        for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+            command.env(home, self.folder.path().join(".helm"));
+        }
+        run(command, "", DEADLINE).await?.ok()
+    }
+}
+
+fn configuration(folder: &Path, port: u16, tls: bool, login: bool) -> String {
+    let folder = folder.display();
+    let tls = if tls {
+        format!("{{certificate: {folder}/tls.crt, key: {folder}/tls.key}}")
+    } else {
+        "{}".to_owned()
+    };
+    let auth = if login {
+        format!("{{htpasswd: {{realm: charts, path: {folder}/htpasswd}}}}")
+    } else {
+        "{}".to_owned()
+    };
+    format!(
+        "version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\nhttp: {{addr: '127.0.0.1:{port}', tls: {tls}}}\nauth: {auth}\n"
+    )
+}
