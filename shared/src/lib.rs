@@ -3,10 +3,10 @@
 //! The modules stand in the order in which a HelmOp passes through them:
 //!
 //! ```text
-//! api ─► admit ─► chart ─► bundle ─► targeting ─► poll ─► status
-//! wire   accept-  which    HelmOp +  which        is it   what to
-//! types  able?    version? version   clusters?    time?   report?
-//!                          → Bundle
+//! api ─► admit ─► policy ─► chart ─► bundle ─► targeting ─► poll ─► status
+//! wire   accept-  al-       which    HelmOp +  which        is it   what to
+//! types  able?    lowed?    version? version   clusters?    time?   report?
+//!                                    → Bundle
 //! ```
 //!
 //! None of them knows a client, a clock, a socket or a file: `now` and names come in as parameters. Helpers for
@@ -15,6 +15,7 @@
 pub mod api;
 
 pub mod admit;
+pub mod policy;
 pub mod chart;
 pub mod bundle;
 pub mod targeting;

@@ -1,0 +1,78 @@
+//! A place in an expression.
+
+/// What is still to be read.
+pub struct Cursor<'e>(&'e str);
+
+impl<'e> Cursor<'e> {
+    pub const fn new(text: &'e str) -> Self {
+        Self(text)
+    }
+
+    pub const fn rest(&self) -> &'e str {
+        self.0
+    }
+
+    pub fn peek(&self) -> Option<char> {
+        self.0.chars().next()
+    }
+
+    pub fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.skip(c.len_utf8());
+        Some(c)
+    }
+
+    /// Passes over `prefix` if it comes next.
+    pub fn eat(&mut self, prefix: &str) -> bool {
+        self.0.strip_prefix(prefix).map(|rest| self.0 = rest).is_some()
+    }
+
+    /// Passes over the text up to `end` and `end` itself. Without an `end` it stays where it is.
+    pub fn until(&mut self, end: &str) -> Option<&'e str> {
+        let (text, rest) = self.0.split_once(end)?;
+        self.0 = rest;
+        Some(text)
+    }
+
+    /// Passes over this many bytes, and gives them.
+    pub fn skip(&mut self, bytes: usize) -> &'e str {
+        let (skipped, rest) = self.0.split_at_checked(bytes).unwrap_or((self.0, ""));
+        self.0 = rest;
+        skipped
+    }
+
+    /// What was read since `start`, a former rest.
+    pub fn since(&self, start: &'e str) -> &'e str {
+        start.strip_suffix(self.0).unwrap_or(start)
+    }
+
+    /// Passes over `{n}`, `{n,}` or `{n,m}`, and gives both ends.
+    pub fn count(&mut self) -> Option<(u32, Option<u32>)> {
+        let (text, rest) = self.0.strip_prefix('{')?.split_once('}')?;
+        let count = match text.split_once(',') {
+            None => number(text).map(|exactly| (exactly, Some(exactly)))?,
+            Some((least, "")) => (number(least)?, None),
+            Some((least, most)) => (number(least)?, Some(number(most)?)),
+        };
+        self.0 = rest;
+        Some(count)
+    }
+
+    /// Passes over the digits that come next, `most` of them at the most, and gives their number; `None` where there are
+    /// fewer than `least`.
+    pub fn digits(&mut self, radix: u32, least: usize, most: usize) -> Option<u32> {
+        let is_digit = |c: &char| c.is_digit(radix);
+        let digits = self.0.chars().take(most).take_while(is_digit).count();
+        if digits < least {
+            return None;
+        }
+        u32::from_str_radix(self.skip(digits), radix).ok()
+    }
+}
+
+/// A number without leading zeros; one that is too large for any use is as large as can be.
+fn number(digits: &str) -> Option<u32> {
+    let is_number = digits.bytes().all(|c| c.is_ascii_digit()) && !digits.is_empty();
+    let has_leading_zero = digits.len() > 1 && digits.starts_with('0');
+    (is_number && !has_leading_zero).then(|| digits.parse().unwrap_or(u32::MAX))
+}

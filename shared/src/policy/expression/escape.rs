@@ -1,0 +1,119 @@
+//! What stands behind a backslash.
+
+use std::borrow::Cow;
+
+use super::{
+    cursor::Cursor,
+    error::{Fault, SyntaxError},
+};
+
+/// A set of characters: what stands between the brackets of a class.
+pub struct Set {
+    /// All characters but these.
+    pub negated: bool,
+    /// The characters, as the `regex` crate reads them.
+    pub items: Cow<'static, str>,
+}
+
+/// Reads `\d`, `\pL` and the like; `None` where something else comes next.
+pub fn set(cursor: &mut Cursor<'_>) -> Result<Option<Set>, SyntaxError> {
+    for (lower, upper, items) in [
+        (r"\d", r"\D", "0-9"),
+        (r"\s", r"\S", r"\t\n\f\r\x{20}"),
+        (r"\w", r"\W", "0-9A-Za-z_"),
+    ] {
+        let negated = cursor.rest().starts_with(upper);
+        if cursor.eat(lower) || cursor.eat(upper) {
+            let items = items.into();
+            return Ok(Some(Set { negated, items }));
+        }
+    }
+    unicode(cursor)
+}
+
+/// `\pL`, `\PL`, `\p{Greek}`, `\p{^Greek}` and `\P{Greek}`.
+fn unicode(cursor: &mut Cursor<'_>) -> Result<Option<Set>, SyntaxError> {
+    let start = cursor.rest();
+    let mut negated = start.starts_with(r"\P");
+    if !cursor.eat(r"\p") && !cursor.eat(r"\P") {
+        return Ok(None);
+    }
+    let name = if cursor.eat("{") {
+        cursor.until("}").ok_or_else(|| Fault::InvalidRange.at(start))?
+    } else {
+        let length = cursor.peek().map_or(0, char::len_utf8);
+        cursor.skip(length)
+    };
+    let stripped = name.strip_prefix('^');
+    negated ^= stripped.is_some();
+    let name: String = stripped
+        .unwrap_or(name)
+        .chars()
+        .filter(|c| !matches!(c, '_' | '-' | ' '))
+        .collect::<String>()
+        .to_ascii_lowercase();
+    if name.is_empty() || !name.bytes().all(|c| c.is_ascii_lowercase()) {
+        return Err(Fault::InvalidRange.at(cursor.since(start)));
+    }
+    let items = format!(r"\p{{{}={name}}}", property(&name)).into();
+    Ok(Some(Set { negated, items }))
+}
+
+/// Whether a name is that of a general category or of a script, as the `regex` crate calls them.
+fn property(name: &str) -> &'static str {
+    match name {
+        // The one script with so short a name.
+        "yi" => "sc",
+        "any" | "ascii" | "assigned" => "gc",
+        _ if name.len() <= 2 => "gc",
+        _ => "sc",
+    }
+}
+
+/// Reads a character that is written with a backslash.
+pub fn character(cursor: &mut Cursor<'_>) -> Result<char, SyntaxError> {
+    let start = cursor.rest();
+    cursor.eat("\\");
+    let code = match cursor.peek() {
+        None => return Err(Fault::TrailingBackslash.at("")),
+        Some('0') => cursor.digits(8, 1, 3),
+        // A digit alone would be a reference to what a group matched, which Go does not have.
+        Some('1'..='7') => cursor.digits(8, 2, 3).or_else(|| {
+            cursor.next();
+            None
+        }),
+        Some('x') => hexadecimal(cursor),
+        Some(c) => {
+            cursor.next();
+            letter(c).map(u32::from)
+        }
+    };
+    code.and_then(char::from_u32)
+        .ok_or_else(|| Fault::InvalidEscape.at(cursor.since(start)))
+}
+
+/// A character that has a letter of its own, or stands for itself.
+fn letter(c: char) -> Option<char> {
+    Some(match c {
+        'a' => '\x07',
+        'f' => '\x0C',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\x0B',
+        _ if c.is_ascii() && !c.is_ascii_alphanumeric() => c,
+        _ => return None,
+    })
+}
+
+/// `x7F` or `x{10FFFF}`.
+fn hexadecimal(cursor: &mut Cursor<'_>) -> Option<u32> {
+    cursor.next();
+    if !cursor.eat("{") {
+        return cursor.digits(16, 2, 2);
+    }
+    let digits = cursor.until("}")?;
+    // A sign is no digit.
+    let is_number = digits.bytes().all(|c| c.is_ascii_hexdigit());
+    u32::from_str_radix(digits, 16).ok().filter(|_| is_number)
+}

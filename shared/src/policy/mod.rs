@@ -1,0 +1,253 @@
+//! What the Policies of a namespace say of a HelmOp.
+//!
+//! All Policies of a namespace count together, in the order of their names: what one of them requires is required, what
+//! one of them allows is allowed, and the first default wins. Without any, everything is allowed.
+//!
+//! The way of a HelmOp is the same in the webhook and in the controller:
+//!
+//! ```text
+//! Policies::complete ─► ValidHelmOp::try_from ─► Policies::check ─► chart
+//! defaults, in memory   is it valid?             is it allowed?     no look-up, no Bundle and no poll without it
+//! ```
+//!
+//! The defaults come first, so that they are held to the same rules as names that users give, and so that everything
+//! behind, the Bundle included, sees one and the same HelmOp. The HelmOp that is stored keeps what its user wrote.
+//!
+//! # What is compared
+//!
+//! | field of the Policy | a chart of a repository | a chart in a registry | a chart archive |
+//! |---|---|---|---|
+//! | `helmOp.allowedHelmRepoPatterns` | `repo` | `repo`, the whole reference | `chart`, the whole URL |
+//! | `helmOp.allowedChartPatterns` | `chart`, the name | `repo`, or the name of the chart at its end | `chart`, the whole URL |
+//!
+//! - So a pattern for repositories that is to allow archives too must allow for the file behind the folder:
+//!   `https://charts\.example\.com/stable(/.*)?`.
+//! - An entry allows the text that is equal to it, and every text that it matches from end to end as a regular expression of
+//!   Go (module `expression`).
+//! - URLs are matched without their user part and fragment. A URL that clients would read otherwise than it is written, such
+//!   as one with `..` in its path, must be listed as it is.
+//! - What a target names in its own `helm` block counts as much as what stands in `spec.helm`, after inheritance; so does its
+//!   `serviceAccount`.
+//! - A HelmOp that has passed [`ValidHelmOp`] names a source and a chart in one of the three forms, so none is left unlooked
+//!   at. A name that is left empty passes: without a Secret none is used, and a ServiceAccount must be named only where
+//!   `requireServiceAccount` says so. It must then be named for the whole HelmOp, even if each of its targets names one.
+//!
+//! Where the archives of a repository's charts are, which its index says, is not compared with anything.
+
+mod chart;
+mod expression;
+mod list;
+mod names;
+mod patterns;
+
+use std::borrow::Cow;
+
+use self::{chart::Told, list::List, names::Names, patterns::Patterns};
+use crate::{
+    admit::{FieldErrors, ValidHelmOp, path::Path},
+    api::{BundleTarget, HelmOp, Policy},
+    chart::{request::ChartRequest, source::ChartSource, url},
+    reason::Reason,
+};
+
+/// Every violation has the same reason, as in Fleet.
+const REASON: Reason = Reason::PolicyViolation;
+
+/// One of the two views of a chart.
+type Look = for<'a> fn(ChartSource<'a>) -> Told<'a>;
+
+/// The Policies of a namespace, put together and compiled.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    /// The Policy that requires a ServiceAccount.
+    requires_service_account: Option<String>,
+    allow_namespace_creation: bool,
+    service_accounts: Names,
+    helm_secrets: Names,
+    repos: Patterns,
+    charts: Patterns,
+}
+
+impl Default for Policies {
+    /// No Policy: everything is allowed.
+    fn default() -> Self {
+        Self::of([])
+    }
+}
+
+impl Policies {
+    /// Puts Policies together. They must be all those of one namespace: one that is left out restricts nothing.
+    #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
+    pub fn of<'p>(policies: impl IntoIterator<Item = &'p Policy>) -> Self {
+        let mut policies: Vec<_> = policies.into_iter().collect();
+        policies.sort_by_key(|policy| name(policy));
+        let mut requires_service_account = None;
+        let mut service_accounts = Names::new("serviceAccount", "allowedServiceAccounts");
+        let mut helm_secrets = Names::new("helmSecretName", "helmOp.allowedHelmSecretNames");
+        let mut repos = List::new("helmOp.allowedHelmRepoPatterns");
+        let mut charts = List::new("helmOp.allowedChartPatterns");
+        for policy in &policies {
+            let name = name(policy);
+            if policy.require_service_account {
+                requires_service_account.get_or_insert_with(|| name.to_owned());
+            }
+            service_accounts
+                .allowed
+                .extend(&policy.allowed_service_accounts, name);
+            let Some(helm_op) = &policy.helm_op else {
+                continue;
+            };
+            service_accounts.offer(&helm_op.default_service_account, name);
+            helm_secrets.offer(&helm_op.default_helm_secret_name, name);
+            helm_secrets
+                .allowed
+                .extend(&helm_op.allowed_helm_secret_names, name);
+            repos.extend(&helm_op.allowed_helm_repo_patterns, name);
+            charts.extend(&helm_op.allowed_chart_patterns, name);
+        }
+        Self {
+            requires_service_account,
+            allow_namespace_creation: policies.iter().any(|policy| policy.allow_namespace_creation),
+            service_accounts,
+            helm_secrets,
+            repos: Patterns::new("helm repo", repos),
+            charts: Patterns::new("helm chart", charts),
+        }
+    }
+
+    /// The HelmOp with the Policies' defaults for what it leaves empty: `serviceAccount` and `helmSecretName`.
+    ///
+    /// They are never written back to the HelmOp, so that a change of a Policy reaches those that exist.
+    pub fn complete<'h>(&self, helmop: &'h HelmOp) -> Cow<'h, HelmOp> {
+        let account = self
+            .service_accounts
+            .missing(&helmop.spec.bundle.options.service_account);
+        let secret = self.helm_secrets.missing(&helmop.spec.helm_secret_name);
+        if account.is_none() && secret.is_none() {
+            return Cow::Borrowed(helmop);
+        }
+        let mut completed = helmop.clone();
+        if let Some(account) = account {
+            account.clone_into(&mut completed.spec.bundle.options.service_account);
+        }
+        if let Some(secret) = secret {
+            secret.clone_into(&mut completed.spec.helm_secret_name);
+        }
+        Cow::Owned(completed)
+    }
+
+    /// Decides whether a HelmOp, made from one that is [complete](Self::complete), is allowed.
+    ///
+    /// # Errors
+    /// Everything that is not, with the reason `PolicyViolation`: first of the HelmOp itself, then of each target.
+    pub fn check(&self, valid: &ValidHelmOp<'_>) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let spec = &valid.helmop.spec;
+        let root = Path::root("spec");
+        let account = &spec.bundle.options.service_account;
+        if account.is_empty() {
+            self.check_required(&mut errors, &root);
+        }
+        check_name(&mut errors, &root, &self.service_accounts, account);
+        check_name(&mut errors, &root, &self.helm_secrets, &spec.helm_secret_name);
+        let main = valid.chart.source();
+        self.check_chart(&mut errors, &root.field("helm"), main, None);
+        let targets = root.field("targets");
+        for (index, target) in spec.bundle.targets.iter().enumerate() {
+            let own = valid.targets.get(index).and_then(Option::as_ref);
+            let own = own.map(ChartRequest::source);
+            self.check_target(&mut errors, &targets.index(index), target, main, own);
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Everything that speaks against a HelmOp: that it is not valid, or else that it is not allowed.
+    ///
+    /// It is [`complete`](Self::complete), [`ValidHelmOp::try_from`] and [`check`](Self::check) in one, for those who need
+    /// nothing but the answer.
+    pub fn errors(&self, helmop: &HelmOp) -> FieldErrors {
+        let helmop = self.complete(helmop);
+        ValidHelmOp::try_from(&*helmop)
+            .and_then(|valid| self.check(&valid))
+            .err()
+            .unwrap_or_default()
+    }
+
+    /// Whether the agent must not create the namespaces of releases, whatever Bundles say: every BundleDeployment of the
+    /// namespace then gets `createNamespace: false`.
+    ///
+    /// Agents create namespaces with their own rights, so this would be a way around a required ServiceAccount.
+    pub const fn forbid_namespace_creation(&self) -> bool {
+        self.requires_service_account.is_some() && !self.allow_namespace_creation
+    }
+
+    fn check_required(&self, errors: &mut FieldErrors, spec: &Path<'_>) {
+        let Some(policy) = &self.requires_service_account else {
+            return;
+        };
+        let allowed = &self.service_accounts.allowed;
+        let which = if allowed.entries.is_empty() {
+            String::new()
+        } else {
+            format!(" of {}", allowed.set())
+        };
+        let detail = format!(
+            "serviceAccount is required by Policy but is not set; name one{which}, for requireServiceAccount of Policy \
+             {policy:?}"
+        );
+        errors.required(&spec.field("serviceAccount"), REASON, detail);
+    }
+
+    fn check_target(
+        &self,
+        errors: &mut FieldErrors,
+        path: &Path<'_>,
+        target: &BundleTarget,
+        main: ChartSource<'_>,
+        own: Option<ChartSource<'_>>,
+    ) {
+        check_name(
+            errors,
+            path,
+            &self.service_accounts,
+            &target.options.service_account,
+        );
+        if let Some(own) = own {
+            self.check_chart(errors, &path.field("helm"), own, Some(main));
+        }
+    }
+
+    /// Checks a chart. What is as in `inherited` is told there already.
+    fn check_chart(
+        &self,
+        errors: &mut FieldErrors,
+        helm: &Path<'_>,
+        source: ChartSource<'_>,
+        inherited: Option<ChartSource<'_>>,
+    ) {
+        let looks: [(_, Look); 2] = [(&self.repos, chart::origin), (&self.charts, chart::chart)];
+        for (patterns, look) in looks {
+            let told = look(source);
+            if inherited.map(look).is_some_and(|inherited| inherited == told) {
+                continue;
+            }
+            if let Err(detail) = patterns.check(&told) {
+                let value = url::redacted(told.written);
+                errors.forbidden(&helm.field(told.field), REASON, &value, detail);
+            }
+        }
+    }
+}
+
+fn check_name(errors: &mut FieldErrors, path: &Path<'_>, names: &Names, name: &str) {
+    if let Err(detail) = names.check(name) {
+        errors.forbidden(&path.field(names.field), REASON, name, detail);
+    }
+}
+
+fn name(policy: &Policy) -> &str {
+    policy.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

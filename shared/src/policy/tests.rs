@@ -1,0 +1,560 @@
+//! Every rule, and every way around it.
+
+use serde_json::{Value, json};
+
+use super::Policies;
+use crate::{
+    admit::{FieldErrors, ValidHelmOp},
+    api::{HelmOp, Policy},
+    bundle::{Plan, plan},
+    reason::Reason,
+};
+
+const REPO: &str = "https://charts.example.com/stable";
+
+fn policy(name: &str, fields: &Value) -> Policy {
+    let mut object = json!({ "metadata": { "name": name, "namespace": "fleet-default" } });
+    json_patch::merge(&mut object, fields);
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
+fn one(fields: Value) -> Policies {
+    Policies::of([&policy("p", &fields)])
+}
+
+/// A HelmOp of chart `web`, with other fields over it.
+#[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
+fn helmop(over: Value) -> HelmOp {
+    let mut spec = json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.2.3" } });
+    json_patch::merge(&mut spec, &over);
+    let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn oci(repo: &str) -> Value {
+    json!({ "helm": { "repo": repo, "chart": null, "version": "1.2.3" } })
+}
+
+fn archive(url: &str) -> Value {
+    json!({ "helm": { "repo": null, "chart": url, "version": null } })
+}
+
+/// The fields that are refused, and what Fleet would call it.
+fn refused(errors: &FieldErrors) -> Vec<(&str, &str)> {
+    errors
+        .told()
+        .iter()
+        .map(|error| {
+            assert_eq!(error.reason, Reason::PolicyViolation, "{error}");
+            let words = error.detail.split(':').next().unwrap();
+            (error.path.as_str(), words.split(" by Policy").next().unwrap())
+        })
+        .collect()
+}
+
+fn told(policies: &Policies, over: Value) -> String {
+    policies.errors(&helmop(over)).to_string()
+}
+
+#[test]
+fn without_policies_everything_is_allowed() {
+    let helmop = helmop(
+        json!({ "serviceAccount": "a", "helmSecretName": "s", "targets": [{ "serviceAccount": "b" }] }),
+    );
+    for policies in [
+        Policies::default(),
+        one(json!({})),
+        one(json!({ "gitRepo": { "defaultServiceAccount": "g" } })),
+    ] {
+        assert!(policies.errors(&helmop).is_empty());
+        assert_eq!(*policies.complete(&helmop), helmop);
+    }
+}
+
+#[test]
+fn names_and_patterns() {
+    let accounts = json!({ "allowedServiceAccounts": ["a", "b"] });
+    let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["s"] } });
+    let repos = json!({ "helmOp": { "allowedHelmRepoPatterns": [r"^https://charts\.example\.com/.*"] } });
+    let charts = json!({ "helmOp": { "allowedChartPatterns": ["^web(-.*)?"] } });
+    for (fields, over, expected) in [
+        (
+            json!({ "requireServiceAccount": true }),
+            json!({}),
+            &[("spec.serviceAccount", "serviceAccount is required")][..],
+        ),
+        (
+            json!({ "requireServiceAccount": true }),
+            json!({ "serviceAccount": "any" }),
+            &[],
+        ),
+        (
+            accounts.clone(),
+            json!({ "serviceAccount": "c" }),
+            &[("spec.serviceAccount", "disallowed serviceAccount c")],
+        ),
+        (accounts.clone(), json!({ "serviceAccount": "b" }), &[]),
+        // Nothing is required.
+        (accounts.clone(), json!({}), &[]),
+        (
+            secrets.clone(),
+            json!({ "helmSecretName": "t" }),
+            &[("spec.helmSecretName", "disallowed helmSecretName t")],
+        ),
+        (secrets.clone(), json!({ "helmSecretName": "s" }), &[]),
+        // No Secret is used.
+        (secrets, json!({}), &[]),
+        (
+            repos.clone(),
+            json!({ "helm": { "repo": "http://charts.example.com/x" } }),
+            &[("spec.helm.repo", "disallowed helm repo http")],
+        ),
+        // From end to end.
+        (
+            repos.clone(),
+            json!({ "helm": { "repo": "http://h/https://charts.example.com/" } }),
+            &[("spec.helm.repo", "disallowed helm repo http")],
+        ),
+        (repos, json!({}), &[]),
+        (
+            charts.clone(),
+            json!({ "helm": { "chart": "webhook" } }),
+            &[("spec.helm.chart", "disallowed helm chart webhook")],
+        ),
+        (
+            charts.clone(),
+            json!({ "helm": { "chart": "my-web" } }),
+            &[("spec.helm.chart", "disallowed helm chart my-web")],
+        ),
+        (charts.clone(), json!({ "helm": { "chart": "web-1" } }), &[]),
+        (charts, json!({}), &[]),
+    ] {
+        let errors = one(fields.clone()).errors(&helmop(over.clone()));
+        assert_eq!(refused(&errors), expected, "{fields} {over}");
+    }
+}
+
+#[test]
+fn archives_and_registries_are_no_way_around() {
+    let repos = json!({ "helmOp": { "allowedHelmRepoPatterns": [r"https://charts\.example\.com/.*", r"oci://r\.example\.com/a/.*"] } });
+    let charts = json!({ "helmOp": { "allowedChartPatterns": ["web", r"https://charts\.example\.com/web-.*\.tgz", "oci://.*/db"] } });
+    for (fields, over, expected) in [
+        (&repos, archive("https://charts.example.com/x/web-1.tgz"), None),
+        (
+            &repos,
+            archive("https://elsewhere.example.com/web-1.tgz"),
+            Some(("spec.helm.chart", "disallowed helm repo https")),
+        ),
+        (&repos, oci("oci://r.example.com/a/web"), None),
+        (
+            &repos,
+            oci("oci://r.example.com/b/web"),
+            Some(("spec.helm.repo", "disallowed helm repo oci")),
+        ),
+        (&charts, archive("https://charts.example.com/web-1.tgz"), None),
+        (
+            &charts,
+            archive("https://charts.example.com/db-1.tgz"),
+            Some(("spec.helm.chart", "disallowed helm chart https")),
+        ),
+        // By the name at the end.
+        (&charts, oci("oci://r.example.com/a/web"), None),
+        (&charts, oci("oci://r.example.com/a/web:1.2.3"), None),
+        // By the whole reference.
+        (&charts, oci("oci://r.example.com/a/db"), None),
+        (
+            &charts,
+            oci("oci://r.example.com/web/shop"),
+            Some(("spec.helm.repo", "disallowed helm chart oci")),
+        ),
+    ] {
+        let errors = one(fields.clone()).errors(&helmop(over.clone()));
+        assert_eq!(
+            refused(&errors),
+            expected.into_iter().collect::<Vec<_>>(),
+            "{fields} {over}"
+        );
+    }
+}
+
+#[test]
+fn targets_are_no_way_around() {
+    let fields = json!({
+        "allowedServiceAccounts": ["a"],
+        "helmOp": { "allowedHelmRepoPatterns": [REPO, "oci://r/.*"], "allowedChartPatterns": ["web", "db"] }
+    });
+    for (target, expected) in [
+        (json!({ "serviceAccount": "a" }), &[][..]),
+        (
+            json!({ "serviceAccount": "b" }),
+            &[("spec.targets[1].serviceAccount", "disallowed serviceAccount b")],
+        ),
+        (json!({ "helm": { "version": "2.x", "values": { "a": 1 } } }), &[]),
+        (json!({ "helm": { "chart": "db" } }), &[]),
+        (
+            json!({ "helm": { "chart": "shop" } }),
+            &[("spec.targets[1].helm.chart", "disallowed helm chart shop")],
+        ),
+        // The chart that it inherits is told of once.
+        (
+            json!({ "helm": { "repo": "https://h" } }),
+            &[("spec.targets[1].helm.repo", "disallowed helm repo https")],
+        ),
+        (json!({ "helm": { "repo": "oci://r/web" } }), &[]),
+        (
+            json!({ "helm": { "repo": "oci://h/shop" } }),
+            &[
+                ("spec.targets[1].helm.repo", "disallowed helm repo oci"),
+                ("spec.targets[1].helm.repo", "disallowed helm chart oci"),
+            ],
+        ),
+    ] {
+        let errors = one(fields.clone()).errors(&helmop(json!({ "targets": [{}, target.clone()] })));
+        assert_eq!(refused(&errors), expected, "{target}");
+    }
+    // What is wrong with the HelmOp itself is not told again of targets that inherit it.
+    let errors = one(fields.clone()).errors(&helmop(json!({
+        "helm": { "chart": "shop" }, "targets": [{ "helm": {} }, { "helm": { "repo": "https://h" } }, { "helm": { "chart": "shop" } }]
+    })));
+    let expected = [
+        ("spec.helm.chart", "disallowed helm chart shop"),
+        ("spec.targets[1].helm.repo", "disallowed helm repo https"),
+    ];
+    assert_eq!(refused(&errors), expected);
+    // With an archive for all, a target may name another form in full.
+    let over = json!({
+        "helm": { "repo": null, "chart": "https://h/x.tgz", "version": null },
+        "targets": [{ "helm": { "chart": "https://h/y.tgz" } }]
+    });
+    let fields = json!({ "helmOp": { "allowedHelmRepoPatterns": ["https://h/x.tgz"] } });
+    let errors = one(fields).errors(&helmop(over));
+    assert_eq!(
+        refused(&errors),
+        [("spec.targets[0].helm.chart", "disallowed helm repo https")]
+    );
+}
+
+#[test]
+fn a_required_account_is_required_for_the_whole_helmop() {
+    let policies = one(json!({ "requireServiceAccount": true }));
+    let errors = policies.errors(&helmop(json!({ "targets": [{ "serviceAccount": "a" }] })));
+    assert_eq!(
+        refused(&errors),
+        [("spec.serviceAccount", "serviceAccount is required")]
+    );
+}
+
+#[test]
+fn everything_is_told_at_once() {
+    let policies = one(json!({
+        "requireServiceAccount": true,
+        "helmOp": {
+            "allowedHelmSecretNames": ["s"], "allowedHelmRepoPatterns": ["oci://.*"], "allowedChartPatterns": ["a|b"]
+        }
+    }));
+    let errors = policies.errors(&helmop(json!({ "helmSecretName": "t" })));
+    assert_eq!(
+        refused(&errors),
+        [
+            ("spec.serviceAccount", "serviceAccount is required"),
+            ("spec.helmSecretName", "disallowed helmSecretName t"),
+            ("spec.helm.repo", "disallowed helm repo https"),
+            ("spec.helm.chart", "disallowed helm chart web"),
+        ]
+    );
+}
+
+#[test]
+fn messages_name_the_text_the_set_and_the_remedy() {
+    let policies = one(json!({
+        "requireServiceAccount": true,
+        "allowedServiceAccounts": ["a", "b"],
+        "helmOp": {
+            "defaultHelmSecretName": "d", "allowedHelmSecretNames": ["s"],
+            "allowedHelmRepoPatterns": ["oci://.*", "https://u:p@h/x"], "allowedChartPatterns": ["[a"]
+        }
+    }));
+    let over = json!({ "helm": { "repo": "https://u:p@charts.example.com/stable?token=t" } });
+    let errors = policies.errors(&helmop(over));
+    let messages: Vec<_> = errors.told().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        messages,
+        [
+            "spec.serviceAccount: Required value: serviceAccount is required by Policy but is not set; name one of [a b], \
+             for requireServiceAccount of Policy \"p\"",
+            "spec.helmSecretName: Forbidden: \"d\": disallowed helmSecretName d: d not in allowed set [s]; it is the \
+             default that Policy \"p\" gives, so mend that Policy",
+            "spec.helm.repo: Forbidden: \"https://charts.example.com/stable?…\": disallowed helm repo \
+             https://charts.example.com/stable?…: https://charts.example.com/stable?… not in allowed set [oci://.* \
+             https://h/x]; use one that is, or have it added to helmOp.allowedHelmRepoPatterns of Policy \"p\"",
+            "spec.helm.chart: Forbidden: \"web\": disallowed helm chart web: policy failed to compile regex \"[a\": error \
+             parsing regexp: missing closing ]: `[a`; mend it in helmOp.allowedChartPatterns of Policy \"p\"",
+        ]
+    );
+    assert_eq!(
+        told(
+            &one(json!({ "allowedServiceAccounts": ["a"] })),
+            json!({ "serviceAccount": "b" })
+        ),
+        "spec.serviceAccount: Forbidden: \"b\": disallowed serviceAccount b: b not in allowed set [a]; use one of these, \
+         or have it added to allowedServiceAccounts of Policy \"p\""
+    );
+}
+
+#[test]
+fn long_lists_make_no_long_messages() {
+    let names: Vec<_> = (0..1000).map(|number| format!("account-{number:04}")).collect();
+    let text = told(
+        &one(json!({ "allowedServiceAccounts": names })),
+        json!({ "serviceAccount": "b" }),
+    );
+    assert!(
+        text.contains("[account-0000 account-0001 ") && text.contains(" … and 977 more]"),
+        "{text}"
+    );
+    assert!(text.len() < 600, "{text}");
+    let repo = format!("https://h/{}", "a".repeat(5000));
+    let fields = json!({ "helmOp": { "allowedHelmRepoPatterns": ["a".repeat(5000)] } });
+    let text = told(&one(fields), json!({ "helm": { "repo": repo } }));
+    assert!(text.contains("[… and 1 more]") && text.len() < 1000, "{text}");
+}
+
+#[test]
+fn policies_add_up_in_the_order_of_their_names() {
+    let first = policy(
+        "a",
+        &json!({
+            "allowedServiceAccounts": ["x"],
+            "helmOp": { "defaultServiceAccount": "", "defaultHelmSecretName": "of-a", "allowedChartPatterns": ["web"] }
+        }),
+    );
+    let second = policy(
+        "b",
+        &json!({
+            "requireServiceAccount": true, "allowedServiceAccounts": ["y"],
+            "helmOp": { "defaultServiceAccount": "of-b", "defaultHelmSecretName": "of-b", "allowedChartPatterns": ["db"] }
+        }),
+    );
+    let third = policy("c", &json!({ "helmOp": { "defaultServiceAccount": "of-c" } }));
+    for order in [[&first, &second, &third], [&third, &second, &first]] {
+        let policies = Policies::of(order);
+        let helmop = helmop(json!({ "helm": { "chart": "shop" } }));
+        let complete = policies.complete(&helmop);
+        assert_eq!(complete.spec.bundle.options.service_account, "of-b");
+        assert_eq!(complete.spec.helm_secret_name, "of-a");
+        let errors = policies.errors(&helmop).to_string();
+        assert!(
+            errors.contains("of-b not in allowed set [x y]; it is the default that Policy \"b\" gives"),
+            "{errors}"
+        );
+        let added = "shop not in allowed set [web db]; use one that is, or have it added to helmOp.allowedChartPatterns of \
+                     Policy \"a\" or \"b\"";
+        assert!(errors.contains(added), "{errors}");
+    }
+}
+
+#[test]
+fn defaults_fill_what_is_empty_and_reach_the_bundle() {
+    let policies = one(json!({
+        "requireServiceAccount": true, "allowedServiceAccounts": ["d", "own"],
+        "helmOp": { "defaultServiceAccount": "d", "defaultHelmSecretName": "e", "allowedHelmSecretNames": ["e", "own"] }
+    }));
+    for (over, account, secret) in [
+        (json!({}), "d", "e"),
+        (json!({ "serviceAccount": "own" }), "own", "e"),
+        (json!({ "helmSecretName": "own" }), "d", "own"),
+    ] {
+        let helmop = helmop(over);
+        let complete = policies.complete(&helmop);
+        let valid = ValidHelmOp::try_from(&*complete).unwrap();
+        assert_eq!(policies.check(&valid), Ok(()));
+        assert!(policies.errors(&helmop).is_empty());
+        let resolved: Vec<_> = crate::bundle::lookups(&valid)
+            .into_iter()
+            .map(|(lookup, _)| lookup.answered("1.2.3".to_owned().into()))
+            .collect();
+        let Ok(Plan::Create(bundle)) = plan(&valid, None, &resolved, "") else {
+            panic!("not planned")
+        };
+        assert_eq!(bundle.spec.options.service_account, account);
+        assert_eq!(bundle.spec.helm_op_options.unwrap().secret_name, secret);
+    }
+    let own = helmop(json!({ "serviceAccount": "own", "helmSecretName": "own" }));
+    assert!(matches!(policies.complete(&own), std::borrow::Cow::Borrowed(_)));
+}
+
+#[test]
+fn defaults_are_held_to_the_rules_for_names() {
+    let policies = one(json!({ "helmOp": { "defaultServiceAccount": "Not A Name" } }));
+    let errors = policies.errors(&helmop(json!({})));
+    assert_eq!(errors.reason(), Some(Reason::InvalidName), "{errors}");
+}
+
+#[test]
+fn what_is_not_valid_is_told_alone() {
+    let policies = one(json!({ "requireServiceAccount": true }));
+    let errors = policies.errors(&helmop(json!({ "helm": { "version": "one" } })));
+    assert_eq!(
+        (errors.told().len(), errors.reason()),
+        (1, Some(Reason::InvalidVersion)),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_broken_pattern_counts_where_it_is_reached() {
+    for (patterns, chart, expected) in [
+        (json!(["web", "[a"]), "web", None),
+        (json!(["w.*", "[a"]), "web", None),
+        // What stands behind it is not reached, whether it would allow the chart or not.
+        (
+            json!(["[a", "web"]),
+            "web",
+            Some("policy failed to compile regex \"[a\""),
+        ),
+        (
+            json!(["[a", "w.*"]),
+            "web",
+            Some("policy failed to compile regex \"[a\""),
+        ),
+        (
+            json!(["db", "[a"]),
+            "web",
+            Some("policy failed to compile regex \"[a\""),
+        ),
+        // Equal texts need no regex.
+        (json!(["[a"]), "[a", None),
+        (
+            json!(["[b", "[a"]),
+            "[a",
+            Some("policy failed to compile regex \"[b\""),
+        ),
+        // It would close the group that it is put into.
+        (json!(["a)|(?:.*"]), "web", Some("unexpected ): `)|(?:.*`")),
+        // These the crate finds, behind one that is good.
+        (
+            json!(["d.*", r"\p{Nowhere}"]),
+            "web",
+            Some(r#"regex "\\p{Nowhere}": Unicode property value not found"#),
+        ),
+        (json!(["w.*", r"\p{Nowhere}", r"\p{Neither}"]), "web", None),
+    ] {
+        let policies = one(json!({ "helmOp": { "allowedChartPatterns": patterns } }));
+        let errors = told(&policies, json!({ "helm": { "chart": chart } }));
+        match expected {
+            None => assert_eq!(errors, "", "{patterns} {chart}"),
+            Some(words) => assert!(errors.contains(words), "{patterns} {chart}: {errors}"),
+        }
+    }
+}
+
+#[test]
+fn the_policy_with_the_broken_pattern_is_named() {
+    let good = policy(
+        "good",
+        &json!({ "helmOp": { "allowedHelmRepoPatterns": ["a.*"] } }),
+    );
+    let broken = policy(
+        "wrong",
+        &json!({ "helmOp": { "allowedHelmRepoPatterns": ["b.*", "("] } }),
+    );
+    let errors = told(&Policies::of([&broken, &good]), json!({}));
+    assert!(
+        errors.contains("regex \"(\": ")
+            && errors.ends_with("mend it in helmOp.allowedHelmRepoPatterns of Policy \"wrong\""),
+        "{errors}"
+    );
+}
+
+#[test]
+fn patterns_take_a_bounded_amount_of_memory() {
+    let large = r"\pL{1000}";
+    let many: Vec<_> = (0..2000).map(|number| format!("chart-{number}-.*")).collect();
+    let long: Vec<_> = (0..40)
+        .map(|number| format!("{number}.*{}", "a".repeat(2000)))
+        .collect();
+    for (patterns, words) in [
+        (
+            json!(["w.*", large]),
+            "it takes more than 2097152 bytes of memory",
+        ),
+        (
+            json!([large, "w.*"]),
+            "it takes more than 2097152 bytes of memory",
+        ),
+        (json!(many), "it takes more than 2097152 bytes of memory"),
+        (
+            json!(long),
+            "the regexes of this list are longer than 32768 bytes together",
+        ),
+    ] {
+        let policies = one(json!({ "helmOp": { "allowedChartPatterns": patterns } }));
+        let errors = told(&policies, json!({ "helm": { "chart": "shop" } }));
+        assert!(errors.contains(words), "{errors}");
+        let first = patterns[0].as_str().unwrap();
+        let allowed = told(&policies, json!({ "helm": { "chart": "web" } }));
+        assert_eq!(allowed.is_empty(), first == "w.*", "{allowed}");
+    }
+    // Texts that are no regexes cost nothing, however many there are.
+    let mut plain: Vec<_> = (0..10_000).map(|number| format!("chart-{number}")).collect();
+    plain.push("w.*".to_owned());
+    let policies = one(json!({ "helmOp": { "allowedChartPatterns": plain } }));
+    assert_eq!(told(&policies, json!({})), "");
+    assert_eq!(told(&policies, json!({ "helm": { "chart": "chart-9999" } })), "");
+}
+
+#[test]
+fn urls_that_seem_to_be_elsewhere_match_nothing() {
+    let patterns = [
+        r"https://charts\.example\.com/a/.*",
+        r"https://charts\.example\.com:.*",
+    ];
+    let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": patterns } }));
+    for (repo, words) in [
+        (
+            "https://charts.example.com/a/../b",
+            "it is not compared with patterns, because its path holds . or ..",
+        ),
+        (
+            r"https://elsewhere.example.com\@charts.example.com/a/b",
+            "because it holds a backslash",
+        ),
+        (
+            "https://charts.example.com:443@elsewhere.example.com/",
+            "https://elsewhere.example.com/ not in allowed set",
+        ),
+    ] {
+        let errors = told(&policies, json!({ "helm": { "repo": repo } }));
+        assert!(errors.contains(words), "{repo}: {errors}");
+        let listed = one(json!({ "helmOp": { "allowedHelmRepoPatterns": [repo] } }));
+        assert_eq!(
+            told(&listed, json!({ "helm": { "repo": repo } })),
+            "",
+            "listed as it is"
+        );
+    }
+    let user = json!({ "helm": { "repo": "https://u:p@charts.example.com/a/b" } });
+    assert_eq!(told(&policies, user), "", "who asks is no part of where");
+}
+
+#[test]
+fn agents_create_namespaces_unless_an_account_is_required() {
+    let (requires, allows) = (
+        json!({ "requireServiceAccount": true }),
+        json!({ "allowNamespaceCreation": true }),
+    );
+    for (fields, forbidden) in [
+        (vec![], false),
+        (vec![&requires], true),
+        (vec![&allows], false),
+        (vec![&requires, &allows], false),
+    ] {
+        let policies: Vec<_> = fields.iter().map(|fields| policy("p", fields)).collect();
+        assert_eq!(
+            Policies::of(&policies).forbid_namespace_creation(),
+            forbidden,
+            "{fields:?}"
+        );
+    }
+}
