@@ -9,7 +9,7 @@ use std::{
     hash::Hash,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -26,6 +26,7 @@ pub struct Cache<K, V, E> {
     capacity: usize,
     size: fn(&V) -> usize,
     uses: AtomicU64,
+    told: AtomicI64,
     fetches: Fetches,
 }
 
@@ -80,6 +81,7 @@ impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
             capacity,
             size,
             uses: AtomicU64::default(),
+            told: AtomicI64::default(),
             fetches,
         }
     }
@@ -151,9 +153,10 @@ impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
                 self.fetches.evictions.inc();
             }
         }
-        self.fetches
-            .cache_bytes
-            .set(i64::try_from(total).unwrap_or(i64::MAX));
+        let total = i64::try_from(total).unwrap_or(i64::MAX);
+        // The gauge is that of all caches together.
+        let told = self.told.swap(total, Ordering::Relaxed);
+        self.fetches.cache_bytes.add(total - told);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Slot<V, E>>>> {

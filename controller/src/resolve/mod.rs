@@ -62,8 +62,8 @@ impl Resolver {
     pub fn new(capacity: usize, fetches: Fetches) -> Self {
         Self {
             web: Web::new(Timeouts::default(), fetches.clone()),
-            repositories: Repositories::new(capacity, LIMITS, fetches.clone()),
-            registries: Registries::new(capacity, fetches),
+            repositories: Repositories::new(capacity / 2, LIMITS, fetches.clone()),
+            registries: Registries::new(capacity / 2, fetches),
         }
     }
 

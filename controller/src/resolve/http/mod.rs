@@ -172,7 +172,7 @@ impl Answer {
     /// Hands the body to a reader on a thread of its own while it arrives.
     ///
     /// # Errors
-    /// Those of the reader, who gets the body's own as I/O errors; see [`fault`].
+    /// Those of the reader, who gets the body's own as I/O errors; see [`fault()`].
     pub async fn read<T, E>(
         self,
         limits: Limits,

@@ -48,6 +48,8 @@ const MAX_MANIFEST: u64 = 4 << 20;
 pub struct Registries {
     tokens: Tokens,
     tags: Cache<Key, Vec<TaggedVersion>, RegistryError>,
+    /// Digests, by tag.
+    manifests: Cache<(Key, String), String, RegistryError>,
 }
 
 /// A chart in a registry, as one HelmOp sees it.
@@ -64,7 +66,8 @@ impl Registries {
         let size = |tags: &Vec<TaggedVersion>| tags.iter().map(size_of_tag).sum();
         Self {
             tokens: Tokens::default(),
-            tags: Cache::new(capacity, size, fetches),
+            tags: Cache::new(capacity / 2, size, fetches.clone()),
+            manifests: Cache::new(capacity / 2, String::len, fetches),
         }
     }
 
@@ -86,8 +89,8 @@ impl Registries {
             source,
         })?;
         match what {
-            Ask::Tag(tagged) => chart.manifest(&tagged).await,
-            Ask::TagThenList(tagged) => match chart.manifest(&tagged).await {
+            Ask::Tag(tagged) => self.manifest(&chart, &tagged, since).await,
+            Ask::TagThenList(tagged) => match self.manifest(&chart, &tagged, since).await {
                 Err(error) if error.is_unknown_manifest() => self.among_tags(&chart, asked, since).await,
                 other => other,
             },
@@ -135,21 +138,38 @@ impl Registries {
                 repo: chart.repo.clone(),
                 source,
             })?;
-        chart.manifest(chosen).await
+        self.manifest(chart, chosen, since).await
+    }
+
+    /// Looks at the manifest of a version.
+    async fn manifest(
+        &self,
+        chart: &Chart<'_>,
+        tagged: &TaggedVersion,
+        since: Instant,
+    ) -> Result<ChartVersion, RegistryError> {
+        let key = (chart.session.key().clone(), tagged.tag.clone());
+        let fetch = async |_| chart.digest(&tagged.tag).await.map(Arc::new);
+        let digest = self.manifests.answer(&key, since, |_| true, fetch).await?;
+        chart.found(tagged, &digest)
     }
 }
 
 impl Chart<'_> {
-    /// Looks at the manifest of a version.
-    async fn manifest(&self, tagged: &TaggedVersion) -> Result<ChartVersion, RegistryError> {
-        let url = self.endpoint.manifest_url(&tagged.tag);
-        let digest = match self.head(&url).await? {
-            Some(digest) => digest,
-            None => self.computed(&url).await?,
-        };
+    /// Digest of the manifest that a tag names.
+    async fn digest(&self, tag: &str) -> Result<String, RegistryError> {
+        let url = self.endpoint.manifest_url(tag);
+        match self.head(&url).await? {
+            Some(digest) => Ok(digest),
+            None => self.computed(&url).await,
+        }
+    }
+
+    /// A version whose manifest was looked at.
+    fn found(&self, tagged: &TaggedVersion, digest: &str) -> Result<ChartVersion, RegistryError> {
         if let Some(wanted) = self.reference.digest {
             wanted
-                .check(&tagged.tag, &digest)
+                .check(&tagged.tag, digest)
                 .map_err(|source| RegistryError::Digest {
                     repo: self.repo.clone(),
                     source,
@@ -157,7 +177,7 @@ impl Chart<'_> {
         }
         Ok(ChartVersion {
             version: tagged.version.clone(),
-            digest,
+            digest: digest.to_owned(),
             url: format!(
                 "oci://{}/{}:{}",
                 self.endpoint.host, self.endpoint.repository, tagged.tag

@@ -91,11 +91,13 @@ impl<'a> Session<'a> {
     /// Where the registry refuses, or cannot be asked.
     pub async fn send(&self, request: Request<'_>) -> Result<Answer, RegistryError> {
         let known = self.tokens.get(&self.key, Instant::now());
-        let answer = self.once(request, known).await?;
+        let answer = self.once(request, known.clone()).await?;
         if answer.status() != StatusCode::UNAUTHORIZED {
             return self.success(answer).await;
         }
-        self.tokens.forget(&self.key);
+        if let Some(refused) = known {
+            self.tokens.forget(&self.key, &refused);
+        }
         let (authorization, lifetime) = self.authorization(answer).await?;
         let answer = self.once(request, Some(authorization.clone())).await?;
         // Whatever else it has against the request: the credentials are those that it wanted.

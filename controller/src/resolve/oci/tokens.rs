@@ -59,9 +59,15 @@ impl Tokens {
         known.insert(key, Token { authorization, until });
     }
 
-    /// Forgets what the registry no longer takes.
-    pub fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+    /// Forgets what the registry no longer takes, unless somebody has another one already.
+    pub fn forget(&self, key: &Key, refused: &HeaderValue) {
+        let mut known = self.lock();
+        if known
+            .get(key)
+            .is_some_and(|token| token.authorization == *refused)
+        {
+            known.remove(key);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Token>> {
@@ -87,10 +93,12 @@ mod tests {
         let (tokens, now) = (Tokens::default(), Instant::now());
         let value = HeaderValue::from_static("Bearer x");
         tokens.put(key("a"), value.clone(), MINUTE, now);
-        assert_eq!(tokens.get(&key("a"), now), Some(value));
+        assert_eq!(tokens.get(&key("a"), now), Some(value.clone()));
         assert_eq!(tokens.get(&key("b"), now), None);
         assert_eq!(tokens.get(&key("a"), now + MINUTE), None);
-        tokens.forget(&key("a"));
+        tokens.forget(&key("a"), &HeaderValue::from_static("Bearer older"));
+        assert!(tokens.get(&key("a"), now).is_some());
+        tokens.forget(&key("a"), &value);
         assert_eq!(tokens.get(&key("a"), now), None);
     }
 

@@ -50,19 +50,18 @@ async fn failures_are_shared_too() {
 }
 
 #[tokio::test]
-async fn many_look_ups_of_a_registry_need_one_list() {
+async fn many_look_ups_of_a_registry_need_one_list_and_one_manifest() {
     let server = Server::http(|head| registry(head, &["1.0.0"])).await;
     let (asking, access, repo) = (Asking::new(), in_the_clear(anonymous()), reference(&server));
     let look_ups = (0..MANY).map(|_| asking.registry(&access, &repo, "1.x"));
     for outcome in in_time(futures::future::join_all(look_ups)).await {
         assert_eq!(version(outcome), "1.0.0");
     }
-    let lists = server
-        .lines()
-        .iter()
-        .filter(|line| line.contains("/tags/list"))
-        .count();
-    assert!((1..=2).contains(&lists), "{lists}");
+    for asked_for in ["/tags/list", "/manifests/1.0.0"] {
+        let lines = server.lines();
+        let asked = lines.iter().filter(|line| line.contains(asked_for)).count();
+        assert!((1..=2).contains(&asked), "{asked_for}: {asked}");
+    }
     asking.assert_idle(server.heads().len() as u64);
 }
 

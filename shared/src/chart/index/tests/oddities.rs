@@ -87,7 +87,7 @@ fn any_layout_of_yaml_is_read() {
         ),
         (
             "a key of several lines",
-            "entries:\n  ? a\n    key\n  : - version: 3.0.0\n  web:\n  - {name: web, version: 1.0.0}\n  - {name: web, version: 2.0.0, ? [a, b] : c}\n",
+            "entries:\n  ? a\n    key\n  : - version: 3.0.0\n  web:\n  - {name: web, version: 1.0.0}\n  - {name: web, version: 2.0.0, ? [a, b] : version, keywords: {? {a: b} : version}}\n",
         ),
         (
             "keys in other cases",
@@ -139,6 +139,54 @@ version: 6.6.6
         ..IndexEntry::default()
     };
     assert_eq!(index.charts["web"], [expected]);
+}
+
+#[test]
+fn what_nearly_is_helms_layout_is_left_to_the_general_reader() {
+    for fields in [
+        "<<:\n      version: 2.0.0\n    a: b",
+        "version:\n      2.0.0",
+        "version: 2.0.0\n      -rc.1",
+        "version: |-\n      2.0.0",
+        "version: \"2.0.\\x30\"",
+        "version: '2.0.0''a'",
+        "version: 2.0.0 # a comment",
+        "a: \"\\ud800\"",
+        "a: \"b\\\n      c\"",
+        "a: \u{80}",
+        "a: \"\u{9f}\"",
+        "a: \u{feff}b",
+        "a: |2\n     # less",
+        "a: |\n       \n      less",
+        "a: b\n    # ends it\n      c",
+        "a: b: c",
+        "a: b\n      c: d",
+        "a: b\n   c: d",
+        "a: 'b\n    c'",
+        "a: [b]",
+        "a: {b: c}",
+        "a: !!str b",
+        "a: &b c",
+        "a: - b",
+        "a: @b",
+        "? a\n    : b",
+        "- a",
+        "a: \tb",
+        "a b : c",
+    ] {
+        let text = format!("entries:\n  web:\n  - name: web\n    {fields}\n");
+        assert!(quickly(text.as_bytes(), &web()).is_none(), "{fields}");
+    }
+    for text in [
+        "--- # a\na: b\n",
+        "... a: b\n",
+        "--- a: b\n",
+        "%TAG ! b:\n---\na: b\n",
+        " a: b\n",
+        "a: b\n---\nc: d\n",
+    ] {
+        assert!(quickly(text.as_bytes(), &web()).is_none(), "{text}");
+    }
 }
 
 #[test]
