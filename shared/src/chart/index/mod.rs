@@ -9,8 +9,8 @@
 //! bytes       └ yaml        ┘ what counts
 //! ```
 //!
-//! [`helm_layout`] and [`json`] are there for speed. They give up on whatever they do not fully understand, and then
-//! [`yaml`] reads the document from its beginning; so the answer never depends on which of them gave it.
+//! `helm_layout` and `json` are there for speed. They give up on whatever they do not fully understand, and then `yaml`
+//! reads the document from its beginning; so the answer never depends on which of them gave it.
 //!
 //! # What counts as an entry
 //! Helm (version 4, `loadIndex`) passes over an entry if it is null or if its `Validate` says no. So it is here, and

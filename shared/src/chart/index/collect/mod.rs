@@ -285,3 +285,33 @@ fn quoted(text: &str) -> String {
         .unwrap_or(text);
     cut(beginning.trim().to_owned(), MAX_QUOTED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_over_the_bound() {
+        let wanted = Wanted::from(["web".to_owned()]);
+        let mut collector = Collector::new(&wanted);
+        collector.open(Collection::Mapping);
+        collector.scalar(Scalar::text("entries"));
+        collector.open(Collection::Mapping);
+        collector.scalar(Scalar::text("web"));
+        collector.open(Collection::Sequence);
+        let url = "u".repeat(8000);
+        let mut most = 0;
+        for _ in 0..3000 {
+            collector.open(Collection::Mapping);
+            for text in ["name", "web", "version", "1.0.0", "digest", &url] {
+                collector.scalar(Scalar::text(text));
+            }
+            collector.close();
+            most = most.max(collector.index.bytes());
+        }
+        // Half of a list that grows is spare.
+        assert!(most > MAX_KEPT / 2 && most <= 2 * MAX_KEPT, "{most}");
+        assert!(collector.index.bytes() < 1000);
+        assert!(matches!(collector.finish(), Err(IndexError::TooManyVersions)));
+    }
+}

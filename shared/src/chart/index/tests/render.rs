@@ -41,7 +41,7 @@ pub(super) fn yaml(document: &Value, deviations: &[u8]) -> String {
     match writer.deviation(12) {
         1 => writer.out.replace('\n', "\r\n"),
         2 => writer.out + "# end\n",
-        3 => writer.out + "\n",
+        3 if !writer.out.ends_with("\n\n") => writer.out + "\n",
         _ => writer.out,
     }
 }
@@ -104,6 +104,10 @@ impl Writer {
 
     /// Something before a line that means nothing.
     fn nothing(&mut self, indent: usize) {
+        if self.out.ends_with("\n\n") {
+            // It would be of the block before it.
+            return;
+        }
         match self.deviation(40) {
             1 => self.out.push('\n'),
             2 => {
