@@ -1,6 +1,10 @@
 //! Versions and constraints: what is read can be printed, read again and matched, and means the same.
 
-use helmops_shared::chart::{constraint::Constraint, request::VersionRequest, version::Version};
+use helmops_shared::chart::{
+    constraint::Constraint,
+    request::VersionRequest,
+    version::{MAX_VERSION_LEN, Version},
+};
 
 /// The first line is the constraint, the others are versions.
 pub fn check(input: &[u8]) {
@@ -44,6 +48,9 @@ fn version(text: &str) -> Option<Version> {
     let version = loose.ok()?;
     assert_eq!(version.original(), text);
     let printed = version.to_string();
-    assert_eq!(Version::parse(&printed).as_ref().ok(), Some(&version), "{text:?}");
+    // Written in full, a version can be longer than any that is read.
+    if printed.len() <= MAX_VERSION_LEN {
+        assert_eq!(Version::parse(&printed).as_ref().ok(), Some(&version), "{text:?}");
+    }
     Some(version)
 }

@@ -53,7 +53,7 @@ use self::source::Source;
 pub use self::entry::IndexEntry;
 pub use self::error::{IndexError, Instead};
 
-/// How much is kept of the wanted charts, in bytes: some 60,000 versions, ten times the largest chart in public.
+/// How much is kept of the wanted charts, in bytes: some 60,000 versions, more than large repositories list in all.
 const MAX_KEPT: usize = 16 << 20;
 
 /// The longest text or comment in the document, in bytes: annotations of a chart hold a change log at most.
@@ -102,7 +102,7 @@ impl Index {
 pub enum Layout {
     /// Most likely Helm's own, or JSON: [`IndexError::OddLayout`] tells if it shows too late that it is neither.
     Any,
-    /// Anything in YAML. Reads some twenty times slower.
+    /// Anything in YAML. Takes some thirty times as long.
     General,
 }
 
