@@ -53,21 +53,17 @@ impl Metrics {
     }
 }
 
-/// How many requests the API server has carried out for a resource (`helmops`) and a verb (`GET`, `LIST`,
-/// `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`), whoever sent them. One that was refused, because somebody else was
-/// quicker, changes nothing and does not count.
+/// How many requests the API server has answered for a resource (`helmops`) and a verb (`GET`, `LIST`, `WATCH`, `POST`,
+/// `PUT`, `PATCH`, `APPLY`, `DELETE`), whoever sent them. A write that was refused, because somebody else was quicker,
+/// changes nothing and does not count.
 pub async fn api_requests(cluster: &Cluster, resource: &str, verb: &str) -> Result<u64> {
     let text = cluster.kubectl().run(&["get", "--raw=/metrics"]).await?.ok()?;
     let metrics = Metrics::parse(&text)?;
-    let of_code = |code| {
-        let labels = [("resource", resource), ("verb", verb), ("code", code)];
-        metrics
-            .sum("apiserver_request_total", &labels)
-            .unwrap_or_default()
-    };
-    let sum: f64 = ["200", "201"].into_iter().map(of_code).sum();
+    let of = |labels: &[(&str, &str)]| metrics.sum("apiserver_request_total", labels).unwrap_or_default();
+    let all = of(&[("resource", resource), ("verb", verb)]);
+    let refused = of(&[("resource", resource), ("verb", verb), ("code", "409")]);
     // A counter is a whole number, whatever the format says.
-    Ok(format!("{sum:.0}").parse()?)
+    Ok(format!("{:.0}", all - refused).parse()?)
 }
 
 /// `name{label="value",...} value [timestamp]`
