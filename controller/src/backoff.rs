@@ -3,9 +3,11 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hash, RandomState},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::Duration,
 };
+
+use helmops_shared::runtime::lock;
 
 /// How a kind of failure is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,7 @@ impl<K: Eq + Hash> Backoff<K> {
     /// chance, so that what failed together is not retried together. It begins anew with a new generation of the object.
     pub fn failed(&self, key: K, generation: Option<i64>, pace: Pace) -> Duration {
         let chance = self.random.hash_one(&key) % 256;
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = lock(&self.failures);
         let entry = failures.entry(key).or_default();
         if entry.generation != generation {
             *entry = Failures { generation, count: 0 };
@@ -84,10 +86,7 @@ impl<K: Eq + Hash> Backoff<K> {
 
     /// Forgets an object's failures.
     pub fn forget(&self, key: &K) {
-        self.failures
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        lock(&self.failures).remove(key);
     }
 }
 

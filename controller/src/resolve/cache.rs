@@ -8,11 +8,13 @@ use std::{
     collections::HashMap,
     hash::Hash,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
 };
+
+use helmops_shared::runtime::lock;
 
 use super::metrics::Fetches;
 
@@ -121,7 +123,7 @@ impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
     }
 
     fn slot(&self, key: &K) -> Arc<Slot<V, E>> {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let slot = match slots.get(key) {
             Some(slot) => Arc::clone(slot),
             None => Arc::clone(slots.entry(key.clone()).or_default()),
@@ -134,7 +136,7 @@ impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
     /// Drops those answers that have not been used for the longest time, until the rest is small enough. An answer that
     /// somebody is about to use stays.
     fn shrink(&self) {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let size = |slot: &Slot<V, E>| slot.bytes.load(Ordering::Relaxed);
         let mut total: usize = slots.values().map(|slot| size(slot)).sum();
         if total > self.capacity {
@@ -157,10 +159,6 @@ impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
         // The gauge is that of all caches together.
         let told = self.told.swap(total, Ordering::Relaxed);
         self.fetches.cache_bytes.add(total - told);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Slot<V, E>>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -268,7 +266,7 @@ mod tests {
         put("b").await;
         put("a").await;
         put("c").await;
-        let kept = |key| cache.lock().contains_key(key);
+        let kept = |key| lock(&cache.slots).contains_key(key);
         assert!(kept("a") && !kept("b") && kept("c"));
         assert_eq!(cache.fetches.cache_bytes.get(), 2 * (500 + 512));
         assert_eq!(cache.fetches.evictions.get(), 1);

@@ -4,10 +4,12 @@
 //! fed: a loop that stops beating is named, and the kubelet starts the process anew.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use super::lock;
 
 /// The health of one process. Clones share one state.
 #[derive(Clone, Debug, Default)]
@@ -149,11 +151,6 @@ impl Beat {
             failure,
         }
     }
-}
-
-/// A panic elsewhere leaves these values whole: each is written in one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Log a repeated event at most once a while, without forgetting how often it happened.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use super::lock;
 
 /// Lets one event through every `every`, and counts those it held back.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ impl Throttle {
 
     /// `Some(n)` when the event may be logged now, `n` being the events held back since the last one.
     pub(super) fn pass(&self, now: Instant) -> Option<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state
             .last
             .is_some_and(|last| now.duration_since(last) < self.every)

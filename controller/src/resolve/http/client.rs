@@ -2,11 +2,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use helmops_shared::{chart::url::redacted, runtime::exit::with_causes};
+use helmops_shared::{
+    chart::url::redacted,
+    runtime::{exit::with_causes, lock},
+};
 use reqwest::{Certificate, Client, Identity, redirect};
 
 use super::fault::Fault;
@@ -63,7 +66,7 @@ impl Clients {
     /// # Errors
     /// Where certificates or keys are of no use.
     pub fn get(&self, transport: &Arc<Transport>) -> Result<Client, Fault> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.made);
         if let Some(client) = made.get(transport) {
             return Ok(client.clone());
         }

@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
+use helmops_shared::runtime::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::fault::Fault;
@@ -141,10 +142,6 @@ fn pause(fault: &Fault, failures: u32) -> Duration {
         Fault::RateLimited { after: None, .. } => doubled(FIRST_LIMITED, LONGEST_ASKED),
         _ => doubled(FIRST_PAUSE, LONGEST_PAUSE),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

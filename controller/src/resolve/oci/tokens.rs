@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
+use helmops_shared::runtime::lock;
 use reqwest::header::HeaderValue;
 
 /// Tokens that are kept. One serves a repository and a login; a new one costs a request.
@@ -41,14 +42,14 @@ impl std::fmt::Debug for Token {
 impl Tokens {
     /// What to send, if it is known.
     pub fn get(&self, key: &Key, now: Instant) -> Option<HeaderValue> {
-        let known = self.lock();
+        let known = lock(&self.known);
         let token = known.get(key).filter(|token| token.until > now)?;
         Some(token.authorization.clone())
     }
 
     /// Keeps what the registry took, for as long as it says.
     pub fn put(&self, key: Key, authorization: HeaderValue, lifetime: Duration, now: Instant) {
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         if known.len() >= MAX_TOKENS {
             known.retain(|_, token| token.until > now);
         }
@@ -61,17 +62,13 @@ impl Tokens {
 
     /// Forgets what the registry no longer takes, unless somebody has another one already.
     pub fn forget(&self, key: &Key, refused: &HeaderValue) {
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         if known
             .get(key)
             .is_some_and(|token| token.authorization == *refused)
         {
             known.remove(key);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Token>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,6 +106,6 @@ mod tests {
             let value = HeaderValue::from_static("Bearer x");
             tokens.put(key(&number.to_string()), value, MINUTE, now);
         }
-        assert!(tokens.lock().len() <= MAX_TOKENS);
+        assert!(lock(&tokens.known).len() <= MAX_TOKENS);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use axum::Router;
@@ -17,6 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::time::Instant;
 
 use super::limits::Limits;
+use crate::runtime::lock;
 
 /// The requests of one connection.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Activity {
 
     /// When the connection has to end unless a request begins or ends before.
     pub(super) fn deadline(&self, limits: &Limits) -> Instant {
-        let state = *self.lock();
+        let state = *lock(&self.0);
         state.since
             + match (state.under_way, state.phase) {
                 (0, Phase::Fresh) => limits.first_request,
@@ -60,21 +61,16 @@ impl Activity {
 
     /// Since when no request is under way; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        let state = *self.lock();
+        let state = *lock(&self.0);
         (state.under_way == 0).then_some(state.since)
     }
 
     fn begin(self: &Arc<Self>) -> UnderWay {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.under_way += 1;
         state.phase = Phase::Used;
         state.since = Instant::now();
         UnderWay(Arc::clone(self))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Plain numbers, whole whatever panicked.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,7 +81,7 @@ struct UnderWay(Arc<Activity>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         state.under_way -= 1;
         state.since = Instant::now();
     }

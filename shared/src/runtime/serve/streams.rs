@@ -1,11 +1,11 @@
 //! The tasks of one HTTP/2 connection.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use hyper::rt::Executor;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::runtime::supervisor::panic_message;
+use crate::runtime::{lock, supervisor::panic_message};
 
 /// The requests of one HTTP/2 connection, each a task. They end with the connection, none is detached, and
 /// a panic in one is logged and resets that request alone.
@@ -52,10 +52,6 @@ pub(super) fn log_panic(error: JoinError) {
     if error.is_panic() {
         tracing::error!("a connection's task panicked: {}", panic_message(error));
     }
-}
-
-fn lock(tasks: &Mutex<JoinSet<()>>) -> MutexGuard<'_, JoinSet<()>> {
-    tasks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@ mod head;
 use std::{
     net::Ipv4Addr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use helmops_shared::runtime::lock;
 use tokio::{
     io::{self, AsyncRead, AsyncWrite, AsyncWriteExt, BufStream},
     net::{TcpListener, TcpStream},
@@ -194,8 +195,4 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, stage: &Stage) {
         }
     }
     let _ = stream.shutdown().await;
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
