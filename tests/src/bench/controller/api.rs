@@ -84,7 +84,9 @@ impl Api {
             .await
             .with_context(|| format!("no answer from {url}"))?;
         let status = answer.status();
-        ensure!(status.is_success(), "{url}: {status}: {}", answer.text().await?);
+        // Read to its end also where it is of no interest: a stream that is broken off costs both sides more.
+        let text = answer.text().await?;
+        ensure!(status.is_success(), "{url}: {status}: {text}");
         Ok(())
     }
 }
