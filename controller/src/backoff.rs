@@ -12,8 +12,10 @@ use helmops_shared::runtime::lock;
 /// How a kind of failure is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    first: Duration,
-    longest: Duration,
+    /// After the first failure; each further one doubles it.
+    pub first: Duration,
+    /// At the longest.
+    pub longest: Duration,
 }
 
 impl Pace {
@@ -43,10 +45,16 @@ impl Pace {
             longest: self.longest.max(least),
         }
     }
+
+    /// How long to wait after a failure, `failures` others before it.
+    pub fn after(self, failures: u32) -> Duration {
+        let factor = 2_u32.saturating_pow(failures);
+        self.first.saturating_mul(factor).min(self.longest)
+    }
 }
 
-/// Failures in a row of what an object asks for, by object. Each failing object has a retry due that ends in success or in its disappearance, and
-/// either forgets it; so there are never more entries than objects.
+/// Failures in a row of what an object asks for, by object. Each failing object has a retry due that ends in success or
+/// in its disappearance, and either forgets it; so there are never more entries than objects.
 #[derive(Debug)]
 pub struct Backoff<K> {
     failures: Mutex<HashMap<K, Failures>>,
@@ -78,7 +86,7 @@ impl<K: Eq + Hash> Backoff<K> {
         if entry.generation != generation {
             *entry = Failures { generation, count: 0 };
         }
-        let delay = delay(pace, entry.count);
+        let delay = pace.after(entry.count);
         entry.count = entry.count.saturating_add(1);
         let shorter = u32::try_from(chance).unwrap_or_default();
         delay.saturating_sub(delay / 4 / 256 * shorter)
@@ -88,11 +96,6 @@ impl<K: Eq + Hash> Backoff<K> {
     pub fn forget(&self, key: &K) {
         lock(&self.failures).remove(key);
     }
-}
-
-fn delay(pace: Pace, failures: u32) -> Duration {
-    let factor = 2_u32.saturating_pow(failures);
-    pace.first.saturating_mul(factor).min(pace.longest)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmops_shared::reason::Reason;
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry, core::Collector};
 
 /// From 1 ms to a minute: without a download a reconciliation takes the time of two API calls.
 const BUCKETS: &[f64] = &[
@@ -11,7 +11,7 @@ const BUCKETS: &[f64] = &[
 ];
 
 /// The word for what went well, beside the reasons for what did not.
-const SUCCESS: &str = "Success";
+pub const SUCCESS: &str = "Success";
 
 /// The controller's metrics.
 #[derive(Clone, Debug)]
@@ -30,8 +30,7 @@ impl Metrics {
     /// Where one of them is registered already.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| {
-            let counter = IntCounterVec::new(Opts::new(name, help), &["outcome"])?;
-            registry.register(Box::new(counter.clone()))?;
+            let counter = registered(registry, IntCounterVec::new(Opts::new(name, help), &["outcome"])?)?;
             counter.with_label_values(&[SUCCESS]);
             for reason in Reason::ALL {
                 counter.with_label_values(&[reason.as_str()]);
@@ -39,9 +38,8 @@ impl Metrics {
             Ok::<_, prometheus::Error>(counter)
         };
         let histogram = |name: &str, help: &str| {
-            let histogram = Histogram::with_opts(HistogramOpts::new(name, help).buckets(BUCKETS.to_vec()))?;
-            registry.register(Box::new(histogram.clone()))?;
-            Ok::<_, prometheus::Error>(histogram)
+            let options = HistogramOpts::new(name, help).buckets(BUCKETS.to_vec());
+            registered(registry, Histogram::with_opts(options)?)
         };
         Ok(Self {
             reconciles: counter(
@@ -78,4 +76,16 @@ impl Metrics {
             .inc();
         self.resolution_duration.observe(took.as_secs_f64());
     }
+}
+
+/// Registers a metric and gives it back.
+///
+/// # Errors
+/// Where one of its name is registered already.
+pub fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: C,
+) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
 }

@@ -2,23 +2,20 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
-use tokio::process::Command;
 
-use crate::command::run;
+use crate::helm::Helm;
 use crate::tools::Tools;
 
-/// Helm packs a chart in a tenth of a second.
-const DEADLINE: Duration = Duration::from_secs(30);
 const INDEX: &str = "index.yaml";
+const PACKAGES: &str = "packages";
 
 /// A folder with `index.yaml` and the archives that it names, fit to be served as it is.
 #[derive(Debug)]
 pub struct ChartRepo {
-    helm: PathBuf,
+    helm: Helm,
     folder: PathBuf,
     /// Charts and packages in the making, and Helm's own caches.
     workshop: TempDir,
@@ -27,16 +24,17 @@ pub struct ChartRepo {
 impl ChartRepo {
     /// Makes a repository of these charts and versions.
     pub async fn build(tools: &Tools, folder: &Path, charts: &[(&str, &[&str])]) -> Result<Self> {
+        let workshop = TempDir::with_prefix("helmops-charts-")?;
         let repo = Self {
-            helm: tools.helm(),
+            helm: Helm::new(tools, workshop.path()),
             folder: folder.to_owned(),
-            workshop: TempDir::with_prefix("helmops-charts-")?,
+            workshop,
         };
         std::fs::create_dir_all(folder)?;
         std::fs::create_dir(repo.packages())?;
         for (chart, versions) in charts {
             for version in *versions {
-                repo.package(chart, version).await?;
+                repo.helm.package(chart, version, PACKAGES).await?;
             }
         }
         repo.publish().await?;
@@ -45,7 +43,7 @@ impl ChartRepo {
 
     /// Adds one version; the index changes in one step, after its archive is there.
     pub async fn add_version(&self, chart: &str, version: &str) -> Result<()> {
-        self.package(chart, version).await?;
+        self.helm.package(chart, version, PACKAGES).await?;
         self.publish().await
     }
 
@@ -59,31 +57,12 @@ impl ChartRepo {
     /// # Errors
     /// Where it takes none.
     pub async fn helms_choice(&self, url: &str, chart: &str, version: &str) -> Result<String> {
-        let shown = self
-            .helm(&["show", "chart", chart, "--repo", url, "--version", version])
-            .await?;
-        let line = shown.lines().find_map(|line| line.strip_prefix("version: "));
-        line.map(str::to_owned).context("a chart without a version")
-    }
-
-    async fn package(&self, chart: &str, version: &str) -> Result<()> {
-        if !self.workshop.path().join(chart).exists() {
-            self.helm(&["create", chart]).await?;
-        }
-        self.helm(&[
-            "package",
-            chart,
-            "--version",
-            version,
-            "--destination",
-            "packages",
-        ])
-        .await
-        .map(drop)
+        let arguments = [chart, "--repo", url, "--version", version];
+        self.helm.choice(&arguments).await
     }
 
     async fn publish(&self) -> Result<()> {
-        self.helm(&["repo", "index", "packages"]).await?;
+        self.helm.run(&["repo", "index", PACKAGES]).await?;
         for entry in std::fs::read_dir(self.packages())? {
             let name = entry?.file_name();
             if name != INDEX && !self.folder.join(&name).exists() {
@@ -101,17 +80,7 @@ impl ChartRepo {
             .with_context(|| format!("cannot publish {}", name.display()))
     }
 
-    async fn helm(&self, arguments: &[&str]) -> Result<String> {
-        let workshop = self.workshop.path();
-        let mut command = Command::new(&self.helm);
-        command.args(arguments).current_dir(workshop);
-        for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
-            command.env(home, workshop.join(".helm"));
-        }
-        run(command, "", DEADLINE).await?.ok()
-    }
-
     fn packages(&self) -> PathBuf {
-        self.workshop.path().join("packages")
+        self.workshop.path().join(PACKAGES)
     }
 }

@@ -37,6 +37,7 @@ pub mod service_account;
 pub mod test_bed;
 
 pub mod chart_server;
+pub mod helm;
 pub mod charts;
 pub mod oci_registry;
 pub mod demo;

@@ -1,15 +1,15 @@
 //! A real OCI registry, with charts in it that Helm pushed.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use crate::command::run;
+use crate::helm::Helm;
 use crate::private_ca::PrivateCa;
 use crate::process::Process;
 use crate::tools::Tools;
@@ -17,8 +17,6 @@ use crate::wait::eventually;
 
 /// The registry listens within a second; the machine may be busy.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
-/// Helm packs and pushes a chart in a tenth of a second.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// User name and password of a registry that wants a login.
 pub const LOGIN: (&str, &str) = ("reader", "geheim");
 /// The same as an htpasswd file has it.
@@ -28,10 +26,10 @@ const HTPASSWD: &str = "reader:$2b$04$abcdefghijklmnopqrstuuPWRtT5yx7FBi4dcf6ROh
 pub struct OciRegistry {
     /// Host and port.
     pub host: String,
-    helm: PathBuf,
+    helm: Helm,
     tls: Option<PrivateCa>,
     has_login: bool,
-    folder: TempDir,
+    _folder: TempDir,
     _process: Process,
 }
 
@@ -81,10 +79,10 @@ impl OciRegistry {
         .await?;
         Ok(Self {
             host: format!("127.0.0.1:{port}"),
-            helm: tools.helm(),
+            helm: Helm::new(tools, folder.path()),
             tls,
             has_login,
-            folder,
+            _folder: folder,
             _process: process,
         })
     }
@@ -96,13 +94,11 @@ impl OciRegistry {
 
     /// Pushes a version of a chart to `oci://<host>/charts/<chart>`.
     pub async fn push(&self, chart: &str, version: &str) -> Result<()> {
-        if !self.folder.path().join(chart).exists() {
-            self.run(&["create", chart]).await?;
-        }
-        self.run(&["package", chart, "--version", version]).await?;
+        self.helm.package(chart, version, ".").await?;
         let archive = format!("{chart}-{version}.tgz");
         let place = format!("oci://{}/charts", self.host);
-        self.helm(&["push", &archive, &place]).await.map(drop)
+        let arguments = [&["push", &archive, &place], &*self.way()].concat();
+        self.helm.run(&arguments).await.map(drop)
     }
 
     /// What Helm itself takes for `version` of a chart.
@@ -111,35 +107,20 @@ impl OciRegistry {
     /// Where it takes none.
     pub async fn helms_choice(&self, chart: &str, version: &str) -> Result<String> {
         let place = format!("oci://{}/charts/{chart}", self.host);
-        let shown = self
-            .helm(&["show", "chart", &place, "--version", version])
-            .await?;
-        let line = shown.lines().find_map(|line| line.strip_prefix("version: "));
-        line.map(str::to_owned).context("a chart without a version")
+        let arguments = [&[&*place, "--version", version], &*self.way()].concat();
+        self.helm.choice(&arguments).await
     }
 
-    /// Helm with the way to this registry.
-    async fn helm(&self, arguments: &[&str]) -> Result<String> {
-        let ca = self.folder.path().join("ca.pem").display().to_string();
-        let way = match self.tls {
-            Some(_) => vec!["--ca-file", &ca],
+    /// What Helm is told of the way to this registry. It works in the folder that the authority's certificate is in.
+    fn way(&self) -> Vec<&'static str> {
+        let mut way = match self.tls {
+            Some(_) => vec!["--ca-file", "ca.pem"],
             None => vec!["--plain-http"],
         };
-        let login = if self.has_login {
-            vec!["--username", LOGIN.0, "--password", LOGIN.1]
-        } else {
-            Vec::new()
-        };
-        self.run(&[arguments, &way, &login].concat()).await
-    }
-
-    async fn run(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = Command::new(&self.helm);
-        command.args(arguments).current_dir(self.folder.path());
-        for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
-            command.env(home, self.folder.path().join(".helm"));
+        if self.has_login {
+            way.extend(["--username", LOGIN.0, "--password", LOGIN.1]);
         }
-        run(command, "", DEADLINE).await?.ok()
+        way
     }
 }
 

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use helmops_shared::reason::Reason;
-use prometheus::{
-    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, core::Collector,
-};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-/// The word for an answer that was of use.
-pub const SUCCESS: &str = "Success";
+pub use crate::metrics::SUCCESS;
+use crate::metrics::registered;
+
 /// The word for an answer that says that nothing has changed.
 pub const NOT_MODIFIED: &str = "NotModified";
 
@@ -170,12 +169,4 @@ impl Fetches {
             .with_label_values(&[kind])
             .observe(took.as_secs_f64());
     }
-}
-
-fn registered<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    metric: C,
-) -> Result<C, prometheus::Error> {
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
 }

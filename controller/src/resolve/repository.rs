@@ -26,7 +26,7 @@ use super::{
     access::{Access, Credentials, Login},
     cache::Cache,
     error::{index_reason, select_reason},
-    http::{Answer, Ask, Fault, FetchError, Limits, Web, fault},
+    http::{Answer, Ask, Fault, FetchError, Limits, Web, fault, parse},
     metrics::{Fetches, Kind},
 };
 use crate::backoff::Pace;
@@ -312,10 +312,7 @@ fn validators(headers: &HeaderMap) -> HeaderMap {
 
 /// The URL of a repository's index: a slash at the end of the repository makes no difference, a query is kept.
 fn index_url(repo: &str) -> Result<Url, FetchError> {
-    let mut url = Url::parse(repo).map_err(|error| FetchError {
-        url: redacted(repo),
-        fault: Fault::Url(error.to_string()),
-    })?;
+    let mut url = parse(repo)?;
     let path = format!("{}/index.yaml", url.path().trim_end_matches('/'));
     url.set_path(&path);
     url.set_fragment(None);

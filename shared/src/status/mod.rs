@@ -29,7 +29,7 @@ pub use self::{
     condition::{ConditionType, State},
     deployments::helmop_of,
     helmop::{Outcome, next, without_extras},
-    patch::{change, merge_patch},
+    patch::change,
     rollup::Seen,
     state::DeploymentState,
 };

@@ -14,7 +14,7 @@ pub fn change(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Value> {
 }
 
 /// A JSON merge patch (RFC 7396) from `old` to `new`, or `None` if they are equal. Lists are replaced as a whole.
-pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
+fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
         return (old != new).then(|| new.clone());
     };

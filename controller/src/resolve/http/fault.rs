@@ -2,8 +2,8 @@
 
 use std::{io, time::Duration};
 
-use helmops_shared::{reason::Reason, runtime::exit::with_causes, text::cut};
-use reqwest::StatusCode;
+use helmops_shared::{chart::url::redacted, reason::Reason, runtime::exit::with_causes, text::cut};
+use reqwest::{StatusCode, Url};
 use thiserror::Error;
 
 use super::hosts::LONGEST_ASKED;
@@ -20,6 +20,24 @@ pub struct FetchError {
     pub url: String,
     /// Why it was not had.
     pub fault: Fault,
+}
+
+impl FetchError {
+    /// About a URL that may hold credentials.
+    pub fn new(url: &str, fault: Fault) -> Self {
+        Self {
+            url: redacted(url),
+            fault,
+        }
+    }
+}
+
+/// Reads a URL.
+///
+/// # Errors
+/// Where it is none.
+pub fn parse(url: &str) -> Result<Url, FetchError> {
+    Url::parse(url).map_err(|error| FetchError::new(url, Fault::Url(error.to_string())))
 }
 
 /// Why a request gave no answer that is of use. The words in parentheses are those of Go's HTTP client, for those who

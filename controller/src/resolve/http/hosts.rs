@@ -10,19 +10,24 @@ use helmops_shared::runtime::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::fault::Fault;
+use crate::backoff::Pace;
 
 /// Requests at a time to one host: as many as a browser opens connections.
 const PER_HOST: usize = 6;
 /// Hosts that are remembered. Those that nobody asks at the moment, and that are well, can be forgotten at any time.
 const MAX_HOSTS: usize = 4096;
-/// Pause after the first failure; it doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Longest pause of our own making: a host that is back is noticed within it.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Pause after the first 429 that names no time; it doubles too.
-const FIRST_LIMITED: Duration = Duration::from_secs(10);
+/// Pauses of our own making: a host that is back is noticed within the longest.
+const TROUBLE: Pace = Pace {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(30),
+};
 /// Longest pause that a server can ask for.
 pub const LONGEST_ASKED: Duration = Duration::from_hours(1);
+/// Pauses after a 429 that names no time.
+const LIMITED: Pace = Pace {
+    first: Duration::from_secs(10),
+    longest: LONGEST_ASKED,
+};
 
 /// The hosts that are asked, by scheme, host and port.
 #[derive(Debug, Default)]
@@ -133,14 +138,12 @@ impl Turn {
 
 /// How long a host is spared after a failure, `failures` others before it.
 fn pause(fault: &Fault, failures: u32) -> Duration {
-    let doubled =
-        |first: Duration, longest| first.saturating_mul(2_u32.saturating_pow(failures)).min(longest);
     match fault {
         Fault::RateLimited {
             after: Some(after), ..
-        } => (*after).clamp(FIRST_PAUSE, LONGEST_ASKED),
-        Fault::RateLimited { after: None, .. } => doubled(FIRST_LIMITED, LONGEST_ASKED),
-        _ => doubled(FIRST_PAUSE, LONGEST_PAUSE),
+        } => (*after).clamp(TROUBLE.first, LONGEST_ASKED),
+        Fault::RateLimited { after: None, .. } => LIMITED.after(failures),
+        _ => TROUBLE.after(failures),
     }
 }
 
@@ -195,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_under_way_together_fails_together_and_counts_once() {
         let six = spared(&[&Fault::Refused; 6]).await;
-        assert!(six <= FIRST_PAUSE, "{six:?}");
+        assert!(six <= TROUBLE.first, "{six:?}");
     }
 
     #[tokio::test]
@@ -206,7 +209,7 @@ mod tests {
         };
         for faults in [[&limited, &Fault::Refused], [&Fault::Refused, &limited]] {
             let pause = spared(&faults).await;
-            assert!(pause > LONGEST_PAUSE, "{pause:?}");
+            assert!(pause > TROUBLE.longest, "{pause:?}");
         }
         let hosts = Hosts::default();
         let (limit, under_way) = (
@@ -227,7 +230,7 @@ mod tests {
             turn.answered();
             turn.failed(&Fault::Refused);
             let (until, _) = lock(&turn.host.health).pause.clone().unwrap();
-            assert!(until <= Instant::now() + FIRST_PAUSE);
+            assert!(until <= Instant::now() + TROUBLE.first);
         }
     }
 

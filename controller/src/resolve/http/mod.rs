@@ -25,7 +25,7 @@ use reqwest::{
 pub use self::{
     body::{Limits, fault},
     client::Timeouts,
-    fault::{Fault, FetchError},
+    fault::{Fault, FetchError, parse},
 };
 use self::{
     client::Clients,

@@ -110,6 +110,11 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
+    /// What the registry, or its token server, answered is of no use.
+    pub fn unusable(url: &str, why: String) -> Self {
+        Self::Fetch(FetchError::new(url, Fault::Answer(why)))
+    }
+
     /// Why, in a word.
     pub fn reason(&self) -> Reason {
         match self {

@@ -36,7 +36,7 @@ use self::{
 use super::{
     access::Access,
     cache::Cache,
-    http::{Fault, FetchError, Web},
+    http::Web,
     metrics::{Fetches, Kind},
 };
 
@@ -249,12 +249,8 @@ impl Chart<'_> {
             .await
             .map_err(RegistryError::Fetch)?;
         let next = next?;
-        let page = tags_page::decode(&bytes).map_err(|error| {
-            RegistryError::Fetch(FetchError {
-                url: redacted(url),
-                fault: Fault::Answer(error.to_string()),
-            })
-        })?;
+        let page =
+            tags_page::decode(&bytes).map_err(|error| RegistryError::unusable(url, error.to_string()))?;
         Ok((page.tags, next))
     }
 }

@@ -2,17 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use helmops_shared::chart::{
-    registry::{
-        challenge::{self, Bearer, Scheme},
-        endpoint::Endpoint,
-        error_body, realm, token,
-    },
-    url::redacted,
+use helmops_shared::chart::registry::{
+    challenge::{self, Bearer, Scheme},
+    endpoint::Endpoint,
+    error_body, realm, token,
 };
 use k8s_openapi::jiff::Timestamp;
 use reqwest::{
-    Method, StatusCode, Url,
+    Method, StatusCode,
     header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE},
 };
 
@@ -22,7 +19,7 @@ use super::{
 };
 use crate::resolve::{
     access::{Access, Credentials, Login},
-    http::{Answer, Ask, Fault, FetchError, Web},
+    http::{Answer, Ask, Fault, Web, parse},
     metrics::Kind,
 };
 
@@ -65,7 +62,7 @@ impl<'a> Session<'a> {
         endpoint: Endpoint<'a>,
     ) -> Result<Self, RegistryError> {
         let place = endpoint.tags_url();
-        let credentials = access.credentials(&parse(&place)?);
+        let credentials = access.credentials(&parse(&place).map_err(RegistryError::Fetch)?);
         let key = Key {
             identity: access.identity(login(&credentials)),
             place,
@@ -121,7 +118,7 @@ impl<'a> Session<'a> {
         let ask = Ask {
             kind: request.kind,
             method: request.method.clone(),
-            url: parse(request.url)?,
+            url: parse(request.url).map_err(RegistryError::Fetch)?,
             headers,
             transport: &self.access.transport,
         };
@@ -164,22 +161,14 @@ impl<'a> Session<'a> {
         let basic = login(&self.credentials).map(Login::basic);
         let answer = self.once(request, basic).await?;
         let answer = self.success(answer).await?;
-        let broken = |url: String, why: String| {
-            RegistryError::Fetch(FetchError {
-                url,
-                fault: Fault::Answer(why),
-            })
-        };
         let bytes = answer
             .bytes(token::MAX_LEN as u64)
             .await
             .map_err(RegistryError::Fetch)?;
-        let token = token::decode(&bytes).map_err(|error| broken(redacted(&url), error.to_string()))?;
+        let token =
+            token::decode(&bytes).map_err(|error| RegistryError::unusable(&url, error.to_string()))?;
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret())).map_err(|_| {
-            broken(
-                redacted(&url),
-                "the token holds characters that no header can".to_owned(),
-            )
+            RegistryError::unusable(&url, "the token holds characters that no header can".to_owned())
         })?;
         value.set_sensitive(true);
         Ok((value, token.fresh_for(Timestamp::now())))
@@ -225,13 +214,4 @@ fn login<'a>(credentials: &Credentials<'a>) -> Option<&'a Login> {
         Credentials::Login(login) => Some(login),
         Credentials::None | Credentials::Withheld => None,
     }
-}
-
-fn parse(url: &str) -> Result<Url, RegistryError> {
-    Url::parse(url).map_err(|error| {
-        RegistryError::Fetch(FetchError {
-            url: redacted(url),
-            fault: Fault::Url(error.to_string()),
-        })
-    })
 }

@@ -23,14 +23,6 @@ fn private(head: &Head) -> Reply {
     }
 }
 
-fn sent(server: &Server) -> Vec<String> {
-    let heads = server.heads();
-    heads
-        .iter()
-        .map(|head| head.text("Authorization").to_owned())
-        .collect()
-}
-
 #[tokio::test]
 async fn a_login_is_sent_at_once() {
     let server = Server::http(private).await;
@@ -38,7 +30,7 @@ async fn a_login_is_sent_at_once() {
         .repository(&login(&server, "user"), &server.url())
         .await;
     assert_eq!(version(outcome), "1.0.0");
-    assert_eq!(sent(&server), [basic("user")]);
+    assert_eq!(server.sent(), [basic("user")]);
 }
 
 #[tokio::test]
@@ -81,7 +73,7 @@ async fn withheld_from_another_place() {
             "make it a HelmOp of its own",
         ];
         assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &words);
-        assert_eq!(sent(&server), [""]);
+        assert_eq!(server.sent(), [""]);
         assert_eq!(asking.requests("index", "CredentialsWithheld"), 1);
     }
 }
@@ -96,7 +88,7 @@ async fn withheld_where_nobody_wants_it() {
         .repository(&access, &format!("{}/none", server.url()))
         .await;
     assert_eq!(version(outcome), "1.0.0");
-    assert_eq!(sent(&server), ["", ""]);
+    assert_eq!(server.sent(), ["", ""]);
 }
 
 #[tokio::test]
@@ -113,7 +105,7 @@ async fn withheld_from_a_registry() {
         ];
         assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &words);
     }
-    assert_eq!(sent(&server), ["", ""]);
+    assert_eq!(server.sent(), ["", ""]);
     assert_eq!(asking.requests("manifest", "CredentialsWithheld"), 1);
     assert_eq!(asking.requests("tags", "CredentialsWithheld"), 1);
     asking.assert_idle(2);
@@ -132,7 +124,7 @@ async fn withheld_from_the_same_host_on_another_port_or_scheme() {
             .await;
         assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &[&home]);
     }
-    assert_eq!(sent(&server), ["", "", ""]);
+    assert_eq!(server.sent(), ["", "", ""]);
 }
 
 #[tokio::test]
@@ -158,7 +150,7 @@ async fn a_login_for_each_host() {
         Pace::SLOW,
         &[&other.url(), "belongs to other hosts"],
     );
-    assert_eq!(sent(&other), [""]);
+    assert_eq!(other.sent(), [""]);
 }
 
 #[tokio::test]
@@ -175,7 +167,7 @@ async fn a_login_in_the_url_is_sent_and_not_shown() {
         Pace::SLOW,
         &[&server.host(), "error code: 401"],
     );
-    assert_eq!(sent(&server), [basic("user"), basic("nobody")]);
+    assert_eq!(server.sent(), [basic("user"), basic("nobody")]);
 }
 
 #[tokio::test]
@@ -223,5 +215,5 @@ async fn an_entry_of_a_docker_config_for_a_part_of_a_registry() {
         Pace::SLOW,
         &["the registry wants a login, or another one"],
     );
-    assert_eq!(sent(&server), ["", &basic("team"), "", &basic("all")]);
+    assert_eq!(server.sent(), ["", &basic("team"), "", &basic("all")]);
 }

@@ -35,14 +35,6 @@ fn with_tokens(seconds: u32) -> impl Fn(&Head) -> Reply + Send + Sync + 'static 
     }
 }
 
-fn sent(server: &Server) -> Vec<String> {
-    let heads = server.heads();
-    heads
-        .iter()
-        .map(|head| head.text("Authorization").to_owned())
-        .collect()
-}
-
 #[tokio::test]
 async fn a_token_for_everybody() {
     let server = Server::http(with_tokens(300)).await;
@@ -52,7 +44,7 @@ async fn a_token_for_everybody() {
         .await;
     assert_eq!(version(outcome), "1.0.0");
     assert_eq!(server.lines(), [HEAD, TOKEN, HEAD]);
-    assert_eq!(sent(&server), ["", "", "Bearer t1"]);
+    assert_eq!(server.sent(), ["", "", "Bearer t1"]);
     assert_eq!(asking.requests("token", "Success"), 1);
     assert_eq!(asking.requests("manifest", "Unauthorized"), 1);
     assert_eq!(asking.requests("manifest", "Success"), 1);
@@ -67,7 +59,7 @@ async fn a_token_for_a_login() {
     assert_eq!(version(outcome), "1.0.0");
     let list = "GET /v2/web/tags/list?n=1000";
     assert_eq!(server.lines(), [list, TOKEN, list, HEAD]);
-    assert_eq!(sent(&server), ["", &basic("user"), "Bearer t1", "Bearer t1"]);
+    assert_eq!(server.sent(), ["", &basic("user"), "Bearer t1", "Bearer t1"]);
 }
 
 #[tokio::test]
@@ -114,7 +106,7 @@ async fn a_token_that_the_registry_no_longer_takes_is_renewed() {
     assert_eq!(ask().await, "1.0.0");
     assert_eq!(ask().await, "1.0.0");
     assert_eq!(
-        sent(&server),
+        server.sent(),
         ["", "", "Bearer t1", "Bearer t1", "", "Bearer t2", "Bearer t2"]
     );
 }
@@ -180,7 +172,7 @@ async fn user_name_and_password() {
         assert_eq!(version(outcome), "1.0.0");
     }
     // From then on it is sent at once.
-    assert_eq!(sent(&server), ["", &basic("user"), &basic("user")]);
+    assert_eq!(server.sent(), ["", &basic("user"), &basic("user")]);
 }
 
 #[tokio::test]
@@ -361,8 +353,8 @@ async fn a_password_goes_to_the_realm_that_the_registry_names() {
         .registry(&access, &reference(&server), "1.0.0")
         .await;
     assert_eq!(version(outcome), "1.0.0");
-    assert_eq!(sent(&issuer), [basic("user")]);
-    assert_eq!(sent(&server), ["", "Bearer t1"]);
+    assert_eq!(issuer.sent(), [basic("user")]);
+    assert_eq!(server.sent(), ["", "Bearer t1"]);
 }
 
 #[tokio::test]

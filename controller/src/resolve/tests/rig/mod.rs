@@ -124,6 +124,12 @@ impl Server {
         lock(&self.stage.heads).iter().map(Head::line).collect()
     }
 
+    /// The credentials of each request, empty for none.
+    pub fn sent(&self) -> Vec<String> {
+        let text = |head: &Head| head.text("Authorization").to_owned();
+        lock(&self.stage.heads).iter().map(text).collect()
+    }
+
     /// How many connections there were.
     pub fn connections(&self) -> u64 {
         self.stage.connections.load(Ordering::Relaxed)

@@ -295,6 +295,15 @@ fn apply(text: &mut Vec<u8>, damage: &Damage) {
     }
 }
 
+fn assert_agreement_when_damaged(text: String, damages: &[Damage]) -> Result<(), TestCaseError> {
+    let mut text = text.into_bytes();
+    for damage in damages {
+        apply(&mut text, damage);
+    }
+    assert_agreement(&text)
+        .map_err(|error| TestCaseError::fail(format!("{error}\n{}", String::from_utf8_lossy(&text))))
+}
+
 fn assert_agreement(text: &[u8]) -> Result<(), TestCaseError> {
     let wanted = wanted(&WANTED);
     let general = generally(text, &wanted);
@@ -439,13 +448,7 @@ proptest! {
         damages in vec(damage(), 1..5),
     ) {
         let render = if is_json { json } else { yaml };
-        let mut text = render(&document, &deviations).into_bytes();
-        for damage in &damages {
-            apply(&mut text, damage);
-        }
-        assert_agreement(&text).map_err(|error| {
-            TestCaseError::fail(format!("{error}\n{}", String::from_utf8_lossy(&text)))
-        })?;
+        assert_agreement_when_damaged(render(&document, &deviations), &damages)?;
     }
 
     #[test]
@@ -453,13 +456,7 @@ proptest! {
         document in document(true),
         damages in vec(damage(), 1..3),
     ) {
-        let mut text = yaml(&document, &[]).into_bytes();
-        for damage in &damages {
-            apply(&mut text, damage);
-        }
-        assert_agreement(&text).map_err(|error| {
-            TestCaseError::fail(format!("{error}\n{}", String::from_utf8_lossy(&text)))
-        })?;
+        assert_agreement_when_damaged(yaml(&document, &[]), &damages)?;
     }
 
     #[test]
