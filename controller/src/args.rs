@@ -1,9 +1,12 @@
 //! The flags.
 
-use std::{num::NonZeroU16, path::PathBuf};
+use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::Parser;
-use helmops_shared::runtime::{self, ProcessArgs};
+use helmops_shared::{
+    api::duration,
+    runtime::{self, ProcessArgs},
+};
 
 /// Controller for HelmOps: resolves each HelmOp's chart to one version and writes a Bundle with it.
 ///
@@ -23,6 +26,11 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_CACHE_MIB", default_value_t = DEFAULT_CACHE, value_name = "NUMBER")]
     pub cache_mib: NonZeroU16,
 
+    /// Shortest time between two looks for newer versions of a HelmOp, as a Go duration of at least 1s; shorter values of
+    /// spec.pollingInterval are raised to it
+    #[arg(long, env = "HELMOPS_MIN_POLLING_INTERVAL", default_value = "5s", value_name = "DURATION", value_parser = interval)]
+    pub min_polling_interval: Duration,
+
     /// What both processes have in common.
     #[command(flatten)]
     pub process: ProcessArgs,
@@ -39,4 +47,13 @@ impl Args {
     pub fn cache_size(&self) -> usize {
         usize::from(self.cache_mib.get()) << 20
     }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration::parse(text).map_err(|error| error.to_string())?;
+    // The status tells times in whole seconds.
+    if interval < Duration::from_secs(1) {
+        return Err("too short; at least 1s".to_owned());
+    }
+    Ok(interval)
 }

@@ -48,6 +48,11 @@ impl ApiError {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 409)
     }
 
+    /// Whether an object of the name exists already.
+    pub fn exists_already(&self) -> bool {
+        matches!(self, Self::Kube(kube::Error::Api(status)) if status.reason == "AlreadyExists")
+    }
+
     /// Whether there is no such object.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 404)

@@ -1,11 +1,19 @@
 //! Everything that a reconciliation reaches out to.
 
-use std::sync::atomic::AtomicBool;
+use std::{sync::atomic::AtomicBool, time::Duration};
 
-use helmops_shared::api::{Guarded, HelmOp};
-use kube::{Client, runtime::reflector::ObjectRef};
+use helmops_shared::api::{HelmOp, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
 
-use crate::{backoff::Backoff, helmop::Stores, metrics::Metrics, resolve::Resolver, workers::Workers};
+use crate::{
+    backoff::Backoff,
+    metrics::Metrics,
+    resolve::Resolver,
+    watch::{Key, Stores},
+    workers::Workers,
+    written::Written,
+};
 
 /// The name under which the API server notes who wrote a field.
 pub const FIELD_MANAGER: &str = "helmops-controller";
@@ -23,8 +31,37 @@ pub struct Context {
     /// What Prometheus sees.
     pub metrics: Metrics,
     /// Failures in a row.
-    pub backoff: Backoff<ObjectRef<Guarded<HelmOp>>>,
+    pub backoff: Backoff<Key, Asked>,
+    /// Statuses that were written and have not been seen yet.
+    pub written: Written<Key>,
+    /// The shortest time between two looks for newer versions.
+    pub min_polling_interval: Duration,
     /// Whether the cluster's definition of HelmOp has our fields of the status beyond Fleet's. Where it lacks them the
     /// API server drops them, and they must not count as a difference.
     pub keeps_extras: AtomicBool,
+}
+
+/// What a HelmOp asked for when something failed: once it asks for something else, the failure no longer counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    generation: Option<i64>,
+    token: Option<String>,
+}
+
+impl Asked {
+    /// What a HelmOp asks for.
+    pub fn of(helmop: &HelmOp) -> Self {
+        Self::of_metadata(&helmop.metadata)
+    }
+
+    /// What the HelmOp with this metadata asks for.
+    pub fn of_metadata(metadata: &ObjectMeta) -> Self {
+        let annotations = metadata.annotations.as_ref();
+        Self {
+            generation: metadata.generation,
+            token: annotations
+                .and_then(|annotations| annotations.get(labels::POLL))
+                .cloned(),
+        }
+    }
 }

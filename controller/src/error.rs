@@ -6,9 +6,7 @@ use helmops_shared::{
 };
 use thiserror::Error;
 
-use crate::{
-    backoff::Pace, client::ApiError, rancher_ca::MissingKey, resolve::ResolveError, workers::Stopping,
-};
+use crate::{backoff::Pace, client::ApiError, resolve::ResolveError, watch::MissingKey, workers::Stopping};
 
 /// Why a HelmOp could not be brought to what it asks for.
 #[derive(Debug, Error)]
@@ -33,6 +31,9 @@ pub enum ReconcileError {
     /// The process stops, and nothing is known yet.
     #[error("the controller is stopping")]
     Stopping(Stopping),
+    /// The HelmOp was changed while its versions were looked up.
+    #[error("the HelmOp was changed meanwhile")]
+    Superseded,
     /// A version is missing that was not looked up.
     #[error(transparent)]
     Unresolved(MissingVersion),
@@ -70,7 +71,7 @@ impl ReconcileError {
             Self::OddBundle { .. } => Reason::Undecodable,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
-            Self::Stopping(_) | Self::Unresolved(_) => Reason::Progressing,
+            Self::Stopping(_) | Self::Superseded | Self::Unresolved(_) => Reason::Progressing,
             Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::ApiError,
         }
     }
@@ -78,8 +79,10 @@ impl ReconcileError {
     /// When to try again; `None` for never, before something changes.
     pub fn pace(&self) -> Option<Pace> {
         match self {
-            // A change of that Bundle or Secret is seen.
-            Self::Foreign(_) | Self::OddBundle { .. } | Self::RancherCa(_) | Self::Stopping(_) => None,
+            // Bundles of others are not watched.
+            Self::Foreign(_) => Some(Pace::SLOW),
+            // A change of that Bundle, Secret or HelmOp is seen.
+            Self::OddBundle { .. } | Self::RancherCa(_) | Self::Superseded | Self::Stopping(_) => None,
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
@@ -94,7 +97,15 @@ impl ReconcileError {
 
     /// Whether it may pass by itself: nobody need do anything yet.
     pub fn may_pass(&self) -> bool {
-        matches!(self.pace(), Some(Pace::TRANSIENT | Pace::CONFLICT))
+        match self {
+            Self::Resolve(error) => error.may_pass(),
+            _ => matches!(self.pace(), Some(Pace::TRANSIENT | Pace::CONFLICT)),
+        }
+    }
+
+    /// Whether a Bundle of the name exists that was not seen.
+    pub fn is_unseen_bundle(&self) -> bool {
+        matches!(self, Self::Bundle { source, .. } if source.exists_already())
     }
 
     /// Whether there is nothing to tell a user: somebody else was quicker, or the process stops.
@@ -103,7 +114,7 @@ impl ReconcileError {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 source.is_conflict()
             }
-            Self::Stopping(_) => true,
+            Self::Stopping(_) | Self::Superseded => true,
             Self::Foreign(_)
             | Self::OddBundle { .. }
             | Self::Resolve(_)

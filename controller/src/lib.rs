@@ -16,10 +16,11 @@ mod context;
 mod error;
 mod helmop;
 mod metrics;
-mod rancher_ca;
 mod resolve;
 mod run;
+mod watch;
 mod workers;
+mod written;
 
 pub use args::Args;
 pub use run::run;

@@ -12,7 +12,9 @@ use crate::{
     helmop,
     metrics::Metrics,
     resolve::{Fetches, Resolver},
+    watch,
     workers::Workers,
+    written::Written,
 };
 
 /// Runs the controller until it is told to stop.
@@ -32,7 +34,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
 
     let client = connect(args.kubeconfig.as_deref()).await?;
-    let (stores, writers) = helmop::stores();
+    let (stores, writers) = watch::stores();
     let context = Arc::new(Context {
         client,
         stores,
@@ -40,6 +42,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         workers: Workers::new(args.workers, supervisor.stop()),
         metrics,
         backoff: Backoff::default(),
+        written: Written::default(),
+        min_polling_interval: args.min_polling_interval,
         keeps_extras: AtomicBool::new(true),
     });
     tracing::info!(

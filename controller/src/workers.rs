@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 /// The places.
 #[derive(Clone, Debug)]
 pub struct Workers {
+    number: NonZeroU16,
     places: Arc<Semaphore>,
     stop: CancellationToken,
 }
@@ -27,12 +28,18 @@ pub struct Place {
 pub struct Stopping;
 
 impl Workers {
-    /// So many places, until `stop`.
+    /// So many places, from [`Workers::open`] until `stop`.
     pub fn new(number: NonZeroU16, stop: CancellationToken) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(number.get().into())),
+            number,
+            places: Arc::new(Semaphore::new(0)),
             stop,
         }
+    }
+
+    /// Work can begin. Meant to be called once.
+    pub fn open(&self) {
+        self.places.add_permits(self.number.get().into());
     }
 
     /// Waits for a place.
@@ -80,7 +87,19 @@ mod tests {
     use super::*;
 
     fn workers(stop: &CancellationToken) -> Workers {
-        Workers::new(NonZeroU16::MIN, stop.clone())
+        let workers = Workers::new(NonZeroU16::MIN, stop.clone());
+        workers.open();
+        workers
+    }
+
+    #[tokio::test]
+    async fn nobody_works_before_it_is_time() {
+        let workers = Workers::new(NonZeroU16::MIN, CancellationToken::new());
+        let waiting = workers.place();
+        tokio::pin!(waiting);
+        assert!(futures::poll!(&mut waiting).is_pending());
+        workers.open();
+        assert!(waiting.await.is_ok());
     }
 
     #[tokio::test]

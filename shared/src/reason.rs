@@ -114,6 +114,8 @@ reasons! {
     ApiError,
     /// The HelmOp is valid and its Bundle is up to date.
     Accepted,
+    /// The look for newer versions succeeded.
+    Polled,
     /// Every targeted cluster has the chart and is ready.
     Ready,
     /// Clusters are being brought up to date.

@@ -18,6 +18,7 @@ use crate::{
     client::{ApiError, bounded},
     context::{Context, FIELD_MANAGER},
     error::ReconcileError,
+    watch::Key,
 };
 
 /// Carries out a plan. Gives the Bundle if it was written.
@@ -48,7 +49,12 @@ pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, Rec
 }
 
 /// Writes a status if it differs from the stored one.
-pub async fn status(context: &Context, helmop: &HelmOp, next: HelmOpStatus) -> Result<(), ReconcileError> {
+pub async fn status(
+    context: &Context,
+    key: &Key,
+    helmop: &HelmOp,
+    next: HelmOpStatus,
+) -> Result<(), ReconcileError> {
     let next = if context.keeps_extras.load(Ordering::Relaxed) {
         next
     } else {
@@ -65,6 +71,10 @@ pub async fn status(context: &Context, helmop: &HelmOp, next: HelmOpStatus) -> R
             source,
         })?,
     };
+    let version = |helmop: &HelmOp| helmop.resource_version().unwrap_or_default();
+    context
+        .written
+        .wrote(key.clone(), &version(helmop), &version(&written));
     let keeps = written
         .status
         .is_some_and(|status| status.observed_generation.is_some());

@@ -1,173 +1,251 @@
 //! The helmop loop: each HelmOp to its Bundle.
+//!
+//! ```text
+//! observe ─► agenda ─► versions ─► plan ─► apply the Bundle ─► tell: the status
+//! what is    time to   on record,  what is
+//! there      look?     or looked   to be
+//!                      up          written
+//! ```
 
+mod agenda;
 mod apply;
 mod interest;
 mod observe;
 mod run;
+mod versions;
 
 use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use helmops_shared::{
     admit::ValidHelmOp,
-    api::{Bundle, Guarded, HelmOp, ResolvedChart},
+    api::{Bundle, Guarded, HelmOp},
     bundle,
     reason::Reason,
-    status::{self, Outcome},
+    status::{self, Outcome, Polling, Seen},
 };
+use k8s_openapi::jiff::Timestamp;
 use kube::{
-    ResourceExt,
+    Resource,
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-pub use self::run::{Stores, run, stores};
+pub use self::run::run;
+use self::{
+    agenda::Agenda,
+    versions::{Task, Versions, versions},
+};
 use crate::{
-    context::Context,
+    backoff::Pace,
+    context::{Asked, Context},
     error::ReconcileError,
-    resolve::{Authority, Surroundings},
+    watch::Key,
     workers::Place,
 };
+
+/// What becomes of a HelmOp next: when to come back to it, if not only when something changes.
+type Next = Option<std::time::Duration>;
 
 /// Brings one HelmOp to what it asks for, and tells in its status what came of it.
 ///
 /// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
 async fn reconcile(object: Arc<Guarded<HelmOp>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let helmop = match &*object {
-        Guarded::Good(helmop) => helmop,
-        Guarded::Odd { error, .. } => {
-            tracing::error!(helmop = %ObjectRef::from_obj(&*object), error, "HelmOp does not decode and is left alone");
-            return Ok(Action::await_change());
-        }
-    };
+    let key = ObjectRef::from_obj(&*object);
+    drop(object);
     let Ok(mut place) = context.workers.place().await else {
         return Ok(Action::await_change());
     };
+    // Much may have happened while it waited for its place.
+    let Some(object) = context.stores.helmops.get(&key) else {
+        return Ok(Action::await_change());
+    };
+    let seen = object.meta().resource_version.as_deref().unwrap_or_default();
+    if context.written.is_behind(&key, seen) {
+        return Ok(Action::requeue(Pace::CONFLICT.first));
+    }
+    let helmop = match &*object {
+        Guarded::Good(helmop) => helmop,
+        Guarded::Odd { error, .. } => {
+            tracing::error!(helmop = %key, error, "HelmOp does not decode and is left alone");
+            return Ok(Action::await_change());
+        }
+    };
     let started = Instant::now();
-    // In a box, so that those who wait for their place are small.
-    let result = Box::pin(bring_about(helmop, &context, &mut place)).await;
+    let result = bring_about(&key, helmop, &context, &mut place).await;
     context.metrics.reconciled(
         result.as_ref().err().map(ReconcileError::reason),
         started.elapsed(),
     );
-    if result.is_ok() {
-        context.backoff.forget(&ObjectRef::from_obj(&*object));
-    }
-    result.map(|()| Action::await_change())
+    result.map(|next| next.map_or_else(Action::await_change, Action::requeue))
 }
 
-async fn bring_about(helmop: &HelmOp, context: &Context, place: &mut Place) -> Result<(), ReconcileError> {
+async fn bring_about(
+    key: &Key,
+    helmop: &HelmOp,
+    context: &Context,
+    place: &mut Place,
+) -> Result<Next, ReconcileError> {
     if helmop.metadata.deletion_timestamp.is_some() {
-        return apply::cleanup(context, helmop).await;
+        apply::cleanup(context, helmop).await?;
+        context.backoff.forget(key);
+        return Ok(None);
     }
     let seen = observe::bundle(context, helmop);
-    let decoded = observe::decoded(seen.as_deref()).ok().flatten();
-    // What somebody else's Bundle says is nothing of this HelmOp's.
-    let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
-    let valid = match ValidHelmOp::try_from(helmop) {
-        Ok(valid) => valid,
-        Err(errors) => {
-            let reason = errors.reason().unwrap_or(Reason::Undecodable);
-            let outcome = Outcome::Refused {
-                reason,
-                message: errors.to_string(),
-            };
-            return tell(context, helmop, bundle, &outcome).await;
+    let run = Run { key, helmop, context };
+    // In boxes, so that those who wait for their place are small.
+    match Box::pin(run.with(place, seen.as_deref())).await {
+        // It has not been seen yet, or is not one that is watched: somebody else's, or one that lost its label.
+        Err(error) if error.is_unseen_bundle() => {
+            let fetched = observe::fetch_bundle(context, helmop).await?;
+            Box::pin(run.with(place, fetched.as_ref())).await
         }
-    };
-    match advance(context, place, &valid, seen.as_deref()).await {
-        Ok((bundle, outcome)) => tell(context, helmop, Some(&bundle), &outcome).await,
-        Err(error) if error.is_passing() => Err(error),
-        Err(error) => {
-            let (reason, message) = (error.reason(), error.to_string());
-            let outcome = if error.may_pass() {
-                Outcome::Retrying { reason, message }
-            } else {
-                Outcome::Refused { reason, message }
-            };
-            tell(context, helmop, bundle, &outcome).await?;
-            Err(error)
-        }
+        other => other,
     }
 }
 
-/// Looks up what is not known yet and writes the Bundle if it must be. Gives the Bundle as it is then.
-async fn advance<'b>(
-    context: &Context,
-    place: &mut Place,
-    valid: &ValidHelmOp<'_>,
-    seen: Option<&'b Guarded<Bundle>>,
-) -> Result<(Cow<'b, Bundle>, Outcome), ReconcileError> {
-    let existing = observe::decoded(seen)?;
-    let known = match existing {
-        Some(existing) => {
+/// One reconciliation.
+struct Run<'r> {
+    key: &'r Key,
+    helmop: &'r HelmOp,
+    context: &'r Context,
+}
+
+/// What was brought about.
+struct Done<'b> {
+    bundle: Cow<'b, Bundle>,
+    versions: Versions,
+}
+
+impl Run<'_> {
+    /// Does it all, with a Bundle that is there or none.
+    async fn with(&self, place: &mut Place, seen: Option<&Guarded<Bundle>>) -> Result<Next, ReconcileError> {
+        let decoded = observe::decoded(seen).ok().flatten();
+        // What somebody else's Bundle says is nothing of this HelmOp's.
+        let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
+        let valid = match ValidHelmOp::try_from(self.helmop) {
+            Ok(valid) => valid,
+            Err(errors) => {
+                let reason = errors.reason().unwrap_or(Reason::Undecodable);
+                let message = errors.to_string();
+                let outcome = Outcome::Refused { reason, message };
+                self.tell(bundle, &outcome, &Polling::Off).await?;
+                self.context.backoff.forget(self.key);
+                return Ok(None);
+            }
+        };
+        let agenda = self.agenda(&valid, bundle);
+        match self.advance(place, &valid, seen, &agenda).await {
+            Ok(done) => self.accepted(&agenda, done).await,
+            Err(error) if error.is_passing() => Err(error),
+            Err(error) => {
+                let (reason, message) = (error.reason(), error.to_string());
+                let outcome = if error.may_pass() {
+                    Outcome::Retrying { reason, message }
+                } else {
+                    Outcome::Refused { reason, message }
+                };
+                self.tell(bundle, &outcome, &agenda.told_of(&error)).await?;
+                Err(error)
+            }
+        }
+    }
+
+    fn agenda(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> Agenda {
+        let pause = self.context.backoff.remaining(self.key, &Asked::of(self.helmop));
+        Agenda::of(
+            valid,
+            bundle,
+            pause,
+            self.context.min_polling_interval,
+            Timestamp::now(),
+        )
+    }
+
+    /// Finds versions and writes the Bundle if it must be.
+    async fn advance<'b>(
+        &self,
+        place: &mut Place,
+        valid: &ValidHelmOp<'_>,
+        seen: Option<&'b Guarded<Bundle>>,
+        agenda: &Agenda,
+    ) -> Result<Done<'b>, ReconcileError> {
+        let context = self.context;
+        let existing = observe::decoded(seen)?;
+        if let Some(existing) = existing {
             bundle::check_owner(existing).map_err(ReconcileError::Foreign)?;
-            bundle::pins(valid, existing)
         }
-        None => Vec::new(),
-    };
-    let rancher_ca = context
-        .stores
-        .rancher_ca
-        .bundle()
-        .map_err(ReconcileError::RancherCa)?;
-    let resolved = resolve(context, place, valid, known, &rancher_ca.authorities()).await?;
-    let plan = bundle::plan(valid, existing, &resolved, &rancher_ca.encoded());
-    let plan = plan.map_err(ReconcileError::Unresolved)?;
-    let bundle = match (apply::bundle(context, plan).await?, existing) {
-        (None, Some(unchanged)) => Cow::Borrowed(unchanged),
-        (written, _) => Cow::Owned(written.unwrap_or_default()),
-    };
-    let helm = bundle.spec.options.helm.as_ref();
-    let version = helm.map(|helm| helm.version.clone()).unwrap_or_default();
-    Ok((bundle, Outcome::Accepted { version, resolved }))
-}
-
-/// Looks up what is not known yet. Others work meanwhile.
-async fn resolve(
-    context: &Context,
-    place: &mut Place,
-    valid: &ValidHelmOp<'_>,
-    known: Vec<ResolvedChart>,
-    authorities: &[Authority],
-) -> Result<Vec<ResolvedChart>, ReconcileError> {
-    if bundle::lookups(valid)
-        .iter()
-        .all(|(lookup, _)| known.iter().any(|record| lookup.is_answered_by(record)))
-    {
-        return Ok(known);
+        let rancher_ca = context
+            .stores
+            .rancher_ca
+            .bundle()
+            .map_err(ReconcileError::RancherCa)?;
+        let task = Task {
+            valid,
+            pins: bundle::pins(valid, existing),
+            since: agenda.since(),
+            rancher_ca: &rancher_ca,
+        };
+        let versions = versions(context, place, task).await?;
+        if versions.looked && !observe::is_current(context, self.key, self.helmop) {
+            // What was found answers a question that nobody asks any more.
+            return Err(ReconcileError::Superseded);
+        }
+        let parts = bundle::Parts {
+            resolved: &versions.resolved,
+            polled: agenda.record(&versions),
+            ca_bundle: &rancher_ca.encoded(),
+        };
+        let plan = bundle::plan(valid, existing, parts).map_err(ReconcileError::Unresolved)?;
+        let bundle = match (apply::bundle(context, plan).await?, existing) {
+            (None, Some(unchanged)) => Cow::Borrowed(unchanged),
+            (written, _) => Cow::Owned(written.unwrap_or_default()),
+        };
+        Ok(Done { bundle, versions })
     }
-    let around = Surroundings {
-        client: &context.client,
-        metrics: &context.metrics,
-        authorities,
-        interest: &|repo| interest::charts(&context.stores.helmops, repo),
-        since: Instant::now(),
-    };
-    let looked_up = place
-        .step_aside(context.resolver.complete(around, valid, known))
-        .await;
-    looked_up
-        .map_err(ReconcileError::Stopping)?
-        .map_err(|error| ReconcileError::Resolve(Box::new(error)))
-}
 
-/// Writes the status, if it says anything new.
-async fn tell(
-    context: &Context,
-    helmop: &HelmOp,
-    bundle: Option<&Bundle>,
-    outcome: &Outcome,
-) -> Result<(), ReconcileError> {
-    let now = observe::now();
-    let next = status::next(helmop, bundle, outcome, &now);
-    if let Outcome::Refused { reason, message } | Outcome::Retrying { reason, message } = outcome {
-        let name = helmop.name_any();
-        tracing::info!(
-            namespace = helmop.namespace(),
-            name,
-            reason = reason.as_str(),
-            message,
-            "not accepted"
-        );
+    /// Tells of a Bundle that is as the HelmOp asks, and says when to look for newer versions again.
+    async fn accepted(&self, agenda: &Agenda, done: Done<'_>) -> Result<Next, ReconcileError> {
+        let helm = done.bundle.spec.options.helm.as_ref();
+        let outcome = Outcome::Accepted {
+            version: helm.map(|helm| helm.version.clone()).unwrap_or_default(),
+            resolved: done.versions.resolved.clone(),
+        };
+        self.tell(Some(&done.bundle), &outcome, &agenda.told(&done.versions))
+            .await?;
+        let retry = match &done.versions.failure {
+            Some(error) => {
+                let pace = error.pace().unwrap_or(Pace::SLOW);
+                let asked = Asked::of(self.helmop);
+                Some(self.context.backoff.failed(self.key.clone(), asked, pace))
+            }
+            None if done.versions.looked => {
+                self.context.backoff.forget(self.key);
+                None
+            }
+            None => None,
+        };
+        Ok(agenda.next(&done.versions, retry))
     }
-    apply::status(context, helmop, next).await
+
+    /// Writes the status, if it says anything new.
+    async fn tell(
+        &self,
+        bundle: Option<&Bundle>,
+        outcome: &Outcome,
+        polling: &Polling,
+    ) -> Result<(), ReconcileError> {
+        if let Outcome::Refused { reason, message } | Outcome::Retrying { reason, message } = outcome {
+            tracing::info!(helmop = %self.key, reason = reason.as_str(), message, "not accepted");
+        }
+        let deployments = self.context.stores.deployments.of(self.key);
+        let deployments: Option<Vec<_>> = deployments
+            .as_ref()
+            .map(|deployments| deployments.iter().map(|deployment| &**deployment).collect());
+        let seen = Seen {
+            bundle,
+            deployments: deployments.as_deref(),
+        };
+        let now = agenda::seconds(Timestamp::now());
+        let next = status::next(self.helmop, seen, outcome, polling, &now);
+        apply::status(self.context, self.key, self.helmop, next).await
+    }
 }

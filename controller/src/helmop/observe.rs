@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use helmops_shared::api::{Bundle, Guarded, HelmOp};
-use k8s_openapi::jiff::Timestamp;
-use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
 
-use crate::{context::Context, error::ReconcileError};
+use crate::{client::bounded, context::Context, error::ReconcileError, watch::Key};
 
 /// The Bundle of a HelmOp's name, as it was last seen.
 ///
@@ -36,7 +35,27 @@ pub fn decoded(seen: Option<&Guarded<Bundle>>) -> Result<Option<&Bundle>, Reconc
     }
 }
 
-/// The time, in RFC 3339 and whole seconds, as conditions have it.
-pub fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+/// The Bundle of a HelmOp's name as the API server has it.
+///
+/// # Errors
+/// Where it cannot be asked.
+pub async fn fetch_bundle(
+    context: &Context,
+    helmop: &HelmOp,
+) -> Result<Option<Guarded<Bundle>>, ReconcileError> {
+    let name = helmop.name_any();
+    let api =
+        Api::<Guarded<Bundle>>::namespaced(context.client.clone(), &helmop.namespace().unwrap_or_default());
+    bounded(api.get_opt(&name))
+        .await
+        .map_err(|source| ReconcileError::Bundle { name, source })
+}
+
+/// Whether a HelmOp still asks for what it asked for.
+pub fn is_current(context: &Context, key: &Key, helmop: &HelmOp) -> bool {
+    let latest = context.stores.helmops.get(key);
+    latest.is_some_and(|latest| {
+        let latest = latest.meta();
+        (&latest.uid, latest.generation) == (&helmop.metadata.uid, helmop.metadata.generation)
+    })
 }

@@ -1,21 +1,19 @@
-//! The loop itself: watches, and what they set going.
+//! The loop itself: what the watches tell of, and what is made of it.
 
 use std::{future::ready, sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use helmops_shared::{
-    api::{Bundle, Guarded, HelmOp},
+    api::{Guarded, HelmOp},
     runtime::Gate,
 };
-use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Resource,
     runtime::{
         Controller, WatchStreamExt,
         controller::{self, Action},
-        predicates,
-        reflector::{self, ObjectRef, Store, store::Writer},
-        utils::{Predicate, PredicateConfig},
+        reflector::ObjectRef,
+        utils::PredicateConfig,
         watcher,
     },
 };
@@ -23,94 +21,48 @@ use tokio_util::sync::CancellationToken;
 
 use super::reconcile;
 use crate::{
-    context::Context,
+    context::{Asked, Context},
     error::ReconcileError,
-    rancher_ca::{self, RancherCa},
+    watch::{self, Key, Writers, is_news},
 };
 
 /// Changes that arrive together are worked on together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// Objects per page of a list: bounds the memory of an answer.
-const PAGE: u32 = 500;
-
-/// What the loop has seen, as it was last.
-#[derive(Clone)]
-pub struct Stores {
-    /// The HelmOps.
-    pub helmops: Store<Guarded<HelmOp>>,
-    /// The Bundles.
-    pub bundles: Store<Guarded<Bundle>>,
-    /// What Rancher trusts.
-    pub rancher_ca: RancherCa,
-}
-
-/// What fills the stores: the watches hold it.
-pub struct Writers {
-    helmops: Writer<Guarded<HelmOp>>,
-    bundles: Writer<Guarded<Bundle>>,
-    rancher_ca: [Writer<Secret>; 2],
-}
-
-/// Empty stores.
-pub fn stores() -> (Stores, Writers) {
-    let (helmops, helmop_writer) = reflector::store();
-    let (bundles, bundle_writer) = reflector::store();
-    let (rancher_ca, rancher_ca_writers) = RancherCa::new();
-    let stores = Stores {
-        helmops,
-        bundles,
-        rancher_ca,
-    };
-    let writers = Writers {
-        helmops: helmop_writer,
-        bundles: bundle_writer,
-        rancher_ca: rancher_ca_writers,
-    };
-    (stores, writers)
-}
-
 /// Works on HelmOps until it is told to stop, and then finishes those under way. `synced` opens when everything has been
 /// seen once.
 pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: CancellationToken) {
-    let client = context.client.clone();
-    let Stores {
-        helmops,
-        bundles,
-        rancher_ca,
-    } = context.stores.clone();
-    let changes = watched(&client, writers.helmops)
-        .applied_objects()
-        // Our own status writes are no news.
-        .predicate_filter(
-            predicates::generation.combine(predicates::finalizers),
-            PredicateConfig::default(),
+    let watches = watch::watch(&context.client, &context.stores, writers);
+    let changes = watches
+        .helmops
+        .predicate_filter(is_news, PredicateConfig::default());
+    let mending = Arc::clone(&context);
+    let mended = watches
+        .mended
+        .inspect(move |helmop| mending.backoff.forget(helmop));
+    let clearing = Arc::clone(&context);
+    let all = watches.all.inspect(move |()| clearing.backoff.forget_all());
+    let opening = async {
+        context.stores.wait_until_filled().await;
+        tracing::info!(
+            helmops = context.stores.helmops.len(),
+            bundles = context.stores.bundles.len(),
+            "caches are filled"
         );
-    let known = helmops.clone();
-    let bundle_changes = shielded(watched(&client, writers.bundles).touched_objects());
-    let ca_changes = rancher_ca::watch(&client, writers.rancher_ca);
-    let ready_stores = async {
-        // They fail only where the loop has ended already.
-        rancher_ca.wait_until_ready().await;
-        if bundles.wait_until_ready().await.is_ok() && helmops.wait_until_ready().await.is_ok() {
-            tracing::info!(
-                helmops = helmops.len(),
-                bundles = bundles.len(),
-                "caches are filled"
-            );
-            synced.open();
-        }
+        context.workers.open();
+        synced.open();
         std::future::pending::<()>().await;
     };
-    let work = Controller::for_stream(changes, helmops.clone())
+    let work = Controller::for_stream(changes, context.stores.helmops.clone())
         .with_config(
             controller::Config::default()
                 // Workers are counted by the reconciler, who knows when one merely waits.
                 .concurrency(0)
                 .debounce(DEBOUNCE),
         )
-        .watches_stream(bundle_changes, move |bundle| owner(&known, &bundle))
-        .reconcile_all_on(ca_changes)
+        .reconcile_on(watches.concerned)
+        .reconcile_on(mended)
+        .reconcile_all_on(all)
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(
             reconcile,
@@ -123,65 +75,23 @@ pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: Ca
         });
     tokio::select! {
         () = work => {}
-        () = ready_stores => {}
+        () = opening => {}
     }
-}
-
-/// Watches all objects of a kind and keeps them.
-fn watched<K>(
-    client: &Client,
-    writer: Writer<Guarded<K>>,
-) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + use<K>
-where
-    K: Resource<DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
-    let api = Api::<Guarded<K>>::all(client.clone());
-    watcher(api, watcher::Config::default().page_size(PAGE))
-        .default_backoff()
-        .reflect(writer)
-}
-
-/// Keeps the failures of a watch to itself: they would slow the work on everything else down.
-fn shielded<K: Resource<DynamicType = ()>>(
-    changes: impl Stream<Item = watcher::Result<K>>,
-) -> impl Stream<Item = watcher::Result<K>> {
-    changes.filter_map(|change| {
-        ready(match change {
-            Ok(object) => Some(Ok(object)),
-            Err(error) => {
-                tracing::warn!(kind = %K::kind(&()), %error, "watch failed and is begun anew");
-                None
-            }
-        })
-    })
-}
-
-/// The HelmOp that a Bundle concerns: the one of its name, whether the Bundle is made from it or in its way.
-fn owner(known: &Store<Guarded<HelmOp>>, bundle: &Guarded<Bundle>) -> Option<ObjectRef<Guarded<HelmOp>>> {
-    let namespace = bundle.namespace()?;
-    let helmop = ObjectRef::new(&bundle.name_any()).within(&namespace);
-    known.get(&helmop).map(|_| helmop)
 }
 
 /// When to try again after a failure.
 fn retry(object: &Guarded<HelmOp>, error: &ReconcileError, context: &Context) -> Action {
     let key = ObjectRef::from_obj(object);
     if let Some(pace) = error.pace() {
-        Action::requeue(context.backoff.failed(key, object.meta().generation, pace))
+        let asked = Asked::of_metadata(object.meta());
+        Action::requeue(context.backoff.failed(key, asked, pace))
     } else {
         context.backoff.forget(&key);
         Action::await_change()
     }
 }
 
-type Reconciled =
-    Result<(ObjectRef<Guarded<HelmOp>>, Action), controller::Error<ReconcileError, watcher::Error>>;
+type Reconciled = Result<(Key, Action), controller::Error<ReconcileError, watcher::Error>>;
 
 fn note(context: &Context, result: Reconciled) {
     match result {
@@ -189,9 +99,9 @@ fn note(context: &Context, result: Reconciled) {
         // It is gone, and its failures with it.
         Err(controller::Error::ObjectNotFound(object)) => {
             if let Some(namespace) = object.namespace {
-                context
-                    .backoff
-                    .forget(&ObjectRef::new(&object.name).within(&namespace));
+                let helmop = watch::key(&namespace, &object.name);
+                context.backoff.forget(&helmop);
+                context.written.forget(&helmop);
             }
         }
         Err(controller::Error::ReconcilerFailed(error, object)) if error.is_passing() => {

@@ -33,6 +33,11 @@ impl ResolveError {
         }
     }
 
+    /// Whether it may pass by itself: nobody need do anything yet.
+    pub fn may_pass(&self) -> bool {
+        self.reason() == Reason::RateLimited || self.pace() == Some(Pace::TRANSIENT)
+    }
+
     /// When to try again; `None` for never, before the HelmOp changes.
     pub fn pace(&self) -> Option<Pace> {
         match self {

@@ -26,8 +26,7 @@ use self::{
 pub use self::{access::Authority, error::ResolveError, metrics::Fetches, repository::Interest};
 use helmops_shared::{
     admit::ValidHelmOp,
-    api::{HelmOp, ResolvedChart},
-    bundle::lookups,
+    api::HelmOp,
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
 use kube::Client;
@@ -67,58 +66,63 @@ impl Resolver {
         }
     }
 
-    /// Adds to `known` what a HelmOp asks for beyond it.
+    /// Begins to look up what one HelmOp asks for.
+    pub fn asker<'a>(&'a self, around: Surroundings<'a>, valid: &'a ValidHelmOp<'a>) -> Asker<'a> {
+        Asker {
+            resolver: self,
+            around,
+            valid,
+            access: None,
+        }
+    }
+}
+
+/// Looks up what one HelmOp asks for.
+#[derive(Clone)]
+pub struct Asker<'a> {
+    resolver: &'a Resolver,
+    around: Surroundings<'a>,
+    valid: &'a ValidHelmOp<'a>,
+    access: Option<Access>,
+}
+
+impl Asker<'_> {
+    /// The version of a chart that the HelmOp asks for.
     ///
     /// # Errors
-    /// The first look-up that fails.
-    pub async fn complete(
-        &self,
-        around: Surroundings<'_>,
-        valid: &ValidHelmOp<'_>,
-        mut known: Vec<ResolvedChart>,
-    ) -> Result<Vec<ResolvedChart>, ResolveError> {
-        let mut access = None;
-        let mut resolved = Vec::new();
-        for (lookup, request) in lookups(valid) {
-            let record = if let Some(position) = known.iter().position(|record| lookup.is_answered_by(record))
-            {
-                known.swap_remove(position)
-            } else {
-                let started = Instant::now();
-                let found = self.look_up(around, valid, &mut access, request).await;
-                let failure = found.as_ref().err().map(ResolveError::reason);
-                around.metrics.resolved(failure, started.elapsed());
-                lookup.answered(found?)
-            };
-            resolved.push(record);
-        }
-        Ok(resolved)
+    /// Where there is none, or whoever knows cannot be asked.
+    pub async fn ask(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
+        let started = Instant::now();
+        let found = self.look_up(request).await;
+        let failure = found.as_ref().err().map(ResolveError::reason);
+        self.around.metrics.resolved(failure, started.elapsed());
+        found
     }
 
-    async fn look_up(
-        &self,
-        around: Surroundings<'_>,
-        valid: &ValidHelmOp<'_>,
-        access: &mut Option<Access>,
-        request: &ChartRequest<'_>,
-    ) -> Result<ChartVersion, ResolveError> {
+    async fn look_up(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
+        let Self {
+            resolver,
+            around,
+            valid,
+            ..
+        } = *self;
         // The Secret is read when the first repository is asked, and once.
-        let access = match access {
+        let access = match &mut self.access {
             Some(access) => access,
-            None => access.insert(read_access(around, valid.helmop, valid.chart.repo).await?),
+            none => none.insert(read_access(around, valid.helmop, valid.chart.repo).await?),
         };
         match request.source() {
             // It has no versions, and is never looked up.
             ChartSource::Archive { .. } => Ok(ChartVersion::default()),
-            ChartSource::Oci { repo } => self
+            ChartSource::Oci { repo } => resolver
                 .registries
-                .version(&self.web, access, repo, &request.version, around.since)
+                .version(&resolver.web, access, repo, &request.version, around.since)
                 .await
                 .map_err(ResolveError::Registry),
-            ChartSource::Repository { repo, chart } => self
+            ChartSource::Repository { repo, chart } => resolver
                 .repositories
                 .version(
-                    &self.web,
+                    &resolver.web,
                     access,
                     around.interest,
                     (repo, chart),

@@ -75,7 +75,10 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
         check_placement(&mut errors, &root, helmop);
         match chart {
             Some((helm, chart, targets)) if errors.is_empty() => {
-                let polling = interval.filter(|_| poll::can_move(&helm.chart, &helm.version));
+                let can_move = std::iter::once(&chart)
+                    .chain(targets.iter().flatten())
+                    .any(ChartRequest::can_move);
+                let polling = interval.filter(|_| can_move);
                 Ok(Self {
                     helmop,
                     helm,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     api::{HelmOp, HelmOpSpec, HelmOptions},
     chart::{
+        request::{can_move, is_exact, or_inherited},
         source::{self, is_archive},
         url::{self, Url},
         version::Version,
@@ -103,18 +104,23 @@ fn polling(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
     };
     let text = spec.polling_interval.as_deref().unwrap_or_default();
     match interval {
+        Some(_) if a_target_can_move(spec, helm) => {}
         Some(_) if is_archive(&helm.chart) => told.add(format!(
             "spec.pollingInterval: {text} has no effect, because a chart archive has no versions to choose from"
         )),
-        Some(_) if !poll::can_move(&helm.chart, &helm.version) => told.add(format!(
+        Some(_) if is_exact(&helm.version) => told.add(format!(
             "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions give \
              a range",
             helm.version
         )),
+        Some(_) if !can_move(&helm.repo, &helm.chart, &helm.version) => told.add(format!(
+            "spec.pollingInterval: {text} has no effect, because spec.helm.repo names a tag or digest; to follow new \
+             versions remove it and give a range in spec.helm.version"
+        )),
         Some(interval) if interval < poll::SHORT => told.add(format!(
             "spec.pollingInterval: {text} is short; registries limit requests, and 15s or more is kind to them"
         )),
-        None if is_range(&helm.chart, &helm.version) => told.add(format!(
+        None if is_range(helm) => told.add(format!(
             "spec.helm.version: {:?} is resolved once and then kept, because polling is off; set \
              spec.pollingInterval, such as 15m, to follow new versions",
             helm.version
@@ -123,9 +129,27 @@ fn polling(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
     }
 }
 
+/// Whether newer versions may appear of what a target asks for.
+fn a_target_can_move(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
+    let mut targets = spec
+        .bundle
+        .targets
+        .iter()
+        .filter_map(|target| target.options.helm.as_ref());
+    targets.any(|own| {
+        can_move(
+            or_inherited(&own.repo, &main.repo),
+            or_inherited(&own.chart, &main.chart),
+            or_inherited(&own.version, &main.version),
+        )
+    })
+}
+
 /// A range that was written as one; an empty version is the common case and needs no word.
-fn is_range(chart: &str, version: &str) -> bool {
-    !version.is_empty() && poll::can_move(chart, version) && !is_complete(version)
+fn is_range(helm: &HelmOptions) -> bool {
+    !helm.version.is_empty()
+        && can_move(&helm.repo, &helm.chart, &helm.version)
+        && !is_complete(&helm.version)
 }
 
 /// Three numbers with a leading `v`, which is as good as exact.

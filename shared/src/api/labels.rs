@@ -8,6 +8,13 @@ pub const BUNDLE_NAMESPACE: &str = "fleet.cattle.io/bundle-namespace";
 pub const CLUSTER: &str = "fleet.cattle.io/cluster";
 /// Label with the namespace that the Cluster object is in, on its BundleDeployments.
 pub const CLUSTER_NAMESPACE: &str = "fleet.cattle.io/cluster-namespace";
+/// Label with the name of the shard that works on an object; without it the default one does.
+pub const SHARD: &str = "fleet.cattle.io/shard-ref";
+/// Annotation on a HelmOp that asks for one look for newer versions now. Its value is a token of the user's choice, such as
+/// the time: each new one asks for one look.
+pub const POLL: &str = "helmops.fleet.cattle.io/poll";
+/// Annotation on a Bundle with the last token of [`POLL`] that has had its look.
+pub const POLLED: &str = "helmops.fleet.cattle.io/polled";
 /// Finalizer that Fleet's own controller leaves on HelmOps. This one needs none: Bundles are owned by their HelmOp.
 pub const HELMOP_FINALIZER: &str = "fleet.cattle.io/helmop-finalizer";
 /// Annotation on a Bundle with what its versions were resolved from, as JSON: a list of

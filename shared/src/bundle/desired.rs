@@ -54,6 +54,15 @@ pub fn spec(
 /// The labels of the Bundle.
 pub fn bundle_labels(valid: &ValidHelmOp<'_>) -> BTreeMap<String, String> {
     let mut map = valid.helmop.spec.labels.clone();
+    if let Some(shard) = valid
+        .helmop
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(labels::SHARD))
+    {
+        map.insert(labels::SHARD.to_owned(), shard.clone());
+    }
     map.insert(
         labels::HELM_NAME.to_owned(),
         valid.helmop.metadata.name.clone().unwrap_or_default(),

@@ -9,7 +9,7 @@ pub use self::{
     desired::MissingVersion,
     lookup::{Lookup, lookups},
     pins::pins,
-    plan::{Foreign, Plan, check_owner, plan},
+    plan::{Foreign, Parts, Plan, check_owner, plan},
 };
 
 #[cfg(test)]

@@ -51,18 +51,28 @@ pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
     owners(bundle).all(|owner| Some(&owner.uid) == helmop.metadata.uid.as_ref())
 }
 
-/// Decides what to write. `ca_bundle` are the authorities that agents trust besides their own, PEM in Base64.
+/// What a Bundle is made of besides the HelmOp.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts<'a> {
+    /// The versions of all [lookups](super::lookups).
+    pub resolved: &'a [ResolvedChart],
+    /// The token of the last look that was asked for and had, see [`labels::POLLED`].
+    pub polled: Option<&'a str>,
+    /// The authorities that agents trust besides their own, PEM in Base64.
+    pub ca_bundle: &'a str,
+}
+
+/// Decides what to write.
 ///
 /// # Errors
-/// Where `resolved` lacks one of the [lookups](super::lookups).
+/// Where a version is missing.
 pub fn plan(
     valid: &ValidHelmOp<'_>,
     existing: Option<&Bundle>,
-    resolved: &[ResolvedChart],
-    ca_bundle: &str,
+    parts: Parts<'_>,
 ) -> Result<Plan, MissingVersion> {
-    let spec = desired::spec(valid, resolved, ca_bundle)?;
-    let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), resolved);
+    let spec = desired::spec(valid, parts.resolved, parts.ca_bundle)?;
+    let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), parts);
     let bundle = Bundle {
         metadata: metadata.into(),
         spec,
@@ -78,17 +88,17 @@ pub fn plan(
 }
 
 /// The Bundle's metadata: ours over what is there. Labels are ours alone, annotations and finalizers are shared.
-fn metadata(
-    valid: &ValidHelmOp<'_>,
-    existing: Option<&ObjectMeta>,
-    resolved: &[ResolvedChart],
-) -> ObjectMeta {
+fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: Parts<'_>) -> ObjectMeta {
     let mut metadata = existing.cloned().unwrap_or_default();
     metadata.name.clone_from(&valid.helmop.metadata.name);
     metadata.namespace.clone_from(&valid.helmop.metadata.namespace);
     metadata.labels = Some(desired::bundle_labels(valid));
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(labels::RESOLVED.to_owned(), record(resolved));
+    annotations.insert(labels::RESOLVED.to_owned(), record(parts.resolved));
+    match parts.polled {
+        Some(token) => annotations.insert(labels::POLLED.to_owned(), token.to_owned()),
+        None => annotations.remove(labels::POLLED),
+    };
     if let Some(owner) = valid.helmop.controller_owner_ref(&()) {
         let others = metadata.owner_references.take().unwrap_or_default();
         let others = others.into_iter().filter(|other| !is_helmop(other));

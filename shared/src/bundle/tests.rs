@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MissingVersion, Plan, check_owner, lookups, pins, plan};
+use super::{MissingVersion, Parts, Plan, check_owner, lookups, pins, plan};
 use crate::{
     admit::ValidHelmOp,
     api::{Bundle, HelmOp, ResolvedChart, labels},
@@ -29,9 +29,16 @@ fn record(repo: &str, chart: &str, constraint: &str, version: &str) -> ResolvedC
     }
 }
 
+fn parts(resolved: &[ResolvedChart]) -> Parts<'_> {
+    Parts {
+        resolved,
+        ..Parts::default()
+    }
+}
+
 fn created(helmop: &HelmOp, resolved: &[ResolvedChart]) -> Bundle {
     let valid = ValidHelmOp::try_from(helmop).unwrap();
-    match plan(&valid, None, resolved, "") {
+    match plan(&valid, None, parts(resolved)) {
         Ok(Plan::Create(bundle)) => *bundle,
         other => panic!("{other:?}"),
     }
@@ -185,7 +192,7 @@ fn an_unresolved_constraint_never_reaches_a_bundle() {
         "helm": { "repo": REPO, "chart": "web", "version": "1.x" }, "targets": [{ "helm": { "version": "2.x" } }]
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    let Err(MissingVersion(lookup)) = plan(&valid, None, &[record(REDACTED, "web", "1.x", "1.0.0")], "")
+    let Err(MissingVersion(lookup)) = plan(&valid, None, parts(&[record(REDACTED, "web", "1.x", "1.0.0")]))
     else {
         panic!("planned")
     };
@@ -206,13 +213,13 @@ fn only_differences_are_written() {
         .get_or_insert_default()
         .insert("of".into(), "somebody else".into());
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    assert_eq!(plan(&valid, Some(&existing), &resolved, ""), Ok(Plan::Nothing));
+    assert_eq!(plan(&valid, Some(&existing), parts(&resolved)), Ok(Plan::Nothing));
 
     let mut edited = existing.clone();
     edited.spec.options.helm.as_mut().unwrap().version = "9.9.9".to_owned();
     edited.metadata.labels = None;
     assert_eq!(
-        plan(&valid, Some(&edited), &resolved, ""),
+        plan(&valid, Some(&edited), parts(&resolved)),
         Ok(Plan::Replace(Box::new(existing)))
     );
 }
@@ -223,7 +230,8 @@ fn versions_stay_until_something_else_is_asked_for() {
         |version: &str| helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": version } }));
     let resolved = [record(REDACTED, "web", "1.x", "1.2.3")];
     let bundle = created(&asking("1.x"), &resolved);
-    let pinned = |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), bundle);
+    let pinned =
+        |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), Some(bundle));
     assert_eq!(pinned(&asking("1.x"), &bundle), resolved);
     assert_eq!(
         pinned(&asking(">=1.0"), &bundle),
@@ -269,13 +277,73 @@ fn versions_of_fleets_own_bundles_stay_if_they_are_asked_for() {
         ("1.x", "", false),
     ] {
         let helmop = asking(asked);
-        let found = pins(&ValidHelmOp::try_from(&helmop).unwrap(), &fleets(deployed));
+        let found = pins(&ValidHelmOp::try_from(&helmop).unwrap(), Some(&fleets(deployed)));
         assert_eq!(
             found.first().map(|record| record.version.as_str()),
             kept.then_some(deployed),
             "{asked} {deployed}"
         );
     }
+}
+
+#[test]
+fn a_bundle_that_was_deleted_comes_back_with_its_versions() {
+    let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x" } }));
+    let kept = |helmop: &HelmOp| {
+        let pins = pins(&ValidHelmOp::try_from(helmop).unwrap(), None);
+        pins.first().map(|record| record.version.clone())
+    };
+    assert_eq!(kept(&helmop), None);
+    let status = |resolved: &[ResolvedChart], version: &str| crate::api::HelmOpStatus {
+        resolved: resolved.to_vec(),
+        version: version.to_owned(),
+        ..Default::default()
+    };
+    helmop.status = Some(status(&[record(REDACTED, "web", "1.x", "1.2.3")], ""));
+    assert_eq!(kept(&helmop).as_deref(), Some("1.2.3"));
+    helmop.status = Some(status(&[record(REDACTED, "web", "2.x", "2.0.0")], ""));
+    assert_eq!(kept(&helmop), None, "something else is asked for now");
+    helmop.status = Some(status(&[], "1.2.3"));
+    assert_eq!(
+        kept(&helmop).as_deref(),
+        Some("1.2.3"),
+        "all that Fleet's definition has room for"
+    );
+    helmop.status = Some(status(&[], "2.0.0"));
+    assert_eq!(kept(&helmop), None);
+}
+
+#[test]
+fn the_token_of_a_look_is_recorded_and_removed() {
+    let helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.0.0" } }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let existing = created(&helmop, &resolved);
+    let polled = |existing: &Bundle, polled| {
+        let parts = Parts {
+            polled,
+            ..parts(&resolved)
+        };
+        match plan(&valid, Some(existing), parts) {
+            Ok(Plan::Replace(bundle)) => *bundle,
+            other => panic!("{other:?}"),
+        }
+    };
+    let marked = polled(&existing, Some("7"));
+    assert_eq!(marked.metadata.annotations.as_ref().unwrap()[labels::POLLED], "7");
+    assert_eq!(polled(&marked, None), existing);
+}
+
+#[test]
+fn a_bundle_is_of_the_shard_of_its_helmop() {
+    let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.0.0" } }));
+    helmop
+        .metadata
+        .labels
+        .get_or_insert_default()
+        .insert(labels::SHARD.to_owned(), "b".to_owned());
+    let bundle = created(&helmop, &[record(REDACTED, "web", "1.0.0", "1.0.0")]);
+    assert_eq!(bundle.metadata.labels.as_ref().unwrap()[labels::SHARD], "b");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{
     constraint::{Constraint, ConstraintError},
+    registry::reference::Reference,
     source::ChartSource,
     version::Version,
 };
@@ -70,4 +71,21 @@ impl<'a> ChartRequest<'a> {
     pub fn source(&self) -> ChartSource<'a> {
         ChartSource::of(self.repo, self.chart)
     }
+
+    /// Whether a newer version can ever appear; see [`can_move`].
+    pub fn can_move(&self) -> bool {
+        can_move(self.repo, self.chart, self.version.text())
+    }
+}
+
+/// Whether a newer version can ever appear: not for an archive, which has none, nor for an exact version, nor where the
+/// reference to a registry names a tag or a digest.
+pub fn can_move(repo: &str, chart: &str, version: &str) -> bool {
+    let is_open = match ChartSource::of(repo, chart) {
+        ChartSource::Archive { .. } => false,
+        ChartSource::Repository { .. } => true,
+        ChartSource::Oci { repo } => Reference::parse(repo)
+            .is_ok_and(|reference| reference.tag.is_none() && reference.digest.is_none()),
+    };
+    is_open && !is_exact(version)
 }

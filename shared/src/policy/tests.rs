@@ -6,7 +6,7 @@ use super::Policies;
 use crate::{
     admit::{FieldErrors, ValidHelmOp},
     api::{HelmOp, Policy},
-    bundle::{Plan, plan},
+    bundle::{Parts, Plan, plan},
     reason::Reason,
 };
 
@@ -374,7 +374,14 @@ fn defaults_fill_what_is_empty_and_reach_the_bundle() {
             .into_iter()
             .map(|(lookup, _)| lookup.answered("1.2.3".to_owned().into()))
             .collect();
-        let Ok(Plan::Create(bundle)) = plan(&valid, None, &resolved, "") else {
+        let Ok(Plan::Create(bundle)) = plan(
+            &valid,
+            None,
+            Parts {
+                resolved: &resolved,
+                ..Parts::default()
+            },
+        ) else {
             panic!("not planned")
         };
         assert_eq!(bundle.spec.options.service_account, account);

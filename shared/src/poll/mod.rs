@@ -1,25 +1,22 @@
 //! Is it time to look for a newer version?
+//!
+//! Everything follows from the HelmOp and the clock, so that a restart, another leader or a lost queue neither skips a
+//! look nor brings all of them at once:
+//!
+//! ```text
+//! spec.pollingInterval ─► Schedule: points in time, the same for all HelmOps of a repository and interval
+//! status ─► Past: when the last look began, what came of it ─┬► due: now, then, or never
+//! annotation ─► a look that is asked for ────────────────────┘
+//! ```
 
-use std::time::Duration;
+mod due;
+mod interval;
+mod request;
+mod schedule;
 
-use crate::{
-    api::duration::{self, DurationError},
-    chart::{request::is_exact, source::is_archive},
+pub use self::{
+    due::{Due, Past, due},
+    interval::{SHORT, interval},
+    request::Request,
+    schedule::Schedule,
 };
-
-/// Intervals below this are told to the user: registries notice them.
-pub const SHORT: Duration = Duration::from_secs(15);
-
-/// Reads `spec.pollingInterval`: `None` where polling is off, which is what an absent interval and `0s` say.
-///
-/// # Errors
-/// Says what is wrong with the text.
-pub fn interval(text: Option<&str>) -> Result<Option<Duration>, DurationError> {
-    let interval = text.map(duration::parse).transpose()?;
-    Ok(interval.filter(|interval| !interval.is_zero()))
-}
-
-/// Whether a newer version can ever appear: not for an archive, which has none, nor for an exact version.
-pub fn can_move(chart: &str, version: &str) -> bool {
-    !is_archive(chart) && !is_exact(version)
-}

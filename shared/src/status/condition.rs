@@ -10,6 +10,8 @@ const MAX_MESSAGE: usize = 1024;
 pub enum ConditionType {
     /// The HelmOp is valid, its version is known and its Bundle is written.
     Accepted,
+    /// The last look for newer versions succeeded. Present only where polling is on, or a look that was asked for failed.
+    Polled,
     /// Everything that is targeted is deployed and ready.
     Ready,
     /// Something is under way that is expected to end by itself. Present only when it is true, as the kstatus
@@ -24,6 +26,7 @@ impl ConditionType {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
+            Self::Polled => "Polled",
             Self::Ready => "Ready",
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
@@ -40,6 +43,8 @@ pub enum State {
     TrueFor(Reason, String),
     /// It does not, and why.
     False(Reason, String),
+    /// Nobody can tell yet, and why.
+    Unknown(Reason, String),
 }
 
 impl State {
@@ -47,13 +52,17 @@ impl State {
         match self {
             Self::True(_) | Self::TrueFor(..) => "True",
             Self::False(..) => "False",
+            Self::Unknown(..) => "Unknown",
         }
     }
 
     /// Why.
     pub const fn reason(&self) -> Reason {
         match self {
-            Self::True(reason) | Self::TrueFor(reason, _) | Self::False(reason, _) => *reason,
+            Self::True(reason)
+            | Self::TrueFor(reason, _)
+            | Self::False(reason, _)
+            | Self::Unknown(reason, _) => *reason,
         }
     }
 
@@ -61,7 +70,7 @@ impl State {
     pub fn message(&self) -> &str {
         match self {
             Self::True(_) => "",
-            Self::TrueFor(_, message) | Self::False(_, message) => message,
+            Self::TrueFor(_, message) | Self::False(_, message) | Self::Unknown(_, message) => message,
         }
     }
 }

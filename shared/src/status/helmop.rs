@@ -2,6 +2,7 @@
 
 use super::{
     condition::{self, ConditionType, State},
+    polling::{self, Polling, Stalled},
     ready::ready,
     rollup::{self, Seen},
 };
@@ -42,16 +43,23 @@ struct Verdict {
     accepted: State,
     ready: State,
     reconciling: Option<State>,
-    stalled: Option<State>,
+    stalled: Stalled,
 }
 
 /// The status that follows. `seen` is the HelmOp's Bundle as it is now with its deployments (a Bundle alone will do), also
 /// where the HelmOp is not accepted, and `now` a time in RFC 3339.
 ///
 /// Fields that this controller does not know of, and conditions of others, stay as they are. A HelmOp that is not
-/// accepted is never ready, whatever is still deployed.
+/// accepted is never ready, whatever is still deployed; one whose version is known stays accepted, whatever comes of looks
+/// for newer ones.
 #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
-pub fn next<'a>(helmop: &HelmOp, seen: impl Into<Seen<'a>>, outcome: &Outcome, now: &str) -> HelmOpStatus {
+pub fn next<'a>(
+    helmop: &HelmOp,
+    seen: impl Into<Seen<'a>>,
+    outcome: &Outcome,
+    polling: &Polling,
+    now: &str,
+) -> HelmOpStatus {
     let seen = seen.into();
     let generation = helmop.metadata.generation;
     let mut status = helmop.status.clone().unwrap_or_default();
@@ -61,23 +69,34 @@ pub fn next<'a>(helmop: &HelmOp, seen: impl Into<Seen<'a>>, outcome: &Outcome, n
         resolved.clone_into(&mut status.resolved);
     }
     rollup::fill(&mut status.base, seen);
-    let verdict = judge(helmop, seen, &status, outcome);
+    let verdict = judge(helmop, seen, &status, outcome, polling);
+    polling::fill(&mut status, polling, generation, now);
     let conditions = &mut status.base.conditions;
     for (r#type, state) in [
-        (ConditionType::Accepted, Some(verdict.accepted)),
-        (ConditionType::Ready, Some(verdict.ready)),
-        (ConditionType::Reconciling, verdict.reconciling),
-        (ConditionType::Stalled, verdict.stalled),
+        (ConditionType::Accepted, verdict.accepted),
+        (ConditionType::Ready, verdict.ready),
     ] {
-        match state {
-            Some(state) => condition::set(conditions, r#type, &state, generation, now),
-            None => condition::clear(conditions, r#type),
-        }
+        condition::set(conditions, r#type, &state, generation, now);
+    }
+    match verdict.reconciling {
+        Some(state) => condition::set(conditions, ConditionType::Reconciling, &state, generation, now),
+        None => condition::clear(conditions, ConditionType::Reconciling),
+    }
+    match verdict.stalled {
+        Stalled::Yes(state) => condition::set(conditions, ConditionType::Stalled, &state, generation, now),
+        Stalled::No => condition::clear(conditions, ConditionType::Stalled),
+        Stalled::Unchanged => {}
     }
     status
 }
 
-fn judge(helmop: &HelmOp, seen: Seen<'_>, status: &HelmOpStatus, outcome: &Outcome) -> Verdict {
+fn judge(
+    helmop: &HelmOp,
+    seen: Seen<'_>,
+    status: &HelmOpStatus,
+    outcome: &Outcome,
+    polling: &Polling,
+) -> Verdict {
     match outcome {
         Outcome::Accepted { .. } => {
             let readiness = ready(helmop, seen, status.base.summary.as_ref());
@@ -86,20 +105,20 @@ fn judge(helmop: &HelmOp, seen: Seen<'_>, status: &HelmOpStatus, outcome: &Outco
                 accepted: State::True(Reason::Accepted),
                 ready: readiness.state,
                 reconciling: readiness.is_moving.then_some(moving),
-                stalled: None,
+                stalled: polling::stalled(polling, &status.base.conditions),
             }
         }
         Outcome::Refused { reason, message } => Verdict {
             accepted: State::False(*reason, message.clone()),
             ready: State::False(*reason, message.clone()),
             reconciling: None,
-            stalled: Some(State::TrueFor(*reason, message.clone())),
+            stalled: Stalled::Yes(State::TrueFor(*reason, message.clone())),
         },
         Outcome::Retrying { reason, message } => Verdict {
             accepted: State::False(*reason, message.clone()),
             ready: State::False(*reason, message.clone()),
             reconciling: Some(State::TrueFor(*reason, message.clone())),
-            stalled: None,
+            stalled: Stalled::No,
         },
     }
 }

@@ -18,6 +18,7 @@ mod helmop;
 mod non_ready;
 mod objects;
 mod patch;
+mod polling;
 mod ready;
 mod ready_message;
 mod resources;
@@ -30,6 +31,7 @@ pub use self::{
     deployments::helmop_of,
     helmop::{Outcome, next, without_extras},
     patch::change,
+    polling::{Failure, Look, Polling},
     rollup::Seen,
     state::DeploymentState,
 };

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::*;
+use super::{
+    super::polling::{Failure, Look},
+    *,
+};
 use crate::api::{Bundle, BundleDeployment, Guarded};
 
 fn helmop() -> HelmOp {
@@ -47,7 +50,7 @@ fn condition<'s>(status: &'s HelmOpStatus, r#type: &str) -> (&'s str, &'s str, &
 
 #[test]
 fn accepted_is_not_yet_ready() {
-    let status = next(&helmop(), Seen::default(), &accepted(), "t");
+    let status = next(&helmop(), Seen::default(), &accepted(), &Polling::Unchanged, "t");
     assert_eq!(
         (status.version.as_str(), status.observed_generation),
         ("1.2.3", Some(2))
@@ -72,7 +75,7 @@ fn a_refusal_keeps_the_version_and_is_never_ready() {
         1,
         json!({ "observedGeneration": 1, "summary": { "ready": 1, "desiredReady": 1 } }),
     );
-    let status = next(&helmop(), Some(&whole), &outcome, "t");
+    let status = next(&helmop(), Some(&whole), &outcome, &Polling::Unchanged, "t");
     assert_eq!(status.version, "1.0.0");
     assert_eq!(
         condition(&status, "Accepted"),
@@ -110,7 +113,7 @@ fn ready_follows_the_bundle() {
             ("True", "Ready"),
         ),
     ] {
-        let status = next(&helmop(), Some(&bundle), &accepted(), "t");
+        let status = next(&helmop(), Some(&bundle), &accepted(), &Polling::Unchanged, "t");
         let (holds, reason, _) = condition(&status, "Ready");
         assert_eq!((holds, reason), expected);
     }
@@ -161,7 +164,7 @@ fn kstatus_conditions_are_there_only_when_they_hold() {
         ),
     ] {
         let bundle = bundle(1, seen);
-        let status = next(&helmop(), Some(&bundle), &outcome, "t");
+        let status = next(&helmop(), Some(&bundle), &outcome, &Polling::Unchanged, "t");
         assert_eq!(kstatus(&status), expected.into_iter().collect::<Vec<_>>());
         let message = |r#type| condition(&status, r#type).2;
         if let Some((r#type, ..)) = expected {
@@ -197,7 +200,7 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
         message: "no chart".to_owned(),
     };
     for (outcome, ready) in [(accepted(), "True"), (refused, "False")] {
-        let status = next(&helmop(), seen, &outcome, "t");
+        let status = next(&helmop(), seen, &outcome, &Polling::Unchanged, "t");
         assert_eq!(condition(&status, "Ready").0, ready);
         assert_eq!(status.base.ready_clusters, Some(1), "what is deployed is told of");
         assert_eq!(status.base.display.unwrap().ready_bundle_deployments, "1/1");
@@ -206,7 +209,7 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
         bundle: None,
         deployments: Some(&[]),
     };
-    let status = next(&helmop(), gone, &accepted(), "t");
+    let status = next(&helmop(), gone, &accepted(), &Polling::Unchanged, "t");
     assert_eq!(
         (status.base.ready_clusters, status.base.desired_ready_clusters),
         (Some(0), Some(0))
@@ -216,11 +219,121 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
 
 #[test]
 fn without_extras_is_what_fleets_definition_has() {
-    let mut status = next(&helmop(), Seen::default(), &accepted(), "t");
+    let mut status = next(&helmop(), Seen::default(), &accepted(), &Polling::Unchanged, "t");
     status.base.omitted = Some(crate::api::status::Omitted::default());
     let text = serde_json::to_string(&without_extras(status)).unwrap();
     assert!(
         !text.contains("observedGeneration") && !text.contains("omitted"),
         "{text}"
+    );
+}
+
+fn looked(result: Result<&str, Failure>) -> Polling {
+    Polling::Looked(Look {
+        start: "2026-11-21T10:00:00Z".to_owned(),
+        is_repeated: true,
+        result: result.map(str::to_owned),
+    })
+}
+
+fn failure(may_pass: bool) -> Failure {
+    Failure {
+        reason: Reason::RepositoryNotFound,
+        message: "gone".to_owned(),
+        may_pass,
+    }
+}
+
+/// Polled, Stalled and the time of the last look.
+fn told(status: &HelmOpStatus) -> (String, String, &str) {
+    let say = |name: &str| {
+        let mut conditions = status.base.conditions.iter();
+        let condition = conditions.find(|condition| condition.r#type == name);
+        condition.map_or_else(String::new, |condition| {
+            format!("{}/{}/{}", condition.status, condition.reason, condition.message)
+        })
+    };
+    (say("Polled"), say("Stalled"), &status.last_polling_triggered)
+}
+
+#[test]
+fn a_look_is_told_with_its_start_whatever_came_of_it() {
+    let start = "2026-11-21T10:00:00Z";
+    let says = |polling: &Polling| {
+        let status = next(&helmop(), Seen::default(), &accepted(), polling, "t");
+        assert_eq!(condition(&status, "Accepted").0, "True");
+        let (polled, stalled, last) = told(&status);
+        (polled, stalled, last.to_owned())
+    };
+    let of = |polled: &str, stalled: &str| (polled.to_owned(), stalled.to_owned(), start.to_owned());
+    assert_eq!(says(&looked(Ok(""))), of("True/Polled/", ""));
+    assert_eq!(says(&looked(Ok("note"))), of("True/Polled/note", ""));
+    assert_eq!(
+        says(&looked(Err(failure(true)))),
+        of("False/RepositoryNotFound/gone", "")
+    );
+    assert_eq!(
+        says(&looked(Err(failure(false)))),
+        of("False/RepositoryNotFound/gone", "True/RepositoryNotFound/gone"),
+        "somebody has to do something"
+    );
+}
+
+#[test]
+fn what_came_of_a_look_stays_until_the_next_or_until_polling_ends() {
+    let step = |status: &HelmOpStatus, polling: &Polling| {
+        let helmop = HelmOp {
+            status: Some(status.clone()),
+            ..helmop()
+        };
+        next(&helmop, Seen::default(), &accepted(), polling, "t2")
+    };
+    let failed = step(&HelmOpStatus::default(), &looked(Err(failure(false))));
+    let kept = step(&failed, &Polling::Unchanged);
+    assert_eq!(told(&kept), told(&failed));
+    let off = step(&kept, &Polling::Off);
+    assert_eq!((told(&off).0, told(&off).1), (String::new(), String::new()));
+    let healed = step(&kept, &looked(Ok("")));
+    assert_eq!((&*told(&healed).0, &*told(&healed).1), ("True/Polled/", ""));
+}
+
+#[test]
+fn a_look_that_was_asked_for_where_polling_is_off_leaves_only_its_time() {
+    let Polling::Looked(mut look) = looked(Ok("")) else {
+        panic!("a look")
+    };
+    look.is_repeated = false;
+    let status = next(
+        &helmop(),
+        Seen::default(),
+        &accepted(),
+        &Polling::Looked(look.clone()),
+        "t",
+    );
+    assert_eq!(
+        told(&status),
+        (String::new(), String::new(), "2026-11-21T10:00:00Z")
+    );
+    look.result = Err(failure(true));
+    let status = next(
+        &helmop(),
+        Seen::default(),
+        &accepted(),
+        &Polling::Looked(look),
+        "t",
+    );
+    assert_eq!(told(&status).0, "False/RepositoryNotFound/gone");
+}
+
+#[test]
+fn a_lost_status_says_when_the_next_look_is_due() {
+    let awaited = Polling::Awaited {
+        next: "2026-11-21T11:00:00Z".to_owned(),
+    };
+    let status = next(&helmop(), Seen::default(), &accepted(), &awaited, "t");
+    let (polled, ..) = told(&status);
+    assert!(
+        polled.starts_with("Unknown/") && polled.contains("11:00:00Z"),
+        "{polled}"
     );
 }

@@ -44,7 +44,7 @@ pub struct RancherCa {
 
 /// What Rancher trusts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bundle(Vec<u8>);
+pub struct CaBundle(Vec<u8>);
 
 impl RancherCa {
     /// Where they are kept, and what fills it.
@@ -66,7 +66,7 @@ impl RancherCa {
     ///
     /// # Errors
     /// Where a Secret is there without its key.
-    pub fn bundle(&self) -> Result<Bundle, MissingKey> {
+    pub fn bundle(&self) -> Result<CaBundle, MissingKey> {
         let mut bundle = Vec::new();
         for (store, (secret, key)) in self.stores.iter().zip(SECRETS) {
             let Some(found) = store.get(&ObjectRef::new(secret).within(NAMESPACE)) else {
@@ -75,11 +75,11 @@ impl RancherCa {
             let pem = found.data.as_ref().and_then(|data| data.get(key));
             bundle.extend_from_slice(&pem.ok_or(MissingKey { secret, key })?.0);
         }
-        Ok(Bundle(bundle))
+        Ok(CaBundle(bundle))
     }
 }
 
-impl Bundle {
+impl CaBundle {
     /// For a TLS connection.
     pub fn authorities(&self) -> Vec<Authority> {
         let certificates = (
@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn both_one_after_the_other() {
-        assert_eq!(seen(&[]).bundle(), Ok(Bundle::default()));
+        assert_eq!(seen(&[]).bundle(), Ok(CaBundle::default()));
         assert!(seen(&[]).bundle().unwrap().authorities().is_empty());
         assert_eq!(seen(&[]).bundle().unwrap().encoded(), "");
         let both = seen(&[
             ("tls-ca-additional", "ca-additional.pem", "B"),
             ("tls-ca", "cacerts.pem", "A"),
         ]);
-        assert_eq!(both.bundle(), Ok(Bundle(b"AB".to_vec())));
+        assert_eq!(both.bundle(), Ok(CaBundle(b"AB".to_vec())));
         assert_eq!(both.bundle().unwrap().encoded(), "QUI=");
         let broken = seen(&[("tls-ca", "other", "A")])
             .bundle()

@@ -1,0 +1,133 @@
+//! Secrets that HelmOps name: a password that is mended is tried at once.
+//!
+//! Only metadata are watched, and nothing is kept: a Secret is read when it is used.
+
+use futures::{Stream, StreamExt, stream};
+use helmops_shared::api::{Guarded, HelmOp};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, ResourceExt,
+    core::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt,
+        reflector::{ObjectRef, Store},
+        watcher,
+    },
+};
+
+use super::{Key, PAGE};
+
+/// Helm keeps its releases in Secrets: there are many of them, and no HelmOp names one.
+const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
+
+/// HelmOps whose Secret has changed.
+pub fn watch(
+    api: Api<PartialObjectMeta<Secret>>,
+    helmops: Store<Guarded<HelmOp>>,
+) -> impl Stream<Item = Key> + Send {
+    let config = watcher::Config::default().fields(NOT_RELEASES).page_size(PAGE);
+    let mut is_first = true;
+    watcher(api, config)
+        .default_backoff()
+        .filter_map(move |event| {
+            let changed = match event {
+                Ok(event) => changed(event, &mut is_first),
+                Err(error) => {
+                    tracing::warn!(%error, "watch of Secrets failed and is begun anew");
+                    None
+                }
+            };
+            async { changed }
+        })
+        .flat_map(move |secret| stream::iter(named_by(&helmops, &secret)))
+}
+
+/// The Secret that an event is about. Those of the first list have not changed; after that a list is what is left of
+/// changes that were missed.
+fn changed(
+    event: watcher::Event<PartialObjectMeta<Secret>>,
+    is_first: &mut bool,
+) -> Option<PartialObjectMeta<Secret>> {
+    match event {
+        watcher::Event::Apply(secret) | watcher::Event::Delete(secret) => Some(secret),
+        watcher::Event::InitApply(secret) => (!*is_first).then_some(secret),
+        watcher::Event::Init => None,
+        watcher::Event::InitDone => {
+            *is_first = false;
+            None
+        }
+    }
+}
+
+fn named_by(helmops: &Store<Guarded<HelmOp>>, secret: &PartialObjectMeta<Secret>) -> Vec<Key> {
+    let (namespace, name) = (secret.namespace(), secret.name_any());
+    let is_named = |object: &Guarded<HelmOp>| match object {
+        Guarded::Good(helmop) => {
+            helmop.metadata.namespace == namespace && helmop.spec.helm_secret_name == name
+        }
+        Guarded::Odd { .. } => false,
+    };
+    let helmops = helmops.state();
+    let named = helmops.iter().filter(|helmop| is_named(helmop));
+    named.map(|helmop| ObjectRef::from_obj(&**helmop)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::{core::ObjectMeta, runtime::reflector};
+    use serde_json::json;
+
+    use super::*;
+
+    fn secret(namespace: &str, name: &str) -> PartialObjectMeta<Secret> {
+        PartialObjectMeta {
+            metadata: ObjectMeta {
+                namespace: Some(namespace.to_owned()),
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..PartialObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn a_secret_concerns_those_who_name_it() {
+        let (store, mut writer) = reflector::store();
+        for (namespace, name, secret) in [
+            ("a", "web", "access"),
+            ("a", "db", "other"),
+            ("b", "web", "access"),
+        ] {
+            let object = json!({
+                "metadata": { "namespace": namespace, "name": name },
+                "spec": { "helmSecretName": secret }
+            });
+            let helmop: Guarded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
+            writer.apply_watcher_event(&watcher::Event::Apply(helmop));
+        }
+        let named = |namespace, name| named_by(&store, &secret(namespace, name)).len();
+        assert_eq!(
+            [named("a", "access"), named("b", "access"), named("c", "access")],
+            [1, 1, 0]
+        );
+        assert_eq!(
+            named_by(&store, &secret("a", "access")),
+            [super::super::key("a", "web")]
+        );
+    }
+
+    #[test]
+    fn the_first_list_is_no_change() {
+        let mut is_first = true;
+        let mut see = |event| changed(event, &mut is_first).is_some();
+        assert!(!see(watcher::Event::Init));
+        assert!(!see(watcher::Event::InitApply(secret("a", "b"))));
+        assert!(!see(watcher::Event::InitDone));
+        assert!(see(watcher::Event::Apply(secret("a", "b"))));
+        assert!(see(watcher::Event::Delete(secret("a", "b"))));
+        assert!(
+            see(watcher::Event::InitApply(secret("a", "b"))),
+            "a change may have been missed"
+        );
+    }
+}
