@@ -8,6 +8,7 @@
 )]
 
 mod admit;
+mod polling;
 mod reconcile;
 mod registry;
 mod resolve;

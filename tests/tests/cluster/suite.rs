@@ -39,7 +39,12 @@ async fn start() -> Result<Suite> {
         ..Options::default()
     };
     let bed = TestBed::start(Path::new(env!("CARGO_BIN_EXE_testbed")), &options).await?;
-    let command = |program: &Path| bed.command(program);
+    let command = |program: &Path| {
+        let mut command = bed.command(program);
+        // Tests need not wait for what protects registries.
+        command.env("HELMOPS_MIN_POLLING_INTERVAL", "1s");
+        command
+    };
     helmops::apply_manifests(&bed.kubectl()).await?;
     let webhook = helmops::start_webhook(&bed, "webhook", &command).await?;
     helmops::register_webhook(&bed.kubectl(), &webhook).await?;
