@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use helmops_shared::{
     api::duration,
     runtime::{self, ProcessArgs},
@@ -30,6 +30,10 @@ pub struct Args {
     /// spec.pollingInterval are raised to it
     #[arg(long, env = "HELMOPS_MIN_POLLING_INTERVAL", default_value = "5s", value_name = "DURATION", value_parser = interval)]
     pub min_polling_interval: Duration,
+
+    /// Have Fleet's own gauges of each HelmOp among the metrics; their number grows with that of HelmOps
+    #[arg(long, env = "HELMOPS_FLEET_METRICS", default_value_t = true, action = ArgAction::Set, value_name = "BOOLEAN")]
+    pub fleet_metrics: bool,
 
     /// What both processes have in common.
     #[command(flatten)]

@@ -8,6 +8,7 @@ use kube::Client;
 
 use crate::{
     backoff::Backoff,
+    events::Events,
     metrics::Metrics,
     resolve::Resolver,
     watch::{Key, Stores},
@@ -28,6 +29,8 @@ pub struct Context {
     pub resolver: Resolver,
     /// How many HelmOps are worked on at a time.
     pub workers: Workers,
+    /// What `kubectl describe` shows.
+    pub events: Events,
     /// What Prometheus sees.
     pub metrics: Metrics,
     /// Failures in a row.

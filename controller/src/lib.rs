@@ -14,6 +14,8 @@ mod backoff;
 mod client;
 mod context;
 mod error;
+mod events;
+mod fleet_metrics;
 mod helmop;
 mod metrics;
 mod resolve;

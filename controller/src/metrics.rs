@@ -1,9 +1,11 @@
 //! What Prometheus sees of the controller.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use helmops_shared::reason::Reason;
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry, core::Collector};
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, core::Collector,
+};
 
 /// From 1 ms to a minute: without a download a reconciliation takes the time of two API calls.
 const BUCKETS: &[f64] = &[
@@ -20,6 +22,30 @@ pub struct Metrics {
     reconcile_duration: Histogram,
     resolutions: IntCounterVec,
     resolution_duration: Histogram,
+    polls: IntCounterVec,
+    poll_lag: Histogram,
+    waiting: IntGauge,
+    last_success: Gauge,
+    /// Events that were not told.
+    pub dropped_events: IntCounter,
+}
+
+/// Counts something as being there while it lives.
+#[derive(Debug)]
+pub struct Present(IntGauge);
+
+impl Present {
+    /// From now on.
+    pub fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Metrics {
@@ -58,6 +84,35 @@ impl Metrics {
                 "helmops_resolution_duration_seconds",
                 "Time that a look-up of a chart version takes.",
             )?,
+            polls: counter(
+                "helmops_polls_total",
+                "Looks for newer versions by outcome: Success or the reason.",
+            )?,
+            poll_lag: histogram(
+                "helmops_poll_lag_seconds",
+                "Time by which a look for newer versions begins late.",
+            )?,
+            waiting: registered(
+                registry,
+                IntGauge::new(
+                    "helmops_reconciles_waiting",
+                    "Reconciliations that wait for a worker: the depth of the queue.",
+                )?,
+            )?,
+            last_success: registered(
+                registry,
+                Gauge::new(
+                    "helmops_last_success_timestamp_seconds",
+                    "When a reconciliation succeeded last, as a Unix time; 0 for never.",
+                )?,
+            )?,
+            dropped_events: registered(
+                registry,
+                IntCounter::new(
+                    "helmops_events_dropped_total",
+                    "Events that were not told because they came too fast.",
+                )?,
+            )?,
         })
     }
 
@@ -67,6 +122,24 @@ impl Metrics {
             .with_label_values(&[failure.map_or(SUCCESS, Reason::as_str)])
             .inc();
         self.reconcile_duration.observe(took.as_secs_f64());
+        if failure.is_none()
+            && let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)
+        {
+            self.last_success.set(now.as_secs_f64());
+        }
+    }
+
+    /// Counts a look for newer versions that began `lag` late.
+    pub fn polled(&self, failure: Option<Reason>, lag: Duration) {
+        self.polls
+            .with_label_values(&[failure.map_or(SUCCESS, Reason::as_str)])
+            .inc();
+        self.poll_lag.observe(lag.as_secs_f64());
+    }
+
+    /// Counts a reconciliation as waiting until the value is dropped.
+    pub fn waiting(&self) -> Present {
+        Present::new(&self.waiting)
     }
 
     /// Counts a look-up.

@@ -8,7 +8,9 @@ use crate::{
     args::Args,
     backoff::Backoff,
     client::connect,
-    context::Context,
+    context::{Context, FIELD_MANAGER as REPORTER},
+    events,
+    fleet_metrics::FleetMetrics,
     helmop,
     metrics::Metrics,
     resolve::{Fetches, Resolver},
@@ -35,11 +37,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let client = connect(args.kubeconfig.as_deref()).await?;
     let (stores, writers) = watch::stores();
+    if args.fleet_metrics {
+        registry.register(Box::new(FleetMetrics::new(stores.helmops.clone())?))?;
+    }
+    let (events, queue) = events::queue(metrics.dropped_events.clone());
     let context = Arc::new(Context {
         client,
         stores,
         resolver: Resolver::new(args.cache_size(), Fetches::register(&registry)?),
         workers: Workers::new(args.workers, supervisor.stop()),
+        events,
         metrics,
         backoff: Backoff::default(),
         written: Written::default(),
@@ -50,6 +57,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         version = runtime::version(),
         workers = args.workers,
         "working on HelmOps"
+    );
+    supervisor.spawn(
+        "events",
+        queue.run(context.client.clone(), REPORTER.into(), supervisor.stop()),
     );
     supervisor.spawn(
         "helmop loop",

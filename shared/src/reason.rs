@@ -116,6 +116,10 @@ reasons! {
     Accepted,
     /// The look for newer versions succeeded.
     Polled,
+    /// A newer version of the chart was found, and is being deployed. Told by events, as Fleet names it.
+    GotNewChartVersion,
+    /// The look for newer versions failed. Told by events, as Fleet names it; the condition says why.
+    FailedToGetNewChartVersion,
     /// Every targeted cluster has the chart and is ready.
     Ready,
     /// Clusters are being brought up to date.

@@ -7,6 +7,7 @@ use helmops_shared::{
     api::Bundle,
     bundle::lookups,
     poll::{Due, Past, Request, Schedule, due},
+    reason::Reason,
     status::{Failure, Look, Polling},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -89,6 +90,23 @@ impl Agenda {
             ReconcileError::Resolve(_) => Polling::Off,
             _ => Polling::Unchanged,
         }
+    }
+
+    /// What to count of a look, if it was one: what it failed with, and how late it began.
+    pub fn count(&self, looked: &Result<Versions, ReconcileError>) -> Option<(Option<Reason>, Duration)> {
+        let since = self.since();
+        let failure = match looked {
+            Ok(versions) if !versions.looked => return None,
+            Ok(versions) => versions.failure.as_ref().map(ResolveError::reason),
+            Err(ReconcileError::Resolve(error)) if since.is_some() || self.schedule.is_some() => {
+                Some(error.reason())
+            }
+            Err(_) => return None,
+        };
+        Some((
+            failure,
+            since.map_or(Duration::ZERO, |since| until(since, self.now)),
+        ))
     }
 
     /// When to come back; `None` for when something changes. `retry` is how long to wait before what has failed just now

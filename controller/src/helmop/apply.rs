@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use helmops_shared::{
     api::{Bundle, Guarded, HelmOp, HelmOpStatus, labels},
     bundle::Plan,
-    status::{change, without_extras},
+    status::{change, events, without_extras},
 };
 use kube::{
     Api, ResourceExt,
@@ -71,6 +71,7 @@ pub async fn status(
             source,
         })?,
     };
+    context.events.tell(helmop, events(&stored, &next));
     let version = |helmop: &HelmOp| helmop.resource_version().unwrap_or_default();
     context
         .written

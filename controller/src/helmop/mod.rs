@@ -51,9 +51,11 @@ type Next = Option<std::time::Duration>;
 async fn reconcile(object: Arc<Guarded<HelmOp>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let key = ObjectRef::from_obj(&*object);
     drop(object);
+    let waiting = context.metrics.waiting();
     let Ok(mut place) = context.workers.place().await else {
         return Ok(Action::await_change());
     };
+    drop(waiting);
     // Much may have happened while it waited for its place.
     let Some(object) = context.stores.helmops.get(&key) else {
         return Ok(Action::await_change());
@@ -184,7 +186,11 @@ impl Run<'_> {
             since: agenda.since(),
             rancher_ca: &rancher_ca,
         };
-        let versions = versions(context, place, task).await?;
+        let looked = versions(context, place, task).await;
+        if let Some((failure, lag)) = agenda.count(&looked) {
+            context.metrics.polled(failure, lag);
+        }
+        let versions = looked?;
         if versions.looked && !observe::is_current(context, self.key, self.helmop) {
             // What was found answers a question that nobody asks any more.
             return Err(ReconcileError::Superseded);

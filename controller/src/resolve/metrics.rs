@@ -6,7 +6,7 @@ use helmops_shared::reason::Reason;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 pub use crate::metrics::SUCCESS;
-use crate::metrics::registered;
+use crate::metrics::{Present, registered};
 
 /// The word for an answer that says that nothing has changed.
 pub const NOT_MODIFIED: &str = "NotModified";
@@ -74,16 +74,6 @@ pub struct Fetches {
     pub evictions: IntCounter,
     /// Size of the answers that are kept.
     pub cache_bytes: IntGauge,
-}
-
-/// Counts a request as being under way while it lives.
-#[derive(Debug)]
-pub struct InFlight(IntGauge);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 impl Fetches {
@@ -155,9 +145,8 @@ impl Fetches {
     }
 
     /// Counts a request as being under way until the value is dropped.
-    pub fn in_flight(&self) -> InFlight {
-        self.in_flight.inc();
-        InFlight(self.in_flight.clone())
+    pub fn in_flight(&self) -> Present {
+        Present::new(&self.in_flight)
     }
 
     /// Counts a request that ended.

@@ -12,6 +12,7 @@
 mod budget;
 mod condition;
 mod deployments;
+mod events;
 #[cfg(test)]
 mod fixture;
 mod helmop;
@@ -29,6 +30,7 @@ mod summary;
 pub use self::{
     condition::{ConditionType, State},
     deployments::helmop_of,
+    events::{Event, events},
     helmop::{Outcome, next, without_extras},
     patch::change,
     polling::{Failure, Look, Polling},

@@ -33,8 +33,9 @@ use self::{
 };
 use super::{
     access::{Transport, origin},
-    metrics::{Fetches, InFlight, Kind},
+    metrics::{Fetches, Kind},
 };
+use crate::metrics::Present;
 
 /// Sends requests.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ struct Fetch {
     /// For the whole answer, the reading of it included.
     total: Duration,
     fetches: Fetches,
-    _in_flight: InFlight,
+    _in_flight: Present,
 }
 
 impl Web {
