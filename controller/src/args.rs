@@ -8,6 +8,8 @@ use helmops_shared::{
     runtime::{self, ProcessArgs},
 };
 
+use crate::watch::Scope;
+
 /// Controller for HelmOps: resolves each HelmOp's chart to one version and writes a Bundle with it.
 ///
 /// Every flag can be given as an environment variable too.
@@ -17,6 +19,20 @@ pub struct Args {
     /// Kubeconfig file; by default the pod's own ServiceAccount, or else ~/.kube/config
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// Shard of HelmOps to work on; each has a leader of its own
+    #[arg(long, env = "FLEET_SHARD_ID", value_name = "NAME")]
+    pub shard_id: Option<String>,
+
+    /// Namespaces whose HelmOps to work on, separated by commas; all of them by default. rights in these namespaces
+    /// will do then in place of rights in the whole cluster
+    #[arg(
+        long,
+        env = "HELMOPS_WATCH_NAMESPACES",
+        value_name = "NAMES",
+        value_delimiter = ','
+    )]
+    pub watch_namespaces: Vec<String>,
 
     /// How many HelmOps are worked on at a time
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
@@ -47,6 +63,22 @@ const DEFAULT_WORKERS: NonZeroU16 = NonZeroU16::new(50).unwrap();
 const DEFAULT_CACHE: NonZeroU16 = NonZeroU16::new(16).unwrap();
 
 impl Args {
+    /// Which HelmOps to work on.
+    pub fn scope(&self) -> Scope {
+        let mut namespaces: Vec<_> = self
+            .watch_namespaces
+            .iter()
+            .map(|name| name.trim().to_owned())
+            .filter(|name| !name.is_empty())
+            .collect();
+        namespaces.sort();
+        namespaces.dedup();
+        Scope {
+            namespaces,
+            shard: self.shard_id.clone().unwrap_or_default(),
+        }
+    }
+
     /// Memory for answers, in bytes.
     pub fn cache_size(&self) -> usize {
         usize::from(self.cache_mib.get()) << 20

@@ -11,7 +11,7 @@ use crate::{
     events::Events,
     metrics::Metrics,
     resolve::Resolver,
-    watch::{Key, Stores},
+    watch::{Key, Scope, Stores},
     workers::Workers,
     written::Written,
 };
@@ -23,6 +23,8 @@ pub const FIELD_MANAGER: &str = "helmops-controller";
 pub struct Context {
     /// The API server.
     pub client: Client,
+    /// Which HelmOps are worked on.
+    pub scope: Scope,
     /// HelmOps, Bundles and authorities, as last seen.
     pub stores: Stores,
     /// Chart repositories and registries.

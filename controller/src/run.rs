@@ -41,8 +41,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         registry.register(Box::new(FleetMetrics::new(stores.helmops.clone())?))?;
     }
     let (events, queue) = events::queue(metrics.dropped_events.clone());
+    let scope = args.scope();
     let context = Arc::new(Context {
         client,
+        scope: scope.clone(),
         stores,
         resolver: Resolver::new(args.cache_size(), Fetches::register(&registry)?),
         workers: Workers::new(args.workers, supervisor.stop()),
@@ -56,6 +58,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tracing::info!(
         version = runtime::version(),
         workers = args.workers,
+        %scope,
         "working on HelmOps"
     );
     supervisor.spawn(

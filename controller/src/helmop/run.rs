@@ -32,7 +32,7 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 /// Works on HelmOps until it is told to stop, and then finishes those under way. `synced` opens when everything has been
 /// seen once.
 pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: CancellationToken) {
-    let watches = watch::watch(&context.client, &context.stores, writers);
+    let watches = watch::watch(&context.client, &context.scope, &context.stores, writers);
     let changes = watches
         .helmops
         .predicate_filter(is_news, PredicateConfig::default());

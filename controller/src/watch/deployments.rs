@@ -35,7 +35,7 @@ pub struct Deployments {
 enum Presence {
     /// Nobody has looked yet.
     Unknown,
-    /// The cluster has no such kind: no bundle controller has been installed.
+    /// The cluster has no such kind, because no bundle controller has been installed, or they may not be looked at.
     Absent,
     /// All of them are known.
     Known,
@@ -74,6 +74,11 @@ impl Deployments {
         let mut presence = self.presence.subscribe();
         // It fails only where nobody can tell any more.
         let _ = presence.wait_for(|presence| *presence != Presence::Unknown).await;
+    }
+
+    /// Nobody may look at them: what Bundles say has to do.
+    pub fn are_out_of_sight(&self) {
+        self.presence.send_replace(Presence::Absent);
     }
 
     /// Follows a watch, and tells which HelmOps each change concerns.

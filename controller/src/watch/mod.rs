@@ -9,15 +9,20 @@
 //! | Rancher's authorities | both Secrets | every HelmOp |
 
 mod deployments;
+mod merged;
 mod news;
 mod rancher_ca;
+mod scope;
 mod secrets;
 
-use futures::{Stream, StreamExt, stream::BoxStream};
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use helmops_shared::api::{Bundle, Guarded, HelmOp, labels};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Client, ResourceExt,
     runtime::{
         WatchStreamExt,
         reflector::{self, ObjectRef, Store, store::Writer},
@@ -25,17 +30,16 @@ use kube::{
     },
 };
 
+use self::scope::shielded;
 pub use self::{
     deployments::Deployments,
     news::is_news,
     rancher_ca::{CaBundle, MissingKey, RancherCa},
+    scope::Scope,
 };
 
 /// A HelmOp, as the loop knows it.
 pub type Key = ObjectRef<Guarded<HelmOp>>;
-
-/// Objects per page of a list: bounds the memory of an answer.
-const PAGE: u32 = 500;
 
 /// What has been seen, as it was last.
 #[derive(Clone)]
@@ -99,13 +103,15 @@ impl Stores {
     }
 }
 
-/// Begins to watch.
-pub fn watch(client: &Client, stores: &Stores, writers: Writers) -> Watches {
+/// Begins to watch what is in the scope.
+pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) -> Watches {
     let of_helmops = watcher::Config::default().labels(labels::HELM_NAME);
-    let helmops = watched(Api::all(client.clone()), watcher::Config::default())
+    let helmops = scope
+        .watch(client, &scope.of_shard())
         .reflect(writers.helmops)
         .applied_objects();
-    let bundles = watched(Api::all(client.clone()), of_helmops.clone())
+    let bundles = scope
+        .watch(client, &of_helmops)
         .reflect(writers.bundles)
         .touched_objects();
     let known = stores.helmops.clone();
@@ -116,49 +122,36 @@ pub fn watch(client: &Client, stores: &Stores, writers: Writers) -> Watches {
         let helmop = helmop.filter(|helmop| known.get(helmop).is_some());
         async { helmop }
     });
-    let deployments = watched(Api::all(client.clone()), of_helmops);
-    let deployments = stores.deployments.follow(deployments, stores.helmops.clone());
     Watches {
         helmops: helmops.boxed(),
-        concerned: futures::stream::select(bundles, deployments).boxed(),
-        mended: secrets::watch(Api::all(client.clone()), stores.helmops.clone()).boxed(),
-        all: rancher_ca::watch(client, writers.rancher_ca).boxed(),
+        concerned: stream::select(bundles, deployments(client, scope, &of_helmops, stores)).boxed(),
+        mended: stream::select_all(
+            scope
+                .apis(client)
+                .into_iter()
+                .map(|(_, api)| secrets::watch(api, stores.helmops.clone()).boxed()),
+        )
+        .boxed(),
+        all: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),
     }
+}
+
+/// They are in the namespaces of clusters, which only who may see the whole cluster may see.
+fn deployments(
+    client: &Client,
+    scope: &Scope,
+    of_helmops: &watcher::Config,
+    stores: &Stores,
+) -> BoxStream<'static, Key> {
+    if !scope.is_cluster() {
+        stores.deployments.are_out_of_sight();
+        return stream::pending().boxed();
+    }
+    let events = scope.watch(client, of_helmops);
+    stores.deployments.follow(events, stores.helmops.clone()).boxed()
 }
 
 /// Names a HelmOp.
 pub fn key(namespace: &str, name: &str) -> Key {
     ObjectRef::new(name).within(namespace)
-}
-
-/// Watches objects of a kind.
-fn watched<K>(
-    api: Api<Guarded<K>>,
-    config: watcher::Config,
-) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + use<K>
-where
-    K: Resource<DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
-    watcher(api, config.page_size(PAGE)).default_backoff()
-}
-
-/// Keeps the failures of a watch to itself: they would slow the work on everything else down.
-fn shielded<T: Resource<DynamicType = ()>>(
-    changes: impl Stream<Item = watcher::Result<T>>,
-) -> impl Stream<Item = T> {
-    changes.filter_map(|change| async {
-        match change {
-            Ok(object) => Some(object),
-            Err(error) => {
-                tracing::warn!(kind = %T::kind(&()), %error, "watch failed and is begun anew");
-                None
-            }
-        }
-    })
 }

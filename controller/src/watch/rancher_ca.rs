@@ -3,7 +3,10 @@
 //! Rancher keeps them in two Secrets of its own namespace. They are watched, since every Bundle carries them.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use futures::{Stream, StreamExt, stream};
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
@@ -15,6 +18,7 @@ use kube::{
 };
 use thiserror::Error;
 
+use super::Scope;
 use crate::resolve::Authority;
 
 /// Rancher's own namespace.
@@ -99,8 +103,15 @@ impl CaBundle {
     }
 }
 
-/// Watches both Secrets, and tells of each change.
-pub fn watch(client: &Client, writers: [Writer<Secret>; 2]) -> impl Stream<Item = ()> + Send + use<> {
+/// Watches both Secrets, and tells of each change. Where their namespace is out of sight, there are none.
+pub fn watch(client: &Client, scope: &Scope, writers: [Writer<Secret>; 2]) -> BoxStream<'static, ()> {
+    if !scope.has(NAMESPACE) {
+        for mut writer in writers {
+            writer.apply_watcher_event(&watcher::Event::Init);
+            writer.apply_watcher_event(&watcher::Event::InitDone);
+        }
+        return stream::pending().boxed();
+    }
     let api = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
     let watches = writers.into_iter().zip(SECRETS).map(move |(writer, (name, _))| {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
@@ -122,7 +133,7 @@ pub fn watch(client: &Client, writers: [Writer<Secret>; 2]) -> impl Stream<Item 
             })
             .boxed()
     });
-    stream::select_all(watches)
+    stream::select_all(watches).boxed()
 }
 
 #[cfg(test)]

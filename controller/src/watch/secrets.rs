@@ -15,7 +15,7 @@ use kube::{
     },
 };
 
-use super::{Key, PAGE};
+use super::{Key, scope::paged};
 
 /// Helm keeps its releases in Secrets: there are many of them, and no HelmOp names one.
 const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
@@ -25,7 +25,7 @@ pub fn watch(
     api: Api<PartialObjectMeta<Secret>>,
     helmops: Store<Guarded<HelmOp>>,
 ) -> impl Stream<Item = Key> + Send {
-    let config = watcher::Config::default().fields(NOT_RELEASES).page_size(PAGE);
+    let config = paged(watcher::Config::default().fields(NOT_RELEASES));
     let mut is_first = true;
     watcher(api, config)
         .default_backoff()

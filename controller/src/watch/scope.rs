@@ -1,0 +1,145 @@
+//! Which objects the controller looks at.
+
+use std::fmt;
+
+use futures::{Stream, StreamExt, stream::BoxStream};
+use helmops_shared::api::{Guarded, labels};
+use kube::{
+    Api, Client, Resource,
+    core::NamespaceResourceScope,
+    runtime::{WatchStreamExt, watcher},
+};
+use serde::de::DeserializeOwned;
+
+use super::merged::merged;
+
+/// Objects per page of a list: bounds the memory of an answer.
+const PAGE: u32 = 500;
+
+/// Which HelmOps the controller works on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Those in these namespaces; empty for all namespaces.
+    pub namespaces: Vec<String>,
+    /// Those whose label names this shard; empty for those without the label.
+    pub shard: String,
+}
+
+impl Scope {
+    /// Whether it is the whole cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.namespaces.is_empty()
+    }
+
+    /// Whether it includes a namespace.
+    pub fn has(&self, namespace: &str) -> bool {
+        self.is_cluster() || self.namespaces.iter().any(|one| one == namespace)
+    }
+
+    /// What to watch of HelmOps.
+    pub fn of_shard(&self) -> watcher::Config {
+        let selector = if self.shard.is_empty() {
+            format!("!{}", labels::SHARD)
+        } else {
+            format!("{}={}", labels::SHARD, self.shard)
+        };
+        watcher::Config::default().labels(&selector)
+    }
+
+    /// An API for each namespace, or one for all of them.
+    pub fn apis<K>(&self, client: &Client) -> Vec<(String, Api<K>)>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        if self.is_cluster() {
+            return vec![(String::new(), Api::all(client.clone()))];
+        }
+        self.namespaces
+            .iter()
+            .map(|namespace| (namespace.clone(), Api::namespaced(client.clone(), namespace)))
+            .collect()
+    }
+
+    /// Watches objects of a kind in all namespaces of the scope, as if they were one.
+    pub fn watch<K>(
+        &self,
+        client: &Client,
+        config: &watcher::Config,
+    ) -> BoxStream<'static, watcher::Result<watcher::Event<Guarded<K>>>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + fmt::Debug
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
+    {
+        let watch = |api: Api<Guarded<K>>| watcher(api, paged(config.clone())).default_backoff();
+        let mut apis = self.apis::<Guarded<K>>(client);
+        match apis.pop() {
+            Some((_, only)) if apis.is_empty() => watch(only).boxed(),
+            last => {
+                let watches = apis.into_iter().chain(last);
+                merged(watches.map(|(namespace, api)| (namespace, watch(api))).collect()).boxed()
+            }
+        }
+    }
+}
+
+/// Lists page by page.
+pub fn paged(config: watcher::Config) -> watcher::Config {
+    config.page_size(PAGE)
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.is_cluster(), &*self.shard) {
+            (true, "") => f.write_str("all namespaces"),
+            (true, shard) => write!(f, "shard {shard} in all namespaces"),
+            (false, "") => write!(f, "namespaces {}", self.namespaces.join(", ")),
+            (false, shard) => write!(f, "shard {shard} in namespaces {}", self.namespaces.join(", ")),
+        }
+    }
+}
+
+/// Keeps the failures of a watch to itself: they would slow the work on everything else down.
+pub fn shielded<T: Resource<DynamicType = ()>>(
+    changes: impl Stream<Item = watcher::Result<T>>,
+) -> impl Stream<Item = T> {
+    changes.filter_map(|change| async {
+        match change {
+            Ok(object) => Some(object),
+            Err(error) => {
+                tracing::warn!(kind = %T::kind(&()), %error, "watch failed and is begun anew");
+                None
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(namespaces: &[&str], shard: &str) -> Scope {
+        Scope {
+            namespaces: namespaces.iter().map(|&namespace| namespace.to_owned()).collect(),
+            shard: shard.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_shard_is_named_by_a_label() {
+        let selector = |shard| scope(&[], shard).of_shard().label_selector;
+        assert_eq!(selector("").as_deref(), Some("!fleet.cattle.io/shard-ref"));
+        assert_eq!(selector("b").as_deref(), Some("fleet.cattle.io/shard-ref=b"));
+    }
+
+    #[test]
+    fn no_namespace_is_all_of_them() {
+        assert!(scope(&[], "").has("a"));
+        assert!(scope(&["a"], "").has("a"));
+        assert!(!scope(&["a"], "").has("b"));
+    }
+}
