@@ -28,9 +28,9 @@ async fn run() -> Result<()> {
         "\n## HelmOps that are there when the controller starts\n\n{}",
         report::report(&all)
     ))?;
-    match all.iter().find(|measured| measured.downloads != 1) {
+    match all.iter().find(|measured| measured.cost.downloads != 1) {
         None => Ok(()),
-        Some(measured) => bail!("{} downloads of one index", measured.downloads),
+        Some(measured) => bail!("{} downloads of one index", measured.cost.downloads),
     }
 }
 

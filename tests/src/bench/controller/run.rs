@@ -13,7 +13,7 @@ use super::api::Api;
 use super::scenario::{Scenario, name};
 use crate::bench::usage;
 use crate::chart_server::ChartServer;
-use crate::helmops;
+use crate::helmops::{self, Running};
 use crate::metrics::{Metrics, api_requests};
 use crate::test_bed::TestBed;
 use crate::wait::eventually;
@@ -32,6 +32,17 @@ pub struct Measured {
     pub time: Duration,
     /// The same writes by a plain client.
     pub bare: Duration,
+    /// What it cost.
+    pub cost: Cost,
+    /// What a restart cost, with nothing to do.
+    pub restart: Option<Cost>,
+    /// What the time afterwards cost.
+    pub afterwards: Option<Cost>,
+}
+
+/// What something cost.
+#[derive(Debug)]
+pub struct Cost {
     /// CPU time of the controller.
     pub cpu: Duration,
     /// Its peak memory, in KiB.
@@ -44,49 +55,102 @@ pub struct Measured {
     pub writes: BTreeMap<&'static str, u64>,
 }
 
+/// A control plane with HelmOps in it, and a repository.
+struct Setting {
+    bed: TestBed,
+    server: ChartServer,
+    api: Api,
+    objects: Vec<Value>,
+    _folder: TempDir,
+}
+
 /// Measures a scenario on a control plane of its own.
 pub async fn measure(testbed: &Path, scenario: Scenario) -> Result<Measured> {
-    let options = crate::control_plane::Options {
-        crds: vec![helmops::manifests().join("crds")],
-        ..Default::default()
-    };
-    let bed = TestBed::start(testbed, &options).await?;
-    helmops::apply_manifests(&bed.kubectl()).await?;
-    for namespace in [NAMESPACE, BARE] {
-        bed.kubectl()
-            .run(&["create", "namespace", namespace])
-            .await?
-            .ok()?;
-    }
-    let folder = TempDir::new()?;
-    let chart = scenario.publish(folder.path())?;
-    let server = ChartServer::http(folder.path()).await?;
-    let api = Api::new(&bed)?;
-    let objects = scenario.objects(&server.url(), chart);
-    api.create(NAMESPACE, "helmops", objects.clone()).await?;
-
+    let setting = Setting::new(testbed, scenario).await?;
     let started = Instant::now();
-    let controller = helmops::start_controller(&bed, "controller", &|program| bed.command(program)).await?;
+    let mut controller = setting.start("controller").await?;
     until_done(&controller.admin, scenario.helmops).await?;
     let time = started.elapsed();
-    let pid = controller.process.pid()?;
-    let (cpu, memory) = (usage::cpu_time(pid)?, usage::memory(pid)?);
-    let writes = writes(&bed).await?;
-    check(&api, scenario).await?;
-    let bundles = api.list(NAMESPACE, "bundles").await?;
+    let cost = setting.cost(&controller, None).await?;
+    check(&setting.api, scenario).await?;
+    let (mut restart, mut afterwards) = (None, None);
+    if let Some(window) = scenario.afterwards {
+        let before = setting.cost(&controller, None).await?;
+        controller.process.terminate(DEADLINE).await?;
+        controller = setting.start("controller-2").await?;
+        until_done(&controller.admin, scenario.helmops).await?;
+        restart = Some(setting.cost(&controller, Some(&before)).await?);
+        let mut before = setting.cost(&controller, None).await?;
+        before.cpu = usage::cpu_time(controller.process.pid()?)?;
+        tokio::time::sleep(window).await;
+        let mut after = setting.cost(&controller, Some(&before)).await?;
+        after.cpu = after.cpu.saturating_sub(before.cpu);
+        afterwards = Some(after);
+    }
+    let bundles = setting.api.list(NAMESPACE, "bundles").await?;
     // The bare writes are alone, as the controller's were.
     drop(controller);
-    let bare = bare(&api, objects, &bundles).await?;
+    let bare = bare(&setting.api, setting.objects, &bundles).await?;
     Ok(Measured {
         scenario,
         time,
         bare,
-        cpu,
-        peak: memory.peak,
-        downloads: server.answers("/index.yaml", StatusCode::OK),
-        revalidations: server.answers("/index.yaml", StatusCode::NOT_MODIFIED),
-        writes,
+        cost,
+        restart,
+        afterwards,
     })
+}
+
+impl Setting {
+    async fn new(testbed: &Path, scenario: Scenario) -> Result<Self> {
+        let options = crate::control_plane::Options {
+            crds: vec![helmops::manifests().join("crds")],
+            ..Default::default()
+        };
+        let bed = TestBed::start(testbed, &options).await?;
+        helmops::apply_manifests(&bed.kubectl()).await?;
+        for namespace in [NAMESPACE, BARE] {
+            let create = ["create", "namespace", namespace];
+            bed.kubectl().run(&create).await?.ok()?;
+        }
+        let folder = TempDir::new()?;
+        let chart = scenario.publish(folder.path())?;
+        let server = ChartServer::http(folder.path()).await?;
+        let api = Api::new(&bed)?;
+        let objects = scenario.objects(&server.url(), chart);
+        api.create(NAMESPACE, "helmops", objects.clone()).await?;
+        Ok(Self {
+            bed,
+            server,
+            api,
+            objects,
+            _folder: folder,
+        })
+    }
+
+    async fn start(&self, name: &str) -> Result<Running> {
+        helmops::start_controller(&self.bed, name, &|program| self.bed.command(program)).await
+    }
+
+    /// What a controller has cost so far, or since requests and writes were as they were `before`.
+    async fn cost(&self, controller: &Running, before: Option<&Cost>) -> Result<Cost> {
+        let pid = controller.process.pid()?;
+        let mut cost = Cost {
+            cpu: usage::cpu_time(pid)?,
+            peak: usage::memory(pid)?.peak,
+            downloads: self.server.answers("/index.yaml", StatusCode::OK),
+            revalidations: self.server.answers("/index.yaml", StatusCode::NOT_MODIFIED),
+            writes: writes(&self.bed).await?,
+        };
+        if let Some(before) = before {
+            cost.downloads -= before.downloads;
+            cost.revalidations -= before.revalidations;
+            for (what, count) in &mut cost.writes {
+                *count -= before.writes.get(what).copied().unwrap_or_default();
+            }
+        }
+        Ok(cost)
+    }
 }
 
 async fn until_done(admin: &str, helmops: usize) -> Result<()> {

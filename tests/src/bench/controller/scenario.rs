@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -34,18 +35,38 @@ pub struct Scenario {
     pub helmops: usize,
     /// Whether the repository has a large index.
     pub large: bool,
+    /// How often newer versions are looked for.
+    pub polling: Option<&'static str>,
+    /// How long to watch the controller once all is done, and before that a restart.
+    pub afterwards: Option<Duration>,
 }
 
 impl Scenario {
     /// What is measured by default.
-    pub const ALL: [Self; 2] = [
+    pub const ALL: [Self; 4] = [
         Self {
             helmops: 100,
             large: true,
+            polling: None,
+            afterwards: None,
+        },
+        Self {
+            helmops: 100,
+            large: true,
+            polling: Some("30s"),
+            afterwards: Some(Duration::from_mins(1)),
         },
         Self {
             helmops: 1000,
             large: false,
+            polling: None,
+            afterwards: None,
+        },
+        Self {
+            helmops: 10_000,
+            large: false,
+            polling: None,
+            afterwards: Some(Duration::from_mins(2)),
         },
     ];
 
@@ -73,6 +94,7 @@ impl Scenario {
                 "spec": {
                     "helm": { "repo": repo, "chart": chart, "version": ">=0.0.1" },
                     "targets": [{ "clusterSelector": {} }],
+                    "pollingInterval": self.polling.unwrap_or("0s"),
                 },
             })
         };
