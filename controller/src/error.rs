@@ -24,6 +24,9 @@ pub enum ReconcileError {
         /// What is wrong with it.
         error: String,
     },
+    /// Policies have not been seen yet.
+    #[error("it is not known yet which Policies there are")]
+    UnknownPolicies,
     /// No version could be determined.
     #[error("could not get a chart version: {0}")]
     Resolve(#[source] Box<ResolveError>),
@@ -70,7 +73,7 @@ impl ReconcileError {
             Self::OddBundle { .. } => Reason::Undecodable,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
-            Self::Stopping(_) | Self::Unresolved(_) => Reason::Progressing,
+            Self::UnknownPolicies | Self::Stopping(_) | Self::Unresolved(_) => Reason::Progressing,
             Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::ApiError,
         }
     }
@@ -78,8 +81,9 @@ impl ReconcileError {
     /// When to try again; `None` for never, before something changes.
     pub fn pace(&self) -> Option<Pace> {
         match self {
-            // A change of that Bundle or Secret is seen.
-            Self::Foreign(_) | Self::OddBundle { .. } | Self::RancherCa(_) | Self::Stopping(_) => None,
+            // A change of that Bundle, Secret or of Policies is seen.
+            Self::UnknownPolicies
+            | Self::Foreign(_) | Self::OddBundle { .. } | Self::RancherCa(_) | Self::Stopping(_) => None,
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
@@ -103,7 +107,7 @@ impl ReconcileError {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 source.is_conflict()
             }
-            Self::Stopping(_) => true,
+            Self::UnknownPolicies | Self::Stopping(_) => true,
             Self::Foreign(_)
             | Self::OddBundle { .. }
             | Self::Resolve(_)

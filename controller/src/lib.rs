@@ -7,7 +7,7 @@
 //!              └────────────────────────────────┘
 //! ```
 //!
-//! It watches HelmOps and Bundles, reads Secrets when it uses them, and writes Bundles and the status of HelmOps.
+//! It watches HelmOps, Bundles and Policies, reads Secrets when it uses them, and writes Bundles and the status of HelmOps.
 
 mod args;
 mod backoff;
@@ -16,6 +16,7 @@ mod context;
 mod error;
 mod helmop;
 mod metrics;
+mod policies;
 mod rancher_ca;
 mod resolve;
 mod run;

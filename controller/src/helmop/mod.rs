@@ -23,6 +23,7 @@ pub use self::run::{Stores, run, stores};
 use crate::{
     context::Context,
     error::ReconcileError,
+    policies,
     resolve::{Authority, Surroundings},
     workers::Place,
 };
@@ -62,7 +63,9 @@ async fn bring_about(helmop: &HelmOp, context: &Context, place: &mut Place) -> R
     let decoded = observe::decoded(seen.as_deref()).ok().flatten();
     // What somebody else's Bundle says is nothing of this HelmOp's.
     let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
-    let valid = match ValidHelmOp::try_from(helmop) {
+    let policies = policies::of(&context.stores.policies, helmop)?;
+    let completed = policies.complete(helmop);
+    let valid = match policies.accept(&completed) {
         Ok(valid) => valid,
         Err(errors) => {
             let reason = errors.reason().unwrap_or(Reason::Undecodable);

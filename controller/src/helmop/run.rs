@@ -5,7 +5,7 @@ use std::{future::ready, sync::Arc, time::Duration};
 use futures::{Stream, StreamExt};
 use helmops_shared::{
     api::{Bundle, Guarded, HelmOp},
-    runtime::Gate,
+    runtime::{Gate, cluster::KnownPolicies},
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -25,6 +25,7 @@ use super::reconcile;
 use crate::{
     context::Context,
     error::ReconcileError,
+    policies,
     rancher_ca::{self, RancherCa},
 };
 
@@ -43,6 +44,8 @@ pub struct Stores {
     pub bundles: Store<Guarded<Bundle>>,
     /// What Rancher trusts.
     pub rancher_ca: RancherCa,
+    /// What HelmOps may use.
+    pub policies: KnownPolicies,
 }
 
 /// What fills the stores: the watches hold it.
@@ -61,6 +64,7 @@ pub fn stores() -> (Stores, Writers) {
         helmops,
         bundles,
         rancher_ca,
+        policies: KnownPolicies::default(),
     };
     let writers = Writers {
         helmops: helmop_writer,
@@ -78,6 +82,7 @@ pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: Ca
         helmops,
         bundles,
         rancher_ca,
+        policies,
     } = context.stores.clone();
     let changes = watched(&client, writers.helmops)
         .applied_objects()
@@ -89,9 +94,11 @@ pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: Ca
     let known = helmops.clone();
     let bundle_changes = shielded(watched(&client, writers.bundles).touched_objects());
     let ca_changes = rancher_ca::watch(&client, writers.rancher_ca);
+    let policy_changes = policies::watch(&client, &policies, helmops.clone());
     let ready_stores = async {
         // They fail only where the loop has ended already.
         rancher_ca.wait_until_ready().await;
+        policies.wait_until_known().await;
         if bundles.wait_until_ready().await.is_ok() && helmops.wait_until_ready().await.is_ok() {
             tracing::info!(
                 helmops = helmops.len(),
@@ -111,6 +118,7 @@ pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: Ca
         )
         .watches_stream(bundle_changes, move |bundle| owner(&known, &bundle))
         .reconcile_all_on(ca_changes)
+        .reconcile_on(policy_changes)
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(
             reconcile,

@@ -1,0 +1,8 @@
+//! What processes that talk to the API server have in common, behind the feature `cluster`.
+
+mod connect;
+mod policies;
+mod seen;
+
+pub use connect::{ConnectError, connect};
+pub use policies::{Change, KnownPolicies};
