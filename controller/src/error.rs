@@ -83,7 +83,10 @@ impl ReconcileError {
         match self {
             // A change of that Bundle, Secret or of Policies is seen.
             Self::UnknownPolicies
-            | Self::Foreign(_) | Self::OddBundle { .. } | Self::RancherCa(_) | Self::Stopping(_) => None,
+            | Self::Foreign(_)
+            | Self::OddBundle { .. }
+            | Self::RancherCa(_)
+            | Self::Stopping(_) => None,
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {

@@ -15,12 +15,16 @@ use crate::args::Args;
 /// Where a kubeconfig is given that cannot be used.
 pub async fn client(args: &Args) -> Result<Option<Client>, ConnectError> {
     if !args.policies {
-        tracing::info!("--policies=false: what Policies forbid is let pass, and refused by the controller alone");
+        tracing::info!(
+            "--policies=false: what Policies forbid is let pass, and refused by the controller alone"
+        );
         return Ok(None);
     }
     match connect(args.kubeconfig.as_deref()).await {
         Ok(client) => {
-            tracing::info!("until Policies are known, what they forbid is let pass, and refused by the controller alone");
+            tracing::info!(
+                "until Policies are known, what they forbid is let pass, and refused by the controller alone"
+            );
             Ok(Some(client))
         }
         Err(error @ ConnectError::Nowhere(_)) => {

@@ -566,15 +566,20 @@ fn a_policy_that_does_not_decode_allows_nothing() {
         json_patch::merge(&mut policy, &fields);
         serde_json::from_str(&policy.to_string()).unwrap()
     };
-    let good = guarded("a", json!({ "allowedServiceAccounts": ["x"], "requireServiceAccount": true }));
+    let good = guarded(
+        "a",
+        json!({ "allowedServiceAccounts": ["x"], "requireServiceAccount": true }),
+    );
     let odd = guarded("c", json!({ "helmOp": { "allowedChartPatterns": "web" } }));
     let long = guarded("b", json!({ "allowNamespaceCreation": "y".repeat(5000) }));
-    let expected = "metadata.namespace: Forbidden: \"fleet-default\": Policy \"c\" of this namespace does not decode: ";
+    let expected =
+        "metadata.namespace: Forbidden: \"fleet-default\": Policy \"c\" of this namespace does not decode: ";
     for policies in [vec![&good, &odd], vec![&odd, &good]] {
         // Nothing else is told: the Policy that is missing may allow more.
         let told = told(&Policies::of_watched(policies), json!({}));
         assert!(
-            told.starts_with(expected) && told.contains("helmOp: allowedChartPatterns: invalid type: string \"web\""),
+            told.starts_with(expected)
+                && told.contains("helmOp: allowedChartPatterns: invalid type: string \"web\""),
             "{told}"
         );
         assert!(

@@ -8,6 +8,7 @@
 )]
 
 mod admit;
+mod policies;
 mod reconcile;
 mod registry;
 mod resolve;

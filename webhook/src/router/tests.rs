@@ -206,7 +206,11 @@ async fn a_stored_helmop_that_violates_a_policy_stays_editable() {
     paused["spec"]["paused"] = json!(true);
     let mut worse = stored.clone();
     worse["spec"]["helm"]["chart"] = json!("shop");
-    for (edited, allowed, warned) in [(labelled, true, false), (paused, true, true), (worse, false, false)] {
+    for (edited, allowed, warned) in [
+        (labelled, true, false),
+        (paused, true, true),
+        (worse, false, false),
+    ] {
         let review = review("UPDATE", &edited, &stored);
         let response = answer_under(policies.clone(), "/validate", &review).await;
         assert_eq!(response["allowed"], allowed, "{response}");

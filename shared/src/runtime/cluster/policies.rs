@@ -216,7 +216,8 @@ mod tests {
     /// What is said of a HelmOp in a namespace that names no ServiceAccount.
     fn told(known: &KnownPolicies, namespace: &str) -> Option<String> {
         let helm = json!({ "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" });
-        let helmop = json!({ "metadata": { "name": "web", "namespace": namespace }, "spec": { "helm": helm } });
+        let helmop =
+            json!({ "metadata": { "name": "web", "namespace": namespace }, "spec": { "helm": helm } });
         let helmop: HelmOp = serde_json::from_str(&helmop.to_string()).unwrap();
         Some(known.of(namespace)?.errors(&helmop).to_string())
     }
@@ -284,8 +285,10 @@ mod tests {
         keeper.take(Ok(Event::InitDone));
         let errors = told(&known, "a").unwrap();
         assert!(
-            errors.starts_with("metadata.namespace: Forbidden: \"a\": Policy \"p\" of this namespace does not decode: ")
-                && errors.contains("requireServiceAccount") && errors.contains("\"perhaps\""),
+            errors.starts_with(
+                "metadata.namespace: Forbidden: \"a\": Policy \"p\" of this namespace does not decode: "
+            ) && errors.contains("requireServiceAccount")
+                && errors.contains("\"perhaps\""),
             "{errors}"
         );
         assert_eq!(told(&known, "b").unwrap(), "");
@@ -302,7 +305,9 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
             let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
                 "message": "the server could not find the requested resource", "reason": "NotFound" });
-            let response = Response::builder().status(404).body(Body::from(status.to_string().into_bytes()));
+            let response = Response::builder()
+                .status(404)
+                .body(Body::from(status.to_string().into_bytes()));
             ready(Ok::<_, std::convert::Infallible>(response.unwrap()))
         });
         let known = KnownPolicies::default();

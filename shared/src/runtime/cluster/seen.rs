@@ -65,8 +65,7 @@ impl Seen {
 
     fn differences(&self, before: &HashMap<String, Namespace>) -> BTreeSet<String> {
         let all = self.namespaces.keys().chain(before.keys());
-        let is_changed =
-            |name: &&String| versions(self.namespaces.get(*name)) != versions(before.get(*name));
+        let is_changed = |name: &&String| versions(self.namespaces.get(*name)) != versions(before.get(*name));
         all.filter(is_changed).cloned().collect()
     }
 }
