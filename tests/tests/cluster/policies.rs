@@ -141,12 +141,12 @@ async fn defaults_follow_their_policy() {
         until_accepted(&namespace, "web").await
     };
     for (account, secret) in [("first", "one"), ("second", "two")] {
-        let helm_op = json!({
+        let limits = json!({
             "defaultServiceAccount": account, "defaultHelmSecretName": secret, "allowedHelmSecretNames": [secret]
         });
         policy(
             &namespace,
-            &json!({ "requireServiceAccount": true, "allowedServiceAccounts": [account], "helmOp": helm_op }),
+            &json!({ "requireServiceAccount": true, "allowedServiceAccounts": [account], "helmOp": limits }),
         )
         .await;
         let helmop = gets(json!(account), json!(secret)).await;
