@@ -1,35 +1,9 @@
-//! The way to the API server.
+//! Calls of the API server.
 
-use std::{path::Path, time::Duration};
-
-use anyhow::Context;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use std::time::Duration;
 
 /// Longest time for one call, the client's own retries included; a watch has its own.
 const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Connects as the kubeconfig says, or as the surroundings do.
-///
-/// # Errors
-/// Where the kubeconfig is missing or damaged.
-pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)
-                .with_context(|| format!("cannot read --kubeconfig {}", path.display()))?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("--kubeconfig {} is not usable", path.display()))?
-        }
-        None => Config::infer().await.context(
-            "no way to the API server: not in a pod with a ServiceAccount, and no kubeconfig; give --kubeconfig",
-        )?,
-    };
-    Client::try_from(config).context("cannot make a client for the API server")
-}
 
 /// The API server did not answer in time, or refused.
 #[derive(Debug, thiserror::Error)]

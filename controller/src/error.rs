@@ -22,6 +22,9 @@ pub enum ReconcileError {
         /// What is wrong with it.
         error: String,
     },
+    /// Policies have not been seen yet.
+    #[error("it is not known yet which Policies there are")]
+    UnknownPolicies,
     /// No version could be determined.
     #[error("could not get a chart version: {0}")]
     Resolve(#[source] Box<ResolveError>),
@@ -71,7 +74,9 @@ impl ReconcileError {
             Self::OddBundle { .. } => Reason::Undecodable,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
-            Self::Stopping(_) | Self::Superseded | Self::Unresolved(_) => Reason::Progressing,
+            Self::UnknownPolicies | Self::Stopping(_) | Self::Superseded | Self::Unresolved(_) => {
+                Reason::Progressing
+            }
             Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::ApiError,
         }
     }
@@ -81,8 +86,12 @@ impl ReconcileError {
         match self {
             // Bundles of others are not watched.
             Self::Foreign(_) => Some(Pace::SLOW),
-            // A change of that Bundle, Secret or HelmOp is seen.
-            Self::OddBundle { .. } | Self::RancherCa(_) | Self::Superseded | Self::Stopping(_) => None,
+            // A change of that Bundle, Secret or HelmOp, or of Policies, is seen.
+            Self::UnknownPolicies
+            | Self::OddBundle { .. }
+            | Self::RancherCa(_)
+            | Self::Superseded
+            | Self::Stopping(_) => None,
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
@@ -114,7 +123,7 @@ impl ReconcileError {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 source.is_conflict()
             }
-            Self::Stopping(_) | Self::Superseded => true,
+            Self::UnknownPolicies | Self::Stopping(_) | Self::Superseded => true,
             Self::Foreign(_)
             | Self::OddBundle { .. }
             | Self::Resolve(_)

@@ -7,7 +7,7 @@
 //!              └────────────────────────────────┘
 //! ```
 //!
-//! It watches HelmOps and Bundles, reads Secrets when it uses them, and writes Bundles and the status of HelmOps.
+//! It watches HelmOps, Bundles and Policies, reads Secrets when it uses them, and writes Bundles and the status of HelmOps.
 
 mod args;
 mod backoff;

@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use helmops_shared::runtime::{self, AdminServer, Health, Supervisor, telemetry};
+use helmops_shared::runtime::{self, AdminServer, Health, Supervisor, cluster::connect, telemetry};
 
 use crate::{
     args::Args,
     backoff::Backoff,
-    client::connect,
     context::{Context, FIELD_MANAGER as REPORTER},
     events,
     fleet_metrics::FleetMetrics,

@@ -109,7 +109,7 @@ pub async fn start_controller(
     })
 }
 
-/// Starts the webhook with a certificate of a new authority. It is given nothing else: it needs no way to the API server.
+/// Starts the webhook as its service account, with a certificate of a new authority.
 pub async fn start_webhook(
     cluster: &Cluster,
     name: &str,
@@ -122,6 +122,7 @@ pub async fn start_webhook(
     let (certificate, key) = (tls.join("tls.crt"), tls.join("tls.key"));
     std::fs::write(&certificate, issued.certificate)?;
     std::fs::write(&key, issued.key)?;
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-webhook").await?;
     let program = test_bed::binary("helmops-webhook")?;
     let (process, [https, admin]) = Process::start_on_ports(
         name,
@@ -131,6 +132,8 @@ pub async fn start_webhook(
             command
                 .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
                 .args(["--bind-address", &local(https)])
+                .arg("--kubeconfig")
+                .arg(&kubeconfig)
                 .arg("--tls-cert-file")
                 .arg(&certificate)
                 .arg("--tls-private-key-file")

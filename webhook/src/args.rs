@@ -2,13 +2,13 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use helmops_shared::runtime::{self, ProcessArgs};
 
 /// Admission webhook for HelmOps: fills in defaults and denies what could never work, with an exact error.
 ///
-/// It serves HTTPS on /mutate and /validate for AdmissionReview (admission.k8s.io/v1), and needs no access to the API
-/// server. Every flag can be given as an environment variable too.
+/// It serves HTTPS on /mutate and /validate for AdmissionReview (admission.k8s.io/v1). Access to the API server is needed
+/// for Policies alone, and never while a request is answered. Every flag can be given as an environment variable too.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "helmops-webhook", version = runtime::version())]
 pub struct Args {
@@ -38,6 +38,20 @@ pub struct Args {
         value_name = "FILE"
     )]
     pub tls_private_key_file: PathBuf,
+
+    /// Kubeconfig file, for Policies; by default the pod's own ServiceAccount, or else ~/.kube/config
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Deny what the Policies of a namespace forbid; the controller does not deploy it in any case
+    #[arg(
+        long,
+        env = "HELMOPS_POLICIES",
+        default_value_t = true,
+        action = ArgAction::Set,
+        value_name = "true|false"
+    )]
+    pub policies: bool,
 
     /// What both processes have in common.
     #[command(flatten)]

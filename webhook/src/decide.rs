@@ -1,8 +1,9 @@
-//! From a question to its answer. The rules are [`helmops_shared::admit`]'s alone.
+//! From a question to its answer. The rules are those of [`helmops_shared::admit`] and [`helmops_shared::policy`] alone.
 
 use helmops_shared::{
-    admit::{self, FieldErrors, default::Given},
+    admit::{FieldErrors, default::Given},
     api::HelmOp,
+    policy::Policies,
     reason::Reason,
 };
 
@@ -21,8 +22,8 @@ pub fn mutate(request: &Request<'_, Given>) -> Answer {
     }
 }
 
-/// Decides whether a change is allowed, and for which reason not.
-pub fn validate(request: &Request<'_, HelmOp>) -> (Answer, Option<Reason>) {
+/// Decides whether a change is allowed under the Policies of its namespace, and for which reason not.
+pub fn validate(request: &Request<'_, HelmOp>, policies: &Policies) -> (Answer, Option<Reason>) {
     let helmop = match &request.object {
         _ if !request.subject.is_helmop() => return Default::default(),
         Ok(None) => return Default::default(),
@@ -34,7 +35,7 @@ pub fn validate(request: &Request<'_, HelmOp>) -> (Answer, Option<Reason>) {
         (Operation::Update, Some(stored)) => Some(stored),
         _ => None,
     };
-    let verdict = admit::review(helmop, || serde_json::from_str(stored?.get()).ok());
+    let verdict = policies.review(helmop, || serde_json::from_str(stored?.get()).ok());
     let reason = verdict.errors.reason();
     let denial = reason.map(|_| invalid(&name(&request.subject, helmop), &verdict.errors));
     let answer = Answer {

@@ -1,14 +1,16 @@
 //! The admission webhook: it fills in defaults of HelmOps and denies what could never work.
 //!
 //! ```text
-//! API server ──HTTPS──► router ──► review (wire) ──► decide ──► helmops_shared::admit (the rules)
+//! API server ──HTTPS──► router ──► review (wire) ──► decide ──► helmops_shared::{admit, policy} (the rules)
+//! API server ◄──watch── policies ─────────────────────┘
 //! ```
 //!
-//! It reads nothing but the request and its certificate, writes nothing, and reaches out to nobody.
+//! It writes nothing, and reaches out to nobody while it answers: what it needs beside the request is in memory.
 
 mod args;
 mod decide;
 mod metrics;
+mod policies;
 mod review;
 mod router;
 mod run;

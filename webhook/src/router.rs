@@ -10,6 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use helmops_shared::runtime::cluster::KnownPolicies;
 use serde::Deserialize;
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
@@ -25,8 +26,17 @@ const MAX_BODY: usize = 8 << 20;
 /// Longest time for a request, its body included. The shipped configurations let the API server wait 5 s.
 const DEADLINE: Duration = Duration::from_secs(5);
 
+/// What requests are answered with.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// What Prometheus sees.
+    pub metrics: Metrics,
+    /// What HelmOps may use. While that is unknown, nothing is held against them.
+    pub policies: KnownPolicies,
+}
+
 /// Makes the router.
-pub fn router(metrics: Metrics) -> Router {
+pub fn router(shared: Shared) -> Router {
     Router::new()
         .route("/mutate", post(mutate))
         .route("/validate", post(validate))
@@ -42,10 +52,10 @@ pub fn router(metrics: Metrics) -> Router {
             DEADLINE,
         ))
         .layer(CatchPanicLayer::new())
-        .with_state(metrics)
+        .with_state(shared)
 }
 
-async fn mutate(State(metrics): State<Metrics>, body: Bytes) -> Response {
+async fn mutate(State(Shared { metrics, .. }): State<Shared>, body: Bytes) -> Response {
     answer(&metrics, Webhook::Mutate, &body, |request| {
         let answer = decide::mutate(request);
         let verdict = if answer.patch.is_some() {
@@ -57,9 +67,10 @@ async fn mutate(State(metrics): State<Metrics>, body: Bytes) -> Response {
     })
 }
 
-async fn validate(State(metrics): State<Metrics>, body: Bytes) -> Response {
+async fn validate(State(Shared { metrics, policies }): State<Shared>, body: Bytes) -> Response {
     answer(&metrics, Webhook::Validate, &body, |request| {
-        let (answer, reason) = decide::validate(request);
+        let policies = policies.of(&request.subject.namespace).unwrap_or_default();
+        let (answer, reason) = decide::validate(request, &policies);
         let verdict = match reason {
             Some(reason) => {
                 metrics.denied(reason);

@@ -9,12 +9,18 @@ use helmops_certs::{
     reload::{self, ReloadEvent},
 };
 use helmops_shared::runtime::{
-    self, AdminServer, Gate, Health, Limits, ServeMetrics, Supervisor, Transport, telemetry,
+    self, AdminServer, Gate, Health, Limits, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies,
+    telemetry,
 };
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{args::Args, metrics::Metrics, router::router};
+use crate::{
+    args::Args,
+    metrics::Metrics,
+    policies,
+    router::{Shared, router},
+};
 
 /// Runs the webhook until it is told to stop.
 ///
@@ -30,6 +36,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
+
+    let known = KnownPolicies::default();
+    if let Some(client) = policies::client(&args).await? {
+        // Readiness does not wait for it: a webhook that is away stops everybody, one that knows less stops nobody.
+        let keep = policies::keep(client, known.clone(), supervisor.stop());
+        supervisor.spawn("policies", keep);
+    }
 
     let hot = HotPair::empty();
     let config = server_config(Arc::clone(&hot))?;
@@ -58,7 +71,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let server = runtime::serve(
         listener,
         transport,
-        router(metrics),
+        router(Shared {
+            metrics,
+            policies: known,
+        }),
         limits,
         serve_metrics,
         supervisor.stop(),

@@ -38,7 +38,7 @@ use crate::{
     backoff::Pace,
     context::{Asked, Context},
     error::ReconcileError,
-    watch::Key,
+    watch::{self, Key},
     workers::Place,
 };
 
@@ -123,7 +123,9 @@ impl Run<'_> {
         let decoded = observe::decoded(seen).ok().flatten();
         // What somebody else's Bundle says is nothing of this HelmOp's.
         let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
-        let valid = match ValidHelmOp::try_from(self.helmop) {
+        let policies = watch::policies_of(&self.context.stores.policies, self.helmop)?;
+        let completed = policies.complete(self.helmop);
+        let valid = match policies.accept(&completed) {
             Ok(valid) => valid,
             Err(errors) => {
                 let reason = errors.reason().unwrap_or(Reason::Undecodable);

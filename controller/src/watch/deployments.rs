@@ -8,7 +8,7 @@ use std::{
 use futures::{Stream, StreamExt};
 use helmops_shared::{
     api::{BundleDeployment, Guarded, HelmOp},
-    runtime::lock,
+    runtime::{cluster::is_absent, lock},
     status::helmop_of,
 };
 use kube::{
@@ -126,10 +126,9 @@ impl Deployments {
     }
 
     fn failed(&self, error: &watcher::Error) {
-        let is_absent = matches!(
-            error,
-            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
-        );
+        // The next list begins anew.
+        lock(&self.index).listed.clear();
+        let is_absent = is_absent(error);
         let is_first = self.presence.send_if_modified(|presence| {
             is_absent && std::mem::replace(presence, Presence::Absent) != Presence::Absent
         });

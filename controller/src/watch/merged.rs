@@ -19,16 +19,18 @@ where
     S: Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
 {
     let mut merge = Merge::new(watches.iter().map(|(namespace, _)| namespace.clone()));
-    let events = watches.into_iter().map(|(namespace, watch)| {
-        watch
-            .map(move |event| event.map(|event| (namespace.clone(), event)))
-            .boxed()
-    });
+    let events = watches
+        .into_iter()
+        .map(|(namespace, watch)| watch.map(move |event| (namespace.clone(), event)).boxed());
     let begin = stream::iter([Ok(watcher::Event::Init)]);
     begin.chain(stream::select_all(events).flat_map(move |event| {
+        let (namespace, event) = event;
         stream::iter(match event {
-            Ok((namespace, event)) => merge.see(&namespace, event).into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error)],
+            Ok(event) => merge.see(&namespace, event).into_iter().map(Ok).collect(),
+            Err(error) => {
+                merge.failed(&namespace);
+                vec![Err(error)]
+            }
         })
     }))
 }
@@ -102,6 +104,13 @@ impl<K: Resource<DynamicType = ()>> Merge<K> {
                 events.extend(self.complete(name));
                 events
             }
+        }
+    }
+
+    /// A list that was under way begins anew.
+    fn failed(&mut self, name: &str) {
+        if let Some(namespace) = self.namespaces.get_mut(name) {
+            namespace.listed.clear();
         }
     }
 

@@ -6,11 +6,13 @@
 //! | Bundles of HelmOps | all of them | the HelmOp of their name |
 //! | BundleDeployments of HelmOps | all of them, by HelmOp | the HelmOp that their labels name |
 //! | Secrets | nothing: their metadata pass by | the HelmOps that name them |
+//! | Policies | those of each namespace, put together | the HelmOps of their namespace |
 //! | Rancher's authorities | both Secrets | every HelmOp |
 
 mod deployments;
 mod merged;
 mod news;
+mod policies;
 mod rancher_ca;
 mod scope;
 mod secrets;
@@ -19,10 +21,13 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_shared::api::{Bundle, Guarded, HelmOp, labels};
+use helmops_shared::{
+    api::{Bundle, Guarded, HelmOp, labels},
+    runtime::cluster::{KnownPolicies, patient},
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Client, ResourceExt,
+    Api, Client, ResourceExt,
     runtime::{
         WatchStreamExt,
         reflector::{self, ObjectRef, Store, store::Writer},
@@ -30,10 +35,11 @@ use kube::{
     },
 };
 
-use self::scope::shielded;
+use self::scope::{paged, shielded};
 pub use self::{
     deployments::Deployments,
     news::is_news,
+    policies::of as policies_of,
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
 };
@@ -52,6 +58,8 @@ pub struct Stores {
     pub deployments: Deployments,
     /// What Rancher trusts.
     pub rancher_ca: RancherCa,
+    /// What HelmOps may use.
+    pub policies: KnownPolicies,
 }
 
 /// What fills the stores: the watches hold it.
@@ -83,6 +91,7 @@ pub fn stores() -> (Stores, Writers) {
         bundles,
         deployments: Deployments::default(),
         rancher_ca,
+        policies: KnownPolicies::default(),
     };
     let writers = Writers {
         helmops: helmop_writer,
@@ -100,6 +109,7 @@ impl Stores {
         let _ = self.bundles.wait_until_ready().await;
         self.deployments.wait_until_known().await;
         self.rancher_ca.wait_until_ready().await;
+        self.policies.wait_until_known().await;
     }
 }
 
@@ -124,7 +134,12 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
     });
     Watches {
         helmops: helmops.boxed(),
-        concerned: stream::select(bundles, deployments(client, scope, &of_helmops, stores)).boxed(),
+        concerned: stream::select_all([
+            bundles.boxed(),
+            deployments(client, scope, &of_helmops, stores),
+            policies::watch(client, scope, &stores.policies, stores.helmops.clone()).boxed(),
+        ])
+        .boxed(),
         mended: stream::select_all(
             scope
                 .apis(client)
@@ -147,7 +162,7 @@ fn deployments(
         stores.deployments.are_out_of_sight();
         return stream::pending().boxed();
     }
-    let events = scope.watch(client, of_helmops);
+    let events = patient(watcher(Api::all(client.clone()), paged(of_helmops.clone())));
     stores.deployments.follow(events, stores.helmops.clone()).boxed()
 }
 

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use futures::{Stream, StreamExt, stream::BoxStream};
-use helmops_shared::api::{Guarded, labels};
+use helmops_shared::{
+    api::{Guarded, labels},
+    runtime::cluster::patient,
+};
 use kube::{
     Api, Client, Resource,
     core::NamespaceResourceScope,
@@ -75,13 +78,18 @@ impl Scope {
             + Sync
             + 'static,
     {
-        let watch = |api: Api<Guarded<K>>| watcher(api, paged(config.clone())).default_backoff();
+        let watch = |api: Api<Guarded<K>>| watcher(api, paged(config.clone()));
         let mut apis = self.apis::<Guarded<K>>(client);
         match apis.pop() {
-            Some((_, only)) if apis.is_empty() => watch(only).boxed(),
+            Some((_, only)) if apis.is_empty() => watch(only).default_backoff().boxed(),
             last => {
                 let watches = apis.into_iter().chain(last);
-                merged(watches.map(|(namespace, api)| (namespace, watch(api))).collect()).boxed()
+                merged(
+                    watches
+                        .map(|(namespace, api)| (namespace, patient(watch(api))))
+                        .collect(),
+                )
+                .boxed()
             }
         }
     }

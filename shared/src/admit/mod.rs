@@ -19,7 +19,7 @@ use std::time::Duration;
 use self::path::Path;
 pub use self::{
     error::{FieldError, FieldErrors},
-    review::{Verdict, review},
+    review::{Verdict, review, review_by},
     warning::warnings,
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 /// A HelmOp that can be acted on, and what its fields mean.
 #[derive(Clone, Debug)]
 pub struct ValidHelmOp<'a> {
-    /// The HelmOp as it is stored.
+    /// The HelmOp, as it is stored or as Policies complete it.
     pub helmop: &'a HelmOp,
     /// Its `spec.helm`.
     pub helm: &'a HelmOptions,

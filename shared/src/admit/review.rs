@@ -27,28 +27,37 @@ impl Verdict {
 ///
 /// `stored` is asked for only where it matters.
 pub fn review(helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Verdict {
+    let errors = |helmop: &HelmOp| ValidHelmOp::try_from(helmop).err().unwrap_or_default();
+    review_by(helmop, errors, stored)
+}
+
+/// [`review`] by other rules: `errors` tells everything that speaks against a HelmOp.
+pub fn review_by(
+    helmop: &HelmOp,
+    errors: impl Fn(&HelmOp) -> FieldErrors,
+    stored: impl FnOnce() -> Option<HelmOp>,
+) -> Verdict {
     if helmop.metadata.deletion_timestamp.is_some() {
         return Verdict::default();
     }
-    let errors = ValidHelmOp::try_from(helmop).err().unwrap_or_default();
+    let found = errors(helmop);
     let mut warnings = warnings(helmop);
-    if errors.is_empty() && warnings.is_empty() {
+    if found.is_empty() && warnings.is_empty() {
         return Verdict::default();
     }
     let Some(stored) = stored() else {
-        return verdict(errors, warnings);
+        return verdict(found, warnings);
     };
     if stored.spec == helmop.spec {
         return Verdict::default();
     }
-    let stored_errors = ValidHelmOp::try_from(&stored).err().unwrap_or_default();
-    let (errors, old) = errors.split_stored(&stored_errors);
+    let (new, old) = found.split_stored(&errors(&stored));
     warnings.extend(
         old.told()
             .iter()
             .map(|error| bounded(format!("not new, but still wrong: {error}"))),
     );
-    verdict(errors, warnings)
+    verdict(new, warnings)
 }
 
 /// Warnings would only hide the errors of a change that is denied.

@@ -33,19 +33,24 @@
 //!   `requireServiceAccount` says so. It must then be named for the whole HelmOp, even if each of its targets names one.
 //!
 //! Where the archives of a repository's charts are, which its index says, is not compared with anything.
+//!
+//! # A Policy that does not decode
+//!
+//! It may forbid anything, so it forbids everything: no HelmOp of its namespace is allowed until it is mended or deleted.
 
 mod chart;
 mod expression;
 mod list;
 mod names;
+mod odd;
 mod patterns;
 
 use std::borrow::Cow;
 
-use self::{chart::Told, list::List, names::Names, patterns::Patterns};
+use self::{chart::Told, list::List, names::Names, odd::Odd, patterns::Patterns};
 use crate::{
-    admit::{FieldErrors, ValidHelmOp, path::Path},
-    api::{BundleTarget, HelmOp, Policy},
+    admit::{self, FieldErrors, ValidHelmOp, Verdict, path::Path},
+    api::{BundleTarget, Guarded, HelmOp, Policy},
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
 };
@@ -66,6 +71,7 @@ pub struct Policies {
     helm_secrets: Names,
     repos: Patterns,
     charts: Patterns,
+    odd: Option<Odd>,
 }
 
 impl Default for Policies {
@@ -112,6 +118,24 @@ impl Policies {
             helm_secrets,
             repos: Patterns::new("helm repo", repos),
             charts: Patterns::new("helm chart", charts),
+            odd: None,
+        }
+    }
+
+    /// [`of`](Self::of) Policies as they are watched: some of them may not decode.
+    #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
+    pub fn of_watched<'p>(policies: impl IntoIterator<Item = &'p Guarded<Policy>>) -> Self {
+        let (mut good, mut odd) = (Vec::new(), Vec::new());
+        for policy in policies {
+            match policy {
+                Guarded::Good(policy) => good.push(&**policy),
+                Guarded::Odd { metadata, error } => odd.push(Odd::new(metadata, error)),
+            }
+        }
+        Self {
+            // The first by name, so that the message stays the same.
+            odd: odd.into_iter().min(),
+            ..Self::of(good)
         }
     }
 
@@ -142,6 +166,12 @@ impl Policies {
     /// Everything that is not, with the reason `PolicyViolation`: first of the HelmOp itself, then of each target.
     pub fn check(&self, valid: &ValidHelmOp<'_>) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
+        if let Some(odd) = &self.odd {
+            let metadata = Path::root("metadata");
+            let namespace = valid.helmop.metadata.namespace.as_deref().unwrap_or_default();
+            errors.forbidden(&metadata.field("namespace"), REASON, namespace, odd.to_string());
+            return Err(errors);
+        }
         let spec = &valid.helmop.spec;
         let root = Path::root("spec");
         let account = &spec.bundle.options.service_account;
@@ -161,16 +191,25 @@ impl Policies {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Everything that speaks against a HelmOp: that it is not valid, or else that it is not allowed.
+    /// Decides whether a HelmOp that is [complete](Self::complete) is valid, and then whether it is allowed.
     ///
-    /// It is [`complete`](Self::complete), [`ValidHelmOp::try_from`] and [`check`](Self::check) in one, for those who need
-    /// nothing but the answer.
+    /// # Errors
+    /// Everything that speaks against it: that it is not valid, or else that it is not allowed.
+    pub fn accept<'h>(&self, helmop: &'h HelmOp) -> Result<ValidHelmOp<'h>, FieldErrors> {
+        let valid = ValidHelmOp::try_from(helmop)?;
+        self.check(&valid)?;
+        Ok(valid)
+    }
+
+    /// Everything that speaks against a HelmOp as users write it, for those who need nothing but the answer.
     pub fn errors(&self, helmop: &HelmOp) -> FieldErrors {
-        let helmop = self.complete(helmop);
-        ValidHelmOp::try_from(&*helmop)
-            .and_then(|valid| self.check(&valid))
-            .err()
-            .unwrap_or_default()
+        self.accept(&self.complete(helmop)).err().unwrap_or_default()
+    }
+
+    /// [`admit::review`] with what Policies say: of a change, only what the stored HelmOp did not violate already is held
+    /// against it.
+    pub fn review(&self, helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Verdict {
+        admit::review_by(helmop, |helmop| self.errors(helmop), stored)
     }
 
     /// Whether the agent must not create the namespaces of releases, whatever Bundles say: every BundleDeployment of the

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Policies;
 use crate::{
     admit::{FieldErrors, ValidHelmOp},
-    api::{HelmOp, Policy},
+    api::{Guarded, HelmOp, Policy},
     bundle::{Parts, Plan, plan},
     reason::Reason,
 };
@@ -564,4 +564,87 @@ fn agents_create_namespaces_unless_an_account_is_required() {
             "{fields:?}"
         );
     }
+}
+
+#[test]
+fn a_policy_that_does_not_decode_allows_nothing() {
+    let guarded = |name: &str, fields: Value| -> Guarded<Policy> {
+        let mut policy = json!({ "metadata": { "name": name, "namespace": "fleet-default" } });
+        json_patch::merge(&mut policy, &fields);
+        serde_json::from_str(&policy.to_string()).unwrap()
+    };
+    let good = guarded(
+        "a",
+        json!({ "allowedServiceAccounts": ["x"], "requireServiceAccount": true }),
+    );
+    let odd = guarded("c", json!({ "helmOp": { "allowedChartPatterns": "web" } }));
+    let long = guarded("b", json!({ "allowNamespaceCreation": "y".repeat(5000) }));
+    let expected =
+        "metadata.namespace: Forbidden: \"fleet-default\": Policy \"c\" of this namespace does not decode: ";
+    for policies in [vec![&good, &odd], vec![&odd, &good]] {
+        // Nothing else is told: the Policy that is missing may allow more.
+        let told = told(&Policies::of_watched(policies), json!({}));
+        assert!(
+            told.starts_with(expected)
+                && told.contains("helmOp: allowedChartPatterns: invalid type: string \"web\""),
+            "{told}"
+        );
+        assert!(
+            told.ends_with("; mend or delete it, until then nothing is allowed"),
+            "{told}"
+        );
+    }
+    // The first of several by name, and not at length.
+    for policies in [[&odd, &long], [&long, &odd]] {
+        let told = told(&Policies::of_watched(policies), json!({}));
+        assert!(told.contains("Policy \"b\"") && told.len() < 600, "{told}");
+    }
+    // What is not valid is told first, as always.
+    let invalid = helmop(json!({ "helm": { "version": "one" } }));
+    let errors = Policies::of_watched([&odd]).errors(&invalid);
+    assert_eq!(errors.reason(), Some(Reason::InvalidVersion), "{errors}");
+}
+
+#[test]
+fn a_stored_helmop_stays_editable_while_it_gets_no_worse() {
+    let policies = one(json!({
+        "allowedServiceAccounts": ["x"],
+        "helmOp": { "allowedHelmSecretNames": ["s"], "allowedChartPatterns": ["db"] }
+    }));
+    let stored = helmop(json!({ "helmSecretName": "t" }));
+    for (over, expected) in [
+        // Unchanged, or changed elsewhere.
+        (json!({ "helmSecretName": "t" }), &[][..]),
+        (json!({ "helmSecretName": "t", "paused": true }), &[]),
+        // Better.
+        (json!({ "helmSecretName": "s" }), &[]),
+        // Worse, and differently bad.
+        (
+            json!({ "helmSecretName": "t", "serviceAccount": "y" }),
+            &[("spec.serviceAccount", "disallowed serviceAccount y")],
+        ),
+        (
+            json!({ "helmSecretName": "u" }),
+            &[("spec.helmSecretName", "disallowed helmSecretName u")],
+        ),
+    ] {
+        let edited = helmop(over.clone());
+        let verdict = policies.review(&edited, || Some(stored.clone()));
+        assert_eq!(refused(&verdict.errors), expected, "{over}");
+        assert!(!policies.review(&edited, || None).is_allowed(), "{over}");
+    }
+    let verdict = policies.review(&helmop(json!({ "helmSecretName": "t", "paused": true })), || {
+        Some(stored.clone())
+    });
+    assert!(
+        verdict
+            .warnings
+            .iter()
+            .any(|warning| warning.starts_with("not new, but still wrong: spec.helmSecretName: Forbidden")),
+        "{:?}",
+        verdict.warnings
+    );
+    let mut leaving = helmop(json!({ "helmSecretName": "u" }));
+    leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert!(policies.review(&leaving, || Some(stored)).is_allowed());
 }

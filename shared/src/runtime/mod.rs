@@ -14,6 +14,8 @@
 pub mod admin;
 pub mod args;
 pub mod build_info;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 pub mod exit;
 pub mod health;
 mod lock;

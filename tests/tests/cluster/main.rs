@@ -8,6 +8,7 @@
 )]
 
 mod admit;
+mod policies;
 mod polling;
 mod reconcile;
 mod registry;

@@ -9,11 +9,21 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{MAX_BODY, router};
+use super::{KnownPolicies, MAX_BODY, Shared, router};
 use crate::metrics::Metrics;
 
 async fn send(method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
-    let app = router(Metrics::register(&Registry::new()).unwrap());
+    send_under(KnownPolicies::default(), method, path, body).await
+}
+
+async fn send_under(
+    policies: KnownPolicies,
+    method: Method,
+    path: &str,
+    body: impl Into<Body>,
+) -> (StatusCode, Vec<u8>) {
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    let app = router(Shared { metrics, policies });
     let request = HttpRequest::builder()
         .method(method)
         .uri(path)
@@ -46,7 +56,11 @@ fn review(operation: &str, object: &Value, stored: &Value) -> Value {
 
 /// The `response` to a review; every one has the uid.
 async fn answer(path: &str, review: &Value) -> Value {
-    let (status, body) = send(Method::POST, path, review.to_string()).await;
+    answer_under(KnownPolicies::default(), path, review).await
+}
+
+async fn answer_under(policies: KnownPolicies, path: &str, review: &Value) -> Value {
+    let (status, body) = send_under(policies, Method::POST, path, review.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
     let mut reply: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(
@@ -119,6 +133,89 @@ async fn a_denial_has_a_cause_for_each_field() {
         ),
         "{message}"
     );
+}
+
+/// Policies of `fleet-default`, where the HelmOps are.
+fn policies(fields: &Value) -> KnownPolicies {
+    let mut policy = json!({ "metadata": { "name": "limits", "namespace": "fleet-default" } });
+    json_patch::merge(&mut policy, fields);
+    [serde_json::from_str(&policy.to_string()).unwrap()]
+        .into_iter()
+        .collect()
+}
+
+#[tokio::test]
+async fn what_a_policy_forbids_is_denied_with_the_policy_and_the_remedy() {
+    let strict = policies(&json!({
+        "requireServiceAccount": true, "helmOp": { "allowedChartPatterns": ["db"] }
+    }));
+    let review = review("CREATE", &helmop("1.2.3"), &Value::Null);
+    let response = answer_under(strict.clone(), "/validate", &review).await;
+    let causes = &response["status"]["details"]["causes"];
+    assert_eq!(
+        causes,
+        &json!([
+            {
+                "field": "spec.serviceAccount", "reason": "FieldValueRequired",
+                "message": "Required value: serviceAccount is required by Policy but is not set; name one, for \
+                    requireServiceAccount of Policy \"limits\""
+            },
+            {
+                "field": "spec.helm.chart", "reason": "FieldValueForbidden",
+                "message": "Forbidden: \"web\": disallowed helm chart web: web not in allowed set [db]; use one that is, or \
+                    have it added to helmOp.allowedChartPatterns of Policy \"limits\""
+            }
+        ])
+    );
+    assert_eq!(response["status"]["reason"], "Invalid");
+
+    let mut elsewhere = review.clone();
+    elsewhere["request"]["namespace"] = json!("fleet-local");
+    assert_eq!(
+        answer_under(strict, "/validate", &elsewhere).await["allowed"],
+        true,
+        "it is a Policy of another namespace"
+    );
+    assert_eq!(
+        answer("/validate", &review).await["allowed"],
+        true,
+        "while Policies are unknown, nothing is held against it"
+    );
+}
+
+#[tokio::test]
+async fn a_default_of_a_policy_counts_and_is_not_written() {
+    let policies = policies(&json!({
+        "requireServiceAccount": true, "helmOp": { "defaultServiceAccount": "deployer" }
+    }));
+    let review = review("CREATE", &helmop("1.2.3"), &Value::Null);
+    let response = answer_under(policies.clone(), "/validate", &review).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    let patch = answer_under(policies, "/mutate", &review).await["patch"].take();
+    let patch = BASE64_STANDARD.decode(patch.as_str().unwrap()).unwrap();
+    assert!(!String::from_utf8(patch).unwrap().contains("deployer"));
+}
+
+#[tokio::test]
+async fn a_stored_helmop_that_violates_a_policy_stays_editable() {
+    let policies = policies(&json!({ "helmOp": { "allowedChartPatterns": ["db"] } }));
+    let stored = helmop("1.2.3");
+    let mut labelled = stored.clone();
+    labelled["metadata"]["labels"] = json!({ "team": "web" });
+    let mut paused = stored.clone();
+    paused["spec"]["paused"] = json!(true);
+    let mut worse = stored.clone();
+    worse["spec"]["helm"]["chart"] = json!("shop");
+    for (edited, allowed, warned) in [
+        (labelled, true, false),
+        (paused, true, true),
+        (worse, false, false),
+    ] {
+        let review = review("UPDATE", &edited, &stored);
+        let response = answer_under(policies.clone(), "/validate", &review).await;
+        assert_eq!(response["allowed"], allowed, "{response}");
+        assert_eq!(response.get("warnings").is_some(), warned, "{response}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,10 @@
+//! What processes that talk to the API server have in common, behind the feature `cluster`.
+
+mod connect;
+mod policies;
+mod seen;
+mod watch;
+
+pub use connect::{ConnectError, connect};
+pub use policies::{Change, KnownPolicies};
+pub use watch::{is_absent, patient};
