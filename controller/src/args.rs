@@ -5,6 +5,8 @@ use std::{num::NonZeroU16, path::PathBuf};
 use clap::Parser;
 use helmops_shared::runtime::{self, ProcessArgs};
 
+use crate::lease::LeaseArgs;
+
 /// Controller for HelmOps: resolves each HelmOp's chart to one version and writes a Bundle with it.
 ///
 /// Every flag can be given as an environment variable too.
@@ -15,6 +17,18 @@ pub struct Args {
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
+    /// Namespace of helmops itself, where its Lease is; by default that of the pod's ServiceAccount
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Name by which this replica is known in the Lease; by default that of the host
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub pod_name: Option<String>,
+
+    /// Shard of HelmOps to work on; each has a leader of its own
+    #[arg(long, env = "FLEET_SHARD_ID", value_name = "NAME")]
+    pub shard_id: Option<String>,
+
     /// How many HelmOps are worked on at a time
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
     pub workers: NonZeroU16,
@@ -22,6 +36,10 @@ pub struct Args {
     /// Memory for the answers of chart repositories and registries, in MiB; what is dropped is asked for again
     #[arg(long, env = "HELMOPS_CACHE_MIB", default_value_t = DEFAULT_CACHE, value_name = "NUMBER")]
     pub cache_mib: NonZeroU16,
+
+    /// Which of several replicas works.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
 
     /// What both processes have in common.
     #[command(flatten)]

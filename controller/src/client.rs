@@ -5,18 +5,21 @@ use std::{path::Path, time::Duration};
 use anyhow::Context;
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
+
+use crate::lease::{Guard, Leadership, NotLeading};
 
 /// Longest time for one call, the client's own retries included; a watch has its own.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Connects as the kubeconfig says, or as the surroundings do.
+/// The way that the kubeconfig says, or the surroundings do.
 ///
 /// # Errors
 /// Where the kubeconfig is missing or damaged.
-pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
+pub async fn configuration(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+    Ok(match kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path)
                 .with_context(|| format!("cannot read --kubeconfig {}", path.display()))?;
@@ -27,9 +30,27 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         None => Config::infer().await.context(
             "no way to the API server: not in a pod with a ServiceAccount, and no kubeconfig; give --kubeconfig",
         )?,
-    };
-    Client::try_from(config).context("cannot make a client for the API server")
+    })
 }
+
+/// A client for the election alone: with connections of its own, so that work never delays a renewal.
+///
+/// # Errors
+/// Where the certificates of the configuration are not usable.
+pub fn for_election(config: Config) -> anyhow::Result<Client> {
+    Client::try_from(config).context(NO_CLIENT)
+}
+
+/// A client for work: it writes while this process leads, and reads at any time.
+///
+/// # Errors
+/// Where the certificates of the configuration are not usable.
+pub fn for_work(config: Config, leadership: Leadership) -> anyhow::Result<Client> {
+    let builder = ClientBuilder::try_from(config).context(NO_CLIENT)?;
+    Ok(builder.with_layer(&Guard(leadership)).build())
+}
+
+const NO_CLIENT: &str = "cannot make a client for the API server";
 
 /// The API server did not answer in time, or refused.
 #[derive(Debug, thiserror::Error)]
@@ -37,15 +58,34 @@ pub enum ApiError {
     /// No answer.
     #[error("the API server did not answer within {} s", DEADLINE.as_secs())]
     Timeout,
+    /// Nothing was sent, or what was sent counts as lost: another replica leads.
+    #[error(transparent)]
+    NotLeading(NotLeading),
     /// An answer that is an error, or no connection.
     #[error(transparent)]
-    Kube(#[from] kube::Error),
+    Kube(kube::Error),
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        if let kube::Error::Service(inner) = &error
+            && let Some(not_leading) = inner.downcast_ref::<NotLeading>()
+        {
+            return Self::NotLeading(*not_leading);
+        }
+        Self::Kube(error)
+    }
 }
 
 impl ApiError {
     /// Whether the object was changed by somebody else meanwhile, so that it must be looked at again.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 409)
+    }
+
+    /// Whether nobody need be told: the object was changed by somebody else meanwhile, or is another replica's to write.
+    pub fn is_passing(&self) -> bool {
+        self.is_conflict() || matches!(self, Self::NotLeading(_))
     }
 
     /// Whether there is no such object.

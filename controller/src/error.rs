@@ -83,7 +83,7 @@ impl ReconcileError {
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                Some(if source.is_conflict() {
+                Some(if source.is_passing() {
                     Pace::CONFLICT
                 } else {
                     Pace::TRANSIENT
@@ -97,11 +97,11 @@ impl ReconcileError {
         matches!(self.pace(), Some(Pace::TRANSIENT | Pace::CONFLICT))
     }
 
-    /// Whether there is nothing to tell a user: somebody else was quicker, or the process stops.
+    /// Whether there is nothing to tell a user: somebody else was quicker, or leads, or the process stops.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                source.is_conflict()
+                source.is_passing()
             }
             Self::Stopping(_) => true,
             Self::Foreign(_)

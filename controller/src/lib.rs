@@ -7,7 +7,8 @@
 //!              └────────────────────────────────┘
 //! ```
 //!
-//! It watches HelmOps and Bundles, reads Secrets when it uses them, and writes Bundles and the status of HelmOps.
+//! It watches HelmOps and Bundles, reads Secrets when it uses them, and writes Bundles and the status of HelmOps. Of several
+//! replicas one does so, which holds a Lease; the others watch, and are ready to take its place.
 
 mod args;
 mod backoff;
@@ -15,6 +16,7 @@ mod client;
 mod context;
 mod error;
 mod helmop;
+mod lease;
 mod metrics;
 mod rancher_ca;
 mod resolve;

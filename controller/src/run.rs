@@ -3,13 +3,17 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use helmops_shared::runtime::{self, AdminServer, Health, Supervisor, telemetry};
+use kube::Config;
+use prometheus::Registry;
+use tokio_util::task::TaskTracker;
 
 use crate::{
     args::Args,
     backoff::Backoff,
-    client::connect,
+    client,
     context::Context,
     helmop,
+    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
     metrics::Metrics,
     resolve::{Fetches, Resolver},
     workers::Workers,
@@ -31,13 +35,22 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
 
-    let client = connect(args.kubeconfig.as_deref()).await?;
+    let config = client::configuration(args.kubeconfig.as_deref()).await?;
+    // What the Lease is held for, to its end.
+    let work = TaskTracker::new();
+    let (election, leadership) = elect(&args, config.clone(), &registry, &health)?;
+    let client = client::for_work(config, leadership.clone())?;
+    if let Some(election) = election {
+        let drained = work.clone();
+        let part = election.run(supervisor.stop(), async move { drained.wait().await });
+        supervisor.spawn("leader election", part);
+    }
     let (stores, writers) = helmop::stores();
     let context = Arc::new(Context {
         client,
         stores,
         resolver: Resolver::new(args.cache_size(), Fetches::register(&registry)?),
-        workers: Workers::new(args.workers, supervisor.stop()),
+        workers: Workers::new(args.workers, leadership, supervisor.stop()),
         metrics,
         backoff: Backoff::default(),
         keeps_extras: AtomicBool::new(true),
@@ -49,8 +62,29 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     );
     supervisor.spawn(
         "helmop loop",
-        helmop::run(context, writers, health.gate("caches"), supervisor.stop()),
+        work.track_future(helmop::run(context, writers, health.gate("caches"), supervisor.stop())),
     );
+    work.close();
     supervisor.run().await?;
     Ok(())
+}
+
+/// This process' part in the election, if there is one, and what comes of it.
+fn elect(
+    args: &Args,
+    config: Config,
+    registry: &Registry,
+    health: &Health,
+) -> anyhow::Result<(Option<Election>, Leadership)> {
+    let metrics = LeaseMetrics::register(registry)?;
+    if !args.lease.leader_elect {
+        metrics.leads(true);
+        return Ok((None, Leadership::always()));
+    }
+    let timing = args.lease.timing()?;
+    let name = LeaseName::new(args.namespace.as_deref(), args.shard_id.as_deref())?;
+    let identity = identity(args.pod_name.as_deref());
+    let client = client::for_election(config)?;
+    let (election, leadership) = Election::new(client, name, identity, timing, metrics, health);
+    Ok((Some(election), leadership))
 }

@@ -1,4 +1,4 @@
-//! How many HelmOps are worked on at a time.
+//! How many HelmOps are worked on at a time, and whether any is: a replica that does not lead works on none.
 //!
 //! Work that waits for a repository or registry gives its place to others meanwhile, so that a slow one holds up nobody
 //! but those who ask it.
@@ -8,10 +8,13 @@ use std::{num::NonZeroU16, sync::Arc};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::lease::Leadership;
+
 /// The places.
 #[derive(Clone, Debug)]
 pub struct Workers {
     places: Arc<Semaphore>,
+    leadership: Leadership,
     stop: CancellationToken,
 }
 
@@ -27,15 +30,16 @@ pub struct Place {
 pub struct Stopping;
 
 impl Workers {
-    /// So many places, until `stop`.
-    pub fn new(number: NonZeroU16, stop: CancellationToken) -> Self {
+    /// So many places while this process leads, until `stop`.
+    pub fn new(number: NonZeroU16, leadership: Leadership, stop: CancellationToken) -> Self {
         Self {
             places: Arc::new(Semaphore::new(number.get().into())),
+            leadership,
             stop,
         }
     }
 
-    /// Waits for a place.
+    /// Waits for a place. That may take as long as another replica leads: what was seen before may be out of date.
     ///
     /// # Errors
     /// Where the process stops.
@@ -51,7 +55,19 @@ impl Workers {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(Stopping),
-            permit = Arc::clone(&self.places).acquire_owned() => permit.map_err(|_| Stopping),
+            permit = self.turn() => permit,
+        }
+    }
+
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, Stopping> {
+        loop {
+            self.leadership.held().await.map_err(|_| Stopping)?;
+            let permit = Arc::clone(&self.places).acquire_owned().await;
+            let permit = permit.map_err(|_| Stopping)?;
+            // It may have passed while others had the places.
+            if self.leadership.remaining().is_some() {
+                return Ok(permit);
+            }
         }
     }
 }
@@ -75,12 +91,52 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
+    use std::{
+        future::{pending, ready},
+        time::Duration,
+    };
+
+    use tokio::time::{Instant, advance};
 
     use super::*;
 
     fn workers(stop: &CancellationToken) -> Workers {
-        Workers::new(NonZeroU16::MIN, stop.clone())
+        Workers::new(NonZeroU16::MIN, Leadership::always(), stop.clone())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_lead_works_on_nothing() {
+        const TERM: Duration = Duration::from_secs(10);
+        let (seat, leadership) = Leadership::elected();
+        let workers = Workers::new(NonZeroU16::MIN, leadership, CancellationToken::new());
+        let place = workers.place();
+        tokio::pin!(place);
+        assert!(futures::poll!(&mut place).is_pending(), "nobody leads yet");
+        seat.set(Some(Instant::now() + TERM));
+        let mut place = place.await.unwrap();
+
+        let next = workers.place();
+        tokio::pin!(next);
+        assert!(futures::poll!(&mut next).is_pending(), "the place is taken");
+        advance(TERM).await;
+        {
+            let back = place.step_aside(ready(()));
+            tokio::pin!(back);
+            assert!(futures::poll!(&mut back).is_pending(), "leadership has passed meanwhile");
+            assert!(futures::poll!(&mut next).is_pending(), "also for who waited for the place");
+            seat.set(Some(Instant::now() + TERM));
+            assert_eq!(back.await, Ok(()));
+        }
+        drop(place);
+        assert!(next.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_election_is_the_end_of_work() {
+        let (seat, leadership) = Leadership::elected();
+        drop(seat);
+        let workers = Workers::new(NonZeroU16::MIN, leadership, CancellationToken::new());
+        assert!(workers.place().await.is_err());
     }
 
     #[tokio::test]

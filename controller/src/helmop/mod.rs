@@ -31,14 +31,16 @@ use crate::{
 ///
 /// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
 async fn reconcile(object: Arc<Guarded<HelmOp>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let helmop = match &*object {
-        Guarded::Good(helmop) => helmop,
-        Guarded::Odd { error, .. } => {
-            tracing::error!(helmop = %ObjectRef::from_obj(&*object), error, "HelmOp does not decode and is left alone");
-            return Ok(Action::await_change());
-        }
-    };
+    if let Guarded::Odd { error, .. } = &*object {
+        tracing::error!(helmop = %ObjectRef::from_obj(&*object), error, "HelmOp does not decode and is left alone");
+        return Ok(Action::await_change());
+    }
     let Ok(mut place) = context.workers.place().await else {
+        return Ok(Action::await_change());
+    };
+    // It may have waited for long, as the replica that stands by: what is worked on is how things are now.
+    let newest = context.stores.helmops.get(&ObjectRef::from_obj(&*object));
+    let Some(Guarded::Good(helmop)) = newest.as_deref() else {
         return Ok(Action::await_change());
     };
     let started = Instant::now();
