@@ -239,7 +239,8 @@ fn release_gives_back_what_is_its_own_alone() {
     assert_eq!(spec.lease_transitions, Some(0));
     elector.observed(Some(lease("other", 1)), start);
     assert_eq!(elector.release(&wall(9)), None);
-    assert!(!super::tests::elector("new").may_hold());
+    let new = Elector::new("new".to_owned(), timing());
+    assert!(!new.may_hold());
 }
 
 #[test]
