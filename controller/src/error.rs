@@ -7,7 +7,7 @@ use helmops_shared::{
 use thiserror::Error;
 
 use crate::{
-    backoff::Pace, client::ApiError, rancher_ca::MissingKey, resolve::ResolveError, workers::Stopping,
+    backoff::Pace, client::ApiError, rancher_ca::MissingKey, resolve::ResolveError, workers::Interrupted,
 };
 
 /// Why a HelmOp could not be brought to what it asks for.
@@ -30,9 +30,9 @@ pub enum ReconcileError {
     /// Rancher's authorities cannot be told.
     #[error(transparent)]
     RancherCa(MissingKey),
-    /// The process stops, and nothing is known yet.
-    #[error("the controller is stopping")]
-    Stopping(Stopping),
+    /// The process stops, or leads no more, and nothing is known yet.
+    #[error(transparent)]
+    Interrupted(Interrupted),
     /// A version is missing that was not looked up.
     #[error(transparent)]
     Unresolved(MissingVersion),
@@ -70,7 +70,7 @@ impl ReconcileError {
             Self::OddBundle { .. } => Reason::Undecodable,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
-            Self::Stopping(_) | Self::Unresolved(_) => Reason::Progressing,
+            Self::Interrupted(_) | Self::Unresolved(_) => Reason::Progressing,
             Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::ApiError,
         }
     }
@@ -79,7 +79,10 @@ impl ReconcileError {
     pub fn pace(&self) -> Option<Pace> {
         match self {
             // A change of that Bundle or Secret is seen.
-            Self::Foreign(_) | Self::OddBundle { .. } | Self::RancherCa(_) | Self::Stopping(_) => None,
+            Self::Foreign(_) | Self::OddBundle { .. } | Self::RancherCa(_) => None,
+            Self::Interrupted(Interrupted::Stopping) => None,
+            // Its next turn comes when this replica leads again.
+            Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
@@ -103,7 +106,7 @@ impl ReconcileError {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 source.is_passing()
             }
-            Self::Stopping(_) => true,
+            Self::Interrupted(_) => true,
             Self::Foreign(_)
             | Self::OddBundle { .. }
             | Self::Resolve(_)

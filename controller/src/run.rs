@@ -58,7 +58,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tracing::info!(
         version = runtime::version(),
         workers = args.workers,
-        "working on HelmOps"
+        "starting"
     );
     supervisor.spawn(
         "helmop loop",

@@ -5,6 +5,7 @@
 
 use std::{num::NonZeroU16, sync::Arc};
 
+use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,17 @@ pub struct Place {
 /// The process is stopping, and nothing new is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopping;
+
+/// Why work that had stepped aside does not go on.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Interrupted {
+    /// The process stops.
+    #[error("the controller is stopping")]
+    Stopping,
+    /// Leadership has passed, and what was known when work began may be out of date before it comes back.
+    #[error("this replica does not lead any more")]
+    Deposed,
+}
 
 impl Workers {
     /// So many places while this process leads, until `stop`.
@@ -76,15 +88,19 @@ impl Place {
     /// Waits for something without holding the place.
     ///
     /// # Errors
-    /// Where the process stops; what was waited for is given up then.
-    pub async fn step_aside<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Stopping> {
+    /// Where the process stops, and what was waited for is given up then; where it does not lead any more.
+    pub async fn step_aside<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Interrupted> {
         self.permit = None;
         let waited = tokio::select! {
             biased;
-            () = self.workers.stop.cancelled() => return Err(Stopping),
+            () = self.workers.stop.cancelled() => return Err(Interrupted::Stopping),
             waited = wait => waited,
         };
-        self.permit = Some(self.workers.permit().await?);
+        if self.workers.leadership.remaining().is_none() {
+            return Err(Interrupted::Deposed);
+        }
+        let permit = self.workers.permit().await;
+        self.permit = Some(permit.map_err(|Stopping| Interrupted::Stopping)?);
         Ok(waited)
     }
 }
@@ -119,15 +135,9 @@ mod tests {
         tokio::pin!(next);
         assert!(futures::poll!(&mut next).is_pending(), "the place is taken");
         advance(TERM).await;
-        {
-            let back = place.step_aside(ready(()));
-            tokio::pin!(back);
-            assert!(futures::poll!(&mut back).is_pending(), "leadership has passed meanwhile");
-            assert!(futures::poll!(&mut next).is_pending(), "also for who waited for the place");
-            seat.set(Some(Instant::now() + TERM));
-            assert_eq!(back.await, Ok(()));
-        }
-        drop(place);
+        assert_eq!(place.step_aside(ready(())).await, Err(Interrupted::Deposed));
+        assert!(futures::poll!(&mut next).is_pending(), "the place is free, and leadership has passed");
+        seat.set(Some(Instant::now() + TERM));
         assert!(next.await.is_ok());
     }
 
@@ -156,8 +166,8 @@ mod tests {
         let workers = workers(&stop);
         let mut place = workers.place().await.unwrap();
         stop.cancel();
-        assert_eq!(place.step_aside(pending::<()>()).await, Err(Stopping));
-        assert_eq!(place.step_aside(ready(())).await, Err(Stopping));
+        assert_eq!(place.step_aside(pending::<()>()).await, Err(Interrupted::Stopping));
+        assert_eq!(place.step_aside(ready(())).await, Err(Interrupted::Stopping));
         assert!(workers.place().await.is_err());
     }
 }

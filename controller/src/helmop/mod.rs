@@ -148,7 +148,7 @@ async fn resolve(
         .step_aside(context.resolver.complete(around, valid, known))
         .await;
     looked_up
-        .map_err(ReconcileError::Stopping)?
+        .map_err(ReconcileError::Interrupted)?
         .map_err(|error| ReconcileError::Resolve(Box::new(error)))
 }
 

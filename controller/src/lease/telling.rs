@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::core::Status;
 use thiserror::Error;
 
 use super::{LeaseName, elector::Standing};
@@ -15,9 +16,21 @@ pub enum Failure {
     /// Somebody else changes it all the time.
     #[error("somebody else keeps changing it")]
     Contended,
-    /// An answer that is an error, or no connection.
+    /// An answer that is an error.
+    #[error("{} ({})", .0.message, .0.code)]
+    Refused(Box<Status>),
+    /// No connection, or an answer that makes no sense.
     #[error(transparent)]
-    Kube(#[from] kube::Error),
+    Broken(kube::Error),
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status),
+            other => Self::Broken(other),
+        }
+    }
 }
 
 /// Failures that are told apart in the log.
@@ -70,8 +83,8 @@ impl Failure {
         match self {
             Self::NoAnswer(_) => Class::NoAnswer,
             Self::Contended => Class::Contended,
-            Self::Kube(kube::Error::Api(status)) => Class::Refused(status.code),
-            Self::Kube(_) => Class::Broken,
+            Self::Refused(status) => Class::Refused(status.code),
+            Self::Broken(_) => Class::Broken,
         }
     }
 
@@ -158,11 +171,11 @@ mod tests {
     use super::*;
 
     fn refused(code: u16) -> Failure {
-        let status = kube::core::Status {
+        let status = Status {
             code,
-            ..kube::core::Status::default()
+            ..Status::default()
         };
-        Failure::Kube(kube::Error::Api(Box::new(status)))
+        kube::Error::Api(Box::new(status)).into()
     }
 
     #[test]
