@@ -79,8 +79,10 @@ impl ReconcileError {
     pub fn pace(&self) -> Option<Pace> {
         match self {
             // A change of that Bundle or Secret is seen.
-            Self::Foreign(_) | Self::OddBundle { .. } | Self::RancherCa(_) => None,
-            Self::Interrupted(Interrupted::Stopping) => None,
+            Self::Foreign(_)
+            | Self::OddBundle { .. }
+            | Self::RancherCa(_)
+            | Self::Interrupted(Interrupted::Stopping) => None,
             // Its next turn comes when this replica leads again.
             Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
             Self::Resolve(error) => error.pace(),

@@ -55,14 +55,15 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         backoff: Backoff::default(),
         keeps_extras: AtomicBool::new(true),
     });
-    tracing::info!(
-        version = runtime::version(),
-        workers = args.workers,
-        "starting"
-    );
+    tracing::info!(version = runtime::version(), workers = args.workers, "starting");
     supervisor.spawn(
         "helmop loop",
-        work.track_future(helmop::run(context, writers, health.gate("caches"), supervisor.stop())),
+        work.track_future(helmop::run(
+            context,
+            writers,
+            health.gate("caches"),
+            supervisor.stop(),
+        )),
     );
     work.close();
     supervisor.run().await?;

@@ -136,7 +136,10 @@ mod tests {
         assert!(futures::poll!(&mut next).is_pending(), "the place is taken");
         advance(TERM).await;
         assert_eq!(place.step_aside(ready(())).await, Err(Interrupted::Deposed));
-        assert!(futures::poll!(&mut next).is_pending(), "the place is free, and leadership has passed");
+        assert!(
+            futures::poll!(&mut next).is_pending(),
+            "the place is free, and leadership has passed"
+        );
         seat.set(Some(Instant::now() + TERM));
         assert!(next.await.is_ok());
     }
@@ -166,7 +169,10 @@ mod tests {
         let workers = workers(&stop);
         let mut place = workers.place().await.unwrap();
         stop.cancel();
-        assert_eq!(place.step_aside(pending::<()>()).await, Err(Interrupted::Stopping));
+        assert_eq!(
+            place.step_aside(pending::<()>()).await,
+            Err(Interrupted::Stopping)
+        );
         assert_eq!(place.step_aside(ready(())).await, Err(Interrupted::Stopping));
         assert!(workers.place().await.is_err());
     }

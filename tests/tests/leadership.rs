@@ -114,7 +114,9 @@ impl Pair {
     /// tokens.
     fn writes(&self) -> Vec<(String, String)> {
         let log = std::fs::read_to_string(self.bed.audit_log()).unwrap();
-        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let events = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut writes: Vec<_> = events
             .filter(|event| event["user"]["username"] == CONTROLLER)
             .filter(|event| !["get", "list", "watch"].contains(&event["verb"].as_str().unwrap()))
@@ -123,7 +125,10 @@ impl Pair {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 let token = &event["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
                 assert!(token.is_string(), "{event}");
-                let (resource, name) = (text(&event["objectRef"]["resource"]), text(&event["objectRef"]["name"]));
+                let (resource, name) = (
+                    text(&event["objectRef"]["resource"]),
+                    text(&event["objectRef"]["name"]),
+                );
                 (
                     text(&event["requestReceivedTimestamp"]),
                     text(token),
@@ -132,7 +137,10 @@ impl Pair {
             })
             .collect();
         writes.sort();
-        writes.into_iter().map(|(_, token, object)| (token, object)).collect()
+        writes
+            .into_iter()
+            .map(|(_, token, object)| (token, object))
+            .collect()
     }
 
     /// Asserts that nobody wrote anything while another held the Lease. Gives how often it changed hands, and how much
@@ -161,9 +169,15 @@ async fn until_holder(kubectl: &Kubectl, name: &str, deadline: Duration) -> Resu
     let kubectl = kubectl.in_namespace(helmops::NAMESPACE);
     let start = Instant::now();
     eventually("the Lease", deadline, async || {
-        let lease = kubectl.get(&format!("lease/{LEASE}")).await?.context("there is none")?;
+        let lease = kubectl
+            .get(&format!("lease/{LEASE}"))
+            .await?
+            .context("there is none")?;
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        ensure!(holder.starts_with(&format!("{name}_")), "its holder is {holder:?}");
+        ensure!(
+            holder.starts_with(&format!("{name}_")),
+            "its holder is {holder:?}"
+        );
         Ok(start.elapsed())
     })
     .await
@@ -196,7 +210,10 @@ async fn one_works_and_gives_the_lease_back_when_it_stops() {
     until_leads(&pair.one, 1.0).await;
     until_leads(&pair.other, 0.0).await;
     let worked = metric(&pair.other, "helmops_reconciles_total").await.unwrap();
-    assert!(worked.abs() < 1e-9, "who stands by works on nothing, though it is ready");
+    assert!(
+        worked.abs() < 1e-9,
+        "who stands by works on nothing, though it is ready"
+    );
     assert_eq!(told(&pair.other, "standing by"), 1);
 
     let status = pair.one.process.terminate(SOON).await.unwrap();
@@ -260,7 +277,10 @@ async fn one_that_slept_writes_nothing_more() {
     let (hands, others) = pair.audit();
     println!("{others} writes");
     assert_eq!(hands, 2);
-    assert!(others >= 300, "90 Bundles and statuses twice, and 30 once: {others}");
+    assert!(
+        others >= 300,
+        "90 Bundles and statuses twice, and 30 once: {others}"
+    );
 }
 
 #[tokio::test]
@@ -293,6 +313,8 @@ async fn a_deleted_lease_changes_nothing() {
     pair.apply(0..5, "0.1.0").await;
     pair.until_bundles(5, "0.1.0").await;
     assert_eq!(pair.audit().0, 1);
-    let transitions = metric(&pair.one, "helmops_lease_transitions_total").await.unwrap();
+    let transitions = metric(&pair.one, "helmops_lease_transitions_total")
+        .await
+        .unwrap();
     assert!((transitions - 1.0).abs() < 1e-9, "it never ceased to lead");
 }

@@ -85,7 +85,9 @@ pub enum TimingError {
         retry: Duration,
     },
     /// Nobody would take over.
-    #[error("--lease-duration {lease:?} is too long: at most 24h, and others wait that long for a leader that died")]
+    #[error(
+        "--lease-duration {lease:?} is too long: at most 24h, and others wait that long for a leader that died"
+    )]
     Endless {
         /// As given.
         lease: Duration,
@@ -183,10 +185,22 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_refused_with_the_flags_named() {
         for (durations, words) in [
-            (["10s", "10s", "2s"], "--lease-duration 10s must be longer than --renew-deadline 10s"),
-            (["15s", "2400ms", "2s"], "--renew-deadline 2.4s must be longer than --retry-period 2s"),
-            (["15s", "10s", "0s"], "--retry-period 0ns is too short: at least 100ms"),
-            (["25h", "10s", "2s"], "--lease-duration 90000s is too long: at most 24h"),
+            (
+                ["10s", "10s", "2s"],
+                "--lease-duration 10s must be longer than --renew-deadline 10s",
+            ),
+            (
+                ["15s", "2400ms", "2s"],
+                "--renew-deadline 2.4s must be longer than --retry-period 2s",
+            ),
+            (
+                ["15s", "10s", "0s"],
+                "--retry-period 0ns is too short: at least 100ms",
+            ),
+            (
+                ["25h", "10s", "2s"],
+                "--lease-duration 90000s is too long: at most 24h",
+            ),
             (["2562047h", "2562046h", "2562045h"], "--lease-duration"),
         ] {
             let [lease, renew, retry] = durations.map(|text| duration::parse(text).unwrap());

@@ -158,7 +158,12 @@ impl Elector {
 
     /// The Lease to write so that another candidate may take it at once; `None` where it is not this one's.
     pub fn release(&self, wall: &MicroTime) -> Option<Lease> {
-        let lease = self.seen.as_ref()?.lease.as_ref().filter(|lease| self.is_own(lease))?;
+        let lease = self
+            .seen
+            .as_ref()?
+            .lease
+            .as_ref()
+            .filter(|lease| self.is_own(lease))?;
         let old = lease.spec.clone().unwrap_or_default();
         Some(Lease {
             spec: Some(LeaseSpec {

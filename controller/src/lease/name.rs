@@ -68,8 +68,9 @@ fn of_shard(shard: &str) -> Result<String, NameError> {
     }
     let name = format!("{NAME}-{shard}");
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    let is_label =
-        |label: &str| label.bytes().all(inner) && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
+    let is_label = |label: &str| {
+        label.bytes().all(inner) && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
+    };
     if name.len() <= LONGEST && name.split('.').all(is_label) {
         Ok(name)
     } else {
@@ -80,9 +81,19 @@ fn of_shard(shard: &str) -> Result<String, NameError> {
 /// A name that no other process has, nor this one after a restart: `pod`, or the host's name, and a word by chance.
 pub fn identity(pod: Option<&str>) -> String {
     let told = pod.filter(|name| !name.is_empty()).map(str::to_owned);
-    let host = || fs::read_to_string(HOST_NAME_FILE).or_else(|_| env::var("HOSTNAME")).ok();
-    let name = told.or_else(host).unwrap_or_else(|| "helmops-controller".to_owned());
-    format!("{}_{:016x}", name.trim(), RandomState::new().hash_one(std::process::id()))
+    let host = || {
+        fs::read_to_string(HOST_NAME_FILE)
+            .or_else(|_| env::var("HOSTNAME"))
+            .ok()
+    };
+    let name = told
+        .or_else(host)
+        .unwrap_or_else(|| "helmops-controller".to_owned());
+    format!(
+        "{}_{:016x}",
+        name.trim(),
+        RandomState::new().hash_one(std::process::id())
+    )
 }
 
 #[cfg(test)]
@@ -109,7 +120,10 @@ mod tests {
     #[test]
     fn an_identity_names_the_pod_and_is_never_the_same() {
         let one = identity(Some("pod-1"));
-        assert!(one.starts_with("pod-1_") && one.len() == "pod-1_".len() + 16, "{one}");
+        assert!(
+            one.starts_with("pod-1_") && one.len() == "pod-1_".len() + 16,
+            "{one}"
+        );
         assert_ne!(one, identity(Some("pod-1")));
         assert!(!identity(None).starts_with('_'));
     }

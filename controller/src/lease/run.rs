@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LeaseMetrics, LeaseName, Leadership,
+    Leadership, LeaseMetrics, LeaseName,
     args::{JITTER, Timing},
     elector::{Elector, Next},
     leadership::Seat,
@@ -169,7 +169,8 @@ impl Election {
             }
             Next::Replace(mut lease) => {
                 lease.metadata.managed_fields = None;
-                self.bounded(self.api.replace(&self.lease.name, &params, &lease)).await
+                self.bounded(self.api.replace(&self.lease.name, &params, &lease))
+                    .await
             }
         };
         match written {
@@ -227,7 +228,12 @@ impl Election {
                     return false;
                 };
                 lease.metadata.managed_fields = None;
-                if self.api.replace(&self.lease.name, &params(), &lease).await.is_ok() {
+                if self
+                    .api
+                    .replace(&self.lease.name, &params(), &lease)
+                    .await
+                    .is_ok()
+                {
                     return true;
                 }
             }

@@ -97,7 +97,9 @@ impl Failure {
                  manifests/rbac.yaml"
             }
             Class::Refused(404) => "there is no such namespace; see --namespace",
-            Class::NoAnswer | Class::Broken | Class::Refused(_) => "is the API server well, and the network before it?",
+            Class::NoAnswer | Class::Broken | Class::Refused(_) => {
+                "is the API server well, and the network before it?"
+            }
             Class::Contended => "is there a program that writes it without need?",
         }
     }
@@ -114,7 +116,12 @@ impl Telling {
     }
 
     /// Tells how things stand, if that is new.
-    pub fn tell(&mut self, standing: Standing<'_>, remaining: Option<Duration>, failure: Option<&Failure>) -> bool {
+    pub fn tell(
+        &mut self,
+        standing: Standing<'_>,
+        remaining: Option<Duration>,
+        failure: Option<&Failure>,
+    ) -> bool {
         let told = Told {
             standing: match standing {
                 Standing::Leading => Kind::Leading,
@@ -136,12 +143,28 @@ impl Telling {
         let identity = &self.identity;
         let Some(error) = failure else {
             match &told.standing {
-                Kind::Leading => tracing::info!(namespace, name, identity, "leading: the Lease is this process' own"),
+                Kind::Leading => tracing::info!(
+                    namespace,
+                    name,
+                    identity,
+                    "leading: the Lease is this process' own"
+                ),
                 Kind::Lapsed => tracing::warn!(namespace, name, "not leading: the Lease is not renewed yet"),
                 Kind::Standby(Some(holder)) => {
-                    tracing::info!(namespace, name, identity, holder, "standing by: the Lease is another process'");
+                    tracing::info!(
+                        namespace,
+                        name,
+                        identity,
+                        holder,
+                        "standing by: the Lease is another process'"
+                    );
                 }
-                Kind::Standby(None) => tracing::info!(namespace, name, identity, "standing by: nobody holds the Lease yet"),
+                Kind::Standby(None) => tracing::info!(
+                    namespace,
+                    name,
+                    identity,
+                    "standing by: nobody holds the Lease yet"
+                ),
             }
             return;
         };
@@ -202,7 +225,11 @@ mod tests {
             (Standing::Lapsed, Some(&Failure::NoAnswer(limit)), false),
             (Standing::Leading, None, true),
         ] {
-            assert_eq!(telling.tell(standing, None, failure), is_new, "{standing:?} {failure:?}");
+            assert_eq!(
+                telling.tell(standing, None, failure),
+                is_new,
+                "{standing:?} {failure:?}"
+            );
         }
     }
 

@@ -164,7 +164,9 @@ impl World {
 
     fn act(&mut self, at: usize) {
         let now = self.candidates[at].clock(self.time);
-        let wall = MicroTime(Timestamp::from_microsecond(i64::try_from(self.chance.below(1 << 40)).unwrap()).unwrap());
+        let wall = MicroTime(
+            Timestamp::from_microsecond(i64::try_from(self.chance.below(1 << 40)).unwrap()).unwrap(),
+        );
         let flight = std::mem::replace(&mut self.candidates[at].flight, Flight::Idle);
         let led = self.candidates[at].elector.leads(now);
         match flight {
@@ -233,7 +235,11 @@ impl World {
     /// Until the next try, or for longer where the process stands still.
     fn rest(&mut self, at: usize) {
         let stands_still = !self.is_peaceful() && self.chance.in_hundred(3);
-        let pause = if stands_still { self.chance.below(40_000) } else { 2000 + self.chance.below(400) };
+        let pause = if stands_still {
+            self.chance.below(40_000)
+        } else {
+            2000 + self.chance.below(400)
+        };
         self.put(at, Flight::Idle, pause);
     }
 

@@ -90,9 +90,16 @@ fn a_renewal_counts_from_when_it_was_sent_and_needs_no_reading() {
     let sent = start + 2 * SECOND;
     let renewed = replaced(elector.next(sent, &wall(2)));
     let spec = renewed.spec.clone().unwrap();
-    assert_eq!((spec.acquire_time, spec.renew_time), (Some(wall(0)), Some(wall(2))));
+    assert_eq!(
+        (spec.acquire_time, spec.renew_time),
+        (Some(wall(0)), Some(wall(2)))
+    );
     assert_eq!(spec.lease_transitions, Some(0));
-    assert_eq!(renewed.metadata.resource_version.as_deref(), Some("0"), "checked by the API server");
+    assert_eq!(
+        renewed.metadata.resource_version.as_deref(),
+        Some("0"),
+        "checked by the API server"
+    );
     elector.written(renewed, sent);
     assert_eq!(elector.valid_until(), Some(sent + 10 * SECOND));
 }
@@ -105,7 +112,11 @@ fn a_lease_that_is_renewed_is_left_alone_whatever_its_clock_says() {
     for (round, second) in [0, 4_000_000_000, 1, 2, 3].into_iter().enumerate() {
         let now = start + u32::try_from(round).unwrap() * 19 * SECOND;
         elector.observed(Some(lease("other", second)), now);
-        assert_eq!(elector.next(now, &wall(0)), Next::Wait(now + 20 * SECOND), "as long as it says itself");
+        assert_eq!(
+            elector.next(now, &wall(0)),
+            Next::Wait(now + 20 * SECOND),
+            "as long as it says itself"
+        );
         assert_eq!(elector.standing(now), Standing::Standby(Some("other")));
     }
 }
@@ -119,7 +130,11 @@ fn a_lease_that_is_not_renewed_is_taken_when_it_has_been_seen_so_for_its_duratio
         let mut labelled = lease("other", 7);
         labelled.metadata.resource_version = Some(second.to_string());
         elector.observed(Some(labelled), now);
-        assert_eq!(elector.next(now, &wall(0)), Next::Wait(start + 20 * SECOND), "a label is no renewal");
+        assert_eq!(
+            elector.next(now, &wall(0)),
+            Next::Wait(start + 20 * SECOND),
+            "a label is no renewal"
+        );
     }
     let end = start + 20 * SECOND;
     let taken = replaced(elector.next(end, &wall(50)));
@@ -127,7 +142,10 @@ fn a_lease_that_is_not_renewed_is_taken_when_it_has_been_seen_so_for_its_duratio
     let spec = taken.spec.clone().unwrap();
     assert_eq!(spec.holder_identity.as_deref(), Some("me"));
     assert_eq!(spec.lease_duration_seconds, Some(15));
-    assert_eq!((spec.acquire_time, spec.lease_transitions), (Some(wall(50)), Some(5)));
+    assert_eq!(
+        (spec.acquire_time, spec.lease_transitions),
+        (Some(wall(50)), Some(5))
+    );
     // Somebody was quicker.
     elector.failed();
     elector.observed(Some(lease("third", 60)), end);
@@ -167,7 +185,11 @@ fn a_lease_taken_by_hand_is_lost_at_once() {
     for now_of in ["other", ""] {
         let mut elector = leader(start);
         elector.failed();
-        assert_eq!(elector.standing(start), Standing::Leading, "a failure alone is no loss");
+        assert_eq!(
+            elector.standing(start),
+            Standing::Leading,
+            "a failure alone is no loss"
+        );
         assert!(elector.must_read());
         elector.observed(Some(lease(now_of, 1)), start);
         assert!(matches!(elector.standing(start), Standing::Standby(_)));
@@ -183,9 +205,17 @@ fn who_could_not_renew_goes_on_if_nobody_took_the_lease() {
     let late = start + 3600 * SECOND;
     assert_eq!(elector.standing(late), Standing::Lapsed);
     elector.observed(Some(lease("me", 0)), late);
-    assert_eq!(elector.standing(late), Standing::Lapsed, "not before it is renewed");
+    assert_eq!(
+        elector.standing(late),
+        Standing::Lapsed,
+        "not before it is renewed"
+    );
     let renewed = replaced(elector.next(late, &wall(3600)));
-    assert_eq!(renewed.spec.as_ref().unwrap().lease_transitions, Some(4), "it has not changed hands");
+    assert_eq!(
+        renewed.spec.as_ref().unwrap().lease_transitions,
+        Some(4),
+        "it has not changed hands"
+    );
     elector.written(renewed, late);
     assert_eq!(elector.standing(late), Standing::Leading);
 }
@@ -207,7 +237,10 @@ fn a_deleted_lease_is_made_anew_by_its_holder_and_others_wait_for_it() {
         let next = other.next(start + second * SECOND, &wall(0));
         assert_eq!(next, Next::Wait(start + 120 * SECOND));
     }
-    assert!(matches!(other.next(start + 120 * SECOND, &wall(0)), Next::Create(_)));
+    assert!(matches!(
+        other.next(start + 120 * SECOND, &wall(0)),
+        Next::Create(_)
+    ));
 
     // Who has lapsed cannot know who held it when it was deleted.
     let mut lapsed = leader(start);

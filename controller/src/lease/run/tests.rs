@@ -153,8 +153,14 @@ impl Replica {
             name: "lease".to_owned(),
         };
         let metrics = LeaseMetrics::register(&registry).unwrap();
-        let (election, leadership) =
-            Election::new(client(server), lease, identity.to_owned(), timing, metrics, &health);
+        let (election, leadership) = Election::new(
+            client(server),
+            lease,
+            identity.to_owned(),
+            timing,
+            metrics,
+            &health,
+        );
         let (stop, drained) = (CancellationToken::new(), CancellationToken::new());
         let task = tasks.spawn(election.run(stop.clone(), drained.clone().cancelled_owned()));
         Self {
@@ -198,7 +204,10 @@ async fn the_leader_renews_at_each_period_and_reads_nothing() {
     sleep(60 * SECOND).await;
     let reads = lock(&server).reads;
     let writes = lock(&server).writes;
-    assert!(reads <= 1 && (25..=31).contains(&writes), "{reads} reads and {writes} writes");
+    assert!(
+        reads <= 1 && (25..=31).contains(&writes),
+        "{reads} reads and {writes} writes"
+    );
     assert_eq!(lock(&server).spec().lease_transitions, Some(0));
     assert!(replica.leads());
     assert!((replica.metric("helmops_leader") - 1.0).abs() < 1e-9);
@@ -208,7 +217,13 @@ async fn the_leader_renews_at_each_period_and_reads_nothing() {
 /// Errors, silence, and answers that never come though the write was done.
 #[tokio::test(start_paused = true)]
 async fn a_leader_without_a_renewal_stops_in_time_and_goes_on_when_it_can() {
-    for mood in [Mood::Refuses(500), Mood::Refuses(403), Mood::Hangs, Mood::Mute, Mood::Refuses(404)] {
+    for mood in [
+        Mood::Refuses(500),
+        Mood::Refuses(403),
+        Mood::Hangs,
+        Mood::Mute,
+        Mood::Refuses(404),
+    ] {
         let (server, mut tasks) = (server(), JoinSet::new());
         let replica = Replica::start(&mut tasks, &server, "one");
         replica.until(true, RETRY).await;
@@ -220,20 +235,36 @@ async fn a_leader_without_a_renewal_stops_in_time_and_goes_on_when_it_can() {
         let tries = lock(&server).requests - before;
         assert!(tries >= 2, "{mood:?}: {tries} tries to save it");
         sleep(600 * SECOND).await;
-        assert!(!replica.leads() && replica.health.live().ok(), "it is alive, and tries");
-        assert!(replica.metric("helmops_leader").abs() < 1e-9, "and is seen to stand by");
+        assert!(
+            !replica.leads() && replica.health.live().ok(),
+            "it is alive, and tries"
+        );
+        assert!(
+            replica.metric("helmops_leader").abs() < 1e-9,
+            "and is seen to stand by"
+        );
         lock(&server).mood = Mood::Well;
         let took = replica.until(true, 10 * SECOND).await;
         // It must have given up a request that hung, and waited once.
         assert!(took <= 5 * SECOND + RETRY, "{mood:?}: {took:?}");
-        assert_eq!(lock(&server).spec().lease_transitions, Some(0), "it has always been its own");
+        assert_eq!(
+            lock(&server).spec().lease_transitions,
+            Some(0),
+            "it has always been its own"
+        );
         assert!((replica.metric("helmops_lease_transitions_total") - 3.0).abs() < 1e-9);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_in_trouble_from_the_start_is_waited_for() {
-    for mood in [Mood::Refuses(500), Mood::Refuses(403), Mood::Refuses(404), Mood::Hangs, Mood::Mute] {
+    for mood in [
+        Mood::Refuses(500),
+        Mood::Refuses(403),
+        Mood::Refuses(404),
+        Mood::Hangs,
+        Mood::Mute,
+    ] {
         let (server, mut tasks) = (server(), JoinSet::new());
         lock(&server).mood = mood;
         let replica = Replica::start(&mut tasks, &server, "one");
@@ -281,7 +312,10 @@ async fn a_lease_taken_by_hand_is_respected_until_it_runs_out() {
     let took = replica.until(true, 20 * SECOND).await;
     assert!(took >= 15 * SECOND && took <= 15 * SECOND + RETRY, "{took:?}");
     let spec = lock(&server).spec();
-    assert_eq!((spec.holder_identity.as_deref(), spec.lease_transitions), (Some("one"), Some(1)));
+    assert_eq!(
+        (spec.holder_identity.as_deref(), spec.lease_transitions),
+        (Some("one"), Some(1))
+    );
     // Nobody: it is anybody's, and so its own again.
     by_hand(&server, "");
     sleep(RETRY).await;
@@ -341,7 +375,10 @@ async fn who_stops_leads_while_work_drains_and_then_hands_over() {
     assert!(!one.leads());
     assert!(one.metric("helmops_leader").abs() < 1e-9);
     let spec = lock(&server).spec();
-    assert_eq!((spec.holder_identity.as_deref(), spec.lease_duration_seconds), (Some(""), Some(1)));
+    assert_eq!(
+        (spec.holder_identity.as_deref(), spec.lease_duration_seconds),
+        (Some(""), Some(1))
+    );
     let took = other.until(true, RETRY).await;
     assert!(took <= RETRY, "{took:?}");
 }
