@@ -10,6 +10,8 @@ use helmops_shared::{
 
 use crate::watch::Scope;
 
+use crate::lease::LeaseArgs;
+
 /// Controller for HelmOps: resolves each HelmOp's chart to one version and writes a Bundle with it.
 ///
 /// Every flag can be given as an environment variable too.
@@ -19,6 +21,14 @@ pub struct Args {
     /// Kubeconfig file; by default the pod's own ServiceAccount, or else ~/.kube/config
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// Namespace of helmops itself, where its Lease is; by default that of the pod's ServiceAccount
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Name by which this replica is known in the Lease; by default that of the host
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub pod_name: Option<String>,
 
     /// Shard of HelmOps to work on; each has a leader of its own
     #[arg(long, env = "FLEET_SHARD_ID", value_name = "NAME")]
@@ -50,6 +60,9 @@ pub struct Args {
     /// Have Fleet's own gauges of each HelmOp among the metrics; their number grows with that of HelmOps
     #[arg(long, env = "HELMOPS_FLEET_METRICS", default_value_t = true, action = ArgAction::Set, value_name = "BOOLEAN")]
     pub fleet_metrics: bool,
+    /// Which of several replicas works.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
 
     /// What both processes have in common.
     #[command(flatten)]

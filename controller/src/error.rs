@@ -6,7 +6,9 @@ use helmops_shared::{
 };
 use thiserror::Error;
 
-use crate::{backoff::Pace, client::ApiError, resolve::ResolveError, watch::MissingKey, workers::Stopping};
+use crate::{
+    backoff::Pace, client::ApiError, resolve::ResolveError, watch::MissingKey, workers::Interrupted,
+};
 
 /// Why a HelmOp could not be brought to what it asks for.
 #[derive(Debug, Error)]
@@ -31,9 +33,9 @@ pub enum ReconcileError {
     /// Rancher's authorities cannot be told.
     #[error(transparent)]
     RancherCa(MissingKey),
-    /// The process stops, and nothing is known yet.
-    #[error("the controller is stopping")]
-    Stopping(Stopping),
+    /// The process stops, or leads no more, and nothing is known yet.
+    #[error(transparent)]
+    Interrupted(Interrupted),
     /// The HelmOp was changed while its versions were looked up.
     #[error("the HelmOp was changed meanwhile")]
     Superseded,
@@ -74,7 +76,7 @@ impl ReconcileError {
             Self::OddBundle { .. } => Reason::Undecodable,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
-            Self::UnknownPolicies | Self::Stopping(_) | Self::Superseded | Self::Unresolved(_) => {
+            Self::UnknownPolicies | Self::Interrupted(_) | Self::Superseded | Self::Unresolved(_) => {
                 Reason::Progressing
             }
             Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::ApiError,
@@ -91,11 +93,13 @@ impl ReconcileError {
             | Self::OddBundle { .. }
             | Self::RancherCa(_)
             | Self::Superseded
-            | Self::Stopping(_) => None,
+            | Self::Interrupted(Interrupted::Stopping) => None,
+            // Its next turn comes when this replica leads again.
+            Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                Some(if source.is_conflict() {
+                Some(if source.is_passing() {
                     Pace::CONFLICT
                 } else {
                     Pace::TRANSIENT
@@ -117,13 +121,13 @@ impl ReconcileError {
         matches!(self, Self::Bundle { source, .. } if source.exists_already())
     }
 
-    /// Whether there is nothing to tell a user: somebody else was quicker, or the process stops.
+    /// Whether there is nothing to tell a user: somebody else was quicker, or leads, or the process stops.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                source.is_conflict()
+                source.is_passing()
             }
-            Self::UnknownPolicies | Self::Stopping(_) | Self::Superseded => true,
+            Self::UnknownPolicies | Self::Interrupted(_) | Self::Superseded => true,
             Self::Foreign(_)
             | Self::OddBundle { .. }
             | Self::Resolve(_)

@@ -7,7 +7,8 @@
 //!              └────────────────────────────────┘
 //! ```
 //!
-//! It watches HelmOps, Bundles and Policies, reads Secrets when it uses them, and writes Bundles and the status of HelmOps.
+//! It watches HelmOps, their Bundles, BundleDeployments, Secrets and Policies, and writes Bundles, the status of HelmOps and
+//! events. Of several replicas one does so, which holds a Lease; the others watch, and are ready to take its place.
 
 mod args;
 mod backoff;
@@ -17,6 +18,7 @@ mod error;
 mod events;
 mod fleet_metrics;
 mod helmop;
+mod lease;
 mod metrics;
 mod resolve;
 mod run;

@@ -2,15 +2,20 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use helmops_shared::runtime::{self, AdminServer, Health, Supervisor, cluster::connect, telemetry};
+use helmops_shared::runtime::{self, AdminServer, Health, Supervisor, cluster::configuration, telemetry};
+use kube::Config;
+use prometheus::Registry;
+use tokio_util::task::TaskTracker;
 
 use crate::{
     args::Args,
     backoff::Backoff,
+    client,
     context::{Context, FIELD_MANAGER as REPORTER},
     events,
     fleet_metrics::FleetMetrics,
     helmop,
+    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
     metrics::Metrics,
     resolve::{Fetches, Resolver},
     watch,
@@ -34,7 +39,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
 
-    let client = connect(args.kubeconfig.as_deref()).await?;
+    let config = configuration(args.kubeconfig.as_deref()).await?;
+    // What the Lease is held for, to its end.
+    let work = TaskTracker::new();
+    let (election, leadership) = elect(&args, config.clone(), &registry, &health)?;
+    let client = client::for_work(config, leadership.clone())?;
+    if let Some(election) = election {
+        let drained = work.clone();
+        let part = election.run(supervisor.stop(), async move { drained.wait().await });
+        supervisor.spawn("leader election", part);
+    }
     let (stores, writers) = watch::stores();
     if args.fleet_metrics {
         registry.register(Box::new(FleetMetrics::new(stores.helmops.clone())?))?;
@@ -46,7 +60,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         scope: scope.clone(),
         stores,
         resolver: Resolver::new(args.cache_size(), Fetches::register(&registry)?),
-        workers: Workers::new(args.workers, supervisor.stop()),
+        workers: Workers::new(args.workers, leadership, supervisor.stop()),
         events,
         metrics,
         backoff: Backoff::default(),
@@ -54,20 +68,41 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         min_polling_interval: args.min_polling_interval,
         keeps_extras: AtomicBool::new(true),
     });
-    tracing::info!(
-        version = runtime::version(),
-        workers = args.workers,
-        %scope,
-        "working on HelmOps"
-    );
+    tracing::info!(version = runtime::version(), workers = args.workers, %scope, "starting");
     supervisor.spawn(
         "events",
         queue.run(context.client.clone(), REPORTER.into(), supervisor.stop()),
     );
     supervisor.spawn(
         "helmop loop",
-        helmop::run(context, writers, health.gate("caches"), supervisor.stop()),
+        work.track_future(helmop::run(
+            context,
+            writers,
+            health.gate("caches"),
+            supervisor.stop(),
+        )),
     );
+    work.close();
     supervisor.run().await?;
     Ok(())
+}
+
+/// This process' part in the election, if there is one, and what comes of it.
+fn elect(
+    args: &Args,
+    config: Config,
+    registry: &Registry,
+    health: &Health,
+) -> anyhow::Result<(Option<Election>, Leadership)> {
+    let metrics = LeaseMetrics::register(registry)?;
+    if !args.lease.leader_elect {
+        metrics.leads(true);
+        return Ok((None, Leadership::always()));
+    }
+    let timing = args.lease.timing()?;
+    let name = LeaseName::new(args.namespace.as_deref(), args.shard_id.as_deref())?;
+    let identity = identity(args.pod_name.as_deref());
+    let client = client::for_election(config)?;
+    let (election, leadership) = Election::new(client, name, identity, timing, metrics, health);
+    Ok((Some(election), leadership))
 }

@@ -96,6 +96,7 @@ pub async fn start_controller(
             let mut command = command(&program);
             command
                 .args(["--log-format", "text", "--metrics-bind-address", &local(port)])
+                .args(["--namespace", NAMESPACE, "--pod-name", name])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig);
             command

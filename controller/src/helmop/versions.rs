@@ -82,7 +82,7 @@ pub async fn versions(
     let found = place
         .step_aside(looking)
         .await
-        .map_err(ReconcileError::Stopping)?;
+        .map_err(ReconcileError::Interrupted)?;
     found.map_err(|error| ReconcileError::Resolve(Box::new(error)))
 }
 

@@ -42,11 +42,19 @@ pub enum ConnectError {
 /// # Errors
 /// Where the kubeconfig is missing or damaged, or there is none and no ServiceAccount either.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    let config = match kubeconfig {
-        Some(path) => read(path).await?,
-        None => Config::infer().await.map_err(ConnectError::Nowhere)?,
-    };
+    let config = configuration(kubeconfig).await?;
     Client::try_from(config).map_err(ConnectError::Client)
+}
+
+/// The way to the API server that the kubeconfig says, or the surroundings do.
+///
+/// # Errors
+/// Where the kubeconfig is missing or damaged, or there is none and no ServiceAccount either.
+pub async fn configuration(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    match kubeconfig {
+        Some(path) => read(path).await,
+        None => Config::infer().await.map_err(ConnectError::Nowhere),
+    }
 }
 
 async fn read(path: &Path) -> Result<Config, ConnectError> {

@@ -5,6 +5,6 @@ mod policies;
 mod seen;
 mod watch;
 
-pub use connect::{ConnectError, connect};
+pub use connect::{ConnectError, configuration, connect};
 pub use policies::{Change, KnownPolicies};
 pub use watch::{is_absent, patient};

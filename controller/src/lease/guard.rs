@@ -1,0 +1,98 @@
+//! No write without leadership.
+//!
+//! It stands in the client that the loops use, before everything else in it, so that no write of theirs can be forgotten:
+//! also one that waits for a connection, or is tried again, when leadership ends.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::{Context, Poll},
+};
+
+use http::{Method, Request};
+use thiserror::Error;
+use tower::{BoxError, Layer, Service};
+
+use super::Leadership;
+
+/// Lets reads pass, and writes while this process leads.
+#[derive(Clone, Debug)]
+pub struct Guard(pub Leadership);
+
+/// A client with a guard.
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    inner: S,
+    leadership: Leadership,
+}
+
+/// Another replica writes, or may do so soon.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("this replica does not lead at the moment, and writes nothing")]
+pub struct NotLeading;
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded {
+            inner,
+            leadership: self.0.clone(),
+        }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Guarded<S>
+where
+    S: Service<Request<B>, Error: Into<BoxError>, Future: Send + 'static>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let leadership = self.leadership.clone();
+        if is_read(request.method()) {
+            let call = self.inner.call(request);
+            Box::pin(async move { call.await.map_err(Into::into) })
+        } else if leadership.remaining().is_none() {
+            Box::pin(async { Err(NotLeading.into()) })
+        } else {
+            let call = self.inner.call(request);
+            Box::pin(async move { while_held(leadership, call).await?.map_err(Into::into) })
+        }
+    }
+}
+
+fn is_read(method: &Method) -> bool {
+    // Watches and lists are GET too.
+    [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
+}
+
+/// Carries a call on as long as leadership lasts. Looks at the clock before each step of it: a process that was stopped
+/// for a while must not go on where it was.
+async fn while_held<T>(leadership: Leadership, call: impl Future<Output = T>) -> Result<T, NotLeading> {
+    let mut call = pin!(call);
+    loop {
+        let remaining = leadership.remaining().ok_or(NotLeading)?;
+        let step = poll_fn(|context| {
+            if leadership.remaining().is_none() {
+                return Poll::Ready(Err(NotLeading));
+            }
+            call.as_mut().poll(context).map(Ok)
+        });
+        tokio::select! {
+            biased;
+            outcome = step => return outcome,
+            // Renewed meanwhile, or over.
+            () = tokio::time::sleep(remaining) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! What Prometheus sees of the election.
+
+use prometheus::{IntCounter, IntGauge, Registry};
+
+use crate::metrics::registered;
+
+/// The metrics of the election.
+#[derive(Clone, Debug)]
+pub struct LeaseMetrics {
+    leader: IntGauge,
+    transitions: IntCounter,
+}
+
+impl LeaseMetrics {
+    /// Makes the metrics and registers them.
+    ///
+    /// # Errors
+    /// Where one of them is registered already.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let leader = IntGauge::new(
+            "helmops_leader",
+            "Whether this process leads (1), or stands by (0).",
+        )?;
+        let transitions = IntCounter::new(
+            "helmops_lease_transitions_total",
+            "How often this process began or ceased to lead.",
+        )?;
+        Ok(Self {
+            leader: registered(registry, leader)?,
+            transitions: registered(registry, transitions)?,
+        })
+    }
+
+    /// Tells whether the process leads now.
+    pub fn leads(&self, leads: bool) {
+        let leads = i64::from(leads);
+        if self.leader.get() != leads {
+            self.leader.set(leads);
+            self.transitions.inc();
+        }
+    }
+}

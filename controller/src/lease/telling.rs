@@ -1,0 +1,242 @@
+//! What the log says of the election: each change once, and nothing at every try.
+
+use std::time::Duration;
+
+use kube::core::Status;
+use thiserror::Error;
+
+use super::{LeaseName, elector::Standing};
+
+/// The Lease could not be read or written.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// No answer.
+    #[error("the API server did not answer within {0:?}")]
+    NoAnswer(Duration),
+    /// Somebody else changes it all the time.
+    #[error("somebody else keeps changing it")]
+    Contended,
+    /// An answer that is an error.
+    #[error("{} ({})", .0.message, .0.code)]
+    Refused(Box<Status>),
+    /// No connection, or an answer that makes no sense.
+    #[error(transparent)]
+    Broken(kube::Error),
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status),
+            other => Self::Broken(other),
+        }
+    }
+}
+
+/// Failures that are told apart in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    NoAnswer,
+    Contended,
+    Refused(u16),
+    Broken,
+}
+
+/// What was told last.
+#[derive(Debug)]
+pub struct Telling {
+    lease: LeaseName,
+    identity: String,
+    last: Option<Told>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    standing: Kind,
+    failure: Option<Class>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Leading,
+    Lapsed,
+    Standby(Option<String>),
+}
+
+impl Failure {
+    /// Whether the Lease is not as it was thought to be, so that it is worth another look at once.
+    pub fn is_conflict(&self) -> bool {
+        // 404: it was deleted since it was seen.
+        matches!(self.class(), Class::Refused(404 | 409))
+    }
+
+    /// The same, where it has happened twice in a row.
+    pub fn again(self) -> Self {
+        if self.class() == Class::Refused(409) {
+            Self::Contended
+        } else {
+            self
+        }
+    }
+
+    fn class(&self) -> Class {
+        match self {
+            Self::NoAnswer(_) => Class::NoAnswer,
+            Self::Contended => Class::Contended,
+            Self::Refused(status) => Class::Refused(status.code),
+            Self::Broken(_) => Class::Broken,
+        }
+    }
+
+    /// What to do about it.
+    fn advice(&self) -> &'static str {
+        match self.class() {
+            Class::Refused(401) => "the token of the ServiceAccount is not accepted",
+            Class::Refused(403) => {
+                "the Role and RoleBinding for Leases are missing in this namespace, or are those of another shard; see \
+                 manifests/rbac.yaml"
+            }
+            Class::Refused(404) => "there is no such namespace; see --namespace",
+            Class::NoAnswer | Class::Broken | Class::Refused(_) => {
+                "is the API server well, and the network before it?"
+            }
+            Class::Contended => "is there a program that writes it without need?",
+        }
+    }
+}
+
+impl Telling {
+    /// Nothing has been told.
+    pub fn new(lease: LeaseName, identity: String) -> Self {
+        Self {
+            lease,
+            identity,
+            last: None,
+        }
+    }
+
+    /// Tells how things stand, if that is new.
+    pub fn tell(
+        &mut self,
+        standing: Standing<'_>,
+        remaining: Option<Duration>,
+        failure: Option<&Failure>,
+    ) -> bool {
+        let told = Told {
+            standing: match standing {
+                Standing::Leading => Kind::Leading,
+                Standing::Lapsed => Kind::Lapsed,
+                Standing::Standby(holder) => Kind::Standby(holder.map(str::to_owned)),
+            },
+            failure: failure.map(Failure::class),
+        };
+        let is_new = self.last.as_ref() != Some(&told);
+        if is_new {
+            self.log(&told, remaining, failure);
+            self.last = Some(told);
+        }
+        is_new
+    }
+
+    fn log(&self, told: &Told, remaining: Option<Duration>, failure: Option<&Failure>) {
+        let LeaseName { namespace, name } = &self.lease;
+        let identity = &self.identity;
+        let Some(error) = failure else {
+            match &told.standing {
+                Kind::Leading => tracing::info!(
+                    namespace,
+                    name,
+                    identity,
+                    "leading: the Lease is this process' own"
+                ),
+                Kind::Lapsed => tracing::warn!(namespace, name, "not leading: the Lease is not renewed yet"),
+                Kind::Standby(Some(holder)) => {
+                    tracing::info!(
+                        namespace,
+                        name,
+                        identity,
+                        holder,
+                        "standing by: the Lease is another process'"
+                    );
+                }
+                Kind::Standby(None) => tracing::info!(
+                    namespace,
+                    name,
+                    identity,
+                    "standing by: nobody holds the Lease yet"
+                ),
+            }
+            return;
+        };
+        let advice = error.advice();
+        match &told.standing {
+            Kind::Leading => {
+                let seconds = remaining.unwrap_or_default().as_secs();
+                tracing::warn!(
+                    namespace, name, %error, advice,
+                    "cannot renew the Lease; work goes on for {seconds} s, and stops then unless it is renewed"
+                );
+            }
+            Kind::Lapsed => tracing::error!(
+                namespace, name, %error, advice,
+                "the Lease could not be renewed in time: nothing is written until it is, or somebody else takes it"
+            ),
+            Kind::Standby(holder) => tracing::warn!(
+                namespace, name, holder, %error, advice,
+                "cannot read or write the Lease, which is tried again and again; this process does not lead"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16) -> Failure {
+        let status = Status {
+            code,
+            ..Status::default()
+        };
+        kube::Error::Api(Box::new(status)).into()
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let lease = LeaseName {
+            namespace: "system".to_owned(),
+            name: "lease".to_owned(),
+        };
+        let mut telling = Telling::new(lease, "me".to_owned());
+        let (forbidden, broken) = (refused(403), refused(500));
+        let limit = Duration::from_secs(5);
+        for (standing, failure, is_new) in [
+            (Standing::Standby(None), Some(&forbidden), true),
+            (Standing::Standby(None), Some(&forbidden), false),
+            (Standing::Standby(Some("other")), None, true),
+            (Standing::Standby(Some("other")), None, false),
+            (Standing::Standby(Some("third")), None, true),
+            (Standing::Leading, None, true),
+            (Standing::Leading, None, false),
+            (Standing::Leading, Some(&broken), true),
+            (Standing::Leading, Some(&Failure::NoAnswer(limit)), true),
+            (Standing::Leading, Some(&Failure::NoAnswer(limit / 2)), false),
+            (Standing::Lapsed, Some(&Failure::NoAnswer(limit)), true),
+            (Standing::Lapsed, Some(&Failure::NoAnswer(limit)), false),
+            (Standing::Leading, None, true),
+        ] {
+            assert_eq!(
+                telling.tell(standing, None, failure),
+                is_new,
+                "{standing:?} {failure:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_not_as_thought_is_looked_at_again_and_others_wait() {
+        assert!(refused(409).is_conflict() && refused(404).is_conflict());
+        assert!(!refused(403).is_conflict() && !refused(500).is_conflict());
+        assert!(!Failure::NoAnswer(Duration::ZERO).is_conflict());
+    }
+}
