@@ -78,7 +78,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         work.track_future(helmop::run(
             context,
             writers,
-            health.gate("caches"),
+            helmop::Signs::new(&health),
             supervisor.stop(),
         )),
     );

@@ -29,7 +29,7 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-pub use self::run::run;
+pub use self::run::{Signs, run};
 use self::{
     agenda::Agenda,
     versions::{Task, Versions, versions},

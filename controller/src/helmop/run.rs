@@ -5,7 +5,7 @@ use std::{future::ready, sync::Arc, time::Duration};
 use futures::StreamExt;
 use helmops_shared::{
     api::{Guarded, HelmOp},
-    runtime::Gate,
+    runtime::{Gate, Health, Heartbeat},
 };
 use kube::{
     Resource,
@@ -29,9 +29,37 @@ use crate::{
 /// Changes that arrive together are worked on together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// Works on HelmOps until it is told to stop, and then finishes those under way. `synced` opens when everything has been
-/// seen once.
-pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: CancellationToken) {
+/// How often the loop says that it is alive.
+const BEAT: Duration = Duration::from_secs(5);
+/// Whoever says nothing for so long hangs, however slow the machine is.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// What the loop tells of itself.
+#[derive(Debug)]
+pub struct Signs {
+    /// Opens when everything has been seen once.
+    synced: Gate,
+    /// Beaten while the loop goes round.
+    heartbeat: Heartbeat,
+}
+
+impl Signs {
+    /// The process is not ready before the loop is, and not alive without it.
+    pub fn new(health: &Health) -> Self {
+        Self {
+            synced: health.gate("caches"),
+            heartbeat: health.heartbeat("helmop loop", SILENCE),
+        }
+    }
+}
+
+/// Works on HelmOps until it is told to stop, and then finishes those under way.
+pub async fn run(
+    context: Arc<Context>,
+    writers: Writers,
+    Signs { synced, heartbeat }: Signs,
+    stop: CancellationToken,
+) {
     let watches = watch::watch(&context.client, &context.scope, &context.stores, writers);
     let changes = watches
         .helmops
@@ -73,9 +101,17 @@ pub async fn run(context: Arc<Context>, writers: Writers, synced: Gate, stop: Ca
             note(&context, result);
             ready(())
         });
+    // In the same task as the work, so that it falls silent with it.
+    let beating = async {
+        loop {
+            heartbeat.beat();
+            tokio::time::sleep(BEAT).await;
+        }
+    };
     tokio::select! {
         () = work => {}
         () = opening => {}
+        () = beating => {}
     }
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod admit;
+mod fleet;
 mod policies;
 mod polling;
 mod reconcile;

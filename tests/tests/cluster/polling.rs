@@ -329,3 +329,70 @@ async fn turning_it_on_looks_at_once() {
     setting.apply(&json!({ "pollingInterval": "1s" })).await;
     setting.until_looked_again(&looked).await;
 }
+
+/// New credentials are no new question.
+#[tokio::test]
+async fn a_rotated_secret_changes_no_version() {
+    let setting = Setting::new().await;
+    secret(
+        &setting.namespace,
+        json!({ "username": "user", "password": "old" }),
+    )
+    .await;
+    let spec =
+        |values: Value| json!({ "helm": { "version": "0.x", "values": values }, "helmSecretName": "access" });
+    setting.apply(&spec(json!({}))).await;
+    setting.until_status_version("0.1.0").await;
+    let requests = setting.server.requests("/index.yaml");
+    setting.charts.add_version("web", "0.2.0").await.unwrap();
+    secret(
+        &setting.namespace,
+        json!({ "username": "user", "password": "new" }),
+    )
+    .await;
+    setting.apply(&spec(json!({ "a": 1 }))).await;
+    let bundle = until(&setting.namespace, "bundle/web", |bundle| {
+        ensure!(bundle["spec"]["helm"]["values"]["a"] == 1, "not yet");
+        Ok(())
+    })
+    .await;
+    assert_eq!(bundle["spec"]["helm"]["version"], "0.1.0");
+    assert_eq!(setting.server.requests("/index.yaml"), requests);
+}
+
+/// HelmOps of one repository and interval share their requests.
+#[tokio::test]
+async fn one_request_serves_all_who_poll_a_repository() {
+    const HELMOPS: usize = 20;
+    let setting = Setting::new().await;
+    let spec = json!({ "helm": { "repo": setting.server.url(), "chart": "web" }, "pollingInterval": "3s" });
+    for number in 0..HELMOPS {
+        let applied = setting
+            .namespace
+            .kubectl()
+            .apply(&helmop(&format!("web{number}"), &spec))
+            .await;
+        applied.unwrap().ok().unwrap();
+    }
+    for number in 0..HELMOPS {
+        until_accepted(&setting.namespace, &format!("web{number}")).await;
+    }
+    setting.charts.add_version("web", "0.2.0").await.unwrap();
+    for number in 0..HELMOPS {
+        until_version(&setting.namespace, &format!("web{number}"), "0.2.0").await;
+    }
+    let before = setting.server.requests("/index.yaml");
+    let started = std::time::Instant::now();
+    eventually("four rounds", SOON, async || {
+        ensure!(started.elapsed().as_secs() >= 12, "not yet");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let rounds = started.elapsed().as_secs() / 3 + 1;
+    let requests = setting.server.requests("/index.yaml") - before;
+    assert!(
+        requests <= 2 * rounds,
+        "{requests} requests in {rounds} rounds of {HELMOPS} HelmOps"
+    );
+}
