@@ -65,6 +65,11 @@ impl Agenda {
         }
     }
 
+    /// Whether it is time to look, and too early to try again.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.due, Due::Now { .. }) && self.pause.is_some()
+    }
+
     /// The token that the Bundle is to record.
     pub fn record(&self, versions: &Versions) -> Option<&str> {
         self.request.record(versions.looked && versions.failure.is_none())
@@ -118,7 +123,7 @@ impl Agenda {
             (false, Due::Now { .. } | Due::Never) => schedule.next(self.now),
         });
         let regular = regular.map(|time| until(self.now, time));
-        let soon = retry.or(self.pause.filter(|_| matches!(self.due, Due::Now { .. })));
+        let soon = retry.or(self.pause.filter(|_| self.is_paused()));
         [regular, soon]
             .into_iter()
             .flatten()

@@ -225,11 +225,12 @@ impl Run<'_> {
                 let asked = Asked::of(self.helmop);
                 Some(self.context.backoff.failed(self.key.clone(), asked, pace))
             }
-            None if done.versions.looked => {
+            // A look that has failed and is not to be tried again yet is still a failure.
+            None if agenda.is_paused() => None,
+            None => {
                 self.context.backoff.forget(self.key);
                 None
             }
-            None => None,
         };
         Ok(agenda.next(&done.versions, retry))
     }

@@ -144,7 +144,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
             scope
                 .apis(client)
                 .into_iter()
-                .map(|(_, api)| secrets::watch(api, stores.helmops.clone()).boxed()),
+                .map(|(_, api)| secrets::watch(api, stores.helmops.clone(), stores.policies.clone()).boxed()),
         )
         .boxed(),
         all: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),

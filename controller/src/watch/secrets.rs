@@ -3,7 +3,10 @@
 //! Only metadata are watched, and nothing is kept: a Secret is read when it is used.
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::api::{Guarded, HelmOp};
+use helmops_shared::{
+    api::{Guarded, HelmOp},
+    runtime::cluster::KnownPolicies,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt,
@@ -24,6 +27,7 @@ const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 pub fn watch(
     api: Api<PartialObjectMeta<Secret>>,
     helmops: Store<Guarded<HelmOp>>,
+    policies: KnownPolicies,
 ) -> impl Stream<Item = Key> + Send {
     let config = paged(watcher::Config::default().fields(NOT_RELEASES));
     let mut is_first = true;
@@ -39,7 +43,7 @@ pub fn watch(
             };
             async { changed }
         })
-        .flat_map(move |secret| stream::iter(named_by(&helmops, &secret)))
+        .flat_map(move |secret| stream::iter(named_by(&helmops, &policies, &secret)))
 }
 
 /// The Secret that an event is about. Those of the first list have not changed; after that a list is what is left of
@@ -59,13 +63,20 @@ fn changed(
     }
 }
 
-fn named_by(helmops: &Store<Guarded<HelmOp>>, secret: &PartialObjectMeta<Secret>) -> Vec<Key> {
+/// Those that name it themselves, and those that a Policy names it for.
+fn named_by(
+    helmops: &Store<Guarded<HelmOp>>,
+    policies: &KnownPolicies,
+    secret: &PartialObjectMeta<Secret>,
+) -> Vec<Key> {
     let (namespace, name) = (secret.namespace(), secret.name_any());
+    let policies = namespace.as_deref().and_then(|namespace| policies.of(namespace));
     let is_named = |object: &Guarded<HelmOp>| match object {
-        Guarded::Good(helmop) => {
-            helmop.metadata.namespace == namespace && helmop.spec.helm_secret_name == name
-        }
-        Guarded::Odd { .. } => false,
+        Guarded::Good(helmop) if helmop.metadata.namespace == namespace => match &policies {
+            Some(policies) => policies.complete(helmop).spec.helm_secret_name == name,
+            None => helmop.spec.helm_secret_name == name,
+        },
+        Guarded::Good(_) | Guarded::Odd { .. } => false,
     };
     let helmops = helmops.state();
     let named = helmops.iter().filter(|helmop| is_named(helmop));
@@ -74,6 +85,7 @@ fn named_by(helmops: &Store<Guarded<HelmOp>>, secret: &PartialObjectMeta<Secret>
 
 #[cfg(test)]
 mod tests {
+    use helmops_shared::api::Policy;
     use kube::{core::ObjectMeta, runtime::reflector};
     use serde_json::json;
 
@@ -105,15 +117,32 @@ mod tests {
             let helmop: Guarded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
             writer.apply_watcher_event(&watcher::Event::Apply(helmop));
         }
-        let named = |namespace, name| named_by(&store, &secret(namespace, name)).len();
+        let policies = KnownPolicies::default();
+        let named = |namespace, name| named_by(&store, &policies, &secret(namespace, name)).len();
         assert_eq!(
             [named("a", "access"), named("b", "access"), named("c", "access")],
             [1, 1, 0]
         );
         assert_eq!(
-            named_by(&store, &secret("a", "access")),
+            named_by(&store, &policies, &secret("a", "access")),
             [super::super::key("a", "web")]
         );
+    }
+
+    #[test]
+    fn a_secret_that_a_policy_names_concerns_those_who_name_none() {
+        let (store, mut writer) = reflector::store();
+        let helmop = json!({ "metadata": { "namespace": "a", "name": "web" }, "spec": {} });
+        let helmop: Guarded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
+        writer.apply_watcher_event(&watcher::Event::Apply(helmop));
+        let policy = json!({
+            "metadata": { "namespace": "a", "name": "p" },
+            "helmOp": { "defaultHelmSecretName": "shared" }
+        });
+        let policy: Guarded<Policy> = serde_json::from_str(&policy.to_string()).unwrap();
+        let policies: KnownPolicies = [policy].into_iter().collect();
+        assert_eq!(named_by(&store, &policies, &secret("a", "shared")).len(), 1);
+        assert_eq!(named_by(&store, &policies, &secret("a", "other")), []);
     }
 
     #[test]
