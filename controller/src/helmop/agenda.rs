@@ -168,3 +168,125 @@ fn until(now: Timestamp, then: Timestamp) -> Duration {
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use helmops_shared::api::HelmOp;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::resolve::ResolveError;
+
+    const SHORTEST: Duration = Duration::from_secs(5);
+
+    fn helmop(interval: &str, status: &Value) -> HelmOp {
+        let object = json!({
+            "metadata": { "name": "web" },
+            "spec": {
+                "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.x" },
+                "pollingInterval": interval,
+            },
+            "status": status,
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_800_000_000).unwrap()
+    }
+
+    fn agenda(helmop: &HelmOp, pause: Option<Duration>) -> Agenda {
+        Agenda::of(
+            &ValidHelmOp::try_from(helmop).unwrap(),
+            None,
+            pause,
+            SHORTEST,
+            now(),
+        )
+    }
+
+    /// Looked a moment ago, which failed or not.
+    fn polled(status: &str) -> Value {
+        json!({
+            "lastPollingTriggered": seconds(now()),
+            "conditions": [{ "type": "Accepted", "status": "True" }, { "type": "Polled", "status": status }],
+        })
+    }
+
+    fn versions(looked: bool, failure: Option<ResolveError>) -> Versions {
+        Versions {
+            resolved: Vec::new(),
+            looked,
+            failure,
+        }
+    }
+
+    #[test]
+    fn it_comes_back_when_the_next_look_is_due() {
+        let agenda = agenda(&helmop("1m", &polled("True")), None);
+        assert_eq!(agenda.since(), None);
+        let nothing = versions(false, None);
+        assert_eq!(agenda.told(&nothing), Polling::Unchanged);
+        let next = agenda.next(&nothing, None).unwrap();
+        assert!(
+            next > Duration::from_secs(30) && next <= Duration::from_secs(90),
+            "{next:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_due_where_polling_is_off() {
+        let agenda = agenda(&helmop("0s", &polled("True")), None);
+        let nothing = versions(false, None);
+        assert_eq!((agenda.since(), agenda.next(&nothing, None)), (None, None));
+        assert_eq!(agenda.told(&nothing), Polling::Off);
+    }
+
+    #[test]
+    fn what_has_failed_waits_for_its_time() {
+        let failed = helmop("12h", &polled("False"));
+        assert_eq!(agenda(&failed, None).since(), Some(now()));
+        let pause = Duration::from_secs(7);
+        let paused = agenda(&failed, Some(pause));
+        assert!(paused.is_paused());
+        assert_eq!(paused.since(), None);
+        assert_eq!(paused.next(&versions(false, None), None), Some(pause));
+        assert!(
+            !agenda(&helmop("12h", &polled("True")), Some(pause)).is_paused(),
+            "it is not due anyhow"
+        );
+    }
+
+    #[test]
+    fn a_look_is_tried_again_soon_and_at_the_latest_when_it_is_due() {
+        let agenda = agenda(&helmop("1m", &polled("False")), None);
+        let looked = versions(true, None);
+        let soon = Duration::from_secs(2);
+        assert_eq!(agenda.next(&looked, Some(soon)), Some(soon));
+        let late = agenda.next(&looked, Some(Duration::from_hours(1))).unwrap();
+        assert!(late <= Duration::from_secs(90), "{late:?}");
+    }
+
+    #[test]
+    fn a_long_sleep_is_broken_once_an_hour() {
+        let agenda = agenda(&helmop("48h", &polled("True")), None);
+        assert_eq!(agenda.next(&versions(true, None), None), Some(LONGEST_SLEEP));
+    }
+
+    #[test]
+    fn a_short_interval_is_raised_and_told() {
+        let told = |interval| {
+            let agenda = agenda(&helmop(interval, &json!({})), None);
+            match agenda.told(&versions(true, None)) {
+                Polling::Looked(look) => look.result.unwrap(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(
+            told("2s").contains("polled every 5s instead of 2s"),
+            "{}",
+            told("2s")
+        );
+        assert_eq!(told("5s"), "");
+    }
+}
