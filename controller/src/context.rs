@@ -3,7 +3,6 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use helmops_shared::api::{HelmOp, labels};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 
 use crate::{
@@ -56,14 +55,9 @@ pub struct Asked {
 impl Asked {
     /// What a HelmOp asks for.
     pub fn of(helmop: &HelmOp) -> Self {
-        Self::of_metadata(&helmop.metadata)
-    }
-
-    /// What the HelmOp with this metadata asks for.
-    pub fn of_metadata(metadata: &ObjectMeta) -> Self {
-        let annotations = metadata.annotations.as_ref();
+        let annotations = helmop.metadata.annotations.as_ref();
         Self {
-            generation: metadata.generation,
+            generation: helmop.metadata.generation,
             token: annotations
                 .and_then(|annotations| annotations.get(labels::POLL))
                 .cloned(),

@@ -20,6 +20,7 @@ mod fleet_metrics;
 mod helmop;
 mod lease;
 mod metrics;
+mod queue;
 mod resolve;
 mod run;
 mod watch;

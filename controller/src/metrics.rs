@@ -24,7 +24,8 @@ pub struct Metrics {
     resolution_duration: Histogram,
     polls: IntCounterVec,
     poll_lag: Histogram,
-    waiting: IntGauge,
+    /// HelmOps that wait for a worker.
+    pub waiting: IntGauge,
     last_success: Gauge,
     /// Events that were not told.
     pub dropped_events: IntCounter,
@@ -96,7 +97,7 @@ impl Metrics {
                 registry,
                 IntGauge::new(
                     "helmops_reconciles_waiting",
-                    "Reconciliations that wait for a worker: the depth of the queue.",
+                    "HelmOps that wait for a worker: the depth of the queue.",
                 )?,
             )?,
             last_success: registered(
@@ -135,11 +136,6 @@ impl Metrics {
             .with_label_values(&[failure.map_or(SUCCESS, Reason::as_str)])
             .inc();
         self.poll_lag.observe(lag.as_secs_f64());
-    }
-
-    /// Counts a reconciliation as waiting until the value is dropped.
-    pub fn waiting(&self) -> Present {
-        Present::new(&self.waiting)
     }
 
     /// Counts a look-up.

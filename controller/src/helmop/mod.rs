@@ -14,7 +14,10 @@ mod observe;
 mod run;
 mod versions;
 
-use std::{borrow::Cow, sync::Arc, time::Instant};
+use std::{
+    borrow::Cow,
+    time::{Duration, Instant},
+};
 
 use helmops_shared::{
     admit::ValidHelmOp,
@@ -24,10 +27,7 @@ use helmops_shared::{
     status::{self, Outcome, Polling, Seen},
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::{
-    Resource,
-    runtime::{controller::Action, reflector::ObjectRef},
-};
+use kube::Resource;
 
 pub use self::run::{Signs, run};
 use self::{
@@ -43,41 +43,53 @@ use crate::{
 };
 
 /// What becomes of a HelmOp next: when to come back to it, if not only when something changes.
-type Next = Option<std::time::Duration>;
+type Next = Option<Duration>;
 
 /// Brings one HelmOp to what it asks for, and tells in its status what came of it.
 ///
 /// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
-async fn reconcile(object: Arc<Guarded<HelmOp>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let key = ObjectRef::from_obj(&*object);
-    drop(object);
-    let waiting = context.metrics.waiting();
-    let Ok(mut place) = context.workers.place().await else {
-        return Ok(Action::await_change());
-    };
-    drop(waiting);
-    // Much may have happened while it waited for its place.
+async fn reconcile(key: Key, mut place: Place, context: &Context) -> Next {
     let Some(object) = context.stores.helmops.get(&key) else {
-        return Ok(Action::await_change());
+        // It is gone, and what was noted of it with it.
+        context.backoff.forget(&key);
+        context.written.forget(&key);
+        return None;
     };
     let seen = object.meta().resource_version.as_deref().unwrap_or_default();
     if context.written.is_behind(&key, seen) {
-        return Ok(Action::requeue(Pace::CONFLICT.first));
+        return Some(Pace::CONFLICT.first);
     }
     let helmop = match &*object {
         Guarded::Good(helmop) => helmop,
         Guarded::Odd { error, .. } => {
             tracing::error!(helmop = %key, error, "HelmOp does not decode and is left alone");
-            return Ok(Action::await_change());
+            return None;
         }
     };
     let started = Instant::now();
-    let result = bring_about(&key, helmop, &context, &mut place).await;
+    let result = bring_about(&key, helmop, context, &mut place).await;
     context.metrics.reconciled(
         result.as_ref().err().map(ReconcileError::reason),
         started.elapsed(),
     );
-    result.map(|next| next.map_or_else(Action::await_change, Action::requeue))
+    match result {
+        Ok(next) => next,
+        Err(error) => retry(&key, helmop, &error, context),
+    }
+}
+
+/// When to try again after a failure.
+fn retry(key: &Key, helmop: &HelmOp, error: &ReconcileError, context: &Context) -> Next {
+    if error.is_passing() {
+        tracing::debug!(helmop = %key, %error, "not done; it is looked at again");
+    } else {
+        tracing::warn!(helmop = %key, reason = error.reason().as_str(), %error, "not done; it is tried again");
+    }
+    let Some(pace) = error.pace() else {
+        context.backoff.forget(key);
+        return None;
+    };
+    Some(context.backoff.failed(key.clone(), Asked::of(helmop), pace))
 }
 
 async fn bring_about(

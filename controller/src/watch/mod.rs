@@ -35,13 +35,15 @@ use kube::{
     },
 };
 
-use self::scope::{paged, shielded};
 pub use self::{
     deployments::Deployments,
-    news::is_news,
     policies::of as policies_of,
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
+};
+use self::{
+    news::News,
+    scope::{paged, shielded},
 };
 
 /// A HelmOp, as the loop knows it.
@@ -71,8 +73,8 @@ pub struct Writers {
 
 /// What the watches tell of.
 pub struct Watches {
-    /// The HelmOps themselves.
-    pub helmops: BoxStream<'static, watcher::Result<Guarded<HelmOp>>>,
+    /// HelmOps that have changed themselves.
+    pub helmops: BoxStream<'static, Key>,
     /// HelmOps that something else concerns that has changed.
     pub concerned: BoxStream<'static, Key>,
     /// HelmOps that were waiting for a Secret, perhaps: what they failed with may be mended.
@@ -116,16 +118,15 @@ impl Stores {
 /// Begins to watch what is in the scope.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) -> Watches {
     let of_helmops = watcher::Config::default().labels(labels::HELM_NAME);
-    let helmops = scope
-        .watch(client, &scope.of_shard())
-        .reflect(writers.helmops)
-        .applied_objects();
+    let mut news = News::default();
+    let helmops = shielded::<HelmOp, _>(scope.watch(client, &scope.of_shard()).reflect(writers.helmops))
+        .flat_map(move |event| stream::iter(news.of(&event)));
     let bundles = scope
         .watch(client, &of_helmops)
         .reflect(writers.bundles)
         .touched_objects();
     let known = stores.helmops.clone();
-    let bundles = shielded(bundles).filter_map(move |bundle: Guarded<Bundle>| {
+    let bundles = shielded::<Bundle, _>(bundles).filter_map(move |bundle| {
         let helmop = bundle
             .namespace()
             .map(|namespace| key(&namespace, &bundle.name_any()));

@@ -111,15 +111,15 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Keeps the failures of a watch to itself: they would slow the work on everything else down.
-pub fn shielded<T: Resource<DynamicType = ()>>(
+/// What a watch of a kind tells, without its failures: they are told in the log.
+pub fn shielded<K: Resource<DynamicType = ()>, T>(
     changes: impl Stream<Item = watcher::Result<T>>,
 ) -> impl Stream<Item = T> {
     changes.filter_map(|change| async {
         match change {
-            Ok(object) => Some(object),
+            Ok(told) => Some(told),
             Err(error) => {
-                tracing::warn!(kind = %T::kind(&()), %error, "watch failed and is begun anew");
+                tracing::warn!(kind = %K::kind(&()), %error, "watch failed and is begun anew");
                 None
             }
         }

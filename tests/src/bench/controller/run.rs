@@ -70,6 +70,7 @@ pub async fn measure(testbed: &Path, scenario: Scenario) -> Result<Measured> {
     let started = Instant::now();
     let mut controller = setting.start("controller").await?;
     until_done(&controller.admin, scenario.helmops).await?;
+    until_written(&setting.bed, scenario.helmops).await?;
     let time = started.elapsed();
     let cost = setting.cost(&controller, None).await?;
     check(&setting.api, scenario).await?;
@@ -160,6 +161,21 @@ async fn until_done(admin: &str, helmops: usize) -> Result<()> {
         let done = metrics.sum("helmops_reconciles_total", &[("outcome", "Success")]);
         let done = done.unwrap_or_default();
         ensure!(done >= f64::from(wanted), "{done} of {wanted}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until there is a Bundle and a status for each. The controller's own count is no proof: some are looked at twice
+/// before others are for the first time.
+async fn until_written(bed: &TestBed, helmops: usize) -> Result<()> {
+    let wanted = u64::try_from(helmops)?;
+    eventually("all Bundles and statuses to be written", DEADLINE, async || {
+        let writes = writes(bed).await?;
+        for what in ["POST bundles", "PATCH helmops"] {
+            let done = writes.get(what).copied().unwrap_or_default();
+            ensure!(done >= wanted, "{done} of {wanted} {what}");
+        }
         Ok(())
     })
     .await
