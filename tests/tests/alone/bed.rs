@@ -35,6 +35,7 @@ impl Alone {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
         let options = Options {
+            audit_log: true,
             crds: vec![helmops::manifests().join("crds")],
             ..Options::default()
         };
@@ -56,7 +57,7 @@ impl Alone {
         let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0", "0.2.0"])];
         let charts = ChartRepo::build(&bed.tools, folder.path(), versions).await?;
         let server = ChartServer::http(charts.folder()).await?;
-        let controller = start_controller(&bed, "controller").await?;
+        let controller = start_controller(&bed, "controller", &[]).await?;
         Ok(Self {
             controller,
             server,
@@ -86,37 +87,12 @@ impl Alone {
     }
 
     pub async fn until_version(&self, name: &str, version: &str) {
-        let bundle = format!("bundle/{name}");
-        eventually(&bundle, SOON, async || {
-            let found = self.kubectl.get(&bundle).await?.context("there is none")?;
-            ensure!(
-                found["spec"]["helm"]["version"] == version,
-                "it is {}",
-                found["spec"]["helm"]["version"]
-            );
-            Ok(())
-        })
-        .await
-        .unwrap();
+        until_version(&self.kubectl, name, version).await;
     }
 
-    /// Waits until the condition of that type has this reason in the present generation, and gives its message.
+    /// Waits until the condition of that type has this reason, and gives its message.
     pub async fn until(&self, name: &str, r#type: &str, reason: &str) -> String {
-        let helmop = format!("helmop/{name}");
-        eventually(&helmop, SOON, async || {
-            let found = self.kubectl.get(&helmop).await?.context("there is none")?;
-            let conditions = found["status"]["conditions"]
-                .as_array()
-                .context("no conditions")?;
-            let condition = conditions
-                .iter()
-                .find(|condition| condition["type"] == r#type)
-                .context("not that one")?;
-            ensure!(condition["reason"] == reason, "it is {condition}");
-            Ok(condition["message"].as_str().unwrap_or_default().to_owned())
-        })
-        .await
-        .unwrap()
+        until(&self.kubectl, name, r#type, reason).await
     }
 
     /// Writes of helmops that the API server has seen: new and changed Bundles, and statuses.
@@ -160,13 +136,55 @@ impl Alone {
             .unwrap();
     }
 
-    pub async fn restart_controller(&mut self, name: &str) {
+    pub async fn stop_controller(&mut self) {
         let status = self.controller.process.terminate(SOON).await.unwrap();
         assert_eq!(status.code(), Some(0), "SIGTERM is a clean end");
-        self.controller = start_controller(&self.bed, name).await.unwrap();
+    }
+
+    pub async fn restart_controller(&mut self, name: &str) {
+        self.stop_controller().await;
+        self.controller = start_controller(&self.bed, name, &[]).await.unwrap();
     }
 }
 
-async fn start_controller(bed: &TestBed, name: &str) -> Result<Running> {
-    helmops::start_controller(bed, name, &|program| bed.command(program)).await
+/// Starts the controller with what else it is to know, as environment twins of flags.
+pub async fn start_controller(bed: &TestBed, name: &str, flags: &[(&str, &str)]) -> Result<Running> {
+    let command = |program: &Path| {
+        let mut command = bed.command(program);
+        command.envs(flags.iter().copied());
+        command
+    };
+    helmops::start_controller(bed, name, &command).await
+}
+
+/// Waits until a Bundle has this version.
+pub async fn until_version(kubectl: &Kubectl, name: &str, version: &str) {
+    let bundle = format!("bundle/{name}");
+    eventually(&bundle, SOON, async || {
+        let found = kubectl.get(&bundle).await?.context("there is none")?;
+        let found = &found["spec"]["helm"]["version"];
+        ensure!(found == version, "it is {found}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until the condition of that type of a HelmOp has this reason, and gives its message.
+pub async fn until(kubectl: &Kubectl, name: &str, r#type: &str, reason: &str) -> String {
+    let helmop = format!("helmop/{name}");
+    eventually(&helmop, SOON, async || {
+        let found = kubectl.get(&helmop).await?.context("there is none")?;
+        let conditions = found["status"]["conditions"]
+            .as_array()
+            .context("no conditions")?;
+        let condition = conditions
+            .iter()
+            .find(|condition| condition["type"] == r#type)
+            .context("not that one")?;
+        ensure!(condition["reason"] == reason, "it is {condition}");
+        Ok(condition["message"].as_str().unwrap_or_default().to_owned())
+    })
+    .await
+    .unwrap()
 }

@@ -10,7 +10,9 @@
 mod admit;
 mod bed;
 mod definitions;
+mod namespaced;
 mod policies;
 mod rancher;
+mod shards;
 mod telling;
 mod writes;
