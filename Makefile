@@ -7,7 +7,7 @@ CARGO ?= cargo
 COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test lint fmt up down manifests truth bench fuzz tools build
+.PHONY: help demo test chaos lint fmt up down manifests truth bench fuzz tools build
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,10 @@ demo: build tools ## Show the main job on an embedded control plane
 test: tools ## Run all tests
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO) test --workspace --locked
+
+chaos: tools ## Kill the leading controller 50 times while HelmOps come, change and go (five minutes)
+	$(CARGO) build --workspace --bins --locked
+	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked -p helmops-tests --test chaos -- --nocapture
 
 lint: ## Check format, lints, documentation, generated files and dependencies
 	$(CARGO) fmt --all --check

@@ -19,18 +19,22 @@ const START_DEADLINE: Duration = Duration::from_mins(1);
 const REMOVE_DEADLINE: Duration = Duration::from_secs(2);
 /// Set to anything, it keeps the folder of the control plane.
 const KEEP: &str = "HELMOPS_KEEP";
-/// Who asked what, and what came of it.
+/// Who asked what, and what came of it; of Bundles also what was sent.
 const AUDIT_POLICY: &str = r#"{
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}]
+    "omitManagedFields": true,
+    "rules": [
+        {"level": "Request", "resources": [{"group": "fleet.cattle.io", "resources": ["bundles"]}]},
+        {"level": "Metadata"}
+    ]
 }"#;
 
 /// What a control plane is started with.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
-    /// Write each request's metadata to audit.log in the folder of the control plane.
+    /// Write who asked what, and of Bundles what was sent, to audit.log in the folder of the control plane.
     #[arg(long)]
     pub audit_log: bool,
     /// Apply the CRDs of this file or folder before the controllers start; can be given several times.

@@ -4,7 +4,7 @@
 //! a test ─► TestBed ──pipe──► testbed serve ─► etcd, kube-apiserver, kube-controller-manager
 //!    │         │                     ▲
 //!    │         └─ Process: a binary under test, in the process group of testbed
-//!    ├─ TestNamespace, Kubectl, service accounts, metrics
+//!    ├─ TestNamespace, Kubectl, Api, service accounts, metrics; audit and leader: who wrote what, and who may
 //!    └─ ChartRepo (made by Helm) ─► ChartServer (HTTP or HTTPS)
 //! ```
 //!
@@ -30,8 +30,11 @@ mod credentials;
 mod kubeconfig;
 mod programs;
 
+pub mod api;
 pub mod kubectl;
 pub mod metrics;
+pub mod audit;
+pub mod leader;
 pub mod namespace;
 pub mod service_account;
 pub mod test_bed;

@@ -57,10 +57,14 @@ pub(crate) fn api_server(tools: &Tools, directory: &Path, etcd: &str, port: u16)
     command
 }
 
-/// Makes kube-apiserver write the metadata of each request to a file.
+/// Megabytes: none of the tests writes more, and by default the log would begin anew after 100.
+const AUDIT_LOG_SIZE: u32 = 4096;
+
+/// Makes kube-apiserver write what the policy says of each request to a file.
 pub(crate) fn audit(api_server: &mut Command, policy: &Path, log: &Path) {
     api_server.arg("--audit-policy-file").arg(policy);
     api_server.arg("--audit-log-path").arg(log);
+    api_server.arg(format!("--audit-log-maxsize={AUDIT_LOG_SIZE}"));
 }
 
 /// kube-controller-manager without a port of its own.

@@ -8,3 +8,30 @@ use std::hash::{BuildHasher, RandomState};
 pub fn word() -> String {
     format!("{:016x}", RandomState::new().hash_one("word"))
 }
+
+/// Chance that can be had again: the same seed gives the same numbers (`SplitMix64`).
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// Begins with a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, which is not zero.
+    pub fn below(&mut self, bound: usize) -> usize {
+        // Bounds are small: that the first numbers come up a little more often does not show.
+        let bound = u64::try_from(bound).unwrap_or(u64::MAX);
+        usize::try_from(self.next() % bound).unwrap_or_default()
+    }
+}

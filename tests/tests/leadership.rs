@@ -11,16 +11,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use helmops_tests::audit::{self, Terms};
 use helmops_tests::chart_server::ChartServer;
 use helmops_tests::charts::ChartRepo;
 use helmops_tests::control_plane::Options;
 use helmops_tests::helmops::{self, Running};
 use helmops_tests::kubectl::Kubectl;
+use helmops_tests::leader::{LEASE, until_holder};
 use helmops_tests::metrics::Metrics;
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::wait::eventually;
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -28,8 +30,6 @@ use tokio::sync::{Mutex, MutexGuard};
 const SOON: Duration = Duration::from_secs(30);
 /// The default lease duration and the longest retry period, and some time for a busy machine.
 const TAKEOVER: Duration = Duration::from_secs(15 + 3 + 4);
-const LEASE: &str = "fleet-helmops-leader-election-shard";
-const CONTROLLER: &str = "system:serviceaccount:helmops-system:helmops-controller";
 
 /// Replicas `one`, which leads, and `other`, which stands by.
 struct Pair {
@@ -110,77 +110,14 @@ impl Pair {
         Ok(of_version.count())
     }
 
-    /// All that the controller has written and the API server has accepted: by whom, and what. Replicas differ in their
-    /// tokens.
-    fn writes(&self) -> Vec<(String, String)> {
-        let log = std::fs::read_to_string(self.bed.audit_log()).unwrap();
-        let events = log
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let mut writes: Vec<_> = events
-            .filter(|event| event["user"]["username"] == CONTROLLER)
-            .filter(|event| !["get", "list", "watch"].contains(&event["verb"].as_str().unwrap()))
-            .filter(|event| event["responseStatus"]["code"].as_u64().unwrap() < 300)
-            .map(|event| {
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let token = &event["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
-                assert!(token.is_string(), "{event}");
-                let (resource, name) = (
-                    text(&event["objectRef"]["resource"]),
-                    text(&event["objectRef"]["name"]),
-                );
-                (
-                    text(&event["requestReceivedTimestamp"]),
-                    text(token),
-                    format!("{resource}/{name}"),
-                )
-            })
-            .collect();
-        writes.sort();
-        writes
-            .into_iter()
-            .map(|(_, token, object)| (token, object))
-            .collect()
-    }
-
-    /// Asserts that nobody wrote anything while another held the Lease. Gives how often it changed hands, and how much
-    /// else was written.
-    fn audit(&self) -> (usize, usize) {
-        let (mut holder, mut hands, mut others) = (String::new(), 0, 0);
-        for (writer, object) in self.writes() {
-            if object.starts_with("leases/") {
-                hands += usize::from(writer != holder);
-                holder = writer;
-            } else {
-                assert_eq!(writer, holder, "wrote {object} without the Lease");
-                others += 1;
-            }
-        }
-        (hands, others)
+    /// Asserts that nobody wrote anything while another held the Lease.
+    fn audit(&self) -> Terms {
+        audit::terms(&audit::writes(&self.bed.audit_log()).unwrap()).unwrap()
     }
 }
 
 async fn start_controller(bed: &TestBed, name: &str) -> Result<Running> {
     helmops::start_controller(bed, name, &|program| bed.command(program)).await
-}
-
-/// Waits until a replica holds the Lease, and gives the time that it took.
-async fn until_holder(kubectl: &Kubectl, name: &str, deadline: Duration) -> Result<Duration> {
-    let kubectl = kubectl.in_namespace(helmops::NAMESPACE);
-    let start = Instant::now();
-    eventually("the Lease", deadline, async || {
-        let lease = kubectl
-            .get(&format!("lease/{LEASE}"))
-            .await?
-            .context("there is none")?;
-        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        ensure!(
-            holder.starts_with(&format!("{name}_")),
-            "its holder is {holder:?}"
-        );
-        Ok(start.elapsed())
-    })
-    .await
 }
 
 async fn metric(replica: &Running, name: &str) -> Result<f64> {
@@ -223,8 +160,7 @@ async fn one_works_and_gives_the_lease_back_when_it_stops() {
     assert!(took < Duration::from_secs(5), "handed over in {took:?}");
     pair.apply(0..6, "0.2.0").await;
     pair.until_bundles(6, "0.2.0").await;
-    let (hands, _) = pair.audit();
-    assert_eq!(hands, 2);
+    assert_eq!(pair.audit().hands, 2);
 }
 
 #[tokio::test]
@@ -245,11 +181,12 @@ async fn another_takes_over_from_one_that_is_killed() {
     assert!(took > Duration::from_secs(12), "not before: {took:?}");
     pair.until_bundles(50, "0.2.0").await;
     pair.until_bundles(20, "0.1.0").await;
-    assert_eq!(pair.audit().0, 2);
-    let writes = pair.writes();
+    assert_eq!(pair.audit().hands, 2);
+    let writes = audit::writes(&pair.bed.audit_log()).unwrap();
+    let accepted: Vec<_> = writes.iter().filter(|write| write.is_accepted()).collect();
     for name in 60..70 {
         let bundle = format!("bundles/web{name}");
-        let written = writes.iter().filter(|(_, object)| *object == bundle).count();
+        let written = accepted.iter().filter(|write| write.object() == bundle).count();
         assert_eq!(written, 1, "{bundle} is written as it is wanted by then");
     }
 }
@@ -277,7 +214,7 @@ async fn one_that_slept_writes_nothing_more() {
     // Work for the new leader, which the old one sees too.
     pair.apply(0..90, "0.1.0").await;
     pair.until_bundles(90, "0.1.0").await;
-    let (hands, others) = pair.audit();
+    let Terms { hands, others } = pair.audit();
     println!("{others} writes");
     assert_eq!(hands, 2);
     assert!(
@@ -315,7 +252,7 @@ async fn a_deleted_lease_changes_nothing() {
     until_holder(&pair.kubectl, "one", SOON).await.unwrap();
     pair.apply(0..5, "0.1.0").await;
     pair.until_bundles(5, "0.1.0").await;
-    assert_eq!(pair.audit().0, 1);
+    assert_eq!(pair.audit().hands, 1);
     let transitions = metric(&pair.one, "helmops_lease_transitions_total")
         .await
         .unwrap();

@@ -2,7 +2,6 @@
 //!
 //! Beside it a plain client does the same writes, with nothing around them: what the API server makes possible.
 
-pub mod api;
 pub mod scenario;
 
 pub mod run;

@@ -9,8 +9,8 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::api::Api;
 use super::scenario::{Scenario, name};
+use crate::api::Api;
 use crate::bench::usage;
 use crate::chart_server::ChartServer;
 use crate::helmops::{self, Running};

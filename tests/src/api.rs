@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::{Client, Method};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::credentials;
@@ -57,6 +57,18 @@ impl Api {
             .buffer_unordered(STREAMS)
             .try_collect()
             .await
+    }
+
+    /// Patches an object (JSON Merge Patch).
+    pub async fn patch(&self, namespace: &str, resource: &str, name: &str, patch: Value) -> Result<()> {
+        let path = format!("{GROUP}/namespaces/{namespace}/{resource}/{name}");
+        self.send(Method::PATCH, path, patch).await
+    }
+
+    /// Deletes an object.
+    pub async fn delete(&self, namespace: &str, resource: &str, name: &str) -> Result<()> {
+        let path = format!("{GROUP}/namespaces/{namespace}/{resource}/{name}");
+        self.send(Method::DELETE, path, json!({})).await
     }
 
     /// All objects of a kind in a namespace.

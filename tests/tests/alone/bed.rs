@@ -1,0 +1,190 @@
+//! The setting of each test.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use helmops_tests::chart_server::ChartServer;
+use helmops_tests::charts::ChartRepo;
+use helmops_tests::control_plane::Options;
+use helmops_tests::helmops::{self, Running};
+use helmops_tests::kubectl::Kubectl;
+use helmops_tests::metrics::{Metrics, api_requests};
+use helmops_tests::test_bed::TestBed;
+use helmops_tests::wait::eventually;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// A reconciliation takes milliseconds; the machine may be busy with other tests.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// A control plane with the controller in it, and a repository.
+pub struct Alone {
+    pub controller: Running,
+    pub server: ChartServer,
+    pub kubectl: Kubectl,
+    pub bed: TestBed,
+    pub charts: (ChartRepo, TempDir),
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Alone {
+    /// `change` is done to the definitions before anything else starts.
+    pub async fn start(change: Option<&str>) -> Result<Self> {
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let turn = TURN.lock().await;
+        let options = Options {
+            audit_log: true,
+            crds: vec![helmops::manifests().join("crds")],
+            ..Options::default()
+        };
+        let bed = TestBed::start(Path::new(env!("CARGO_BIN_EXE_testbed")), &options).await?;
+        let kubectl = bed.kubectl();
+        helmops::apply_manifests(&kubectl).await?;
+        if let Some(change) = change {
+            let crd = [
+                "patch",
+                "crd",
+                "helmops.fleet.cattle.io",
+                "--type=json",
+                "-p",
+                change,
+            ];
+            kubectl.run(&crd).await?.ok()?;
+        }
+        let folder = TempDir::new()?;
+        let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0", "0.2.0"])];
+        let charts = ChartRepo::build(&bed.tools, folder.path(), versions).await?;
+        let server = ChartServer::http(charts.folder()).await?;
+        let controller = start_controller(&bed, "controller", &[]).await?;
+        Ok(Self {
+            controller,
+            server,
+            kubectl,
+            bed,
+            charts: (charts, folder),
+            _turn: turn,
+        })
+    }
+
+    pub fn helmop(&self, name: &str, over: &Value) -> String {
+        let mut spec = json!({ "helm": { "repo": self.server.url(), "chart": "alpine", "version": "0.x" } });
+        spec.as_object_mut()
+            .unwrap()
+            .extend(over.as_object().unwrap().clone());
+        json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "metadata": { "name": name }, "spec": spec })
+            .to_string()
+    }
+
+    pub async fn apply(&self, name: &str, over: &Value) {
+        self.kubectl
+            .apply(&self.helmop(name, over))
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+    }
+
+    pub async fn until_version(&self, name: &str, version: &str) {
+        until_version(&self.kubectl, name, version).await;
+    }
+
+    /// Waits until the condition of that type has this reason, and gives its message.
+    pub async fn until(&self, name: &str, r#type: &str, reason: &str) -> String {
+        until(&self.kubectl, name, r#type, reason).await
+    }
+
+    /// Writes of helmops that the API server has seen: new and changed Bundles, and statuses.
+    pub async fn writes(&self) -> [u64; 3] {
+        let count = async |resource, verb| api_requests(&self.bed, resource, verb).await.unwrap();
+        [
+            count("bundles", "POST").await,
+            count("bundles", "PUT").await,
+            count("helmops", "PATCH").await,
+        ]
+    }
+
+    /// Waits until the controller has reconciled so many times more than `before`.
+    pub async fn until_reconciled(&self, before: f64, times: f64) {
+        eventually("reconciliations", SOON, async || {
+            let now = self.reconciled().await?;
+            ensure!(now >= before + times, "{now} since {before}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
+    pub async fn reconciled(&self) -> Result<f64> {
+        let metrics = Metrics::scrape(&format!("{}/metrics", self.controller.admin)).await?;
+        metrics
+            .sum("helmops_reconciles_total", &[])
+            .context("no such metric")
+    }
+
+    pub async fn run(&self, arguments: &[&str]) {
+        self.kubectl.run(arguments).await.unwrap().ok().unwrap();
+    }
+
+    pub async fn apply_object(&self, object: &Value) {
+        self.kubectl
+            .apply(&object.to_string())
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+    }
+
+    pub async fn stop_controller(&mut self) {
+        let status = self.controller.process.terminate(SOON).await.unwrap();
+        assert_eq!(status.code(), Some(0), "SIGTERM is a clean end");
+    }
+
+    pub async fn restart_controller(&mut self, name: &str) {
+        self.stop_controller().await;
+        self.controller = start_controller(&self.bed, name, &[]).await.unwrap();
+    }
+}
+
+/// Starts the controller with what else it is to know, as environment twins of flags.
+pub async fn start_controller(bed: &TestBed, name: &str, flags: &[(&str, &str)]) -> Result<Running> {
+    let command = |program: &Path| {
+        let mut command = bed.command(program);
+        command.envs(flags.iter().copied());
+        command
+    };
+    helmops::start_controller(bed, name, &command).await
+}
+
+/// Waits until a Bundle has this version.
+pub async fn until_version(kubectl: &Kubectl, name: &str, version: &str) {
+    let bundle = format!("bundle/{name}");
+    eventually(&bundle, SOON, async || {
+        let found = kubectl.get(&bundle).await?.context("there is none")?;
+        let found = &found["spec"]["helm"]["version"];
+        ensure!(found == version, "it is {found}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until the condition of that type of a HelmOp has this reason, and gives its message.
+pub async fn until(kubectl: &Kubectl, name: &str, r#type: &str, reason: &str) -> String {
+    let helmop = format!("helmop/{name}");
+    eventually(&helmop, SOON, async || {
+        let found = kubectl.get(&helmop).await?.context("there is none")?;
+        let conditions = found["status"]["conditions"]
+            .as_array()
+            .context("no conditions")?;
+        let condition = conditions
+            .iter()
+            .find(|condition| condition["type"] == r#type)
+            .context("not that one")?;
+        ensure!(condition["reason"] == reason, "it is {condition}");
+        Ok(condition["message"].as_str().unwrap_or_default().to_owned())
+    })
+    .await
+    .unwrap()
+}

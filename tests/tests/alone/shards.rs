@@ -1,0 +1,132 @@
+//! Shards: each has controllers of its own, which work on the HelmOps whose label names it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use helmops_tests::audit::{self, Write};
+use helmops_tests::helmops;
+use helmops_tests::leader::{LEASE, holder};
+use helmops_tests::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::bed::{Alone, SOON, start_controller};
+
+const LABEL: &str = "fleet.cattle.io/shard-ref";
+
+impl Alone {
+    /// Creates a HelmOp of a shard.
+    async fn apply_to(&self, name: &str, shard: &str) {
+        let mut helmop: Value = serde_json::from_str(&self.helmop(name, &json!({}))).unwrap();
+        helmop["metadata"]["labels"] = json!({ LABEL: shard });
+        self.create(&helmop).await;
+    }
+
+    async fn create(&self, object: &Value) {
+        let create = ["create", "--filename=-"];
+        let created = self.kubectl.run_with_input(&create, &object.to_string()).await;
+        created.unwrap().ok().unwrap();
+    }
+
+    async fn until_bundle_in(&self, name: &str, shard: &Value) {
+        eventually("the label of the Bundle", SOON, async || {
+            let bundle = self.kubectl.get(&format!("bundle/{name}")).await?;
+            let bundle = bundle.context("there is none")?;
+            let found = &bundle["metadata"]["labels"][LABEL];
+            ensure!(found == shard, "it is {found}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_shard_works_on_its_own() {
+    let alone = Alone::start(None).await.unwrap();
+    let manifests = helmops::manifests();
+    let shard = manifests.join("shard");
+    alone.run(&["apply", "-k", shard.to_str().unwrap()]).await;
+    let _shard = start_controller(&alone.bed, "shard-b", &[("FLEET_SHARD_ID", "b")])
+        .await
+        .unwrap();
+    for (lease, name) in [
+        (LEASE.to_owned(), "controller_"),
+        (format!("{LEASE}-b"), "shard-b_"),
+    ] {
+        eventually("both to lead", SOON, async || {
+            let holder = holder(&alone.kubectl, &lease).await?;
+            ensure!(holder.starts_with(name), "{holder} holds {lease}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
+    alone.apply("web", &json!({})).await;
+    alone.apply_to("shop", "b").await;
+    alone.apply_to("lost", "c").await;
+    for name in ["web", "shop"] {
+        alone.until(name, "Accepted", "Accepted").await;
+        alone.until_version(name, "0.2.0").await;
+    }
+    alone.until_bundle_in("web", &Value::Null).await;
+    alone.until_bundle_in("shop", &json!("b")).await;
+
+    // Whoever looked anew would find this one.
+    alone.charts.0.add_version("alpine", "0.3.0").await.unwrap();
+    let asked = alone.server.requests("/index.yaml");
+    alone.run(&["label", "helmop/web", &format!("{LABEL}=b")]).await;
+    alone.run(&["label", "helmop/shop", &format!("{LABEL}-")]).await;
+    alone.until_bundle_in("web", &json!("b")).await;
+    alone.until_bundle_in("shop", &Value::Null).await;
+    for name in ["web", "shop"] {
+        alone.until_version(name, "0.2.0").await;
+    }
+    assert_eq!(alone.server.requests("/index.yaml"), asked);
+
+    // From now on the other one works on it.
+    for name in ["web", "shop"] {
+        alone
+            .run(&[
+                "annotate",
+                &format!("helmop/{name}"),
+                "helmops.fleet.cattle.io/poll=1",
+            ])
+            .await;
+        alone.until_version(name, "0.3.0").await;
+    }
+    assert_eq!(alone.kubectl.get("bundle/lost").await.unwrap(), None);
+    let writes = audit::writes(&alone.bed.audit_log()).unwrap();
+    let shards = shards(&writes);
+    assert_eq!(hands("web", &writes, &shards), ["", "-b"]);
+    assert_eq!(hands("shop", &writes, &shards), ["-b", ""]);
+    assert!(hands("lost", &writes, &shards).is_empty());
+    for shard in ["", "-b"] {
+        let own = writes.iter().filter(|write| shards[&write.writer] == shard);
+        let own: Vec<_> = own.cloned().collect();
+        assert_eq!(audit::terms(&own).unwrap().hands, 1);
+    }
+}
+
+/// The shard of each writer, by the Lease that it writes: nothing, or `-` and its name.
+fn shards(writes: &[Write]) -> BTreeMap<String, String> {
+    let leases = writes
+        .iter()
+        .filter(|write| write.resource == "leases" && !write.name.is_empty());
+    leases
+        .map(|lease| {
+            let shard = lease.name.strip_prefix(LEASE).unwrap().to_owned();
+            (lease.writer.clone(), shard)
+        })
+        .collect()
+}
+
+/// The shards that worked on a HelmOp, one after the other.
+fn hands(name: &str, writes: &[Write], shards: &BTreeMap<String, String>) -> Vec<String> {
+    let of_helmop = writes
+        .iter()
+        .filter(|write| write.name == name && write.is_accepted());
+    let mut hands: Vec<_> = of_helmop.map(|write| shards[&write.writer].clone()).collect();
+    hands.dedup();
+    hands
+}

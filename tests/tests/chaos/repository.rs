@@ -1,0 +1,153 @@
+//! A repository with one chart, whose versions only grow.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Result;
+use helmops_tests::chart_server::ChartServer;
+use helmops_tests::random::Chance;
+use tempfile::TempDir;
+
+/// Its chart.
+pub const CHART: &str = "web";
+
+/// Major, minor and patch.
+pub type Version = (u32, u32, u32);
+
+/// A range, and which lines of versions (major and minor) are in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// As a HelmOp has it.
+    pub text: &'static str,
+    has: fn(u32, u32) -> bool,
+}
+
+/// The ranges that HelmOps ask for. The last one is a version, which never moves.
+pub const RANGES: [Range; 7] = [
+    Range {
+        text: "0.x",
+        has: |major, _| major == 0,
+    },
+    Range {
+        text: "0.1.x",
+        has: |major, minor| (major, minor) == (0, 1),
+    },
+    Range {
+        text: "~0.2.0",
+        has: |major, minor| (major, minor) == (0, 2),
+    },
+    Range {
+        text: "1.x",
+        has: |major, _| major == 1,
+    },
+    Range {
+        text: "^1.1.0",
+        has: |major, minor| major == 1 && minor >= 1,
+    },
+    Range {
+        text: "*",
+        has: |_, _| true,
+    },
+    Range {
+        text: "0.1.0",
+        has: |_, _| false,
+    },
+];
+
+impl Range {
+    /// Whether there may ever be a newer version in it.
+    pub fn can_move(self) -> bool {
+        version(self.text).is_none()
+    }
+}
+
+/// The lines of versions.
+const LINES: [(u32, u32); 4] = [(0, 1), (0, 2), (1, 0), (1, 1)];
+
+/// The repository, over HTTP.
+pub struct Repository {
+    server: ChartServer,
+    folder: TempDir,
+    /// The newest patch of each line.
+    patches: [u32; LINES.len()],
+}
+
+impl Repository {
+    /// Begins with one version of each line.
+    pub async fn start() -> Result<Self> {
+        let folder = TempDir::new()?;
+        let repository = Self {
+            server: ChartServer::http(folder.path()).await?,
+            folder,
+            patches: [0; LINES.len()],
+        };
+        repository.write()?;
+        Ok(repository)
+    }
+
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Publishes one more version, of any line.
+    pub fn publish(&mut self, chance: &mut Chance) -> Result<()> {
+        self.patches[chance.below(LINES.len())] += 1;
+        self.write()
+    }
+
+    /// Publishes one more version of each line.
+    pub fn publish_all(&mut self) -> Result<()> {
+        self.patches = self.patches.map(|patch| patch + 1);
+        self.write()
+    }
+
+    /// How many versions there are.
+    pub fn published(&self) -> u32 {
+        self.patches.iter().map(|patch| patch + 1).sum()
+    }
+
+    /// The newest version in a range.
+    pub fn newest(&self, range: Range) -> Option<Version> {
+        self.versions().filter(|version| is_in(range, *version)).max()
+    }
+
+    /// Whether a version is published, and in a range.
+    pub fn has(&self, range: Range, version: Version) -> bool {
+        is_in(range, version) && self.versions().any(|published| published == version)
+    }
+
+    fn versions(&self) -> impl Iterator<Item = Version> {
+        let lines = LINES.iter().zip(&self.patches);
+        lines.flat_map(|(&(major, minor), &newest)| (0..=newest).map(move |patch| (major, minor, patch)))
+    }
+
+    /// In one step: nobody reads half an index.
+    fn write(&self) -> Result<()> {
+        let mut index = format!("apiVersion: v1\nentries:\n  {CHART}:\n");
+        for version in self.versions() {
+            let version = text(version);
+            writeln!(
+                index,
+                "  - apiVersion: v2\n    name: {CHART}\n    urls: [{CHART}-{version}.tgz]\n    version: {version}"
+            )?;
+        }
+        let file = |name: &str| Path::join(self.folder.path(), name);
+        std::fs::write(file(".partial"), index)?;
+        Ok(std::fs::rename(file(".partial"), file("index.yaml"))?)
+    }
+}
+
+fn is_in(range: Range, version: Version) -> bool {
+    (range.has)(version.0, version.1) || range.text == text(version)
+}
+
+fn text((major, minor, patch): Version) -> String {
+    format!("{major}.{minor}.{patch}")
+}
+
+/// Reads a version.
+pub fn version(text: &str) -> Option<Version> {
+    let mut parts = text.split('.').map(|part| part.parse().ok());
+    let version = (parts.next()??, parts.next()??, parts.next()??);
+    parts.next().is_none().then_some(version)
+}
