@@ -141,6 +141,20 @@ impl Alone {
         assert_eq!(status.code(), Some(0), "SIGTERM is a clean end");
     }
 
+    /// Writes a status as somebody else would.
+    pub async fn patch_status(&self, object: &str, status: &Value) {
+        let patch = json!({ "status": status }).to_string();
+        self.run(&[
+            "patch",
+            object,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+        .await;
+    }
+
     pub async fn restart_controller(&mut self, name: &str) {
         self.stop_controller().await;
         self.controller = start_controller(&self.bed, name, &[]).await.unwrap();

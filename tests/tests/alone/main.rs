@@ -12,6 +12,7 @@ mod bed;
 mod definitions;
 mod namespaced;
 mod policies;
+mod polling;
 mod rancher;
 mod shards;
 mod telling;

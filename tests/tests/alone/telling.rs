@@ -10,19 +10,6 @@ use serde_json::{Value, json};
 use crate::bed::{Alone, SOON};
 
 impl Alone {
-    async fn patch_status(&self, object: &str, status: &Value) {
-        let patch = json!({ "status": status }).to_string();
-        self.run(&[
-            "patch",
-            object,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &patch,
-        ])
-        .await;
-    }
-
     /// Says what a bundle controller would of Bundle `web` as it is now.
     async fn bundle_says(&self, summary: Value) {
         let bundle = self.kubectl.get("bundle/web").await.unwrap().unwrap();
