@@ -34,8 +34,8 @@ pub struct Args {
     #[arg(long, env = "FLEET_SHARD_ID", value_name = "NAME")]
     pub shard_id: Option<String>,
 
-    /// Namespaces whose HelmOps to work on, separated by commas; all of them by default. rights in these namespaces
-    /// will do then in place of rights in the whole cluster
+    /// Namespaces whose HelmOps to work on, separated by commas; all of them by default. Rights in these namespaces
+    /// will do then in place of rights in the whole cluster (manifests/namespaced)
     #[arg(
         long,
         env = "HELMOPS_WATCH_NAMESPACES",

@@ -60,9 +60,9 @@ impl Api {
     }
 
     /// Patches an object (JSON Merge Patch).
-    pub async fn patch(&self, namespace: &str, resource: &str, name: &str, patch: Value) -> Result<()> {
+    pub async fn patch(&self, namespace: &str, resource: &str, name: &str, change: Value) -> Result<()> {
         let path = format!("{GROUP}/namespaces/{namespace}/{resource}/{name}");
-        self.send(Method::PATCH, path, patch).await
+        self.send(Method::PATCH, path, change).await
     }
 
     /// Deletes an object.

@@ -86,6 +86,11 @@ impl Write {
         (200..300).contains(&self.code)
     }
 
+    /// Whether the writer went away before the API server could tell what had come of it: it may be done or not.
+    pub fn is_open(&self) -> bool {
+        self.code == 0 || self.code >= 500
+    }
+
     /// Resource and name, such as `bundles/web`.
     pub fn object(&self) -> String {
         format!("{}/{}", self.resource, self.name)
@@ -146,14 +151,15 @@ fn write(event: Event) -> Result<Option<Write>> {
 pub fn terms(writes: &[Write]) -> Result<Terms> {
     let mut holder = None;
     let mut terms = Terms { hands: 0, others: 0 };
-    for write in writes.iter().filter(|write| write.is_accepted()) {
+    let done = |write: &&Write| write.is_accepted() || write.is_open() && write.resource != LEASES;
+    for write in writes.iter().filter(done) {
         let is_holder = holder == Some(&write.writer);
         if write.resource == LEASES {
             terms.hands += usize::from(!is_holder);
             holder = Some(&write.writer);
         } else {
             ensure!(is_holder, "{} wrote without the Lease: {write:?}", write.writer);
-            terms.others += 1;
+            terms.others += usize::from(write.is_accepted());
         }
     }
     Ok(terms)
@@ -200,6 +206,8 @@ mod tests {
             ("b", "leases", 200),
             ("a", "bundles", 409),
             ("b", "bundles", 200),
+            ("b", "bundles", 504),
+            ("a", "leases", 504),
         ]);
         assert_eq!(terms(&writes).unwrap(), Terms { hands: 2, others: 3 });
     }
@@ -209,6 +217,7 @@ mod tests {
         for writes in [
             &[("a", "bundles", 200)][..],
             &[("a", "leases", 200), ("b", "bundles", 200)],
+            &[("a", "leases", 200), ("b", "bundles", 504)],
             &[("a", "leases", 200), ("b", "leases", 200), ("a", "bundles", 200)],
         ] {
             let error = terms(&written(writes)).unwrap_err().to_string();

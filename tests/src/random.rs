@@ -20,7 +20,7 @@ impl Chance {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,6 +32,6 @@ impl Chance {
     pub fn below(&mut self, bound: usize) -> usize {
         // Bounds are small: that the first numbers come up a little more often does not show.
         let bound = u64::try_from(bound).unwrap_or(u64::MAX);
-        usize::try_from(self.next() % bound).unwrap_or_default()
+        usize::try_from(self.number() % bound).unwrap_or_default()
     }
 }

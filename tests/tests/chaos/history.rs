@@ -31,31 +31,51 @@ struct Past {
 ///
 /// # Errors
 /// With the first write that is not so.
-pub fn check(writes: &[Write]) -> Result<u32> {
+pub fn check(writes: &[Write]) -> Result<usize> {
     let mut pasts = HashMap::<String, Past>::new();
     let mut count = 0;
-    let accepted = writes.iter().filter(|write| write.is_accepted());
-    for write in accepted.filter(|write| write.resource == "bundles") {
+    let of_bundles = writes.iter().filter(|write| write.resource == "bundles");
+    for write in of_bundles.filter(|write| write.is_accepted() || write.is_open()) {
         let (owner, versions) = read(write).with_context(|| format!("{write:?}"))?;
         let is_pinned = write.name.starts_with(Class::Pinned.word());
         let past = pasts.entry(owner).or_default();
-        for (range, version) in &versions {
-            let newest = past.newest.entry(range.clone()).or_insert(*version);
-            ensure!(
-                *newest <= *version,
-                "{range} went back from {newest:?} to {version:?}: {write:?}"
-            );
-            *newest = *version;
-            let last = past.last.get(range).copied();
-            ensure!(
-                !is_pinned || last.is_none_or(|last| last == *version),
-                "{range} moved from {last:?} to {version:?} though nobody asked: {write:?}"
-            );
-            count += 1;
+        past.check(&versions, is_pinned)
+            .with_context(|| format!("{write:?}"))?;
+        if write.is_accepted() {
+            count += versions.len();
+            past.follow(versions);
+        } else {
+            // If it is done, what was asked for before it is asked for anew after it.
+            past.last.retain(|range, _| versions.contains_key(range));
         }
-        past.last = versions;
     }
     Ok(count)
+}
+
+impl Past {
+    fn check(&self, versions: &HashMap<String, Version>, is_pinned: bool) -> Result<()> {
+        for (range, version) in versions {
+            if let Some(newest) = self.newest.get(range) {
+                ensure!(
+                    newest <= version,
+                    "{range} went back from {newest:?} to {version:?}"
+                );
+            }
+            if let Some(last) = self.last.get(range).filter(|_| is_pinned) {
+                ensure!(
+                    last == version,
+                    "{range} moved from {last:?} to {version:?} though nobody asked"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, versions: HashMap<String, Version>) {
+        self.newest
+            .extend(versions.iter().map(|(range, version)| (range.clone(), *version)));
+        self.last = versions;
+    }
 }
 
 /// The uid of the HelmOp, and the versions by range.

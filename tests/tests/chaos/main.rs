@@ -49,11 +49,11 @@ async fn whoever_dies_everything_becomes_what_is_asked_for() -> Result<()> {
     let mut repository = Repository::start().await?;
     let api = Api::new(&bed)?;
     let mut chance = Chance::new(seed as u64);
-    let mut driver = Driver::new(&api, Chance::new(chance.next()));
+    let mut driver = Driver::new(&api, Chance::new(chance.number()));
     driver.begin(&repository).await?;
     let mut replicas = Replicas::start(&bed).await?;
 
-    let mut killing = Chance::new(chance.next());
+    let mut killing = Chance::new(chance.number());
     let over = Cell::new(false);
     let killer = async {
         let killed = replicas.kill(kills, &mut killing).await;
@@ -67,22 +67,22 @@ async fn whoever_dies_everything_becomes_what_is_asked_for() -> Result<()> {
         }
         Ok(())
     };
-    let (killed, used) = tokio::join!(killer, users);
-    killed.and(used)?;
+    let (killer, users) = tokio::join!(killer, users);
+    killer.and(users)?;
     driver.end(&mut repository).await?;
     let stopped = Instant::now();
     let bundles = eventually("everything to settle", SETTLED, async || {
         settled::check(&api, &driver.wanted, &repository).await
     })
     .await?;
-    let settled = stopped.elapsed();
+    let after = stopped.elapsed();
 
     let writes = audit::writes(&bed.audit_log())?;
     let terms = audit::terms(&writes)?;
     let versions = history::check(&writes)?;
     println!(
         "chaos: {kills} kills, {} terms; {}; {bundles} HelmOps at the end; {} versions published; {}; {versions} versions \
-         written, none went back; settled in {settled:.1?}, {:.0?} in all",
+         written, none went back; settled in {after:.1?}, {:.0?} in all",
         terms.hands,
         driver.tally,
         repository.published(),
