@@ -5,18 +5,13 @@
 //! left of those that are gone, or of what a chart was called before. Their number grows with that of HelmOps, so they can
 //! be switched off.
 
+use std::fmt::Write;
+
 use helmops_shared::{
     api::{Guarded, HelmOp, HelmOpStatus, status::ResourceCounts},
     chart::url::redacted,
 };
 use kube::runtime::reflector::Store;
-use prometheus::{
-    IntGaugeVec, Opts,
-    core::{Collector, Desc},
-    proto::MetricFamily,
-};
-
-const LABELS: [&str; 5] = ["name", "namespace", "repo", "chart", "version"];
 
 /// What a gauge tells of a status.
 type Value = fn(&HelmOpStatus) -> i64;
@@ -74,76 +69,52 @@ const GAUGES: [(&str, &str, Value); 10] = [
     ),
 ];
 
-/// Makes the gauges.
-pub struct FleetMetrics {
-    helmops: Store<Guarded<HelmOp>>,
-    descriptions: Vec<Desc>,
-}
-
-impl FleetMetrics {
-    /// Of these HelmOps.
-    ///
-    /// # Errors
-    /// None that can happen: the names and labels are those above.
-    pub fn new(helmops: Store<Guarded<HelmOp>>) -> Result<Self, prometheus::Error> {
-        let descriptions = GAUGES.iter().map(|(name, help, _)| {
-            let labels = LABELS.map(str::to_owned).to_vec();
-            Desc::new(
-                (*name).to_owned(),
-                (*help).to_owned(),
-                labels,
-                std::collections::HashMap::new(),
-            )
-        });
-        Ok(Self {
-            helmops,
-            descriptions: descriptions.collect::<Result<_, _>>()?,
+/// Writes the gauges of these HelmOps.
+pub fn expose(helmops: &Store<Guarded<HelmOp>>, text: &mut String) {
+    let helmops = helmops.state();
+    let series: Vec<_> = helmops
+        .iter()
+        .filter_map(|object| match &**object {
+            Guarded::Good(helmop) => Some((labels(helmop), helmop.status.as_ref())),
+            Guarded::Odd { .. } => None,
         })
+        .collect();
+    if series.is_empty() {
+        return;
     }
-
-    fn gauge(
-        &self,
-        (name, help, value): (&str, &str, Value),
-    ) -> Result<Vec<MetricFamily>, prometheus::Error> {
-        let gauge = IntGaugeVec::new(Opts::new(name, help), &LABELS)?;
-        let none = HelmOpStatus::default();
-        for object in self.helmops.state() {
-            let Guarded::Good(helmop) = &*object else {
-                continue;
-            };
-            let status = helmop.status.as_ref().unwrap_or(&none);
-            let asked = helmop.spec.bundle.options.helm.as_ref();
-            let (repo, chart) = asked.map_or_else(Default::default, |asked| {
-                (redacted(&asked.repo), redacted(&asked.chart))
-            });
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            gauge
-                .with_label_values(&[
-                    &text(&helmop.metadata.name),
-                    &text(&helmop.metadata.namespace),
-                    &repo,
-                    &chart,
-                    &status.version,
-                ])
-                .set(value(status));
+    let none = HelmOpStatus::default();
+    for (name, help, value) in GAUGES {
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for (labels, status) in &series {
+            let value = value(status.unwrap_or(&none));
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
         }
-        Ok(gauge.collect())
     }
 }
 
-impl Collector for FleetMetrics {
-    fn desc(&self) -> Vec<&Desc> {
-        self.descriptions.iter().collect()
-    }
+fn labels(helmop: &HelmOp) -> String {
+    let asked = helmop.spec.bundle.options.helm.as_ref();
+    let (repo, chart) = asked.map_or_else(Default::default, |asked| {
+        (redacted(&asked.repo), redacted(&asked.chart))
+    });
+    let text = |text: &Option<String>| escaped(text.as_deref().unwrap_or_default());
+    let version = helmop.status.as_ref().map(|status| escaped(&status.version));
+    format!(
+        "name=\"{}\",namespace=\"{}\",repo=\"{}\",chart=\"{}\",version=\"{}\"",
+        text(&helmop.metadata.name),
+        text(&helmop.metadata.namespace),
+        escaped(&repo),
+        escaped(&chart),
+        version.unwrap_or_default(),
+    )
+}
 
-    fn collect(&self) -> Vec<MetricFamily> {
-        // A gauge without series is left out: an empty family is no family.
-        let families = GAUGES.into_iter().filter_map(|gauge| self.gauge(gauge).ok());
-        families
-            .flatten()
-            .filter(|family| !family.get_metric().is_empty())
-            .collect()
-    }
+/// A text as the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 fn counts(status: &HelmOpStatus, count: fn(&ResourceCounts) -> Option<i64>) -> i64 {
@@ -154,7 +125,6 @@ fn counts(status: &HelmOpStatus, count: fn(&ResourceCounts) -> Option<i64>) -> i
 #[cfg(test)]
 mod tests {
     use kube::runtime::{reflector, watcher};
-    use prometheus::{Registry, TextEncoder};
     use serde_json::{Value, json};
 
     use super::*;
@@ -165,11 +135,9 @@ mod tests {
             let helmop: Guarded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
             writer.apply_watcher_event(&watcher::Event::Apply(helmop));
         }
-        let registry = Registry::new();
-        registry
-            .register(Box::new(FleetMetrics::new(store).unwrap()))
-            .unwrap();
-        TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
+        let mut text = String::new();
+        expose(&store, &mut text);
+        text
     }
 
     #[test]
@@ -180,7 +148,7 @@ mod tests {
             "status": { "version": "1.2.3", "readyClusters": 2, "resourceCounts": { "missing": 1 } }
         });
         let text = scrape(&[helmop]);
-        let labels = "{chart=\"web\",name=\"web\",namespace=\"fleet-default\",repo=\"https://charts.example.com\",version=\"1.2.3\"}";
+        let labels = "{name=\"web\",namespace=\"fleet-default\",repo=\"https://charts.example.com\",chart=\"web\",version=\"1.2.3\"}";
         for line in [
             format!("fleet_helmop_ready_clusters{labels} 2"),
             format!("fleet_helmop_resources_missing{labels} 1"),
@@ -190,6 +158,11 @@ mod tests {
         }
         let series = text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(series, GAUGES.len());
+    }
+
+    #[test]
+    fn labels_hold_anything() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
 
     #[test]

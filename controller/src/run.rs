@@ -12,9 +12,7 @@ use crate::{
     backoff::Backoff,
     client,
     context::{Context, FIELD_MANAGER as REPORTER},
-    events,
-    fleet_metrics::FleetMetrics,
-    helmop,
+    events, fleet_metrics, helmop,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
     metrics::Metrics,
     resolve::{Fetches, Resolver},
@@ -36,7 +34,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
-    let admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
+    let (stores, writers) = watch::stores();
+    let mut admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
+    if args.fleet_metrics {
+        let helmops = stores.helmops.clone();
+        admin = admin.exposing(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
+    }
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
 
     let config = configuration(args.kubeconfig.as_deref()).await?;
@@ -48,10 +51,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         let drained = work.clone();
         let part = election.run(supervisor.stop(), async move { drained.wait().await });
         supervisor.spawn("leader election", part);
-    }
-    let (stores, writers) = watch::stores();
-    if args.fleet_metrics {
-        registry.register(Box::new(FleetMetrics::new(stores.helmops.clone())?))?;
     }
     let (events, queue) = events::queue(metrics.dropped_events.clone());
     let scope = args.scope();

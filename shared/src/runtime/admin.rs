@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -43,12 +44,17 @@ pub enum AdminError {
 }
 
 /// The admin port, bound and not yet serving.
-#[derive(Debug)]
 pub struct AdminServer {
     listener: TcpListener,
-    app: Router,
+    registry: Registry,
+    health: Health,
+    more: Vec<Arc<Expose>>,
     metrics: ServeMetrics,
 }
+
+/// Writes further metrics in Prometheus' text format when they are asked for: for those of which there are as many as there
+/// are objects, so that they are not kept twice.
+pub type Expose = dyn Fn(&mut String) + Send + Sync;
 
 impl AdminServer {
     /// Binds the port and registers its connection metrics as `helmops_admin_*`.
@@ -62,9 +68,18 @@ impl AdminServer {
             .map_err(|source| AdminError::Bind { address, source })?;
         Ok(Self {
             listener,
-            app: router(registry.clone(), health),
+            registry: registry.clone(),
+            health,
+            more: Vec::new(),
             metrics,
         })
+    }
+
+    /// Has these metrics among those of the registry.
+    #[must_use]
+    pub fn exposing(mut self, more: Arc<Expose>) -> Self {
+        self.more.push(more);
+        self
     }
 
     /// The address it listens on, of use where port 0 was asked for.
@@ -85,7 +100,7 @@ impl AdminServer {
         serve(
             self.listener,
             Transport::Plain,
-            self.app,
+            router(self.registry, self.more, self.health),
             limits,
             self.metrics,
             stop,
@@ -95,12 +110,16 @@ impl AdminServer {
 }
 
 /// The routes of the admin port, without a socket.
-pub fn router(registry: Registry, health: Health) -> Router {
+pub fn router(registry: Registry, more: Vec<Arc<Expose>>, health: Health) -> Router {
+    let exposed = Exposed {
+        registry,
+        more: more.into(),
+    };
     Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .with_state(health)
-        .merge(Router::new().route("/metrics", get(metrics)).with_state(registry))
+        .merge(Router::new().route("/metrics", get(metrics)).with_state(exposed))
         .fallback(elsewhere)
 }
 
@@ -112,9 +131,21 @@ async fn readyz(State(health): State<Health>, RawQuery(query): RawQuery) -> (Sta
     answer("readyz", &health.ready(), verbose(query.as_deref()))
 }
 
-async fn metrics(State(registry): State<Registry>) -> Response {
-    match TextEncoder::new().encode_to_string(&registry.gather()) {
-        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
+/// What `/metrics` shows.
+#[derive(Clone)]
+struct Exposed {
+    registry: Registry,
+    more: Arc<[Arc<Expose>]>,
+}
+
+async fn metrics(State(exposed): State<Exposed>) -> Response {
+    match TextEncoder::new().encode_to_string(&exposed.registry.gather()) {
+        Ok(mut text) => {
+            for expose in exposed.more.iter() {
+                expose(&mut text);
+            }
+            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+        }
         Err(error) => (
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("cannot encode the metrics: {error}\n"),
@@ -185,7 +216,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stale_heartbeat_is_named_by_livez() {
         let health = Health::default();
-        let app = router(registry().unwrap(), health.clone());
+        let app = router(registry().unwrap(), Vec::new(), health.clone());
         let _beat = health.heartbeat("helmop loop", Duration::from_secs(30));
         let (status, _, body) = get_from(&app, "/livez").await;
         assert_eq!((status, body.as_str()), (StatusCode::OK, "ok"));
@@ -201,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn a_closed_gate_is_named_by_readyz() {
         let health = Health::default();
-        let app = router(registry().unwrap(), health.clone());
+        let app = router(registry().unwrap(), Vec::new(), health.clone());
         let (certificate, _cache) = (health.gate("certificate"), health.gate("cache"));
         certificate.open();
         let (status, _, body) = get_from(&app, "/readyz").await;
@@ -215,7 +246,7 @@ mod tests {
     #[tokio::test]
     async fn verbose_lists_every_check() {
         let health = Health::default();
-        let app = router(registry().unwrap(), health.clone());
+        let app = router(registry().unwrap(), Vec::new(), health.clone());
         health.gate("certificate").open();
         for uri in ["/readyz?verbose", "/readyz?a=b&verbose=1"] {
             let (status, _, body) = get_from(&app, uri).await;
@@ -230,7 +261,11 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_come_in_prometheus_text_and_other_paths_get_a_hint() {
-        let app = router(registry().unwrap(), Health::default());
+        let app = router(
+            registry().unwrap(),
+            vec![Arc::new(|text: &mut String| text.push_str("more 1\n"))],
+            Health::default(),
+        );
         let (status, content_type, body) = get_from(&app, "/metrics").await;
         assert_eq!(
             (status, content_type.as_deref()),
@@ -270,7 +305,8 @@ mod tests {
         let address = taken.local_addr().unwrap();
         let error = AdminServer::bind(address, &registry().unwrap(), Health::default())
             .await
-            .unwrap_err();
+            .err()
+            .unwrap();
         let text = error.to_string();
         assert!(
             text.contains("--metrics-bind-address") && text.contains(&address.to_string()),

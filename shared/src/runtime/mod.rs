@@ -26,7 +26,7 @@ pub mod supervisor;
 pub mod telemetry;
 mod throttle;
 
-pub use admin::{AdminError, AdminServer};
+pub use admin::{AdminError, AdminServer, Expose};
 pub use args::{LogFormat, ProcessArgs};
 pub use build_info::version;
 pub use exit::{exit, run_process};

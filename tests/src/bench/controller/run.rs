@@ -156,7 +156,10 @@ impl Setting {
 
 async fn until_done(admin: &str, helmops: usize) -> Result<()> {
     let wanted = u32::try_from(helmops)?;
+    // A scrape tells of every HelmOp, and must not be what is measured.
+    let between_scrapes = Duration::from_micros(200) * wanted;
     eventually("all HelmOps to be done", DEADLINE, async || {
+        tokio::time::sleep(between_scrapes).await;
         let metrics = Metrics::scrape(&format!("{admin}/metrics")).await?;
         let done = metrics.sum("helmops_reconciles_total", &[("outcome", "Success")]);
         let done = done.unwrap_or_default();
