@@ -93,7 +93,7 @@ impl Elector {
     /// How long another candidate may count on what is seen now for the first time.
     fn pledge(&self, lease: Option<&Lease>, now: Instant) -> Duration {
         let of_other = |lease: &Lease| {
-            if holder(lease).is_none() || self.is_own(lease) {
+            if holder(lease).is_none() {
                 return Duration::ZERO;
             }
             let told = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
@@ -104,11 +104,16 @@ impl Elector {
             }
         };
         match (lease, &self.seen) {
-            (Some(lease), _) => of_other(lease),
+            (Some(lease), _) if !self.is_own(lease) => of_other(lease),
+            // Nobody else does, while this one does.
+            _ if self.leads(now) => Duration::ZERO,
+            (Some(lease), seen) if is_rewritten(seen.as_ref(), lease) => Duration::ZERO,
+            // Made by a request of this candidate that was given up. Between its sending and its arrival another may
+            // have made the Lease, and somebody have deleted it: as below.
+            (Some(_), _) => self.timing.lease,
             (None, None) => Duration::ZERO,
             // Somebody deleted it. Who held it does not know yet, and may count on it from its last renewal on, which
             // was no later than now.
-            (None, Some(_)) if self.leads(now) => Duration::ZERO,
             (None, Some(seen)) => match &seen.lease {
                 Some(lease) if self.is_own(lease) => self.timing.lease,
                 Some(lease) => of_other(lease),
@@ -237,6 +242,12 @@ impl Elector {
 fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
     (!holder.is_empty()).then_some(holder)
+}
+
+/// Whether a Lease came of the one that was seen, by a write that was held against its version, and was not made anew.
+fn is_rewritten(before: Option<&Seen>, now: &Lease) -> bool {
+    let before = before.and_then(|seen| seen.lease.as_ref());
+    before.is_some_and(|before| before.metadata.uid == now.metadata.uid)
 }
 
 /// Whether nobody has renewed it. What else changes, such as a label, is no sign of life.

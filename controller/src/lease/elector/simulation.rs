@@ -2,7 +2,7 @@
 //! errors, writes that are carried out although nobody hears of it, clocks that run at different speeds, candidates that
 //! stand still for a while, a Lease that is deleted. At no moment may two of them lead.
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 use proptest::prelude::*;
 
 use super::*;
@@ -40,8 +40,11 @@ impl Server {
     fn write(&mut self, next: &Next) -> Option<Lease> {
         let mut lease = match next {
             Next::Create(spec) if self.lease.is_none() => Lease {
+                metadata: ObjectMeta {
+                    uid: Some(format!("made-in-{}", self.version)),
+                    ..ObjectMeta::default()
+                },
                 spec: Some(spec.clone()),
-                ..Lease::default()
             },
             Next::Replace(lease) => {
                 let stored = self.lease.as_ref()?.metadata.resource_version.as_ref();
@@ -264,7 +267,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
     fn no_two_lead_at_any_time_and_one_does_when_all_is_well(seed in any::<u64>()) {

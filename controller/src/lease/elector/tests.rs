@@ -285,7 +285,28 @@ fn what_came_of_a_write_that_was_not_answered_is_found_out() {
     assert!(elector.may_hold() && elector.must_read());
     elector.observed(Some(lease("me", 0)), start + SECOND);
     assert!(!elector.leads(start + SECOND), "when it was written is not known");
-    assert!(matches!(elector.next(start + SECOND, &wall(0)), Next::Replace(_)));
+    // It may have arrived after the Lease of another, which was deleted since.
+    let safe = start + SECOND + timing().lease;
+    assert_eq!(elector.next(start + SECOND, &wall(0)), Next::Wait(safe));
+    assert!(matches!(elector.next(safe, &wall(0)), Next::Replace(_)));
+}
+
+#[test]
+fn a_write_that_was_held_against_its_version_needs_no_wait() {
+    let start = Instant::now();
+    let mut elector = elector("me");
+    elector.observed(Some(lease("", 0)), start);
+    assert!(matches!(elector.next(start, &wall(1)), Next::Replace(_)));
+    elector.failed();
+    elector.observed(Some(lease("me", 1)), start + SECOND);
+    assert!(matches!(elector.next(start + SECOND, &wall(2)), Next::Replace(_)));
+    let mut anew = lease("me", 2);
+    anew.metadata.uid = Some("another".to_owned());
+    elector.observed(Some(anew), start + 2 * SECOND);
+    assert!(matches!(
+        elector.next(start + 2 * SECOND, &wall(3)),
+        Next::Wait(_)
+    ));
 }
 
 #[test]

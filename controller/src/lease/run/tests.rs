@@ -244,9 +244,14 @@ async fn a_leader_without_a_renewal_stops_in_time_and_goes_on_when_it_can() {
             "and is seen to stand by"
         );
         lock(&server).mood = Mood::Well;
-        let took = replica.until(true, 10 * SECOND).await;
-        // It must have given up a request that hung, and waited once.
-        assert!(took <= 5 * SECOND + RETRY, "{mood:?}: {took:?}");
+        let took = replica.until(true, 20 * SECOND).await;
+        let most = match mood {
+            // A Lease that was gone and is back may have had another holder meanwhile.
+            Mood::Refuses(404) => 15 * SECOND + RETRY,
+            // It must have given up a request that hung, and waited once.
+            _ => 5 * SECOND + RETRY,
+        };
+        assert!(took <= most, "{mood:?}: {took:?}");
         assert_eq!(
             lock(&server).spec().lease_transitions,
             Some(0),
