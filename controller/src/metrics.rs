@@ -2,10 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use helmops_shared::reason::Reason;
-use prometheus::{
-    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, core::Collector,
-};
+use helmops_shared::{reason::Reason, runtime::metrics::registered};
+use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 /// From 1 ms to a minute: without a download a reconciliation takes the time of two API calls.
 const BUCKETS: &[f64] = &[
@@ -145,16 +143,4 @@ impl Metrics {
             .inc();
         self.resolution_duration.observe(took.as_secs_f64());
     }
-}
-
-/// Registers a metric and gives it back.
-///
-/// # Errors
-/// Where one of its name is registered already.
-pub fn registered<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    metric: C,
-) -> Result<C, prometheus::Error> {
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use helmops_shared::reason::Reason;
+use helmops_shared::{reason::Reason, runtime::metrics::registered};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
@@ -95,44 +95,54 @@ impl Metrics {
     /// # Errors
     /// Where one of them is registered already.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let requests = IntCounterVec::new(
-            Opts::new(
-                "helmops_admission_requests_total",
-                "Admission requests by webhook, operation and verdict.",
-            ),
-            &["webhook", "operation", "verdict"],
+        let requests = registered(
+            registry,
+            IntCounterVec::new(
+                Opts::new(
+                    "helmops_admission_requests_total",
+                    "Admission requests by webhook, operation and verdict.",
+                ),
+                &["webhook", "operation", "verdict"],
+            )?,
         )?;
-        let durations = HistogramVec::new(
-            HistogramOpts::new(
-                "helmops_admission_duration_seconds",
-                "Time from the body to the answer, by webhook.",
-            )
-            .buckets(BUCKETS.to_vec()),
-            &["webhook"],
+        let durations = registered(
+            registry,
+            HistogramVec::new(
+                HistogramOpts::new(
+                    "helmops_admission_duration_seconds",
+                    "Time from the body to the answer, by webhook.",
+                )
+                .buckets(BUCKETS.to_vec()),
+                &["webhook"],
+            )?,
         )?;
-        let denials = IntCounterVec::new(
-            Opts::new(
-                "helmops_admission_denials_total",
-                "Denied admission requests by the reason of the first error.",
-            ),
-            &["reason"],
+        let denials = registered(
+            registry,
+            IntCounterVec::new(
+                Opts::new(
+                    "helmops_admission_denials_total",
+                    "Denied admission requests by the reason of the first error.",
+                ),
+                &["reason"],
+            )?,
         )?;
-        let certificate_expiry = IntGauge::new(
-            "helmops_webhook_certificate_expiry_timestamp_seconds",
-            "When the serving certificate in use expires, as Unix time.",
+        let certificate_expiry = registered(
+            registry,
+            IntGauge::new(
+                "helmops_webhook_certificate_expiry_timestamp_seconds",
+                "When the serving certificate in use expires, as Unix time.",
+            )?,
         )?;
-        let certificate_reloads = IntCounterVec::new(
-            Opts::new(
-                "helmops_webhook_certificate_reloads_total",
-                "Reloads of the serving certificate by outcome.",
-            ),
-            &["outcome"],
+        let certificate_reloads = registered(
+            registry,
+            IntCounterVec::new(
+                Opts::new(
+                    "helmops_webhook_certificate_reloads_total",
+                    "Reloads of the serving certificate by outcome.",
+                ),
+                &["outcome"],
+            )?,
         )?;
-        registry.register(Box::new(requests.clone()))?;
-        registry.register(Box::new(durations.clone()))?;
-        registry.register(Box::new(denials.clone()))?;
-        registry.register(Box::new(certificate_expiry.clone()))?;
-        registry.register(Box::new(certificate_reloads.clone()))?;
         for webhook in Webhook::ALL {
             for verdict in Verdict::ALL {
                 for operation in [Operation::Create, Operation::Update] {

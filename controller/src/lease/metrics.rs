@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, IntGauge, Registry};
 
-use crate::metrics::registered;
+use helmops_shared::runtime::metrics::registered;
 
 /// The metrics of the election.
 #[derive(Clone, Debug)]

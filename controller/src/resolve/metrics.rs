@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use helmops_shared::reason::Reason;
+use helmops_shared::{reason::Reason, runtime::metrics::registered};
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
+use crate::metrics::Present;
 pub use crate::metrics::SUCCESS;
-use crate::metrics::{Present, registered};
 
 /// The word for an answer that says that nothing has changed.
 pub const NOT_MODIFIED: &str = "NotModified";

@@ -1,6 +1,6 @@
 //! The process' metric registry.
 
-use prometheus::{IntGauge, Opts, Registry};
+use prometheus::{IntGauge, Opts, Registry, core::Collector};
 
 use super::build_info::{COMMIT, VERSION};
 
@@ -25,6 +25,18 @@ pub fn registry() -> Result<Registry, prometheus::Error> {
         prometheus::process_collector::ProcessCollector::for_self(),
     ))?;
     Ok(registry)
+}
+
+/// Registers a metric and gives it back.
+///
+/// # Errors
+/// Where one of its name is registered already.
+pub fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: C,
+) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
+use crate::runtime::metrics::registered;
+
 /// Connection metrics of one server. Clones count together.
 #[derive(Clone, Debug)]
 pub struct ServeMetrics {
@@ -60,24 +62,30 @@ impl ServeMetrics {
     /// # Errors
     /// The prefix is already in use in this registry, or is not a metric name.
     pub fn register(registry: &Registry, prefix: &str) -> Result<Self, prometheus::Error> {
-        let open = IntGauge::new(format!("{prefix}_open_connections"), "Connections open now.")?;
-        let handshake_failures = IntCounterVec::new(
-            Opts::new(
-                format!("{prefix}_handshake_failures_total"),
-                "TLS handshakes that failed, by reason.",
-            ),
-            &["reason"],
+        let open = registered(
+            registry,
+            IntGauge::new(format!("{prefix}_open_connections"), "Connections open now.")?,
         )?;
-        let accept_pauses = IntCounterVec::new(
-            Opts::new(
-                format!("{prefix}_accept_pauses_total"),
-                "Times that no connection was accepted for a while, by reason.",
-            ),
-            &["reason"],
+        let handshake_failures = registered(
+            registry,
+            IntCounterVec::new(
+                Opts::new(
+                    format!("{prefix}_handshake_failures_total"),
+                    "TLS handshakes that failed, by reason.",
+                ),
+                &["reason"],
+            )?,
         )?;
-        registry.register(Box::new(open.clone()))?;
-        registry.register(Box::new(handshake_failures.clone()))?;
-        registry.register(Box::new(accept_pauses.clone()))?;
+        let accept_pauses = registered(
+            registry,
+            IntCounterVec::new(
+                Opts::new(
+                    format!("{prefix}_accept_pauses_total"),
+                    "Times that no connection was accepted for a while, by reason.",
+                ),
+                &["reason"],
+            )?,
+        )?;
         // Present from the start, so that a rate sees the first increment.
         for reason in HandshakeFailure::ALL {
             handshake_failures.with_label_values(&[reason.label()]);
