@@ -34,9 +34,7 @@ impl Pace {
         first: Duration::from_secs(5),
         longest: Duration::from_mins(5),
     };
-}
 
-impl Pace {
     /// The same pace, but no earlier than after `least`.
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {

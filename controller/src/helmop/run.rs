@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use helmops_shared::runtime::{Gate, Health, Heartbeat};
-use kube::runtime::reflector::ObjectRef;
 use tokio_util::sync::CancellationToken;
 
 use super::reconcile;
@@ -49,8 +48,7 @@ pub async fn run(
     let mended = watches.mended.inspect(|helmop| context.backoff.forget(helmop));
     let all = watches.all.flat_map(|()| {
         context.backoff.forget_all();
-        let helmops = context.stores.helmops.state();
-        stream::iter(helmops.into_iter().map(|helmop| ObjectRef::from_obj(&*helmop)))
+        stream::iter(watch::matching(&context.stores.helmops, |_| true))
     });
     let triggers = stream::select_all([watches.helmops, watches.concerned, mended.boxed(), all.boxed()]);
     let opening = async {

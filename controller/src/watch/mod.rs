@@ -167,6 +167,13 @@ fn deployments(
     stores.deployments.follow(events, stores.helmops.clone()).boxed()
 }
 
+/// The HelmOps that are like this.
+pub fn matching(helmops: &Store<Guarded<HelmOp>>, is_wanted: impl Fn(&Guarded<HelmOp>) -> bool) -> Vec<Key> {
+    let helmops = helmops.state();
+    let wanted = helmops.iter().filter(|helmop| is_wanted(helmop));
+    wanted.map(|helmop| ObjectRef::from_obj(&**helmop)).collect()
+}
+
 /// Names a HelmOp.
 pub fn key(namespace: &str, name: &str) -> Key {
     ObjectRef::new(name).within(namespace)

@@ -10,13 +10,10 @@ use helmops_shared::{
 };
 use kube::{
     Client, ResourceExt,
-    runtime::{
-        reflector::{ObjectRef, Store},
-        watcher,
-    },
+    runtime::{reflector::Store, watcher},
 };
 
-use super::{Key, Scope};
+use super::{Key, Scope, matching};
 use crate::error::ReconcileError;
 
 /// The Policies of a HelmOp's namespace.
@@ -59,13 +56,10 @@ fn is_passing<T>(event: &watcher::Result<T>) -> bool {
 }
 
 fn concerned(helmops: &Store<Guarded<HelmOp>>, change: &Change) -> Vec<Key> {
-    let is_concerned = |helmop: &Guarded<HelmOp>| match change {
+    matching(helmops, |helmop| match change {
         Change::All => true,
         Change::Namespace(name) => helmop.namespace().as_ref() == Some(name),
-    };
-    let helmops = helmops.state();
-    let concerned = helmops.iter().filter(|helmop| is_concerned(helmop));
-    concerned.map(|helmop| ObjectRef::from_obj(&**helmop)).collect()
+    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! Only metadata are watched, and nothing is kept: a Secret is read when it is used.
 
+use std::future::ready;
+
 use futures::{Stream, StreamExt, stream};
 use helmops_shared::{
     api::{Guarded, HelmOp},
@@ -11,14 +13,13 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt,
     core::PartialObjectMeta,
-    runtime::{
-        WatchStreamExt,
-        reflector::{ObjectRef, Store},
-        watcher,
-    },
+    runtime::{WatchStreamExt, reflector::Store, watcher},
 };
 
-use super::{Key, scope::paged};
+use super::{
+    Key, matching,
+    scope::{paged, shielded},
+};
 
 /// Helm keeps its releases in Secrets: there are many of them, and no HelmOp names one.
 const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
@@ -31,18 +32,8 @@ pub fn watch(
 ) -> impl Stream<Item = Key> + Send {
     let config = paged(watcher::Config::default().fields(NOT_RELEASES));
     let mut is_first = true;
-    watcher(api, config)
-        .default_backoff()
-        .filter_map(move |event| {
-            let changed = match event {
-                Ok(event) => changed(event, &mut is_first),
-                Err(error) => {
-                    tracing::warn!(%error, "watch of Secrets failed and is begun anew");
-                    None
-                }
-            };
-            async { changed }
-        })
+    shielded::<Secret, _>(watcher(api, config).default_backoff())
+        .filter_map(move |event| ready(changed(event, &mut is_first)))
         .flat_map(move |secret| stream::iter(named_by(&helmops, &policies, &secret)))
 }
 
@@ -71,16 +62,13 @@ fn named_by(
 ) -> Vec<Key> {
     let (namespace, name) = (secret.namespace(), secret.name_any());
     let policies = namespace.as_deref().and_then(|namespace| policies.of(namespace));
-    let is_named = |object: &Guarded<HelmOp>| match object {
+    matching(helmops, |object| match object {
         Guarded::Good(helmop) if helmop.metadata.namespace == namespace => match &policies {
             Some(policies) => policies.complete(helmop).spec.helm_secret_name == name,
             None => helmop.spec.helm_secret_name == name,
         },
         Guarded::Good(_) | Guarded::Odd { .. } => false,
-    };
-    let helmops = helmops.state();
-    let named = helmops.iter().filter(|helmop| is_named(helmop));
-    named.map(|helmop| ObjectRef::from_obj(&**helmop)).collect()
+    })
 }
 
 #[cfg(test)]
