@@ -9,13 +9,15 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::cluster::Cluster;
+use crate::control_plane::Options;
 use crate::kubectl::Kubectl;
 use crate::private_ca::PrivateCa;
+use crate::probe;
 use crate::process::Process;
 use crate::serve::Step;
 use crate::service_account::service_account_kubeconfig;
+use crate::test_bed::{self, TestBed};
 use crate::wait::eventually;
-use crate::{probe, test_bed};
 
 /// Both processes are ready in a tenth of a second; a busy machine takes longer.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -49,6 +51,19 @@ pub struct Webhook {
 /// Folder of the shipped manifests.
 pub fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+}
+
+/// A control plane with helmops' definitions, namespace and roles in it. `testbed` is the program of that name.
+pub async fn control_plane(testbed: &Path, audit_log: bool) -> Result<TestBed> {
+    let options = Options {
+        audit_log,
+        // The garbage collector knows kinds at once that are there when it starts.
+        crds: vec![manifests().join("crds")],
+        ..Options::default()
+    };
+    let bed = TestBed::start(testbed, &options).await?;
+    apply_manifests(&bed.kubectl()).await?;
+    Ok(bed)
 }
 
 /// Applies the definitions, the namespace and the roles.

@@ -14,7 +14,6 @@ use anyhow::{Context, Result, ensure};
 use helmops_tests::audit::{self, Terms};
 use helmops_tests::chart_server::ChartServer;
 use helmops_tests::charts::ChartRepo;
-use helmops_tests::control_plane::Options;
 use helmops_tests::helmops::{self, Running};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::leader::{LEASE, until_holder};
@@ -50,14 +49,8 @@ impl Pair {
     async fn try_start() -> Result<Self> {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
-        let options = Options {
-            audit_log: true,
-            crds: vec![helmops::manifests().join("crds")],
-            ..Options::default()
-        };
-        let bed = TestBed::start(Path::new(env!("CARGO_BIN_EXE_testbed")), &options).await?;
+        let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
         let kubectl = bed.kubectl();
-        helmops::apply_manifests(&kubectl).await?;
         let folder = TempDir::new()?;
         let charts = ChartRepo::build(&bed.tools, folder.path(), &[("alpine", &["0.1.0", "0.2.0"])]).await?;
         let server = ChartServer::http(charts.folder()).await?;

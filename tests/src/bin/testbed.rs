@@ -10,7 +10,6 @@ use helmops_tests::cluster::Cluster;
 use helmops_tests::control_plane::Options;
 use helmops_tests::detached::{Detached, Status};
 use helmops_tests::serve::{self, Step, Until};
-use helmops_tests::test_bed::TestBed;
 use helmops_tests::{demo, helmops};
 
 /// A Kubernetes control plane on this machine, without nodes.
@@ -109,12 +108,7 @@ fn steps(options: &Options) -> Vec<Step> {
 async fn demo() -> Result<()> {
     let this = std::env::current_exe()?;
     say("A control plane starts on this machine: etcd, kube-apiserver, kube-controller-manager.")?;
-    // The garbage collector knows kinds at once that are there when it starts.
-    let options = Options {
-        crds: vec![helmops::manifests().join("crds")],
-        ..Options::default()
-    };
-    let bed = TestBed::start(&this, &options).await?;
+    let bed = helmops::control_plane(&this, false).await?;
     demo::tell(&bed, &|program| bed.command(program)).await
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use helmops_tests::chart_server::ChartServer;
 use helmops_tests::charts::ChartRepo;
-use helmops_tests::control_plane::Options;
 use helmops_tests::helmops::{self, Running};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::metrics::{Metrics, api_requests};
@@ -34,14 +33,8 @@ impl Alone {
     pub async fn start(change: Option<&str>) -> Result<Self> {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
-        let options = Options {
-            audit_log: true,
-            crds: vec![helmops::manifests().join("crds")],
-            ..Options::default()
-        };
-        let bed = TestBed::start(Path::new(env!("CARGO_BIN_EXE_testbed")), &options).await?;
+        let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
         let kubectl = bed.kubectl();
-        helmops::apply_manifests(&kubectl).await?;
         if let Some(change) = change {
             let crd = [
                 "patch",

@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use helmops_tests::api::Api;
 use helmops_tests::audit::{self, Write};
-use helmops_tests::control_plane::Options;
 use helmops_tests::helmops;
 use helmops_tests::random::Chance;
 use helmops_tests::test_bed::TestBed;
@@ -94,14 +93,8 @@ async fn whoever_dies_everything_becomes_what_is_asked_for() -> Result<()> {
 }
 
 async fn control_plane() -> Result<TestBed> {
-    let options = Options {
-        audit_log: true,
-        crds: vec![helmops::manifests().join("crds")],
-        ..Options::default()
-    };
-    let bed = TestBed::start(Path::new(env!("CARGO_BIN_EXE_testbed")), &options).await?;
+    let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
     let kubectl = bed.kubectl();
-    helmops::apply_manifests(&kubectl).await?;
     for namespace in driver::NAMESPACES {
         kubectl.run(&["create", "namespace", namespace]).await?.ok()?;
     }

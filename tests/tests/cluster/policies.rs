@@ -8,7 +8,7 @@ use helmops_tests::namespace::TestNamespace;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::suite::{SOON, helmop, suite, until, until_accepted, until_refused, until_version};
+use crate::suite::{SOON, apply, helmop, suite, until, until_accepted, until_refused, until_version};
 
 async fn setting() -> (TestNamespace, ChartServer) {
     let suite = suite().await;
@@ -28,11 +28,6 @@ fn alpine(server: &ChartServer, over: Value) -> Value {
         }
     }
     spec
-}
-
-async fn apply(namespace: &TestNamespace, name: &str, spec: &Value) {
-    let applied = namespace.kubectl().apply(&helmop(name, spec)).await.unwrap();
-    applied.ok().unwrap();
 }
 
 /// Makes or replaces the Policy `limits`.

@@ -8,7 +8,7 @@ use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::suite::{SOON, condition, helmop, secret, suite, until, until_accepted, until_version};
+use crate::suite::{SOON, apply, condition, helmop, secret, suite, until, until_accepted, until_version};
 
 /// A repository of its own, whose versions can change: `web` 0.1.0.
 struct Setting {
@@ -39,8 +39,7 @@ impl Setting {
     async fn apply(&self, over: &Value) {
         let mut spec = json!({ "helm": { "repo": self.server.url(), "chart": "web" } });
         json_patch::merge(&mut spec, over);
-        let applied = self.namespace.kubectl().apply(&helmop("web", &spec)).await;
-        applied.unwrap().ok().unwrap();
+        apply(&self.namespace, "web", &spec).await;
     }
 
     async fn kubectl(&self, arguments: &[&str]) {

@@ -6,7 +6,7 @@ use helmops_tests::namespace::TestNamespace;
 use serde_json::{Value, json};
 
 use crate::suite::{
-    assert_no_bundle, condition, helmop, suite, until, until_accepted, until_no_bundle, until_refused,
+    apply, assert_no_bundle, condition, helmop, suite, until, until_accepted, until_no_bundle, until_refused,
     until_version,
 };
 
@@ -19,16 +19,6 @@ async fn setting() -> (TestNamespace, ChartServer) {
 
 fn alpine(server: &ChartServer, version: &str) -> Value {
     json!({ "helm": { "repo": server.url(), "chart": "alpine", "version": version } })
-}
-
-async fn apply(namespace: &TestNamespace, name: &str, spec: &Value) {
-    namespace
-        .kubectl()
-        .apply(&helmop(name, spec))
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use helmops_tests::namespace::TestNamespace;
 use helmops_tests::oci_registry::{LOGIN, OciRegistry};
 use serde_json::{Value, json};
 
-use crate::suite::{helmop, secret, suite, until_accepted, until_refused, until_version};
+use crate::suite::{apply, helmop, secret, suite, until_accepted, until_refused, until_version};
 
 const VERSIONS: [&str; 7] = [
     "0.1.0",
@@ -16,16 +16,10 @@ const VERSIONS: [&str; 7] = [
     "2.0.0-rc.1",
 ];
 
-async fn apply(namespace: &TestNamespace, name: &str, registry: &OciRegistry, version: &str) {
+async fn apply_web(namespace: &TestNamespace, name: &str, registry: &OciRegistry, version: &str) {
     let repo = format!("oci://{}/charts/web", registry.host);
     let spec = json!({ "helm": { "repo": repo, "version": version }, "helmSecretName": "access" });
-    namespace
-        .kubectl()
-        .apply(&helmop(name, &spec))
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    apply(namespace, name, &spec).await;
 }
 
 fn record(helmop: &Value) -> &Value {
@@ -56,7 +50,7 @@ async fn the_same_version_as_helm() {
         "0.1 - 0.2",
     ];
     for (number, version) in wanted.into_iter().enumerate() {
-        apply(&namespace, &format!("web{number}"), &registry, version).await;
+        apply_web(&namespace, &format!("web{number}"), &registry, version).await;
     }
     for (number, version) in wanted.into_iter().enumerate() {
         let helms = registry.helms_choice("web", version).await.unwrap();
@@ -71,13 +65,13 @@ async fn the_same_version_as_helm() {
         assert_eq!(record["url"], format!("oci://{}/charts/web:{tag}", registry.host));
     }
 
-    apply(&namespace, "none", &registry, "^7").await;
+    apply_web(&namespace, "none", &registry, "^7").await;
     let message = until_refused(&namespace, "none", "NoMatchingVersion").await;
     assert!(
         message.contains("could not find tag matching constraint"),
         "{message}"
     );
-    apply(&namespace, "pre", &registry, "~1.2").await;
+    apply_web(&namespace, "pre", &registry, "~1.2").await;
     let message = until_refused(&namespace, "pre", "OnlyPrereleases").await;
     assert!(message.contains("1.2.0-rc.1"), "{message}");
 }
@@ -94,7 +88,7 @@ async fn a_login_and_a_private_authority() {
         json!({ "username": username, "password": "wrong", "cacerts": registry.ca() }),
     )
     .await;
-    apply(&namespace, "wrong", &registry, "0.x").await;
+    apply_web(&namespace, "wrong", &registry, "0.x").await;
     let message = until_refused(&namespace, "wrong", "Unauthorized").await;
     assert!(message.contains("helmSecretName"), "{message}");
 
@@ -103,9 +97,9 @@ async fn a_login_and_a_private_authority() {
         json!({ "username": username, "password": password, "cacerts": registry.ca() }),
     )
     .await;
-    apply(&namespace, "range", &registry, "0.x").await;
+    apply_web(&namespace, "range", &registry, "0.x").await;
     until_version(&namespace, "range", "0.1.0").await;
-    apply(&namespace, "exact", &registry, "0.1.0").await;
+    apply_web(&namespace, "exact", &registry, "0.1.0").await;
     until_version(&namespace, "exact", "0.1.0").await;
     let repo = format!("oci://{}/charts/nothing", registry.host);
     let spec = json!({ "helm": { "repo": repo }, "helmSecretName": "access" });
@@ -134,6 +128,6 @@ async fn a_docker_configuration() {
         json!({ ".dockerconfigjson": config.to_string(), "cacerts": registry.ca() }),
     )
     .await;
-    apply(&namespace, "web", &registry, "0.x").await;
+    apply_web(&namespace, "web", &registry, "0.x").await;
     until_version(&namespace, "web", "0.1.0").await;
 }

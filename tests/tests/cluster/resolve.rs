@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::suite::{
-    SOON, assert_no_bundle, helmop, secret, suite, until_accepted, until_refused, until_version,
+    SOON, apply, assert_no_bundle, helmop, secret, suite, until_accepted, until_refused, until_version,
 };
 
 async fn setting(tls: bool) -> (TestNamespace, ChartServer) {
@@ -27,31 +27,25 @@ async fn setting(tls: bool) -> (TestNamespace, ChartServer) {
     (namespace, server.unwrap())
 }
 
-async fn apply(namespace: &TestNamespace, server: &ChartServer, over: &Value) {
+async fn apply_web(namespace: &TestNamespace, server: &ChartServer, over: &Value) {
     let mut spec = json!({ "helm": { "repo": server.url(), "chart": "alpine", "version": "0.x" } });
     spec.as_object_mut()
         .unwrap()
         .extend(over.as_object().unwrap().clone());
-    namespace
-        .kubectl()
-        .apply(&helmop("web", &spec))
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    apply(namespace, "web", &spec).await;
 }
 
 #[tokio::test]
 async fn an_unknown_authority_is_told_and_can_be_waived() {
     let (namespace, server) = setting(true).await;
-    apply(&namespace, &server, &json!({})).await;
+    apply_web(&namespace, &server, &json!({})).await;
     let message = until_refused(&namespace, "web", "CertificateError").await;
     assert!(
         message.contains("x509: certificate signed by unknown authority") && message.contains("cacerts"),
         "{message}"
     );
     assert_no_bundle(&namespace, "web").await;
-    apply(&namespace, &server, &json!({ "insecureSkipTLSVerify": true })).await;
+    apply_web(&namespace, &server, &json!({ "insecureSkipTLSVerify": true })).await;
     let bundle = until_version(&namespace, "web", "0.2.0").await;
     assert_eq!(
         bundle["spec"]["helmOpOptions"],
@@ -63,7 +57,7 @@ async fn an_unknown_authority_is_told_and_can_be_waived() {
 async fn a_repository_with_a_login() {
     let (namespace, server) = setting(false).await;
     server.require_login("reader", "geheim");
-    apply(&namespace, &server, &json!({})).await;
+    apply_web(&namespace, &server, &json!({})).await;
     let message = until_refused(&namespace, "web", "Unauthorized").await;
     assert!(
         message.contains("error code: 401") && message.contains("helmSecretName"),
@@ -71,7 +65,7 @@ async fn a_repository_with_a_login() {
     );
     assert_no_bundle(&namespace, "web").await;
 
-    apply(&namespace, &server, &json!({ "helmSecretName": "access" })).await;
+    apply_web(&namespace, &server, &json!({ "helmSecretName": "access" })).await;
     let message = until_refused(&namespace, "web", "SecretNotFound").await;
     assert!(
         message.contains("Secret access does not exist in namespace"),
@@ -83,7 +77,7 @@ async fn a_repository_with_a_login() {
     assert!(!message.contains("wrong"), "{message}");
 
     secret(&namespace, json!({ "username": "reader", "password": "geheim" })).await;
-    apply(
+    apply_web(
         &namespace,
         &server,
         &json!({ "helmSecretName": "access", "paused": true }),
@@ -108,7 +102,7 @@ async fn a_login_and_a_private_authority() {
         json!({ "username": "reader", "password": "geheim", "cacerts": ca }),
     )
     .await;
-    apply(&namespace, &server, &json!({ "helmSecretName": "access" })).await;
+    apply_web(&namespace, &server, &json!({ "helmSecretName": "access" })).await;
     until_version(&namespace, "web", "0.2.0").await;
 }
 
@@ -116,14 +110,14 @@ async fn a_login_and_a_private_authority() {
 async fn a_secret_of_no_use_is_told() {
     let (namespace, server) = setting(true).await;
     secret(&namespace, json!({ "username": "reader" })).await;
-    apply(&namespace, &server, &json!({ "helmSecretName": "access" })).await;
+    apply_web(&namespace, &server, &json!({ "helmSecretName": "access" })).await;
     let message = until_refused(&namespace, "web", "InvalidSecret").await;
     assert!(
         message.contains("username is set, but password isn't"),
         "{message}"
     );
     secret(&namespace, json!({ "password": "p", "cacerts": "no PEM" })).await;
-    apply(
+    apply_web(
         &namespace,
         &server,
         &json!({ "helmSecretName": "access", "paused": true }),
@@ -166,7 +160,7 @@ async fn answers_that_are_no_index_are_told() {
     for (number, (answer, reason, words)) in answers.into_iter().enumerate() {
         server.fix("/index.yaml", answer);
         // A change, so that it is tried at once.
-        apply(
+        apply_web(
             &namespace,
             &server,
             &json!({ "defaultNamespace": format!("try{number}") }),
@@ -186,7 +180,7 @@ async fn answers_that_are_no_index_are_told() {
 async fn a_repository_that_is_down_is_tried_again() {
     let (namespace, mut server) = setting(false).await;
     server.close().await;
-    apply(&namespace, &server, &json!({})).await;
+    apply_web(&namespace, &server, &json!({})).await;
     let message = until_refused(&namespace, "web", "ConnectionFailed").await;
     assert!(message.contains("refused"), "{message}");
     server.reopen().await.unwrap();
@@ -196,7 +190,7 @@ async fn a_repository_that_is_down_is_tried_again() {
 #[tokio::test]
 async fn a_chart_that_is_not_there_is_told() {
     let (namespace, server) = setting(false).await;
-    apply(
+    apply_web(
         &namespace,
         &server,
         &json!({ "helm": { "repo": server.url(), "chart": "redis" } }),
@@ -214,7 +208,7 @@ async fn credentials_in_a_url_are_used_and_never_shown() {
     let (namespace, server) = setting(false).await;
     server.require_login("reader", "geheim");
     let repo = server.url().replace("http://", "http://reader:geheim@");
-    apply(
+    apply_web(
         &namespace,
         &server,
         &json!({ "helm": { "repo": repo, "chart": "alpine", "version": "7.x" } }),
@@ -222,7 +216,7 @@ async fn credentials_in_a_url_are_used_and_never_shown() {
     .await;
     let message = until_refused(&namespace, "web", "NoMatchingVersion").await;
     assert!(!message.contains("geheim"), "{message}");
-    apply(
+    apply_web(
         &namespace,
         &server,
         &json!({ "helm": { "repo": repo, "chart": "alpine", "version": "0.x" } }),
@@ -239,7 +233,7 @@ async fn credentials_in_a_url_are_used_and_never_shown() {
 async fn an_archive_needs_no_repository() {
     let (namespace, server) = setting(false).await;
     let archive = format!("{}/alpine-0.1.0.tgz", server.url());
-    apply(&namespace, &server, &json!({ "helm": { "chart": archive } })).await;
+    apply_web(&namespace, &server, &json!({ "helm": { "chart": archive } })).await;
     let helmop = until_accepted(&namespace, "web").await;
     assert_eq!(helmop["status"].get("version"), None);
     assert_eq!(server.requests("/index.yaml"), 0);
@@ -312,7 +306,7 @@ async fn a_slow_repository_holds_up_nobody_else() {
     })
     .await
     .unwrap();
-    apply(&namespace, &server, &json!({})).await;
+    apply_web(&namespace, &server, &json!({})).await;
     until_version(&namespace, "web", "0.2.0").await;
     drop(silent);
 }

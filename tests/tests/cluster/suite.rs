@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use helmops_tests::charts::ChartRepo;
-use helmops_tests::control_plane::Options;
 use helmops_tests::helmops::{self, Running, Webhook};
 use helmops_tests::namespace::TestNamespace;
 use helmops_tests::test_bed::TestBed;
@@ -34,18 +33,13 @@ pub async fn suite() -> &'static Suite {
 }
 
 async fn start() -> Result<Suite> {
-    let options = Options {
-        crds: vec![helmops::manifests().join("crds")],
-        ..Options::default()
-    };
-    let bed = TestBed::start(Path::new(env!("CARGO_BIN_EXE_testbed")), &options).await?;
+    let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
     let command = |program: &Path| {
         let mut command = bed.command(program);
         // Tests need not wait for what protects registries.
         command.env("HELMOPS_MIN_POLLING_INTERVAL", "1s");
         command
     };
-    helmops::apply_manifests(&bed.kubectl()).await?;
     let webhook = helmops::start_webhook(&bed, "webhook", &command).await?;
     helmops::register_webhook(&bed.kubectl(), &webhook).await?;
     let controller = helmops::start_controller(&bed, "controller", &command).await?;
@@ -65,6 +59,12 @@ async fn start() -> Result<Suite> {
 pub fn helmop(name: &str, spec: &Value) -> String {
     json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "metadata": { "name": name }, "spec": spec })
         .to_string()
+}
+
+/// Makes or changes a HelmOp.
+pub async fn apply(namespace: &TestNamespace, name: &str, spec: &Value) {
+    let applied = namespace.kubectl().apply(&helmop(name, spec)).await.unwrap();
+    applied.ok().unwrap();
 }
 
 /// Makes or changes the Secret `access`.

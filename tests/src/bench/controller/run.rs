@@ -104,12 +104,7 @@ pub async fn measure(testbed: &Path, scenario: Scenario) -> Result<Measured> {
 
 impl Setting {
     async fn new(testbed: &Path, scenario: Scenario) -> Result<Self> {
-        let options = crate::control_plane::Options {
-            crds: vec![helmops::manifests().join("crds")],
-            ..Default::default()
-        };
-        let bed = TestBed::start(testbed, &options).await?;
-        helmops::apply_manifests(&bed.kubectl()).await?;
+        let bed = helmops::control_plane(testbed, false).await?;
         for namespace in [NAMESPACE, BARE] {
             let create = ["create", "namespace", namespace];
             bed.kubectl().run(&create).await?.ok()?;
