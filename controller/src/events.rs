@@ -83,7 +83,7 @@ async fn tell(recorder: &Recorder, helmop: &ObjectReference, event: Event) {
         secondary: None,
     };
     if let Err(error) = bounded(recorder.publish(&event, helmop)).await {
-        tracing::warn!(helmop = helmop.name, reason, %error, "event is not told");
+        tracing::warn!(namespace = helmop.namespace, helmop = helmop.name, reason, %error, "event is not told");
     }
 }
 

@@ -44,7 +44,7 @@ pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, Rec
         source,
     })?;
     let version = written.spec.options.helm.as_ref().map(|helm| &*helm.version);
-    tracing::info!(namespace, name, version, new = is_new, "Bundle written");
+    tracing::info!(version, new = is_new, "Bundle written");
     Ok(Some(written))
 }
 

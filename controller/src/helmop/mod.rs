@@ -21,13 +21,14 @@ use std::{
 
 use helmops_shared::{
     admit::ValidHelmOp,
-    api::{Bundle, Guarded, HelmOp},
+    api::{Bundle, Guarded, HelmOp, labels},
     bundle,
     reason::Reason,
     status::{self, Outcome, Polling, Seen},
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
+use kube::{Resource, core::ObjectMeta};
+use tracing::{Instrument, Span};
 
 pub use self::run::{Signs, run};
 use self::{
@@ -59,31 +60,51 @@ async fn reconcile(key: Key, mut place: Place, context: &Context) -> Next {
     if context.written.is_behind(&key, seen) {
         return Some(Pace::CONFLICT.first);
     }
+    let span = span(object.meta());
     let helmop = match &*object {
         Guarded::Good(helmop) => helmop,
         Guarded::Odd { error, .. } => {
-            tracing::error!(helmop = %key, error, "HelmOp does not decode and is left alone");
+            span.in_scope(|| tracing::error!(error, "HelmOp does not decode and is left alone"));
             return None;
         }
     };
+    timed(&key, helmop, &mut place, context).instrument(span).await
+}
+
+/// What every line of the log about a HelmOp carries: which one, and whose it is where Rancher tells.
+fn span(helmop: &ObjectMeta) -> Span {
+    let name = |part: &Option<String>| part.clone().unwrap_or_default();
+    let user = helmop
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(labels::CREATED_BY));
+    // At the level of errors, so that it is there whatever else is told.
+    tracing::error_span!(
+        "reconcile",
+        helmop = format!("{}/{}", name(&helmop.namespace), name(&helmop.name)),
+        userID = user.map(String::as_str)
+    )
+}
+
+async fn timed(key: &Key, helmop: &HelmOp, place: &mut Place, context: &Context) -> Next {
     let started = Instant::now();
-    let result = bring_about(&key, helmop, context, &mut place).await;
+    let result = bring_about(key, helmop, context, place).await;
     context.metrics.reconciled(
         result.as_ref().err().map(ReconcileError::reason),
         started.elapsed(),
     );
     match result {
         Ok(next) => next,
-        Err(error) => retry(&key, helmop, &error, context),
+        Err(error) => retry(key, helmop, &error, context),
     }
 }
 
 /// When to try again after a failure.
 fn retry(key: &Key, helmop: &HelmOp, error: &ReconcileError, context: &Context) -> Next {
     if error.is_passing() {
-        tracing::debug!(helmop = %key, %error, "not done; it is looked at again");
+        tracing::debug!(%error, "not done; it is looked at again");
     } else {
-        tracing::warn!(helmop = %key, reason = error.reason().as_str(), %error, "not done; it is tried again");
+        tracing::warn!(reason = error.reason().as_str(), %error, "not done; it is tried again");
     }
     let Some(pace) = error.pace() else {
         context.backoff.forget(key);
@@ -99,7 +120,7 @@ async fn bring_about(
     place: &mut Place,
 ) -> Result<Next, ReconcileError> {
     if helmop.metadata.deletion_timestamp.is_some() {
-        apply::cleanup(context, helmop).await?;
+        Box::pin(apply::cleanup(context, helmop)).await?;
         context.backoff.forget(key);
         return Ok(None);
     }
@@ -109,7 +130,7 @@ async fn bring_about(
     match Box::pin(run.with(place, seen.as_deref())).await {
         // It has not been seen yet, or is not one that is watched: somebody else's, or one that lost its label.
         Err(error) if error.is_unseen_bundle() => {
-            let fetched = observe::fetch_bundle(context, helmop).await?;
+            let fetched = Box::pin(observe::fetch_bundle(context, helmop)).await?;
             Box::pin(run.with(place, fetched.as_ref())).await
         }
         other => other,
@@ -150,7 +171,7 @@ impl Run<'_> {
         };
         let agenda = self.agenda(&valid, bundle);
         match self.advance(place, &valid, seen, &agenda).await {
-            Ok(done) => self.accepted(&agenda, done).await,
+            Ok(done) => Box::pin(self.accepted(&agenda, done)).await,
             Err(error) if error.is_passing() => Err(error),
             Err(error) => {
                 let (reason, message) = (error.reason(), error.to_string());
@@ -215,7 +236,7 @@ impl Run<'_> {
             ca_bundle: &rancher_ca.encoded(),
         };
         let plan = bundle::plan(valid, existing, parts).map_err(ReconcileError::Unresolved)?;
-        let bundle = match (apply::bundle(context, plan).await?, existing) {
+        let bundle = match (Box::pin(apply::bundle(context, plan)).await?, existing) {
             (None, Some(unchanged)) => Cow::Borrowed(unchanged),
             (written, _) => Cow::Owned(written.unwrap_or_default()),
         };
@@ -255,7 +276,7 @@ impl Run<'_> {
         polling: &Polling,
     ) -> Result<(), ReconcileError> {
         if let Outcome::Refused { reason, message } | Outcome::Retrying { reason, message } = outcome {
-            tracing::info!(helmop = %self.key, reason = reason.as_str(), message, "not accepted");
+            tracing::info!(reason = reason.as_str(), message, "not accepted");
         }
         let deployments = self.context.stores.deployments.of(self.key);
         let deployments: Option<Vec<_>> = deployments
@@ -267,6 +288,6 @@ impl Run<'_> {
         };
         let now = agenda::seconds(Timestamp::now());
         let next = status::next(self.helmop, seen, outcome, polling, &now);
-        apply::status(self.context, self.key, self.helmop, next).await
+        Box::pin(apply::status(self.context, self.key, self.helmop, next)).await
     }
 }

@@ -10,6 +10,8 @@ pub const CLUSTER: &str = "fleet.cattle.io/cluster";
 pub const CLUSTER_NAMESPACE: &str = "fleet.cattle.io/cluster-namespace";
 /// Label with the name of the shard that works on an object; without it the default one does.
 pub const SHARD: &str = "fleet.cattle.io/shard-ref";
+/// Label that Rancher puts on what its users make, with the user's id.
+pub const CREATED_BY: &str = "fleet.cattle.io/created-by-user-id";
 /// Annotation on a HelmOp that asks for one look for newer versions now. Its value is a token of the user's choice, such as
 /// the time: each new one asks for one look.
 pub const POLL: &str = "helmops.fleet.cattle.io/poll";

@@ -51,7 +51,10 @@ pub fn install(args: &ProcessArgs) -> Result<(), TelemetryError> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     match args.log_format {
-        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_span_list(false);
+            builder.finish().try_init()
+        }
         LogFormat::Text => builder
             .with_ansi(std::io::stderr().is_terminal())
             .finish()

@@ -137,3 +137,27 @@ async fn events_tell_what_happened() {
     assert_eq!(newer["note"], "0.2.0 (before: 0.1.0)");
     assert_eq!(newer["reportingController"], "helmops-controller");
 }
+
+/// Rancher labels what its users make.
+#[tokio::test]
+async fn the_log_tells_whose_a_helmop_is() {
+    let alone = Alone::start(None).await.unwrap();
+    let mut labelled: Value = serde_json::from_str(&alone.helmop("hers", &json!({}))).unwrap();
+    labelled["metadata"]["labels"] = json!({ "fleet.cattle.io/created-by-user-id": "u-4711" });
+    alone.apply_object(&labelled).await;
+    alone.apply("nobodys", &json!({})).await;
+    alone.until_version("hers", "0.2.0").await;
+    alone.until_version("nobodys", "0.2.0").await;
+    let log = alone.controller.process.log();
+    let of = |name: &str| {
+        let name = format!("helmop=\"default/{name}\"");
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&name)).collect();
+        assert!(!lines.is_empty(), "nothing of {name} in {log}");
+        lines
+    };
+    assert!(
+        of("hers").iter().all(|line| line.contains("userID=\"u-4711\"")),
+        "{log}"
+    );
+    assert!(of("nobodys").iter().all(|line| !line.contains("userID")), "{log}");
+}
