@@ -78,7 +78,8 @@ pub async fn versions(
         interest: &|repo| interest::charts(&context.stores.helmops, repo),
         since: task.since.map_or_else(Instant::now, instant),
     };
-    let looking = look(context, around, task.valid, charts, is_look);
+    // In a box, so that those who have their answer and wait for a place again are small.
+    let looking = Box::pin(look(context, around, task.valid, charts, is_look));
     let found = place
         .step_aside(looking)
         .await
