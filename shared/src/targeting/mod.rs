@@ -1,5 +1,8 @@
 //! Which clusters a Bundle goes to.
 
+pub mod go_json;
+pub mod template;
+
 use crate::api::target::ClusterCriteria;
 
 /// Whether there is any criterion; without one no cluster belongs.
