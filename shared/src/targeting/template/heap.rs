@@ -81,6 +81,12 @@ impl Heap {
         Ok(Value::Map(self.maps.len() - 1))
     }
 
+    /// Makes an empty map, and tells its place.
+    pub fn empty_map(&mut self) -> Result<usize, String> {
+        self.map(Elements::Any, BTreeMap::new())?;
+        Ok(self.maps.len() - 1)
+    }
+
     /// The elements of a list.
     pub fn items(&self, list: usize) -> &[Value] {
         self.lists.get(list).map_or(&[], |list| &list.items)

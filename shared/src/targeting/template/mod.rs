@@ -11,6 +11,7 @@
 //! - Every rendering begins with what the Cluster says. In Fleet `set` and `merge` change the Cluster itself, for all
 //!   that is rendered later.
 //! - Rendering has bounds: on its steps, on what it makes and on how deep it nests.
+//! - What is no Base64 or Base32 is an error, where Fleet deploys the text of the error.
 //! - A text that a function would cut in the middle of a character is an error here, and is not valid YAML there.
 //!
 //! Not there: complex numbers, functions as values, and those functions of `sprig` that need a clock, keys, passwords
@@ -25,7 +26,7 @@ mod json;
 mod lex;
 mod literal;
 mod node;
-mod number;
+pub mod number;
 mod parse;
 mod printf;
 mod value;

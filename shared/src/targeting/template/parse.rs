@@ -329,11 +329,6 @@ impl<'t> Parser<'t> {
                 Kind::Right | Kind::Close => break,
                 Kind::Pipe => {
                     self.at += 1;
-                    self.space();
-                    let next = self.peek();
-                    if matches!(next.kind, Kind::Right | Kind::Close) {
-                        return Err(self.error(token.place, "missing command behind |"));
-                    }
                     break;
                 }
                 _ => return Err(self.unexpected(&token, "operand")),

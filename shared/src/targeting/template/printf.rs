@@ -144,6 +144,7 @@ fn verb_of(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
 /// An element of a list or map, which may be neither again: that would nest without bound.
 fn element(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
     match value {
+        Value::Nil => Ok("<nil>".to_owned()),
         Value::List(_) | Value::Map(_) if verb == 'v' && spec.width == 0 => display(heap, value),
         Value::List(_) | Value::Map(_) => {
             Err(format!("printf: %{verb} of lists and maps within others is not supported"))

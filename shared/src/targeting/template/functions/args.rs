@@ -77,10 +77,11 @@ impl Call<'_> {
         }
     }
 
-    /// A `map[string]interface{}`, by its place in the heap.
-    pub fn map(&self, index: usize) -> Result<usize, String> {
+    /// A `map[string]interface{}`, by its place in the heap. `nil` is an empty one.
+    pub fn map(&mut self, index: usize) -> Result<usize, String> {
         match self.args.get(index) {
             Some(Value::Map(map)) if self.heap.map_elements(*map) == Elements::Any => Ok(*map),
+            Some(Value::Nil) => self.heap.empty_map(),
             other => Err(self.wrong(other, Elements::Any.map_type())),
         }
     }

@@ -87,6 +87,8 @@ pub fn camel(text: &str) -> String {
     };
     let mut chars = words.chars();
     let Some(first) = chars.next() else {
+        // Go's function writes the last one twice.
+        out.extend(text.chars().next_back());
         return out;
     };
     // Behind a capital others become small, until there is a small one.

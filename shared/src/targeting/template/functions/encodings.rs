@@ -33,15 +33,28 @@ pub fn find(name: &str) -> Option<Function> {
         "sha512sum" => exactly(1, |c| sum(c, &digest::SHA512)),
         "adler32sum" => exactly(1, |c| Ok(adler32(c.text(0)?.as_bytes()).to_string().into())),
         "html" => at_least(0, |c| {
-            let args = c.rest(0);
-            Ok(html(&sprint(c, &args, false)?).into())
+            let text = printed(c)?;
+            Ok(html(&text).into())
         }),
         "urlquery" => at_least(0, |c| {
-            let args = c.rest(0);
-            Ok(query(&sprint(c, &args, false)?).into())
+            let text = printed(c)?;
+            Ok(query(&text).into())
         }),
         _ => return None,
     })
+}
+
+/// The arguments as actions print them.
+fn printed(c: &mut Call<'_>) -> Result<String, String> {
+    let args: Vec<_> = c
+        .rest(0)
+        .into_iter()
+        .map(|arg| match arg {
+            Value::Nil => Value::str("<no value>"),
+            other => other,
+        })
+        .collect();
+    sprint(c, &args, false)
 }
 
 fn decoded(bytes: Vec<u8>) -> Result<Value, String> {

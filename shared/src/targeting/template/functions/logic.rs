@@ -42,6 +42,9 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "deepCopy" | "mustDeepCopy" => exactly(1, |c| {
             let value = c.any(0);
+            if matches!(value, Value::Nil) {
+                return Err("there is nothing to copy".to_owned());
+            }
             c.heap.deep_copy(&value, 0)
         }),
         _ => return None,

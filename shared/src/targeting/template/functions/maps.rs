@@ -20,6 +20,9 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "set" => exactly(3, |c| {
             let (map, key, value) = (c.map(0)?, c.text(1)?, c.any(2));
+            if matches!(c.any(0), Value::Nil) {
+                return Err("assignment to entry in nil map".to_owned());
+            }
             c.heap.set(map, &key, value)?;
             Ok(Value::Map(map))
         }),
@@ -28,24 +31,30 @@ pub fn find(name: &str) -> Option<Function> {
             c.heap.unset(map, &key);
             Ok(Value::Map(map))
         }),
-        "hasKey" => exactly(2, |c| Ok(c.heap.get(c.map(0)?, &c.text(1)?).is_some().into())),
+        "hasKey" => exactly(2, |c| {
+            let (map, key) = (c.map(0)?, c.text(1)?);
+            Ok(c.heap.get(map, &key).is_some().into())
+        }),
         "pluck" => at_least(1, |c| {
             let key = c.text(0)?;
             let mut found = Vec::new();
             for index in 1..c.args.len() {
-                found.extend(c.heap.get(c.map(index)?, &key).cloned());
+                let map = c.map(index)?;
+                found.extend(c.heap.get(map, &key).cloned());
             }
             c.heap.list(Elements::Any, found)
         }),
         "keys" => at_least(0, |c| {
             let mut keys = Vec::new();
             for index in 0..c.args.len() {
-                keys.extend(c.heap.entries(c.map(index)?).map(|(key, _)| key.clone()));
+                let map = c.map(index)?;
+                keys.extend(c.heap.entries(map).map(|(key, _)| key.clone()));
             }
             c.heap.strings(keys)
         }),
         "values" => exactly(1, |c| {
-            let values = c.heap.entries(c.map(0)?).map(|(_, value)| value.clone()).collect();
+            let map = c.map(0)?;
+            let values = c.heap.entries(map).map(|(_, value)| value.clone()).collect();
             c.heap.list(Elements::Any, values)
         }),
         "pick" => at_least(1, |c| select(c, true)),

@@ -14,9 +14,9 @@ use crate::{
 pub fn find(name: &str) -> Option<Function> {
     Some(match name {
         "regexMatch" => exactly(2, |c| {
-            let is_match = compile(c).and_then(|regex| Ok(regex.is_match(&c.text(1)?)));
+            let (_, text) = (c.text(0)?, c.text(1)?);
             // Go's function says no where it cannot read the expression.
-            Ok(is_match.unwrap_or_default().into())
+            Ok(compile(c).is_ok_and(|regex| regex.is_match(&text)).into())
         }),
         "mustRegexMatch" => exactly(2, |c| Ok(compile(c)?.is_match(&c.text(1)?).into())),
         "regexFind" | "mustRegexFind" => exactly(2, |c| {
@@ -51,7 +51,7 @@ pub fn find(name: &str) -> Option<Function> {
 
 fn compile(c: &Call<'_>) -> Result<Regex, String> {
     let text = c.text(0)?;
-    let rewritten = expression::rewrite(&text).map_err(|error| format!("regexp {text:?}: {error}"))?;
+    let rewritten = expression::rewrite_with_groups(&text).map_err(|error| format!("regexp {text:?}: {error}"))?;
     Regex::new(&rewritten).map_err(|error| format!("regexp {text:?}: {error}"))
 }
 

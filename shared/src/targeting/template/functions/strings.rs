@@ -74,7 +74,10 @@ pub fn find(name: &str) -> Option<Function> {
             Ok(items.join(&separator).into())
         }),
         "sortAlpha" => exactly(1, |c| {
-            let mut items = strings_of(c, 0)?;
+            let mut items = match c.any(0) {
+                Value::List(_) => strings_of(c, 0)?,
+                _ => vec![c.shown(0)?],
+            };
             items.sort();
             c.heap.strings(items)
         }),
