@@ -1,4 +1,4 @@
-//! The BundleNamespaceMapping: clusters of other namespaces for the Bundles of this one.
+//! The `BundleNamespaceMapping`: clusters of other namespaces for the Bundles of this one.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

@@ -79,9 +79,9 @@ impl<'a> Criteria<'a> {
             && (wanted.cluster_name.is_empty() || is_named(cluster, &wanted.cluster_name))
             && (wanted.cluster_group.is_empty()
                 || group.is_some_and(|group| group.metadata.name.as_ref() == Some(&wanted.cluster_group)))
-            && self
-                .groups
-                .is_none_or(|selector| selector.matches(group.and_then(|group| group.metadata.labels.as_ref())))
+            && self.groups.is_none_or(|selector| {
+                selector.matches(group.and_then(|group| group.metadata.labels.as_ref()))
+            })
             && self
                 .clusters
                 .is_none_or(|selector| selector.matches(cluster.metadata.labels.as_ref()))

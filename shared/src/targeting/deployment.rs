@@ -59,7 +59,10 @@ pub fn deployment(
         return None;
     }
     let namespace = target.namespace()?;
-    let before = target.existing.map(|existing| existing.spec.clone()).unwrap_or_default();
+    let before = target
+        .existing
+        .map(|existing| existing.spec.clone())
+        .unwrap_or_default();
     let is_paused = bundle.spec.paused || target.member.cluster.spec.paused;
     let mut spec = before.clone();
     advance(&mut spec, wanted, turn, is_paused);
@@ -110,7 +113,11 @@ fn with_values(
     let wanted_values = values_text(wanted_values);
     // Whatever has the ID that is wanted has the values that are wanted.
     let known = |id: &str, kept: Option<&String>| {
-        if id == wanted.id { Some(wanted_values.clone()) } else { kept.cloned() }
+        if id == wanted.id {
+            Some(wanted_values.clone())
+        } else {
+            kept.cloned()
+        }
     };
     let values = known(&spec.deployment_id, kept.as_ref().map(|kept| &kept.values));
     let staged = known(&spec.staged_deployment_id, kept.as_ref().map(|kept| &kept.staged));
@@ -133,7 +140,9 @@ fn kept(before: &WholeBundleDeploymentSpec, secret: Option<&SecretValues>) -> Op
         return Some(SecretValues::default());
     }
     secret
-        .filter(|secret| values_hash(secret.values.as_bytes(), secret.staged.as_bytes()) == before.values_hash)
+        .filter(|secret| {
+            values_hash(secret.values.as_bytes(), secret.staged.as_bytes()) == before.values_hash
+        })
         .cloned()
 }
 
@@ -190,3 +199,6 @@ fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str) -> ObjectMeta
         ..ObjectMeta::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

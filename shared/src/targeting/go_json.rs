@@ -123,7 +123,9 @@ mod tests {
         let value = json!({ "é": 1, "z": "<a&b>\u{2028}\u{1}\u{7f}\n\"\\", "Z": [null, true] });
         assert_eq!(
             encode(&value),
-            r#"{"Z":[null,true],"z":"\u003ca\u0026b\u003e\u2028\u0001"#.to_owned() + "\u{7f}" + r#"\n\"\\","é":1}"#
+            r#"{"Z":[null,true],"z":"\u003ca\u0026b\u003e\u2028\u0001"#.to_owned()
+                + "\u{7f}"
+                + r#"\n\"\\","é":1}"#
         );
     }
 }

@@ -3,7 +3,7 @@
 //! An agent deploys again when the ID of a deployment changes. So an ID is made exactly as Fleet makes it, or every
 //! cluster would deploy again when the controller changes.
 
-use std::io;
+use std::{fmt::Write as _, io};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use ring::digest::{SHA256, digest};
@@ -28,7 +28,10 @@ pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions) -> Strin
         allowed_target_namespace_selector: selector.as_ref().map(OrderedSelector::of),
     };
     // The line feed is what Go's encoder ends with.
-    format!("{contents}:{}", hex(format!("{}\n", encode(&ordered)).as_bytes()))
+    format!(
+        "{contents}:{}",
+        sha256(format!("{}\n", encode(&ordered)).as_bytes())
+    )
 }
 
 /// Says whether a Secret with the values of a deployment is the right one; empty where no Secret is needed.
@@ -36,7 +39,7 @@ pub fn values_hash(values: &[u8], staged: &[u8]) -> String {
     if is_nothing(values) && is_nothing(staged) {
         return String::new();
     }
-    hex(&[values, staged].concat())
+    sha256(&[values, staged].concat())
 }
 
 /// Values as they stand in the Secret; empty where there are none.
@@ -98,13 +101,20 @@ impl Formatter for GoStrings {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-
-    let digest = digest(&SHA256, bytes);
-    digest.as_ref().iter().fold(String::with_capacity(64), |mut out, byte| {
-        // Writing into a string cannot fail.
-        _ = write!(out, "{byte:02x}");
-        out
-    })
+fn sha256(bytes: &[u8]) -> String {
+    hex(digest(&SHA256, bytes).as_ref())
 }
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+            // Writing into a string cannot fail.
+            _ = write!(out, "{byte:02x}");
+            out
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::{
     criteria::{Criteria, Member},
-    merge::merge,
+    merge::{combine, merge},
     selector::InvalidSelector,
 };
 use crate::api::{BundleDeploymentOptions, BundleSpec, BundleTarget};
@@ -72,7 +72,7 @@ impl<'a> Matcher<'a> {
             if customization.do_not_deploy {
                 return None;
             }
-            own = merge(&own, &customization.options);
+            own = combine(&own, &customization.options);
         }
         Some(merge(base, &own))
     }
@@ -82,10 +82,16 @@ impl<'a> Matcher<'a> {
         let (target, _) = self.targets.iter().find(|(_, criteria)| {
             member.any(|cluster, group| {
                 let allowed = self.restrictions.is_empty()
-                    || self.restrictions.iter().any(|restriction| restriction.hold(cluster, group));
+                    || self
+                        .restrictions
+                        .iter()
+                        .any(|restriction| restriction.hold(cluster, group));
                 allowed && criteria.hold(cluster, group)
             })
         })?;
         (!target.do_not_deploy).then_some(*target)
     }
 }
+
+#[cfg(test)]
+mod tests;

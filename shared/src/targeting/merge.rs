@@ -28,10 +28,25 @@ use crate::api::{
 
 /// Merges the options of a target into those of a Bundle.
 pub fn merge(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) -> BundleDeploymentOptions {
+    let mut merged = combine(base, own);
+    for (merged, own) in [
+        (&mut merged.default_namespace, &own.default_namespace),
+        (&mut merged.namespace, &own.namespace),
+        (&mut merged.service_account, &own.service_account),
+    ] {
+        if own == "-" {
+            merged.clear();
+        }
+    }
+    merged
+}
+
+/// Merges the options of two targets. What clears something of the Bundle still does.
+pub fn combine(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) -> BundleDeploymentOptions {
     let mut merged = base.clone();
-    clearable(&mut merged.default_namespace, &own.default_namespace);
-    clearable(&mut merged.namespace, &own.namespace);
-    clearable(&mut merged.service_account, &own.service_account);
+    text(&mut merged.default_namespace, &own.default_namespace);
+    text(&mut merged.namespace, &own.namespace);
+    text(&mut merged.service_account, &own.service_account);
     if let Some(own) = &own.helm {
         helm(merged.helm.get_or_insert_default(), own);
     }
@@ -40,7 +55,7 @@ pub fn merge(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) -> B
     }
     if let Some(DiffOptions { compare_patches }) = &own.diff {
         let merged = &mut merged.diff.get_or_insert_default().compare_patches;
-        by_key(merged, compare_patches, patch_key);
+        by_key(merged, compare_patches, |patch| Some(patch_key(patch)));
     }
     if let Some(YamlOptions { overlays }) = &own.yaml {
         let merged = &mut merged.yaml.get_or_insert_default().overlays;
@@ -56,7 +71,7 @@ pub fn merge(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) -> B
     by_key(
         &mut merged.downstream_resources,
         &own.downstream_resources,
-        resource_key,
+        |resource| Some(resource_key(resource)),
     );
     merged
 }
@@ -91,14 +106,6 @@ fn helm(merged: &mut HelmOptions, own: &HelmOptions) {
 fn text(merged: &mut String, own: &String) {
     if !own.is_empty() {
         merged.clone_from(own);
-    }
-}
-
-fn clearable(merged: &mut String, own: &String) {
-    if own == "-" {
-        merged.clear();
-    } else {
-        text(merged, own);
     }
 }
 
@@ -148,12 +155,12 @@ fn by_key<T: Clone>(merged: &mut Vec<T>, own: &[T], key: impl Fn(&T) -> Option<S
     }
 }
 
-fn patch_key(patch: &ComparePatch) -> Option<String> {
-    Some([&*patch.api_version, &patch.kind, &patch.namespace, &patch.name].join("|"))
+fn patch_key(patch: &ComparePatch) -> String {
+    [&*patch.api_version, &patch.kind, &patch.namespace, &patch.name].join("|")
 }
 
-fn resource_key(resource: &DownstreamResource) -> Option<String> {
-    Some(format!("{}|{}", resource.kind.to_lowercase(), resource.name))
+fn resource_key(resource: &DownstreamResource) -> String {
+    format!("{}|{}", resource.kind.to_lowercase(), resource.name)
 }
 
 fn source_key(source: &ValuesFrom) -> Option<String> {
@@ -164,3 +171,6 @@ fn source_key(source: &ValuesFrom) -> Option<String> {
         (None, None) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

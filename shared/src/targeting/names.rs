@@ -31,12 +31,38 @@ pub fn cluster_namespace(namespace: &str, name: &str) -> String {
 /// The first digits of a hash.
 fn hex(bytes: &[u8], digits: usize) -> String {
     let digest = digest(&SHA256, bytes);
-    let mut text: String = digest
-        .as_ref()
-        .iter()
-        .take(digits.div_ceil(2))
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let mut text = super::identity::hex(digest.as_ref());
     text.truncate(digits);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_named_as_fleet_names_them() {
+        assert_eq!(
+            cluster_namespace("fleet-local", "local"),
+            "cluster-fleet-local-local-1a3d67d0a899"
+        );
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_names() {
+        let names = [
+            "a".repeat(30),
+            "b".repeat(40),
+            format!("{}-{}", "c".repeat(33), "d".repeat(40)),
+        ];
+        for name in names {
+            let namespace = cluster_namespace("fleet-default", &name);
+            assert!(namespace.len() <= MAX, "{namespace}");
+            assert!(
+                !namespace.contains("--") && !namespace.ends_with('-'),
+                "{namespace}"
+            );
+            assert_ne!(namespace, cluster_namespace("fleet-default", &format!("{name}x")));
+        }
+    }
 }

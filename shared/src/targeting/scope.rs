@@ -34,3 +34,44 @@ pub fn namespaces<'a>(
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn mapping(namespace: &str, bundles: &Value, namespaces: &Value) -> BundleNamespaceMapping {
+        let object = json!({
+            "metadata": { "namespace": namespace }, "bundleSelector": bundles, "namespaceSelector": namespaces
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    #[test]
+    fn mappings_add_namespaces() {
+        let bundle =
+            json!({ "metadata": { "name": "web", "namespace": "here", "labels": { "app": "web" } } });
+        let bundle: Bundle = serde_json::from_str(&bundle.to_string()).unwrap();
+        let team = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+        let known = [("one", Some(&team)), ("other", None)];
+        let (app, wrong) = (
+            json!({ "matchLabels": { "app": "web" } }),
+            json!({ "matchLabels": { "app": "db" } }),
+        );
+        let a = json!({ "matchLabels": { "team": "a" } });
+        let odd = json!({ "matchExpressions": [{ "key": "team", "operator": "Is" }] });
+        for (mapping, expected) in [
+            (mapping("here", &app, &a), &["here", "one"][..]),
+            (mapping("here", &json!({}), &json!({})), &["here", "one", "other"]),
+            (mapping("here", &wrong, &a), &["here"]),
+            (mapping("elsewhere", &app, &a), &["here"]),
+            (mapping("here", &app, &Value::Null), &["here"]),
+            (mapping("here", &Value::Null, &a), &["here"]),
+            (mapping("here", &app, &odd), &["here"]),
+        ] {
+            let found: Vec<_> = namespaces(&bundle, [&mapping], &known).into_iter().collect();
+            assert_eq!(found, expected, "{mapping:?}");
+        }
+    }
+}

@@ -31,24 +31,22 @@ impl<'a> Selector<'a> {
     /// Whether it selects an object with these labels. One that asks for nothing selects everything.
     pub fn matches(self, labels: Option<&BTreeMap<String, String>>) -> bool {
         let value = |key: &str| labels.and_then(|labels| labels.get(key));
-        let equal = self.0.match_labels.iter().flatten();
-        let expressions = self.0.match_expressions.iter().flatten();
-        equal.map(|(key, wanted)| value(key) == Some(wanted)).all(|met| met)
-            && expressions
-                .map(|expression| {
-                    let value = value(&expression.key);
-                    let listed =
-                        || value.is_some_and(|value| expression.values.iter().flatten().any(|one| one == value));
-                    match expression.operator.as_str() {
-                        "In" => listed(),
-                        "NotIn" => !listed(),
-                        "Exists" => value.is_some(),
-                        "DoesNotExist" => value.is_none(),
-                        // Such a selector is refused before.
-                        _ => false,
-                    }
-                })
-                .all(|met| met)
+        let mut equal = self.0.match_labels.iter().flatten();
+        let mut expressions = self.0.match_expressions.iter().flatten();
+        equal.all(|(key, wanted)| value(key) == Some(wanted))
+            && expressions.all(|expression| {
+                let value = value(&expression.key);
+                let is_listed =
+                    || value.is_some_and(|value| expression.values.iter().flatten().any(|one| one == value));
+                match expression.operator.as_str() {
+                    "In" => is_listed(),
+                    "NotIn" => !is_listed(),
+                    "Exists" => value.is_some(),
+                    "DoesNotExist" => value.is_none(),
+                    // Such a selector is refused before.
+                    _ => false,
+                }
+            })
     }
 }
 
@@ -101,7 +99,9 @@ mod tests {
             json!({ "matchLabels": { "env": "a b" } }),
         ] {
             let selector = selector(&wrong);
-            let error = Selector::new("clusterSelector", &selector).unwrap_err().to_string();
+            let error = Selector::new("clusterSelector", &selector)
+                .unwrap_err()
+                .to_string();
             assert!(error.starts_with("clusterSelector."), "{error}");
         }
     }

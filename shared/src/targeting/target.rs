@@ -1,7 +1,10 @@
 //! A Bundle on a cluster.
 
 use super::{
-    criteria::Member, identity::deployment_id, matching::Matcher, selector::InvalidSelector,
+    criteria::Member,
+    identity::deployment_id,
+    matching::Matcher,
+    selector::InvalidSelector,
     values::{ValuesError, preprocess},
 };
 use crate::api::{Bundle, BundleDeploymentOptions, WholeBundleDeployment};
@@ -62,10 +65,9 @@ pub fn targets<'a>(
             options,
         });
         let namespace = &*member.cluster.status.namespace;
-        let found = existing
-            .iter()
-            .copied()
-            .find(|deployment| !namespace.is_empty() && deployment.metadata.namespace.as_deref() == Some(namespace));
+        let found = existing.iter().copied().find(|deployment| {
+            !namespace.is_empty() && deployment.metadata.namespace.as_deref() == Some(namespace)
+        });
         targets.push(Target {
             member,
             wanted,

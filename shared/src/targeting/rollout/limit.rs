@@ -29,7 +29,9 @@ pub fn limit(count: usize, amount: &IntOrString) -> Result<usize, InvalidAmount>
     if let Ok(number @ 1..) = text.parse::<usize>() {
         return Ok(number);
     }
-    let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
+    let percent = text
+        .strip_suffix('%')
+        .and_then(|percent| percent.parse::<f64>().ok());
     match percent {
         Some(percent) if percent.is_nan() || percent <= 0.0 => Ok(1),
         Some(percent) => Ok(share(count, percent).clamp(1, count)),

@@ -39,12 +39,15 @@ pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<
         let criteria = Criteria::new(&path, &partition.criteria)?;
         // A cluster counts in the first partition that it belongs to, and there alone.
         let (members, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|place| {
-            targets.get(*place).is_some_and(|target| {
-                target.member.any(|cluster, group| criteria.hold(cluster, group))
-            })
+            targets
+                .get(*place)
+                .is_some_and(|target| target.member.any(|cluster, group| criteria.hold(cluster, group)))
         });
         rest = others;
-        let amount = partition.max_unavailable.as_ref().or(strategy.max_unavailable.as_ref());
+        let amount = partition
+            .max_unavailable
+            .as_ref()
+            .or(strategy.max_unavailable.as_ref());
         partitions.push(Partition {
             name: partition.name.clone(),
             max_unavailable: amount_of(members.len(), amount, MAX_UNAVAILABLE)?,
@@ -80,7 +83,11 @@ fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>,
 }
 
 /// How many of `count` an amount is, or the one that holds where none is given.
-pub fn amount_of(count: usize, amount: Option<&IntOrString>, otherwise: &str) -> Result<usize, InvalidAmount> {
+pub fn amount_of(
+    count: usize,
+    amount: Option<&IntOrString>,
+    otherwise: &str,
+) -> Result<usize, InvalidAmount> {
     match amount {
         Some(amount) => limit(count, amount),
         None => limit(count, &IntOrString::String(otherwise.to_owned())),

@@ -80,7 +80,11 @@ pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanEr
     let standard = RolloutStrategy::default();
     let strategy = spec.rollout_strategy.as_ref().unwrap_or(&standard);
     let partitions = partitions(strategy, targets)?;
-    let has_partition = |place: &usize| partitions.iter().any(|partition| partition.members.contains(place));
+    let has_partition = |place: &usize| {
+        partitions
+            .iter()
+            .any(|partition| partition.members.contains(place))
+    };
     let mut round = Round {
         targets,
         is_paused: spec.paused,
@@ -116,7 +120,7 @@ pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanEr
 fn max_unavailable_partitions(strategy: &RolloutStrategy, count: usize) -> Result<usize, InvalidAmount> {
     match &strategy.max_unavailable_partitions {
         Some(amount) => amount_of(count, Some(amount), "0"),
-        None => Ok(if count == 0 { 1 } else { 0 }),
+        None => Ok(usize::from(count == 0)),
     }
 }
 
@@ -127,7 +131,7 @@ fn untouched(target: &Target<'_>) -> Turn {
     }
 }
 
-fn count_unavailable<'t, 'a: 't>(targets: impl Iterator<Item = &'t Target<'a>>) -> usize {
+fn count_unavailable<'t>(targets: impl Iterator<Item = &'t Target<'t>>) -> usize {
     targets
         .filter(|target| target.existing.is_some_and(is_unavailable))
         .count()
@@ -155,14 +159,18 @@ struct Round<'r, 'a> {
 }
 
 impl<'r, 'a> Round<'r, 'a> {
-    fn members<'p>(&self, partition: &'p Partition) -> impl Iterator<Item = &'r Target<'a>> + use<'p, 'r, 'a> {
+    fn members<'p>(
+        &self,
+        partition: &'p Partition,
+    ) -> impl Iterator<Item = &'r Target<'a>> + use<'p, 'r, 'a> {
         let targets = self.targets;
         partition.members.iter().filter_map(|place| targets.get(*place))
     }
 
     fn stage(&mut self, partition: &Partition) {
         for place in &partition.members {
-            let (Some(target), Some(turn)) = (self.targets.get(*place), self.rollout.turns.get_mut(*place)) else {
+            let (Some(target), Some(turn)) = (self.targets.get(*place), self.rollout.turns.get_mut(*place))
+            else {
                 continue;
             };
             if target.wanted.is_err() {
@@ -193,7 +201,9 @@ impl<'r, 'a> Round<'r, 'a> {
                 continue;
             }
             // One that does not do its work anyway, or is new, can only get better.
-            let is_available = target.existing.is_some_and(|deployment| !is_unavailable(deployment));
+            let is_available = target
+                .existing
+                .is_some_and(|deployment| !is_unavailable(deployment));
             if is_available {
                 let has_room =
                     rollout.unavailable < rollout.max_unavailable && *unavailable < partition.max_unavailable;
@@ -209,7 +219,10 @@ impl<'r, 'a> Round<'r, 'a> {
 
     /// How many of a partition are not up to date, or not available.
     fn not_done(&self, partition: &Partition) -> usize {
-        let turns = partition.members.iter().filter_map(|place| self.rollout.turns.get(*place));
+        let turns = partition
+            .members
+            .iter()
+            .filter_map(|place| self.rollout.turns.get(*place));
         self.members(partition)
             .zip(turns)
             .filter(|(target, turn)| match (&target.wanted, target.existing) {
@@ -225,3 +238,6 @@ fn is_done(wanted: &Wanted, existing: &WholeBundleDeployment, turn: Turn) -> boo
     let is_asked_for = turn == Turn::Promote || existing.spec.deployment_id == wanted.id;
     is_asked_for && existing.status.applied_deployment_id == wanted.id && existing.status.ready
 }
+
+#[cfg(test)]
+mod tests;

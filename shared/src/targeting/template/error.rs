@@ -22,10 +22,12 @@ pub struct TemplateError {
 impl TemplateError {
     /// An error about a piece of `text`.
     pub(super) fn new(text: &str, place: std::ops::Range<usize>, message: impl Into<String>) -> Self {
-        let piece = text.get(place.clone()).unwrap_or_default().trim();
+        let piece = text.get(place.clone()).unwrap_or_default();
+        // On one line, however it was written.
+        let words: Vec<&str> = piece.split_whitespace().collect();
         Self {
             offset: place.start,
-            piece: cut(piece.to_owned(), MAX_PIECE),
+            piece: cut(words.join(" "), MAX_PIECE),
             message: message.into(),
         }
     }

@@ -3,7 +3,7 @@
 //! Go's maps are shared: `set $d "a" 1` changes the map wherever it is named, and a map can even be put into itself. In
 //! one place they can be shared without counting who holds them, and are gone with the rendering whatever holds what.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use serde_json::Value as Json;
 
@@ -197,7 +197,7 @@ impl Heap {
             (Value::Nil, Value::Nil) => true,
             (Value::Bool(one), Value::Bool(other)) => one == other,
             (Value::Int(one), Value::Int(other)) | (Value::Int64(one), Value::Int64(other)) => one == other,
-            (Value::Float(one), Value::Float(other)) => one == other,
+            (Value::Float(one), Value::Float(other)) => one.partial_cmp(other) == Some(Ordering::Equal),
             (Value::Str(one), Value::Str(other)) => one == other,
             (Value::List(one), Value::List(other)) => {
                 let (a, b) = (self.items(*one).to_vec(), self.items(*other).to_vec());
@@ -227,7 +227,9 @@ impl Heap {
             Value::Nil => "<nil>",
             Value::List(list) => self.elements(*list).list_type(),
             Value::Map(map) => self.map_elements(*map).map_type(),
-            Value::Bool(_) | Value::Int(_) | Value::Int64(_) | Value::Float(_) | Value::Str(_) => value.kind(),
+            Value::Bool(_) | Value::Int(_) | Value::Int64(_) | Value::Float(_) | Value::Str(_) => {
+                value.kind()
+            }
         }
     }
 

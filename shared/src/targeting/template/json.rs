@@ -24,7 +24,13 @@ pub fn encode(heap: &mut Heap, value: &Value, layout: Layout) -> Result<String, 
     Ok(out)
 }
 
-fn write(heap: &mut Heap, out: &mut String, value: &Value, layout: Layout, depth: usize) -> Result<(), String> {
+fn write(
+    heap: &mut Heap,
+    out: &mut String,
+    value: &Value,
+    layout: Layout,
+    depth: usize,
+) -> Result<(), String> {
     check_depth(depth)?;
     heap.spend(1)?;
     heap.spend_text(out.len().saturating_sub(super::heap::MAX_TEXT / 2))?;

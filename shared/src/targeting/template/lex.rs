@@ -67,7 +67,11 @@ impl<'t> Lexer<'t> {
             self.at = left + LEFT.len();
             let trims = self.rest().starts_with('-') && self.rest().get(1..).is_some_and(starts_with_space);
             let before = self.text.get(start..left).unwrap_or_default();
-            let kept = if trims { before.trim_end_matches(is_space) } else { before };
+            let kept = if trims {
+                before.trim_end_matches(is_space)
+            } else {
+                before
+            };
             if !kept.is_empty() {
                 self.tokens.push(Token {
                     kind: Kind::Text,
@@ -78,7 +82,11 @@ impl<'t> Lexer<'t> {
                 self.at += 1;
             }
             // A comment directly follows the delimiter, or the space that the mark needs.
-            let comment = if trims { self.rest().get(1..).unwrap_or_default() } else { self.rest() };
+            let comment = if trims {
+                self.rest().get(1..).unwrap_or_default()
+            } else {
+                self.rest()
+            };
             if comment.starts_with("/*") {
                 self.at = self.text.len() - comment.len();
                 self.comment()?;
@@ -111,7 +119,9 @@ impl<'t> Lexer<'t> {
     /// Goes past the end of the action, if it is here.
     fn right(&mut self) -> bool {
         let rest = self.rest();
-        let trimmed = rest.strip_prefix(is_space).and_then(|rest| rest.strip_prefix('-'));
+        let trimmed = rest
+            .strip_prefix(is_space)
+            .and_then(|rest| rest.strip_prefix('-'));
         if let Some(behind) = trimmed.and_then(|rest| rest.strip_prefix(RIGHT)) {
             self.at = self.text.len() - behind.trim_start_matches(is_space).len();
             return true;
@@ -195,7 +205,10 @@ impl<'t> Lexer<'t> {
         let rest = self.rest();
         let length = rest.len() - rest.trim_start_matches(is_space).len();
         let behind = rest.get(length..).unwrap_or_default();
-        if behind.strip_prefix('-').is_some_and(|behind| behind.starts_with(RIGHT)) {
+        if behind
+            .strip_prefix('-')
+            .is_some_and(|behind| behind.starts_with(RIGHT))
+        {
             length - 1
         } else {
             length
@@ -232,12 +245,17 @@ impl<'t> Lexer<'t> {
     fn number(&self) -> Result<usize, TemplateError> {
         let rest = self.rest();
         let mut previous = ' ';
-        let is_hex = rest.trim_start_matches(['+', '-']).to_ascii_lowercase().starts_with("0x");
+        let is_hex = rest
+            .trim_start_matches(['+', '-'])
+            .to_ascii_lowercase()
+            .starts_with("0x");
         let length = rest
             .char_indices()
             .find(|(index, c)| {
                 let sign = matches!(c, '+' | '-')
-                    && (*index == 0 || (matches!(previous, 'e' | 'E') && !is_hex) || matches!(previous, 'p' | 'P'));
+                    && (*index == 0
+                        || (matches!(previous, 'e' | 'E') && !is_hex)
+                        || matches!(previous, 'p' | 'P'));
                 previous = *c;
                 !(sign || *c == '.' || is_alphanumeric(*c))
             })

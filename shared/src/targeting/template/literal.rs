@@ -2,7 +2,9 @@
 
 /// The text that a quoted literal means.
 pub fn unquote(literal: &str) -> Result<String, String> {
-    let inner = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
+    let inner = literal
+        .get(1..literal.len().saturating_sub(1))
+        .unwrap_or_default();
     if literal.starts_with('`') {
         return Ok(inner.replace('\r', ""));
     }
@@ -63,7 +65,9 @@ fn escape(rest: &mut std::str::Chars<'_>, quote: char, out: &mut Vec<u8>) -> Res
 
 fn digits(rest: &mut std::str::Chars<'_>, count: usize, radix: u32) -> Option<u32> {
     (0..count).try_fold(0_u32, |number, _| {
-        number.checked_mul(radix)?.checked_add(rest.next()?.to_digit(radix)?)
+        number
+            .checked_mul(radix)?
+            .checked_add(rest.next()?.to_digit(radix)?)
     })
 }
 

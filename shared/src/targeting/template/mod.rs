@@ -48,3 +48,6 @@ pub fn render(text: &str, context: &Json) -> Result<String, TemplateError> {
 pub fn has_actions(text: &str) -> bool {
     text.contains(lex::LEFT)
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,9 @@ pub fn parse_uint(text: &str) -> Option<u64> {
 pub fn parse_float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let lower = unsigned.to_ascii_lowercase();
-    if !matches!(&*lower, "inf" | "infinity" | "nan") && !lower.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+    if !matches!(&*lower, "inf" | "infinity" | "nan")
+        && !lower.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+    {
         return None;
     }
     let number: f64 = text.parse().ok()?;

@@ -1,5 +1,7 @@
 //! `printf`: Go's verbs, for the types that there are.
 
+use std::fmt::Write as _;
+
 use super::{
     format::{display, quote},
     heap::{Heap, MAX_TEXT},
@@ -9,6 +11,7 @@ use super::{
 
 /// What stands between `%` and the verb.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct Spec {
     plus: bool,
     minus: bool,
@@ -32,7 +35,7 @@ pub fn printf(heap: &mut Heap, format: &str, args: &[Value]) -> Result<String, S
             None => out.push_str("%!(NOVERB)"),
             Some('%') => out.push('%'),
             Some(verb) => match args.next() {
-                None => out.push_str(&format!("%!{verb}(MISSING)")),
+                None => _ = write!(out, "%!{verb}(MISSING)"),
                 Some(value) => out.push_str(&verb_of(heap, spec, verb, value)?),
             },
         }
@@ -48,7 +51,8 @@ pub fn printf(heap: &mut Heap, format: &str, args: &[Value]) -> Result<String, S
                 other => format!("{}={}", heap.type_of(other), display(heap, other)?),
             });
         }
-        out.push_str(&format!("%!(EXTRA {})", texts.join(", ")));
+        // Writing into a string cannot fail.
+        _ = write!(out, "%!(EXTRA {})", texts.join(", "));
     }
     Ok(out)
 }
@@ -81,7 +85,9 @@ fn spec(text: &str) -> Result<(Spec, Option<char>, &str), String> {
     };
     let verb = rest.chars().next();
     if matches!(verb, Some('*' | '[')) {
-        return Err("printf: widths from arguments (*) and numbered arguments ([1]) are not supported".to_owned());
+        return Err(
+            "printf: widths from arguments (*) and numbered arguments ([1]) are not supported".to_owned(),
+        );
     }
     let rest = rest.get(verb.map_or(0, char::len_utf8)..).unwrap_or_default();
     Ok((spec, verb, rest))
@@ -107,7 +113,9 @@ fn verb_of(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
         Value::Nil if verb == 'v' => pad(spec, "<nil>".to_owned()),
         Value::Nil => format!("%!{verb}(<nil>)"),
         Value::Bool(value) if matches!(verb, 't' | 'v') => pad(spec, value.to_string()),
-        Value::Int(number) | Value::Int64(number) if "vdboxXcqU".contains(verb) => integer(spec, verb, *number)?,
+        Value::Int(number) | Value::Int64(number) if "vdboxXcqU".contains(verb) => {
+            integer(spec, verb, *number)?
+        }
         Value::Float(number) if "veEfFgG".contains(verb) => float(spec, verb, *number)?,
         Value::Str(text) if "vsqxX".contains(verb) => string(spec, verb, text),
         Value::List(_) | Value::Map(_) if spec.sharp => {
@@ -146,9 +154,9 @@ fn element(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
     match value {
         Value::Nil => Ok("<nil>".to_owned()),
         Value::List(_) | Value::Map(_) if verb == 'v' && spec.width == 0 => display(heap, value),
-        Value::List(_) | Value::Map(_) => {
-            Err(format!("printf: %{verb} of lists and maps within others is not supported"))
-        }
+        Value::List(_) | Value::Map(_) => Err(format!(
+            "printf: %{verb} of lists and maps within others is not supported"
+        )),
         other => verb_of(heap, spec, verb, other),
     }
 }
@@ -179,11 +187,17 @@ fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {
     if digits.len() < least {
         digits = format!("{digits:0>least$}");
     }
-    Ok(pad(Spec { zero: false, ..spec }, format!("{sign}{prefix}{digits}")))
+    Ok(pad(
+        Spec { zero: false, ..spec },
+        format!("{sign}{prefix}{digits}"),
+    ))
 }
 
 fn character(spec: Spec, verb: char, number: i64) -> Result<String, String> {
-    let c = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or('\u{fffd}');
+    let c = u32::try_from(number)
+        .ok()
+        .and_then(char::from_u32)
+        .unwrap_or('\u{fffd}');
     match verb {
         'c' => Ok(pad(spec, c.to_string())),
         'U' if !spec.sharp => Ok(pad(spec, format!("U+{number:04X}"))),
@@ -205,7 +219,11 @@ fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
     } else {
         not_finite(number).to_owned()
     };
-    let text = if verb.is_ascii_uppercase() { text.to_uppercase() } else { text };
+    let text = if verb.is_ascii_uppercase() {
+        text.to_uppercase()
+    } else {
+        text
+    };
     let (sign, digits) = match text.strip_prefix(['-', '+']) {
         Some(digits) if text.starts_with('-') => ("-", digits),
         Some(digits) => (if spec.plus { "+" } else { "" }, digits),
@@ -227,9 +245,12 @@ fn significant(number: f64, precision: usize) -> String {
     let scientific = format!("{number:.*e}", precision - 1);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i64 = exponent.parse().unwrap_or_default();
-    let trim = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
+    let trim = |text: &str| {
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.to_owned()
+        }
     };
     let limit = i64::try_from(precision).unwrap_or(i64::MAX);
     if exponent < -4 || exponent >= limit {

@@ -16,3 +16,5 @@ pub use self::{
     preprocess::{Fault, ValuesError, preprocess},
 };
 
+#[cfg(test)]
+mod tests;

@@ -33,21 +33,27 @@ pub struct ValuesError {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Fault {
     /// The template cannot be parsed or rendered.
-    #[error("the template cannot be rendered: {0}; mend it, give the Cluster what it wants, or set helm.disablePreProcess")]
+    #[error(
+        "the template cannot be rendered: {0}; mend it, give the Cluster what it wants, or set helm.disablePreProcess"
+    )]
     Template(#[from] TemplateError),
     /// What it renders to is no YAML.
-    #[error("the template renders to what is not YAML: {error}; the text is {rendered:?}")]
+    #[error(
+        "the template renders to what is not YAML: {error}, at {rendered:?}; quote what may hold special characters"
+    )]
     NotYaml {
         /// What is wrong with it.
         error: yaml::Unreadable,
-        /// The beginning of the text.
+        /// The line that is wrong, or the beginning of the text.
         rendered: String,
     },
     /// All values together render to something else than a mapping.
     #[error("the values render to something else than a mapping")]
     NotAMapping,
     /// Values nest too deeply.
-    #[error("the values nest more than {MAX_DEPTH} deep, which is as far as labels of the Cluster are put in")]
+    #[error(
+        "the values nest more than {MAX_DEPTH} deep, which is as far as labels of the Cluster are put in"
+    )]
     TooDeep,
 }
 
@@ -112,7 +118,7 @@ fn render(
             fault,
         };
         let rendered = template::render(text, &context).map_err(|error| fail(error.into()))?;
-        let value = yaml::read(&rendered).map_err(|error| fail(not_yaml(error, rendered)))?;
+        let value = yaml::read(&rendered).map_err(|error| fail(not_yaml(error, &rendered)))?;
         values.insert(key.clone(), value);
     }
     Ok(values)
@@ -120,7 +126,11 @@ fn render(
 
 fn render_values(emitted: &yaml::Emitted, context: &Value) -> Result<Map<String, Value>, ValuesError> {
     let fail = |path: Option<&str>, fault| ValuesError {
-        path: format!("helm.values{}{}", if path.is_some() { "." } else { "" }, path.unwrap_or_default()),
+        path: format!(
+            "helm.values{}{}",
+            if path.is_some() { "." } else { "" },
+            path.unwrap_or_default()
+        ),
         fault,
     };
     let rendered = template::render(&emitted.text, context)
@@ -129,14 +139,15 @@ fn render_values(emitted: &yaml::Emitted, context: &Value) -> Result<Map<String,
         Ok(Value::Object(values)) => Ok(values),
         Ok(Value::Null) => Ok(Map::new()),
         Ok(_) => Err(fail(None, Fault::NotAMapping)),
-        Err(error) => Err(fail(None, not_yaml(error, rendered))),
+        Err(error) => Err(fail(None, not_yaml(error, &rendered))),
     }
 }
 
-fn not_yaml(error: yaml::Unreadable, rendered: String) -> Fault {
+fn not_yaml(error: yaml::Unreadable, rendered: &str) -> Fault {
+    let shown = error.line(rendered).unwrap_or(rendered);
     Fault::NotYaml {
+        rendered: cut(shown.trim().to_owned(), MAX_SHOWN),
         error,
-        rendered: cut(rendered, MAX_SHOWN),
     }
 }
 

@@ -191,7 +191,10 @@ fn append(out: &mut String, kind: Word, word: &str, connector: char) {
         out.push_str(word);
         return;
     }
-    out.extend(word.chars().map(|c| if is_connector(c) { connector } else { lower_char(c) }));
+    out.extend(
+        word.chars()
+            .map(|c| if is_connector(c) { connector } else { lower_char(c) }),
+    );
 }
 
 /// The word that a text begins with, and what follows it.
@@ -236,7 +239,7 @@ fn run(text: &str, is_one: impl Fn(char) -> bool) -> usize {
     text.len() - text.trim_start_matches(is_one).len()
 }
 
-/// `unicode.IsPunct` for ASCII: `$+<=>^`|~` are symbols.
+/// `unicode.IsPunct` for ASCII, where some of what is not a letter is a symbol.
 fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() && !"$+<=>^`|~".contains(c)
 }

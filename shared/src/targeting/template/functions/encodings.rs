@@ -10,6 +10,7 @@ use super::{
     args::{Call, Function, at_least, exactly},
     strings::sprint,
 };
+use crate::targeting::identity::hex;
 
 const BASE_32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
@@ -66,15 +67,6 @@ fn decoded(bytes: Vec<u8>) -> Result<Value, String> {
 
 fn sum(c: &Call<'_>, algorithm: &'static Algorithm) -> Result<Value, String> {
     Ok(hex(digest::digest(algorithm, c.text(0)?.as_bytes()).as_ref()).into())
-}
-
-/// Bytes in hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        // Writing into a string cannot fail.
-        _ = write!(out, "{byte:02x}");
-        out
-    })
 }
 
 fn adler32(bytes: &[u8]) -> u32 {

@@ -86,8 +86,8 @@ pub fn find(name: &str) -> Option<Function> {
             numbers(c, 0, count, if count < 0 { -1 } else { 1 })
         }),
         "untilStep" => exactly(3, |c| {
-            let (start, stop, step) = (c.int(0)?, c.int(1)?, c.int(2)?);
-            numbers(c, start, stop, step)
+            let (start, end, step) = (c.int(0)?, c.int(1)?, c.int(2)?);
+            numbers(c, start, end, step)
         }),
         "seq" => at_least(0, seq),
         "index" => at_least(1, index),
@@ -150,28 +150,31 @@ fn chunk(c: &mut Call<'_>) -> Result<Value, String> {
     c.heap.list(Elements::Lists, chunks)
 }
 
-fn numbers(c: &mut Call<'_>, start: i64, stop: i64, step: i64) -> Result<Value, String> {
-    let items = steps(c, start, stop, step)?.into_iter().map(Value::Int).collect();
+fn numbers(c: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Value, String> {
+    let items = steps(c, start, end, step)?.into_iter().map(Value::Int).collect();
     c.heap.list(Elements::Ints, items)
 }
 
-/// From `start` on in steps until `stop`, which is not among them.
-fn steps(c: &mut Call<'_>, start: i64, stop: i64, step: i64) -> Result<Vec<i64>, String> {
-    let goes_there = if stop < start { step < 0 } else { step > 0 };
+/// From `start` on in steps until `end`, which is not among them.
+fn steps(c: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<i64>, String> {
+    let goes_there = if end < start { step < 0 } else { step > 0 };
     if !goes_there {
         return Ok(Vec::new());
     }
-    let count = start.abs_diff(stop).div_ceil(step.unsigned_abs());
+    let count = start.abs_diff(end).div_ceil(step.unsigned_abs());
     c.heap.spend(usize::try_from(count).unwrap_or(usize::MAX))?;
-    Ok((0..)
-        .map(|index| start + index * step)
-        .take_while(|number| if step < 0 { *number > stop } else { *number < stop })
-        .collect())
+    Ok(
+        std::iter::successors(Some(start), |number| number.checked_add(step))
+            .take_while(|number| if step < 0 { *number > end } else { *number < end })
+            .collect(),
+    )
 }
 
 /// Numbers as a text, like the command of that name.
 fn seq(c: &mut Call<'_>) -> Result<Value, String> {
-    let params = (0..c.args.len()).map(|index| c.int(index)).collect::<Result<Vec<_>, _>>()?;
+    let params = (0..c.args.len())
+        .map(|index| c.int(index))
+        .collect::<Result<Vec<_>, _>>()?;
     let (start, step, end) = match params.as_slice() {
         [end] => (1, if *end < 1 { -1 } else { 1 }, *end),
         [start, end] => (*start, if end < start { -1 } else { 1 }, *end),

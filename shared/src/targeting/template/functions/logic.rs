@@ -21,15 +21,21 @@ pub fn find(name: &str) -> Option<Function> {
             Ok((!matches!(order(c)?, Some(Ordering::Less | Ordering::Equal))).into())
         }),
         "ge" => exactly(2, |c| Ok((order(c)? != Some(Ordering::Less)).into())),
-        "default" => at_least(1, |c| Ok(c.any(usize::from(c.args.len() > 1 && !is_empty(c.heap, &c.any(1)))))),
+        "default" => at_least(1, |c| {
+            Ok(c.any(usize::from(c.args.len() > 1 && !is_empty(c.heap, &c.any(1)))))
+        }),
         "empty" => exactly(1, |c| Ok(is_empty(c.heap, &c.any(0)).into())),
         "coalesce" => at_least(0, |c| {
             let values = c.rest(0);
             let found = values.into_iter().find(|value| !is_empty(c.heap, value));
             Ok(found.unwrap_or(Value::Nil))
         }),
-        "all" => at_least(0, |c| Ok(c.args.iter().all(|value| !is_empty(c.heap, value)).into())),
-        "any" => at_least(0, |c| Ok(c.args.iter().any(|value| !is_empty(c.heap, value)).into())),
+        "all" => at_least(0, |c| {
+            Ok(c.args.iter().all(|value| !is_empty(c.heap, value)).into())
+        }),
+        "any" => at_least(0, |c| {
+            Ok(c.args.iter().any(|value| !is_empty(c.heap, value)).into())
+        }),
         "ternary" => exactly(3, |c| Ok(c.any(usize::from(!c.flag(2)?)))),
         "fail" => exactly(1, |c| Err(c.text(0)?.to_string())),
         "typeOf" => exactly(1, |c| Ok(Value::str(c.heap.type_of(&c.any(0))))),
@@ -72,7 +78,7 @@ fn equals(heap: &mut Heap, one: &Value, other: &Value) -> Result<bool, String> {
         (Value::Nil, Value::Nil) => true,
         (Value::Nil, _) | (_, Value::Nil) => false,
         (Value::Bool(one), Value::Bool(other)) => one == other,
-        (Value::Float(one), Value::Float(other)) => one == other,
+        (Value::Float(one), Value::Float(other)) => one.partial_cmp(other) == Some(Ordering::Equal),
         (Value::Str(one), Value::Str(other)) => one == other,
         (Value::List(_), Value::List(_)) | (Value::Map(_), Value::Map(_)) => {
             let shown = format::display(heap, other)?;

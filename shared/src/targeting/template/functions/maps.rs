@@ -145,7 +145,9 @@ fn dig(c: &mut Call<'_>) -> Result<Value, String> {
             Some(Value::Map(next)) if c.heap.map_elements(*next) == Elements::Any => map = *next,
             Some(other) => {
                 let type_name = c.heap.type_of(other);
-                return Err(format!("{key:?} is a {type_name}, not a map[string]interface {{}}"));
+                return Err(format!(
+                    "{key:?} is a {type_name}, not a map[string]interface {{}}"
+                ));
             }
         }
     }

@@ -86,7 +86,9 @@ pub fn refusal(name: &str) -> Option<String> {
              put the time into the values, or into templateValues of the Cluster"
         )
     } else if MISSING.contains(&name) {
-        format!("function {name:?} is not supported here; put its result into the values, or into templateValues of the Cluster")
+        format!(
+            "function {name:?} is not supported here; put its result into the values, or into templateValues of the Cluster"
+        )
     } else {
         format!("function {name:?} not defined")
     })
@@ -99,11 +101,15 @@ pub fn check_count(name: &str, count: usize) -> Result<(), String> {
         None => (1, None),
     };
     match most {
-        Some(most) if most == least && count != least => {
-            Err(format!("wrong number of args for {name}: want {least} got {count}"))
-        }
-        Some(most) if count > most => Err(format!("wrong number of args for {name}: want {most} got {count}")),
-        _ if count < least => Err(format!("wrong number of args for {name}: want at least {least} got {count}")),
+        Some(most) if most == least && count != least => Err(format!(
+            "wrong number of args for {name}: want {least} got {count}"
+        )),
+        Some(most) if count > most => Err(format!(
+            "wrong number of args for {name}: want {most} got {count}"
+        )),
+        _ if count < least => Err(format!(
+            "wrong number of args for {name}: want at least {least} got {count}"
+        )),
         _ => Ok(()),
     }
 }

@@ -78,7 +78,11 @@ fn round(c: &mut Call<'_>) -> Result<Value, String> {
     };
     let power = 10_f64.powf(to_float(&Value::Int(places)));
     let digit = power * value;
-    let rounded = if digit.fract() >= up_from { digit.ceil() } else { digit.floor() };
+    let rounded = if digit.fract() >= up_from {
+        digit.ceil()
+    } else {
+        digit.floor()
+    };
     Ok(Value::Float(rounded / power))
 }
 
@@ -98,13 +102,11 @@ fn decimals(
 
 fn exact(c: &mut Call<'_>, value: &Value) -> Result<Decimal, String> {
     let number = to_float(value);
-    match Decimal::from_float(number) {
-        Some(decimal) => Ok(decimal),
-        None => {
-            let shown = format::display(c.heap, &Value::Float(number))?;
-            Err(format!("{shown} is too large or too small to calculate with"))
-        }
+    if let Some(decimal) = Decimal::from_float(number) {
+        return Ok(decimal);
     }
+    let shown = format::display(c.heap, &Value::Float(number))?;
+    Err(format!("{shown} is too large or too small to calculate with"))
 }
 
 /// A number of decimal digits: `digits * 10^exponent`. With them 0.1 and 0.2 are 0.3.
@@ -129,7 +131,9 @@ impl Decimal {
     }
 
     fn to_float(self) -> f64 {
-        format!("{}e{}", self.digits, self.exponent).parse().unwrap_or_default()
+        format!("{}e{}", self.digits, self.exponent)
+            .parse()
+            .unwrap_or_default()
     }
 
     /// Both with the smaller exponent.
@@ -177,7 +181,11 @@ impl Decimal {
         let is_half = rest.unsigned_abs().checked_mul(2)? >= divisor.unsigned_abs();
         let away = if (one < 0) == (divisor < 0) { 1 } else { -1 };
         Some(Self {
-            digits: if is_half { quotient.checked_add(away)? } else { quotient },
+            digits: if is_half {
+                quotient.checked_add(away)?
+            } else {
+                quotient
+            },
             exponent: -Self::PRECISION,
         })
     }

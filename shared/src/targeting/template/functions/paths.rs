@@ -17,7 +17,11 @@ pub fn find(name: &str) -> Option<Function> {
         "ext" | "osExt" => exactly(1, |c| {
             let path = c.text(0)?;
             let name = path.rsplit('/').next().unwrap_or_default();
-            Ok(Value::str(name.rfind('.').and_then(|dot| name.get(dot..)).unwrap_or_default()))
+            Ok(Value::str(
+                name.rfind('.')
+                    .and_then(|dot| name.get(dot..))
+                    .unwrap_or_default(),
+            ))
         }),
         "isAbs" | "osIsAbs" => exactly(1, |c| Ok(c.text(0)?.starts_with('/').into())),
         _ => return None,

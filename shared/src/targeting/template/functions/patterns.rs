@@ -25,7 +25,11 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "regexFindAll" | "mustRegexFindAll" => exactly(3, |c| {
             let (regex, text, most) = (compile(c)?, c.text(1)?, limit(c.int(2)?));
-            let found: Vec<_> = regex.find_iter(&text).take(most).map(|found| found.as_str()).collect();
+            let found: Vec<_> = regex
+                .find_iter(&text)
+                .take(most)
+                .map(|found| found.as_str())
+                .collect();
             c.heap.strings(found)
         }),
         "regexReplaceAll" | "mustRegexReplaceAll" => exactly(3, |c| {
@@ -51,7 +55,8 @@ pub fn find(name: &str) -> Option<Function> {
 
 fn compile(c: &Call<'_>) -> Result<Regex, String> {
     let text = c.text(0)?;
-    let rewritten = expression::rewrite_with_groups(&text).map_err(|error| format!("regexp {text:?}: {error}"))?;
+    let rewritten =
+        expression::rewrite_with_groups(&text).map_err(|error| format!("regexp {text:?}: {error}"))?;
     Regex::new(&rewritten).map_err(|error| format!("regexp {text:?}: {error}"))
 }
 
@@ -63,7 +68,8 @@ fn limit(count: i64) -> usize {
 fn room(c: &mut Call<'_>, regex: &Regex, text: &str, each: usize) -> Result<(), String> {
     let count = regex.find_iter(text).count();
     c.heap.spend(count)?;
-    c.heap.spend_text(text.len().saturating_add(count.saturating_mul(each)))
+    c.heap
+        .spend_text(text.len().saturating_add(count.saturating_mul(each)))
 }
 
 fn split(c: &mut Call<'_>) -> Result<Value, String> {

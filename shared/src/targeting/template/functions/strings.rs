@@ -50,8 +50,12 @@ pub fn find(name: &str) -> Option<Function> {
             let (left, width, text) = (c.int(0)?, c.int(1)?, c.text(2)?);
             abbreviate(&text, left, width, if left > 0 { 7 } else { 4 }).map(Value::from)
         }),
-        "wrap" => exactly(2, |c| wrap::wrap(&c.text(1)?, c.count(0)?, "\n", false).map(Value::from)),
-        "wrapWith" => exactly(3, |c| wrap::wrap(&c.text(2)?, c.count(0)?, &c.text(1)?, true).map(Value::from)),
+        "wrap" => exactly(2, |c| {
+            wrap::wrap(&c.text(1)?, c.count(0)?, "\n", false).map(Value::from)
+        }),
+        "wrapWith" => exactly(3, |c| {
+            wrap::wrap(&c.text(2)?, c.count(0)?, &c.text(1)?, true).map(Value::from)
+        }),
         "indent" => exactly(2, |c| indent(c).map(Value::from)),
         "nindent" => exactly(2, |c| Ok(format!("\n{}", indent(c)?).into())),
         "plural" => exactly(3, |c| {
@@ -146,7 +150,11 @@ fn abbreviate(text: &str, offset: i64, width: i64, least: i64) -> Result<String,
         return Ok(text.to_owned());
     }
     let kept = width - 3;
-    let offset = if length - offset.min(length) < kept { length - kept } else { offset.min(length) };
+    let offset = if length - offset.min(length) < kept {
+        length - kept
+    } else {
+        offset.min(length)
+    };
     if offset <= 4 {
         return Ok(format!("{}...", slice(text, 0, kept)?));
     }
@@ -156,7 +164,11 @@ fn abbreviate(text: &str, offset: i64, width: i64, least: i64) -> Result<String,
     if offset + kept < length {
         let rest = slice(text, offset, length)?;
         // What is too narrow for dots is nothing.
-        let rest = if kept < 4 { String::new() } else { abbreviate(rest, 0, kept, 4)? };
+        let rest = if kept < 4 {
+            String::new()
+        } else {
+            abbreviate(rest, 0, kept, 4)?
+        };
         return Ok(format!("...{rest}"));
     }
     Ok(format!("...{}", slice(text, length - kept, length)?))

@@ -19,20 +19,24 @@ pub fn wrap(text: &str, width: usize, line_end: &str, breaks_words: bool) -> Res
         }
         let window = rest.get(..=width).unwrap_or(rest);
         let last_space = window.iter().rposition(|byte| *byte == b' ');
-        let next_space = || rest.iter().skip(width).position(|byte| *byte == b' ').map(|at| at + width);
+        let next_space = || {
+            rest.iter()
+                .skip(width)
+                .position(|byte| *byte == b' ')
+                .map(|at| at + width)
+        };
         let (length, skip) = match last_space {
             Some(space) => (space, 1),
             None if breaks_words => (width, 0),
-            None => match next_space() {
-                Some(space) => (space, 1),
-                None => {
-                    out.push_str(piece(text, offset, text.len())?);
-                    return Ok(out);
-                }
-            },
+            // A last word that is too long takes all that is left.
+            None => (next_space().unwrap_or(rest.len()), 1),
         };
         out.push_str(piece(text, offset, offset + length)?);
         out.push_str(line_end);
+        if offset + length == text.len() {
+            out.truncate(out.len() - line_end.len());
+            return Ok(out);
+        }
         offset += length + skip;
     }
     out.push_str(piece(text, offset, text.len())?);
@@ -49,7 +53,10 @@ pub fn without_spaces(text: &str) -> String {
     if !text.bytes().any(is_space) {
         return text.to_owned();
     }
-    text.bytes().filter(|byte| !is_space(*byte)).map(char::from).collect()
+    text.bytes()
+        .filter(|byte| !is_space(*byte))
+        .map(char::from)
+        .collect()
 }
 
 /// The first byte of each word.

@@ -1,12 +1,13 @@
 //! Writing.
 
-use std::{cmp::Ordering, fmt::Write as _, ops::Range};
+use std::{cmp::Ordering, ops::Range};
 
 use serde_json::{Map, Value};
 
 use super::{
+    order::compare,
     resolve::{Resolved, resolve},
-    scalar::{Style, is_break, is_printable, style},
+    scalar::{Style, escape, is_break, is_printable, style},
 };
 use crate::targeting::{go_json, template, template::number};
 
@@ -68,10 +69,18 @@ struct Emitter {
 
 impl Emitter {
     fn mapping(&mut self, entries: &Map<String, Value>, indent: usize) {
-        let mut entries: Vec<_> = entries.iter().collect();
-        entries.sort_by(|(one, _), (other, _)| compare(one, other));
-        for (key, value) in entries {
-            self.path.push(if self.path.is_empty() { key.clone() } else { format!(".{key}") });
+        // Not by `sort`, which may panic where an order contradicts itself, as this one does for some numbers.
+        let mut sorted: Vec<(&String, &Value)> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let place = sorted.partition_point(|known| compare(known.0, entry.0) == Ordering::Less);
+            sorted.insert(place, entry);
+        }
+        for (key, value) in sorted {
+            self.path.push(if self.path.is_empty() {
+                key.clone()
+            } else {
+                format!(".{key}")
+            });
             self.indentation(indent);
             if key.contains('\n') || key.contains(is_break) || key.len() > MAX_KEY {
                 self.indicator("?", true, false, true);
@@ -113,7 +122,8 @@ impl Emitter {
 
     /// Begins a line with its indentation, unless this is where it would begin.
     fn indentation(&mut self, indent: usize) {
-        if !self.is_in_indentation || self.column > indent || (self.column == indent && !self.is_after_space) {
+        if !self.is_in_indentation || self.column > indent || (self.column == indent && !self.is_after_space)
+        {
             self.new_line();
         }
         while self.column < indent {
@@ -152,7 +162,7 @@ impl Emitter {
                 if !self.is_after_space {
                     self.put(' ');
                 }
-                self.words(text, indent, is_key, |emitter, c| emitter.put(c));
+                self.words(text, indent, is_key, Self::put);
             }
             Style::Single => {
                 self.indicator("'", true, false, false);
@@ -216,31 +226,7 @@ impl Emitter {
     }
 
     fn escape(&mut self, c: char) {
-        let mut escape = String::from("\\");
-        match c {
-            '\0' => escape.push('0'),
-            '\u{7}' => escape.push('a'),
-            '\u{8}' => escape.push('b'),
-            '\t' => escape.push('t'),
-            '\n' => escape.push('n'),
-            '\u{b}' => escape.push('v'),
-            '\u{c}' => escape.push('f'),
-            '\r' => escape.push('r'),
-            '\u{1b}' => escape.push('e'),
-            '"' | '\\' => escape.push(c),
-            '\u{85}' => escape.push('N'),
-            '\u{a0}' => escape.push('_'),
-            '\u{2028}' => escape.push('L'),
-            '\u{2029}' => escape.push('P'),
-            c => {
-                // Writing into a string cannot fail.
-                _ = match u32::from(c) {
-                    code @ ..=0xff => write!(escape, "x{code:02X}"),
-                    code @ ..=0xffff => write!(escape, "u{code:04X}"),
-                    code => write!(escape, "U{code:08X}"),
-                };
-            }
-        }
+        let escape = escape(c);
         self.column += escape.len();
         self.out.push_str(&escape);
     }
@@ -296,36 +282,4 @@ fn number_text(value: f64) -> String {
         Resolved::Float(number) => number::print_float(number),
         Resolved::Null | Resolved::Bool(_) | Resolved::Timestamp | Resolved::Text => text,
     }
-}
-
-/// The order of keys: numbers within them by their value, and letters behind everything else.
-fn compare(one: &str, other: &str) -> Ordering {
-    let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
-        return a.len().cmp(&b.len());
-    };
-    let (Some(&x), Some(&y)) = (a.get(at), b.get(at)) else {
-        return Ordering::Equal;
-    };
-    match (x.is_alphabetic(), y.is_alphabetic()) {
-        (true, true) => return x.cmp(&y),
-        (true, false) => return Ordering::Greater,
-        (false, true) => return Ordering::Less,
-        (false, false) => {}
-    }
-    // A zero within a number is not a leading one.
-    let is_within = (x == '0' || y == '0')
-        && a.iter()
-            .take(at)
-            .rev()
-            .take_while(|c| c.is_numeric())
-            .any(|c| *c != '0');
-    let run = |chars: &[char]| {
-        let digits = chars.iter().skip(at).take_while(|c| c.is_numeric());
-        digits.fold((i64::from(is_within), 0), |(number, length), c| {
-            let digit = i64::from(u32::from(*c)) - i64::from(u32::from('0'));
-            (number.wrapping_mul(10).wrapping_add(digit), length + 1)
-        })
-    };
-    run(&a).cmp(&run(&b)).then(x.cmp(&y))
 }

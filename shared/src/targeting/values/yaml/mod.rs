@@ -6,6 +6,7 @@
 //! which `yes` is a boolean and `0o17` a number.
 
 mod emit;
+mod order;
 mod read;
 mod resolve;
 mod scalar;
@@ -14,4 +15,3 @@ pub use self::{
     emit::{Emitted, emit},
     read::{Unreadable, read},
 };
-

@@ -17,8 +17,26 @@ const MAX_DEPTH: usize = 100;
 
 /// Why a text is not YAML that values can be read from.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct Unreadable(String);
+#[error("{message}")]
+pub struct Unreadable {
+    message: String,
+    /// The line that it is about, counted from 1, where the text itself is wrong.
+    line: Option<usize>,
+}
+
+impl Unreadable {
+    /// The line of the text that it is about.
+    pub fn line<'t>(&self, text: &'t str) -> Option<&'t str> {
+        text.lines().nth(self.line?.checked_sub(1)?)
+    }
+}
+
+fn unreadable(message: impl Into<String>) -> Unreadable {
+    Unreadable {
+        message: message.into(),
+        line: None,
+    }
+}
 
 /// Reads the first document of a text, with numbers as `float64`.
 ///
@@ -36,7 +54,12 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
         match reader.event()? {
             Event::StreamEnd => return Ok(Value::Null),
             Event::StreamStart | Event::DocumentStart(..) => {}
-            event => return Ok(reader.node(event, 0)?.value.as_ref().clone()),
+            event => {
+                let node = reader.node(event, 0)?;
+                // What is wrong behind the node spoils the document, too.
+                reader.event()?;
+                return Ok(owned(node.value));
+            }
         }
     }
 }
@@ -64,7 +87,10 @@ impl<'t> Reader<'t> {
             Some(Ok((event, _))) => Ok(event),
             Some(Err(error)) => {
                 let place = error.marker();
-                Err(Unreadable(format!("line {}: {}", place.line(), error.info())))
+                Err(Unreadable {
+                    message: error.info(),
+                    line: Some(place.line()),
+                })
             }
             None => Ok(Event::StreamEnd),
         }
@@ -72,7 +98,7 @@ impl<'t> Reader<'t> {
 
     fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node, Unreadable> {
         if depth > MAX_DEPTH {
-            return Err(Unreadable(format!("nests more than {MAX_DEPTH} deep")));
+            return Err(unreadable(format!("nests more than {MAX_DEPTH} deep")));
         }
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => (scalar(&text, style, tag.as_deref())?, anchor),
@@ -80,14 +106,14 @@ impl<'t> Reader<'t> {
             Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
                 Some(node) if node.depth + depth <= MAX_DEPTH => (node.clone(), 0),
-                Some(_) => return Err(Unreadable(format!("nests more than {MAX_DEPTH} deep"))),
-                None => return Err(Unreadable("an alias stands for what it is in".to_owned())),
+                Some(_) => return Err(unreadable(format!("nests more than {MAX_DEPTH} deep"))),
+                None => return Err(unreadable("an alias stands for what it is in")),
             },
-            _ => return Err(Unreadable("the document ends too early".to_owned())),
+            _ => return Err(unreadable("the document ends too early")),
         };
         self.nodes += node.nodes;
         if self.nodes > MAX_NODES {
-            return Err(Unreadable(format!("has more than {MAX_NODES} nodes")));
+            return Err(unreadable(format!("has more than {MAX_NODES} nodes")));
         }
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
@@ -125,7 +151,7 @@ impl<'t> Reader<'t> {
             if key.is_merge {
                 merge(&mut merged, &value.value)?;
             } else {
-                let key = key.key.map_err(|wrong| Unreadable(wrong.to_owned()))?;
+                let key = key.key.map_err(unreadable)?;
                 entries.insert(key.to_string(), owned(value.value));
             }
         }
@@ -177,7 +203,7 @@ fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), Unreadabl
         Value::Array(items) if items.iter().all(Value::is_object) => {
             items.iter().try_for_each(|item| merge(merged, item))
         }
-        _ => Err(Unreadable("<< merges mappings, and nothing else".to_owned())),
+        _ => Err(unreadable("<< merges mappings, and nothing else")),
     }
 }
 
@@ -204,10 +230,14 @@ fn tagged(text: &str, name: &str) -> Result<Resolved, Unreadable> {
     let resolved = resolve(text);
     #[expect(clippy::cast_precision_loss, reason = "a float is asked for")]
     match (name, resolved) {
-        ("null", Resolved::Null) | ("bool", Resolved::Bool(_)) | ("float", Resolved::Float(_)) => Ok(resolved),
+        ("null", Resolved::Null) | ("bool", Resolved::Bool(_)) | ("float", Resolved::Float(_)) => {
+            Ok(resolved)
+        }
         ("int", Resolved::Int(_) | Resolved::Unsigned(_)) => Ok(resolved),
         ("float", Resolved::Int(number)) => Ok(Resolved::Float(number as f64)),
-        ("null" | "bool" | "float" | "int", _) => Err(Unreadable(format!("cannot decode `{text}` as a !!{name}"))),
+        ("null" | "bool" | "float" | "int", _) => {
+            Err(unreadable(format!("cannot decode `{text}` as a !!{name}")))
+        }
         _ => Ok(Resolved::Text),
     }
 }
@@ -216,7 +246,7 @@ fn binary(text: &str) -> Result<Node, Unreadable> {
     let bytes = STANDARD.decode(text.replace(['\n', '\r'], "")).ok();
     let text = bytes
         .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| Unreadable("!!binary value is not text in Base64".to_owned()))?;
+        .ok_or_else(|| unreadable("!!binary value is not text in Base64"))?;
     Ok(Node {
         key: Ok(text.as_str().into()),
         value: Rc::new(Value::String(text)),
@@ -227,7 +257,10 @@ fn binary(text: &str) -> Result<Node, Unreadable> {
 }
 
 fn value(text: &str, resolved: Resolved) -> Result<Value, Unreadable> {
-    #[expect(clippy::cast_precision_loss, reason = "every number is a float64 to Go's JSON")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "every number is a float64 to Go's JSON"
+    )]
     let number = match resolved {
         Resolved::Null => return Ok(Value::Null),
         Resolved::Bool(value) => return Ok(Value::Bool(value)),
@@ -238,7 +271,7 @@ fn value(text: &str, resolved: Resolved) -> Result<Value, Unreadable> {
     };
     Number::from_f64(number)
         .map(Value::Number)
-        .ok_or_else(|| Unreadable(format!("{text} is not a number that JSON has")))
+        .ok_or_else(|| unreadable(format!("{text} is not a number that JSON has")))
 }
 
 /// The text that a key becomes.
@@ -249,7 +282,6 @@ fn key(text: &str, resolved: Resolved) -> Result<Rc<str>, &'static str> {
         Resolved::Bool(value) => if value { "true" } else { "false" }.into(),
         Resolved::Int(number) => number.to_string().into(),
         Resolved::Float(number) if number.is_nan() => ".nan".into(),
-        Resolved::Float(number) if number.is_infinite() => if number > 0.0 { ".inf" } else { "-.inf" }.into(),
         Resolved::Float(number) => single_precision(number).into(),
         Resolved::Timestamp | Resolved::Text => text.into(),
     })
@@ -258,6 +290,10 @@ fn key(text: &str, resolved: Resolved) -> Result<Rc<str>, &'static str> {
 /// Go prints such keys with the precision of a `float32`.
 fn single_precision(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "that precision is wanted")]
-    let shortest = (value as f32).to_string();
+    let value = value as f32;
+    if value.is_infinite() {
+        return if value > 0.0 { ".inf" } else { "-.inf" }.to_owned();
+    }
+    let shortest = value.to_string();
     shortest.parse().map_or(shortest, number::print_float)
 }

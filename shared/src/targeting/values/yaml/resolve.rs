@@ -61,7 +61,10 @@ fn numeric(text: &str) -> Resolved {
 fn is_float(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))),
+        Some((mantissa, exponent)) => (
+            mantissa,
+            Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)),
+        ),
         None => (unsigned, None),
     };
     let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -85,7 +88,9 @@ fn is_timestamp(text: &str) -> bool {
     year.len() == 4
         && [(year, 0, 9999), (month, 1, 12), (day, 1, days(year, month))]
             .iter()
-            .all(|(text, least, most)| (*year == **text || text.len() <= 2) && is_between(text, *least, *most))
+            .all(|(text, least, most)| {
+                (*year == **text || text.len() <= 2) && is_between(text, *least, *most)
+            })
         && (time.is_empty() || is_time(time))
 }
 
@@ -103,14 +108,19 @@ fn is_time(text: &str) -> bool {
     let (clock, zone) = if let Some(clock) = text.strip_prefix(' ') {
         (clock, None)
     } else if let Some(clock) = text.strip_prefix(['T', 't']) {
-        match clock.find(['Z', '+', '-']).and_then(|at| clock.split_at_checked(at)) {
+        match clock
+            .find(['Z', '+', '-'])
+            .and_then(|at| clock.split_at_checked(at))
+        {
             Some((clock, zone)) => (clock, Some(zone)),
             None => return false,
         }
     } else {
         return false;
     };
-    let (clock, fraction) = clock.split_once(['.', ',']).map_or((clock, None), |(c, f)| (c, Some(f)));
+    let (clock, fraction) = clock
+        .split_once(['.', ','])
+        .map_or((clock, None), |(c, f)| (c, Some(f)));
     let fields: Vec<_> = clock.split(':').collect();
     let is_clock = match fields.as_slice() {
         [hours, minutes, seconds] => [(hours, 23), (minutes, 59), (seconds, 59)]
@@ -119,11 +129,15 @@ fn is_time(text: &str) -> bool {
         _ => false,
     };
     let is_zone = zone.is_none_or(|zone| zone == "Z" || is_offset(zone));
-    is_clock && is_zone && fraction.is_none_or(|f| !f.is_empty() && f.bytes().all(|byte| byte.is_ascii_digit()))
+    is_clock
+        && is_zone
+        && fraction.is_none_or(|f| !f.is_empty() && f.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn is_offset(zone: &str) -> bool {
-    let fields = zone.strip_prefix(['+', '-']).and_then(|zone| zone.split_once(':'));
+    let fields = zone
+        .strip_prefix(['+', '-'])
+        .and_then(|zone| zone.split_once(':'));
     fields.is_some_and(|(hours, minutes)| {
         hours.len() == 2 && minutes.len() == 2 && is_between(hours, 0, 24) && is_between(minutes, 0, 60)
     })
@@ -131,5 +145,7 @@ fn is_offset(zone: &str) -> bool {
 
 fn is_between(text: &str, least: u32, most: u32) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
-        && text.parse().is_ok_and(|number: u32| (least..=most).contains(&number))
+        && text
+            .parse()
+            .is_ok_and(|number: u32| (least..=most).contains(&number))
 }

@@ -1,5 +1,7 @@
 //! In which style a text is written.
 
+use std::fmt::Write as _;
+
 use super::resolve::{Resolved, resolve};
 
 /// How a scalar is written.
@@ -26,7 +28,12 @@ pub fn style(text: &str, is_key: bool) -> Style {
         return Style::Double;
     }
     let allows_single = !shape.has_special;
-    if allows_single && !shape.has_breaks && !shape.has_leading_space && !shape.has_trailing_space && !shape.has_indicators {
+    if allows_single
+        && !shape.has_breaks
+        && !shape.has_leading_space
+        && !shape.has_trailing_space
+        && !shape.has_indicators
+    {
         Style::Plain
     } else if allows_single {
         Style::Single
@@ -62,7 +69,8 @@ impl Shape {
         while let Some(c) = chars.next() {
             let is_followed_by_space = chars.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
             shape.has_indicators |= match c {
-                '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`'
+                '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@'
+                | '`'
                     if is_first =>
                 {
                     true
@@ -100,8 +108,39 @@ fn is_base_60(text: &str) -> bool {
     };
     let (rest, fraction) = rest.split_once('.').unwrap_or((rest, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
-    let part = |text: &str| {
-        matches!(text.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9'])
-    };
-    first.starts_with(|c: char| c.is_ascii_digit()) && digits(first) && digits(fraction) && rest.split(':').all(part)
+    let part = |text: &str| matches!(text.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9']);
+    first.starts_with(|c: char| c.is_ascii_digit())
+        && digits(first)
+        && digits(fraction)
+        && rest.split(':').all(part)
+}
+
+/// A character between double quotes that cannot stand for itself there.
+pub fn escape(c: char) -> String {
+    let mut escape = String::from("\\");
+    match c {
+        '\0' => escape.push('0'),
+        '\u{7}' => escape.push('a'),
+        '\u{8}' => escape.push('b'),
+        '\t' => escape.push('t'),
+        '\n' => escape.push('n'),
+        '\u{b}' => escape.push('v'),
+        '\u{c}' => escape.push('f'),
+        '\r' => escape.push('r'),
+        '\u{1b}' => escape.push('e'),
+        '"' | '\\' => escape.push(c),
+        '\u{85}' => escape.push('N'),
+        '\u{a0}' => escape.push('_'),
+        '\u{2028}' => escape.push('L'),
+        '\u{2029}' => escape.push('P'),
+        c => {
+            // Writing into a string cannot fail.
+            _ = match u32::from(c) {
+                code @ ..=0xff => write!(escape, "x{code:02X}"),
+                code @ ..=0xffff => write!(escape, "u{code:04X}"),
+                code => write!(escape, "U{code:08X}"),
+            };
+        }
+    }
+    escape
 }
