@@ -142,24 +142,38 @@ fn word() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["", "a", "b"]).prop_map(str::to_owned)
 }
 
+/// Values in which a mapping is one wherever it stands. Where something else takes its place, and a mapping the place of
+/// that, it does matter what is merged first.
 fn values() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(json!(1)),
-        Just(json!(null)),
-        Just(json!([1])),
-        Just(json!("x"))
-    ];
-    leaf.prop_recursive(3, 12, 3, |inner| {
-        prop::collection::btree_map("[ab]", inner, 0..3)
-            .prop_map(|map| Value::Object(map.into_iter().collect()))
-    })
+    let leaf = || {
+        prop_oneof![
+            Just(json!(1)),
+            Just(json!(null)),
+            Just(json!([1])),
+            Just(json!("x"))
+        ]
+    };
+    let leaves = prop::collection::btree_map("[ab]", leaf(), 0..3);
+    leaves
+        .prop_map(|map| Value::Object(map.into_iter().collect()))
+        .prop_recursive(3, 12, 3, move |inner| {
+            (prop::option::of(leaf()), prop::option::of(inner)).prop_map(|(leaf, inner)| {
+                let entries = [("leaf", leaf), ("map", inner)];
+                Value::Object(
+                    entries
+                        .into_iter()
+                        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+                        .collect(),
+                )
+            })
+        })
 }
 
 prop_compose! {
     /// Options without what clears: what is cleared stays so only in the order that it was said in.
     fn any_options()(
         namespace in word(), version in word(), timeout in 0..3, atomic: bool, drift in prop::option::of(any::<bool>()),
-        values in prop::option::of(prop::collection::btree_map("[ab]", values(), 0..3)),
+        values in prop::option::of(values()),
         templates in prop::collection::btree_map("[ab]", "[xy]", 0..3),
         resources in prop::collection::btree_set(word(), 0..3),
         overlays in prop::collection::vec(word(), 0..2),

@@ -104,9 +104,12 @@ fn render(
     context: impl Fn() -> Value,
 ) -> Result<Map<String, Value>, ValuesError> {
     let emitted = has_actions(&values).then(|| yaml::emit(&values));
-    if emitted.is_none() && helm.template_values.is_empty() {
-        // Writing and reading would give the same.
-        return Ok(values);
+    if emitted.is_none() {
+        // Writing and reading would give the same, but for this.
+        values.values_mut().for_each(without_negative_zero);
+        if helm.template_values.is_empty() {
+            return Ok(values);
+        }
     }
     let context = context();
     if let Some(emitted) = emitted {
@@ -151,7 +154,7 @@ fn not_yaml(error: yaml::Unreadable, rendered: &str) -> Fault {
     }
 }
 
-/// Whether any text or key in values has a template.
+/// Whether any text or key in values has a template, or means something else once it is written as YAML.
 fn has_actions(values: &Map<String, Value>) -> bool {
     fn has(value: &Value) -> bool {
         match value {
@@ -163,7 +166,17 @@ fn has_actions(values: &Map<String, Value>) -> bool {
     }
     values
         .iter()
-        .any(|(key, value)| template::has_actions(key) || has(value))
+        .any(|(key, value)| template::has_actions(key) || key == "<<" || has(value))
+}
+
+/// YAML has an integer for it, which has no sign.
+fn without_negative_zero(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.as_f64() == Some(0.0) => *value = Value::from(0),
+        Value::Array(items) => items.iter_mut().for_each(without_negative_zero),
+        Value::Object(entries) => entries.values_mut().for_each(without_negative_zero),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// What templates can use.

@@ -8,7 +8,6 @@ use super::{
     error::TemplateError,
     lex,
     lex::{Kind, Token},
-    literal,
     node::{Branch, Node, Templates},
 };
 
@@ -239,16 +238,6 @@ impl<'t> Parser<'t> {
         if !is_empty || !self.templates.named.contains_key(&name) {
             self.templates.named.insert(name, body);
         }
-    }
-
-    fn name(&mut self, context: &str) -> Parsed<(String, Range<usize>)> {
-        self.space();
-        let token = self.next();
-        if token.kind != Kind::Quoted {
-            return Err(self.unexpected(&token, context));
-        }
-        let name = literal::unquote(self.text_of(&token)).map_err(|e| self.error(token.place.clone(), e))?;
-        Ok((name, token.place))
     }
 
     fn deeper(&mut self, place: &Range<usize>) -> Parsed<()> {

@@ -15,6 +15,17 @@ use super::{
 };
 
 impl Parser<'_> {
+    /// The name of a template.
+    pub(super) fn name(&mut self, context: &str) -> Parsed<(String, Range<usize>)> {
+        self.space();
+        let token = self.next();
+        if token.kind != Kind::Quoted {
+            return Err(self.unexpected(&token, context));
+        }
+        let name = literal::unquote(self.text_of(&token)).map_err(|e| self.error(token.place.clone(), e))?;
+        Ok((name, token.place))
+    }
+
     pub(super) fn pipe(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
         self.space();
         let start = self.peek().place.start;

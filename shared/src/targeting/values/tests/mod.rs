@@ -103,6 +103,20 @@ fn template_values_take_the_place_of_values_and_are_yaml() {
 }
 
 #[test]
+fn values_without_templates_stay_but_for_the_sign_of_zero() {
+    let helm = json!({ "values": { "a": -0.0, "b": [-0.0, { "c": -0.0 }], "d": -1.5, "e": 9_007_199_254_740_993_u64 } });
+    let cluster = cluster(&json!({ "env": "prod" }), &json!({}));
+    let mut options: BundleDeploymentOptions =
+        serde_json::from_str(&json!({ "helm": helm }).to_string()).unwrap();
+    preprocess(&mut options, &cluster).unwrap();
+    assert_eq!(
+        options.helm.unwrap().values.unwrap().as_str(),
+        r#"{"a":0,"b":[0,{"c":0}],"d":-1.5,"e":9007199254740992}"#
+    );
+    assert!(values(&json!({ "values": { "<<": 1 } })).is_err());
+}
+
+#[test]
 fn without_processing_templates_stay_and_labels_do_not() {
     let helm = json!({
         "disablePreProcess": true,

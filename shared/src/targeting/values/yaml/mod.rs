@@ -15,3 +15,6 @@ pub use self::{
     emit::{Emitted, emit},
     read::{Unreadable, read},
 };
+
+#[cfg(test)]
+mod tests;
