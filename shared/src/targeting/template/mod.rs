@@ -15,7 +15,7 @@
 //! - A text that a function would cut in the middle of a character is an error here, and is not valid YAML there.
 //!
 //! Not there: complex numbers, functions as values, and those functions of `sprig` that need a clock, keys, passwords
-//! or another host; [`functions`] lists them, and using one is an error that names it.
+//! or another host; `functions/mod.rs` lists them, and using one is an error that names it.
 
 mod error;
 mod exec;

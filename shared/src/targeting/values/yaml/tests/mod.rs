@@ -46,7 +46,7 @@ fn what_aliases_stand_for_is_bounded() {
     let mut text = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (one, next) in ('a'..='y').zip('b'..='z') {
         let list = format!("*{one},").repeat(9);
-        text.push_str(&format!("{next}: &{next} [{list}]\n"));
+        text = [text, format!("{next}: &{next} [{list}]\n")].concat();
     }
     let error = read(&text).unwrap_err().to_string();
     assert!(error.contains("nodes"), "{error}");
@@ -90,7 +90,7 @@ proptest! {
         let text = emit(&values).text;
         let back = read(&text);
         prop_assert_eq!(
-            back.map(|back| go_json::encode(&back)).unwrap_or_else(|error| error.to_string()),
+            back.map_or_else(|error| error.to_string(), |back| go_json::encode(&back)),
             go_json::encode(&Value::Object(values)),
             "{}", text
         );
