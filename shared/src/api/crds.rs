@@ -30,14 +30,7 @@ const READY_MESSAGE: Column = (
 /// The definitions of what is installed, by the name of their file.
 pub fn all() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json::Error> {
     Ok(vec![
-        (
-            "bundledeployments.yaml",
-            serde_json::from_value(bundle_deployment())?,
-        ),
-        ("bundlenamespacemappings.yaml", serde_json::from_value(mapping())?),
         ("bundles.yaml", serde_json::from_value(bundle())?),
-        ("clustergroups.yaml", serde_json::from_value(cluster_group())?),
-        ("clusters.yaml", serde_json::from_value(cluster())?),
         ("helmops.yaml", serde_json::from_value(helmop())?),
         ("policies.yaml", serde_json::from_value(policy())?),
     ])
