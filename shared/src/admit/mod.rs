@@ -11,7 +11,7 @@ mod options;
 pub(crate) mod path;
 mod review;
 mod rollout;
-mod selector;
+pub(crate) mod selector;
 mod warning;
 
 use std::time::Duration;

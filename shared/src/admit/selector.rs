@@ -38,6 +38,13 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, selector: Option<&LabelS
     }
 }
 
+/// What is wrong with a label selector, if anything is. `path` names it.
+pub fn errors(path: &str, selector: &LabelSelector) -> Option<String> {
+    let mut errors = FieldErrors::default();
+    check(&mut errors, &Path::root(path), Some(selector));
+    (!errors.is_empty()).then(|| errors.to_string())
+}
+
 fn check_expression(errors: &mut FieldErrors, path: &Path<'_>, expression: &LabelSelectorRequirement) {
     const REASON: Reason = Reason::InvalidSelector;
     if let Err(wrong) = names::label_key(&expression.key) {

@@ -1,18 +1,19 @@
 //! The BundleDeployment: a Bundle on one cluster, and what the agent there says of it.
 
 use super::{
+    bundle::BundleHelmOptions,
     condition::Condition,
     kind::{Types, kind},
     metadata::Metadata,
+    options::{BundleDeploymentOptions, CorrectDrift},
     status::{ModifiedStatus, NonReadyStatus, ResourceCounts},
+    target::BundleRef,
     wire::wire,
 };
 
 wire! {
-    /// A Bundle on one cluster.
-    ///
-    /// It is only read: of its spec, which holds the chart's values twice, no more is kept than says whether the status
-    /// speaks of it.
+    /// A Bundle on one cluster, as who only reports about it reads it: of its spec, which holds the options twice, no
+    /// more is kept than says whether the status speaks of it. [`WholeBundleDeployment`] is all of it.
     pub struct BundleDeployment: [types: Types<BundleDeployment>] {
         /// Name, namespace, labels and so on. The namespace is the cluster's, not the Bundle's.
         "metadata" => metadata: Metadata,
@@ -26,7 +27,56 @@ wire! {
 kind!(BundleDeployment, "bundledeployments");
 
 wire! {
+    /// A Bundle on one cluster. It stands in the cluster's namespace and has the Bundle's name. The controller writes
+    /// it; the agent of the cluster does what it says and writes the status.
+    pub struct WholeBundleDeployment: [types: Types<WholeBundleDeployment>] {
+        /// Name, namespace, labels and so on. The namespace is the cluster's, not the Bundle's.
+        "metadata" => metadata: Metadata,
+        /// What is to be deployed.
+        "spec" => spec: WholeBundleDeploymentSpec,
+        /// What is deployed.
+        "status" => status: BundleDeploymentStatus,
+    }
+}
+
+kind!(WholeBundleDeployment = "BundleDeployment", "bundledeployments");
+
+wire! {
     /// What is to be deployed.
+    pub struct WholeBundleDeploymentSpec {
+        /// Leave the cluster as it is.
+        "paused" => paused: bool,
+        /// The options that come next, when the roll-out gets to this cluster. Their Helm values are in a Secret of the
+        /// BundleDeployment's name.
+        "stagedOptions" => staged_options: BundleDeploymentOptions,
+        /// Identifies what comes next, when the roll-out gets to this cluster.
+        "stagedDeploymentID" | nullable => staged_deployment_id: String,
+        /// The options that the agent is to deploy with. Their Helm values are in a Secret of the BundleDeployment's
+        /// name.
+        "options" => options: BundleDeploymentOptions,
+        /// Identifies what the agent is to deploy.
+        "deploymentID" | nullable => deployment_id: String,
+        /// Bundles that must be in an accepted state on the cluster before this one is deployed there.
+        "dependsOn" | nullable => depends_on: Vec<BundleRef>,
+        /// Whether and how changes made on the cluster are undone.
+        "correctDrift" => correct_drift: Option<CorrectDrift>,
+        /// Internal: the content is stored in an OCI registry.
+        "ociContents" => oci_contents: bool,
+        /// How the agent reaches the chart. Set for HelmOps, and for nothing else.
+        "helmChartOptions" | nullable => helm_chart_options: Option<BundleHelmOptions>,
+        /// Hash of the Helm values that are in the Secret of the BundleDeployment's name. Empty where there are none.
+        "valuesHash" => values_hash: String,
+        /// Counts the changes of copied Secrets and ConfigMaps.
+        "downstreamResourcesGeneration" => downstream_resources_generation: i64,
+        /// The cluster has a schedule, and now is not its time.
+        "offSchedule" => off_schedule: bool,
+        /// The Secret with the Helm values is missing, and nothing may be deployed without it.
+        "waitingForValues" => waiting_for_values: bool,
+    }
+}
+
+wire! {
+    /// What of the spec says whether the status speaks of it.
     pub struct BundleDeploymentSpec {
         /// Identifies what comes next, when the roll-out gets to this cluster.
         "stagedDeploymentID" | nullable => staged_deployment_id: String,
@@ -128,6 +178,32 @@ mod tests {
             (&encoded["kind"], &encoded["apiVersion"]),
             (&json!("BundleDeployment"), &json!("fleet.cattle.io/v1alpha1"))
         );
+    }
+
+    #[test]
+    fn what_is_written_is_all_of_it() {
+        let object = json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1",
+            "kind": "BundleDeployment",
+            "metadata": { "name": "web", "namespace": "cluster-a" },
+            "spec": {
+                "correctDrift": { "enabled": true },
+                "dependsOn": [{ "name": "crds" }],
+                "deploymentID": ":a",
+                "downstreamResourcesGeneration": 2,
+                "helmChartOptions": {},
+                "ociContents": true,
+                "offSchedule": true,
+                "options": { "helm": { "chart": "web" } },
+                "paused": true,
+                "stagedDeploymentID": ":b",
+                "stagedOptions": { "createNamespace": false },
+                "valuesHash": "c",
+                "waitingForValues": true
+            }
+        });
+        let decoded: WholeBundleDeployment = serde_json::from_str(&object.to_string()).unwrap();
+        assert_eq!(serde_json::to_value(decoded).unwrap(), object);
     }
 
     #[test]

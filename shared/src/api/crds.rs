@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 
 use super::{
     bundle::Bundle,
+    bundle_deployment::WholeBundleDeployment,
+    bundle_namespace_mapping::BundleNamespaceMapping,
+    cluster::Cluster,
+    cluster_group::ClusterGroup,
     helmop::HelmOp,
     kind::{GROUP, VERSION},
     policy::Policy,
@@ -23,12 +27,26 @@ const READY_MESSAGE: Column = (
     r#".status.conditions[?(@.type=="Ready")].message"#,
 );
 
-/// All definitions, by the name of their file.
+/// The definitions of what is installed, by the name of their file.
 pub fn all() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json::Error> {
     Ok(vec![
         ("bundles.yaml", serde_json::from_value(bundle())?),
         ("helmops.yaml", serde_json::from_value(helmop())?),
         ("policies.yaml", serde_json::from_value(policy())?),
+    ])
+}
+
+/// Definitions of the kinds that only whoever brings Bundles to clusters needs, by the name of their file. Beside Fleet
+/// they are Fleet's.
+pub fn of_clusters() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json::Error> {
+    Ok(vec![
+        (
+            "bundledeployments.yaml",
+            serde_json::from_value(bundle_deployment())?,
+        ),
+        ("bundlenamespacemappings.yaml", serde_json::from_value(mapping())?),
+        ("clustergroups.yaml", serde_json::from_value(cluster_group())?),
+        ("clusters.yaml", serde_json::from_value(cluster())?),
     ])
 }
 
@@ -63,6 +81,40 @@ fn bundle() -> Value {
         AGE,
     ];
     definition::<Bundle>(schema, None, &columns, true)
+}
+
+fn bundle_deployment() -> Value {
+    let columns = [
+        ("Deployed", "string", ".status.display.deployed"),
+        ("Monitored", "string", ".status.display.monitored"),
+        READY_MESSAGE,
+        AGE,
+    ];
+    definition::<WholeBundleDeployment>(structural::<WholeBundleDeployment>(), None, &columns, true)
+}
+
+fn cluster() -> Value {
+    let columns = [
+        ("Bundles-Ready", "string", ".status.display.readyBundles"),
+        ("Last-Seen", "string", ".status.agent.lastSeen"),
+        READY_MESSAGE,
+        AGE,
+    ];
+    definition::<Cluster>(structural::<Cluster>(), None, &columns, true)
+}
+
+fn cluster_group() -> Value {
+    let columns = [
+        ("Clusters-Ready", "string", ".status.display.readyClusters"),
+        ("Bundles-Ready", "string", ".status.display.readyBundles"),
+        READY_MESSAGE,
+        AGE,
+    ];
+    definition::<ClusterGroup>(structural::<ClusterGroup>(), Some("fleet"), &columns, true)
+}
+
+fn mapping() -> Value {
+    definition::<BundleNamespaceMapping>(structural::<BundleNamespaceMapping>(), None, &[AGE], false)
 }
 
 fn policy() -> Value {

@@ -21,6 +21,11 @@ impl FreeForm {
         self.0.get()
     }
 
+    /// A JSON text, kept as it is; nothing if it is none.
+    pub fn from_text(text: String) -> Option<Self> {
+        RawValue::from_string(text).ok().map(Self)
+    }
+
     /// The value as a tree.
     pub fn to_value(&self) -> Value {
         // The text was valid JSON when it came in, so this falls back only in theory.

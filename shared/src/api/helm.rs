@@ -10,6 +10,8 @@ wire! {
     /// A chart is named in one of three ways: `repo` (http or https) with `chart` names a chart of a Helm repository;
     /// `repo` with `oci://` and no `chart` names a chart in an OCI registry; `chart` alone, ending in `.tgz`, is the
     /// URL of a chart archive.
+    ///
+    /// The order of the fields is Fleet's: what identifies a deployment is a hash of them in their order.
     pub struct HelmOptions {
         /// Name of the chart in the repository that `repo` names, or the URL of a chart archive ending in `.tgz`.
         /// Must be empty where `repo` starts with `oci://`.
@@ -17,13 +19,13 @@ wire! {
         /// URL of the Helm repository (https://, http://), or of the chart in an OCI registry (oci://). Must be empty
         /// for a chart archive.
         "repo" | nullable => repo: String,
+        /// Name of the Helm release, 53 characters at the most. By default it is made of the object's name.
+        #[schemars(length(max = 53), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))]
+        "releaseName" | nullable => release_name: String,
         /// Version of the chart: exact (`1.2.3`), a range (`1.2.x`, `~1.2`, `^1`, `>=1.2 <2`, `1.2 - 1.4`, alternatives
         /// joined by `||`) or empty for the latest release. A range is resolved to one version for all clusters. It
         /// must be empty for a chart archive.
         "version" | nullable => version: String,
-        /// Name of the Helm release, 53 characters at the most. By default it is made of the object's name.
-        #[schemars(length(max = 53), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))]
-        "releaseName" | nullable => release_name: String,
         /// Time in seconds that Helm waits for the release's objects to become ready. 0 does not wait.
         "timeoutSeconds" => timeout_seconds: i64,
         /// Values of the chart, as in its values.yaml. Strings may hold templates between `${` and `}` that are
@@ -35,14 +37,14 @@ wire! {
         /// ConfigMaps and Secrets on the target cluster whose content is merged over `values`, later ones over earlier
         /// ones.
         "valuesFrom" | nullable => values_from: Vec<ValuesFrom>,
-        /// Files of a Git repository with values. Only bundles made from Git use it.
-        "valuesFiles" | nullable => values_files: Vec<String>,
         /// Replace objects that cannot be patched instead of failing.
         "force" => force: bool,
         /// Take over objects that exist already and belong to no release or to another one.
         "takeOwnership" => take_ownership: bool,
         /// Number of revisions that Helm keeps of the release. 0 leaves the agent's default.
         "maxHistory" => max_history: i64,
+        /// Files of a Git repository with values. Only bundles made from Git use it.
+        "valuesFiles" | nullable => values_files: Vec<String>,
         /// Wait for Jobs to complete too, within `timeoutSeconds`.
         "waitForJobs" => wait_for_jobs: bool,
         /// Roll back (or uninstall, on the first install) when the release does not become ready in time.

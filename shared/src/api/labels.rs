@@ -4,6 +4,12 @@
 pub const HELM_NAME: &str = "fleet.cattle.io/fleet-helm-name";
 /// Label with the namespace of the Bundle, on its BundleDeployments, which stand in the namespaces of clusters.
 pub const BUNDLE_NAMESPACE: &str = "fleet.cattle.io/bundle-namespace";
+/// Label with the name of the Bundle, on its BundleDeployments.
+pub const BUNDLE_NAME: &str = "fleet.cattle.io/bundle-name";
+/// Label on what Fleet, or this in its place, made and cleans up: `true`.
+pub const MANAGED: &str = "fleet.cattle.io/managed";
+/// Label on a Cluster with the name that Rancher shows, by which targets can name it too.
+pub const CLUSTER_DISPLAY_NAME: &str = "management.cattle.io/cluster-display-name";
 /// Label with the name of the Cluster, on its BundleDeployments.
 pub const CLUSTER: &str = "fleet.cattle.io/cluster";
 /// Label with the namespace that the Cluster object is in, on its BundleDeployments.
@@ -19,6 +25,8 @@ pub const POLL: &str = "helmops.fleet.cattle.io/poll";
 pub const POLLED: &str = "helmops.fleet.cattle.io/polled";
 /// Finalizer that Fleet's own controller leaves on HelmOps. This one needs none: Bundles are owned by their HelmOp.
 pub const HELMOP_FINALIZER: &str = "fleet.cattle.io/helmop-finalizer";
+/// Finalizer on BundleDeployments, removed once what they deployed is gone.
+pub const BUNDLE_DEPLOYMENT_FINALIZER: &str = "fleet.cattle.io/bundle-deployment-finalizer";
 /// Annotation on a Bundle with what its versions were resolved from, as JSON: a list of
 /// [`ResolvedChart`](super::ResolvedChart).
 ///

@@ -5,6 +5,9 @@
 
 pub mod bundle;
 pub mod bundle_deployment;
+pub mod bundle_namespace_mapping;
+pub mod cluster;
+pub mod cluster_group;
 pub mod condition;
 pub mod crds;
 pub mod diff;
@@ -25,7 +28,10 @@ pub mod target;
 pub mod wire;
 
 pub use bundle::{Bundle, BundleSpec};
-pub use bundle_deployment::BundleDeployment;
+pub use bundle_deployment::{BundleDeployment, WholeBundleDeployment};
+pub use bundle_namespace_mapping::BundleNamespaceMapping;
+pub use cluster::Cluster;
+pub use cluster_group::ClusterGroup;
 pub use condition::Condition;
 pub use guarded::Guarded;
 pub use helm::HelmOptions;

@@ -9,6 +9,8 @@ use super::{diff::DiffOptions, helm::HelmOptions, wire::wire};
 wire! {
     /// How a bundle is deployed to a cluster. It stands in HelmOps and Bundles for all clusters, and in each of their
     /// targets for the clusters of that target.
+    ///
+    /// The order of the fields is Fleet's: what identifies a deployment is a hash of them in their order.
     pub struct BundleDeploymentOptions {
         /// Options of bundles that are made of plain manifests. HelmOps do not use it.
         "yaml" | nullable => yaml: Option<YamlOptions>,

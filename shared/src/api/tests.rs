@@ -117,7 +117,10 @@ fn an_odd_object_keeps_its_name_and_spoils_no_list() {
 
 #[test]
 fn every_field_is_described() {
-    for (file, definition) in super::crds::all().unwrap() {
+    for (file, definition) in [super::crds::all(), super::crds::of_clusters()]
+        .map(Result::unwrap)
+        .concat()
+    {
         let definition = serde_json::to_value(definition).unwrap();
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         assert_described(file, schema);

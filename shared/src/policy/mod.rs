@@ -39,7 +39,7 @@
 //! It may forbid anything, so it forbids everything: no HelmOp of its namespace is allowed until it is mended or deleted.
 
 mod chart;
-mod expression;
+pub(crate) mod expression;
 mod list;
 mod names;
 mod odd;

@@ -52,11 +52,24 @@ pub fn is_plain(expression: &str) -> bool {
 /// # Errors
 /// Says what Go would say, and where.
 pub fn rewrite(expression: &str) -> Result<String, SyntaxError> {
+    write(expression, false)
+}
+
+/// The same, with groups that tell what they matched.
+///
+/// # Errors
+/// Says what Go would say, and where.
+pub fn rewrite_with_groups(expression: &str) -> Result<String, SyntaxError> {
+    write(expression, true)
+}
+
+fn write(expression: &str, keeps_groups: bool) -> Result<String, SyntaxError> {
     let mut rewriter = Rewriter {
         cursor: Cursor::new(expression),
         out: String::with_capacity(expression.len() * 2),
         before: Before::Nothing,
         open: 0,
+        keeps_groups,
     };
     while let Some(c) = rewriter.cursor.peek() {
         rewriter.token(c)?;
@@ -84,6 +97,8 @@ struct Rewriter<'e> {
     before: Before,
     /// Groups that are not closed yet.
     open: usize,
+    /// Whether what groups match is asked for.
+    keeps_groups: bool,
 }
 
 impl<'e> Rewriter<'e> {
@@ -133,7 +148,7 @@ impl<'e> Rewriter<'e> {
 
     /// `(…`, `(?:…`, `(?P<name>…`, `(?<name>…`, `(?flags)` and `(?flags:…`.
     ///
-    /// Nobody asks what a group matched, so each is written without a number or a name.
+    /// A group is written with its number and name only where somebody asks what it matched.
     fn group(&mut self) -> Result<(), SyntaxError> {
         let start = self.cursor.rest();
         if self.cursor.eat("(?P<") || self.cursor.eat("(?<") {
@@ -144,7 +159,11 @@ impl<'e> Rewriter<'e> {
             if name.is_empty() || !name.chars().all(is_word) {
                 return Err(Fault::InvalidNamedCapture.at(self.cursor.since(start)));
             }
-            self.open_with("(?:");
+            if self.keeps_groups {
+                self.open_with(&format!("(?P<{name}>"));
+            } else {
+                self.open_with("(?:");
+            }
         } else if self.cursor.eat("(?") {
             let (flags, opens) = self.flags(start)?;
             if opens {
@@ -156,7 +175,7 @@ impl<'e> Rewriter<'e> {
             }
         } else {
             self.cursor.next();
-            self.open_with("(?:");
+            self.open_with(if self.keeps_groups { "(" } else { "(?:" });
         }
         Ok(())
     }

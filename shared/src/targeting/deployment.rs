@@ -1,0 +1,204 @@
+//! The BundleDeployment that is to be written, and its Secret.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{
+    identity::{values_hash, values_text},
+    rollout::Turn,
+    target::{Target, Wanted},
+    values,
+};
+use crate::api::{
+    Bundle, BundleDeploymentOptions, WholeBundleDeployment, bundle_deployment::WholeBundleDeploymentSpec,
+    labels,
+};
+
+/// The values that a deployment's Secret holds, as JSON texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretValues {
+    /// Those that the agent is to deploy with. The key of the Secret is `values`.
+    pub values: String,
+    /// Those that come next. The key of the Secret is `stagedValues`.
+    pub staged: String,
+}
+
+/// What is to be done with a deployment's Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// It holds these.
+    Holds(SecretValues),
+    /// There is none: there are no values.
+    None,
+    /// It stays as it is. What the agent is to deploy with was in it, and is not known otherwise.
+    Untouched,
+}
+
+/// A BundleDeployment as it is to be, and its Secret.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// The BundleDeployment. Its metadata has what is ours alone: name, namespace, labels and finalizer.
+    pub deployment: WholeBundleDeployment,
+    /// Its Secret, which has the same name and namespace.
+    pub secret: Secret,
+}
+
+/// Makes the BundleDeployment of a target after its turn. Nothing where there is none and none is made yet, and where
+/// what is wanted is not known: then it stays as it is.
+///
+/// `secret` is what its Secret holds now.
+pub fn deployment(
+    bundle: &Bundle,
+    target: &Target<'_>,
+    turn: Turn,
+    secret: Option<&SecretValues>,
+) -> Option<Written> {
+    let wanted = target.wanted.as_ref().ok()?;
+    if turn == Turn::Wait {
+        return None;
+    }
+    let namespace = target.namespace()?;
+    let before = target
+        .existing
+        .map(|existing| existing.spec.clone())
+        .unwrap_or_default();
+    let is_paused = bundle.spec.paused || target.member.cluster.spec.paused;
+    let mut spec = before.clone();
+    advance(&mut spec, wanted, turn, is_paused);
+    let secret = with_values(&mut spec, &before, wanted, secret);
+    complete(&mut spec, bundle, target, wanted, is_paused);
+    Some(Written {
+        deployment: WholeBundleDeployment {
+            metadata: metadata(bundle, target, namespace).into(),
+            spec,
+            ..WholeBundleDeployment::default()
+        },
+        secret,
+    })
+}
+
+/// Stages and promotes.
+fn advance(spec: &mut WholeBundleDeploymentSpec, wanted: &Wanted, turn: Turn, is_paused: bool) {
+    if matches!(turn, Turn::Stage | Turn::Promote) {
+        spec.staged_options = without_values(&wanted.options);
+        spec.staged_deployment_id.clone_from(&wanted.id);
+    }
+    if turn == Turn::Promote {
+        spec.options = spec.staged_options.clone();
+        spec.deployment_id.clone_from(&wanted.id);
+    } else if !is_paused && spec.deployment_id == spec.staged_deployment_id {
+        // It is no part of the ID, so nothing else would bring it there.
+        spec.options.diff.clone_from(&spec.staged_options.diff);
+    }
+}
+
+fn without_values(options: &BundleDeploymentOptions) -> BundleDeploymentOptions {
+    let mut options = options.clone();
+    if let Some(helm) = &mut options.helm {
+        helm.values = None;
+    }
+    options
+}
+
+/// Says which Secret belongs to the deployment.
+fn with_values(
+    spec: &mut WholeBundleDeploymentSpec,
+    before: &WholeBundleDeploymentSpec,
+    wanted: &Wanted,
+    secret: Option<&SecretValues>,
+) -> Secret {
+    let kept = kept(before, secret);
+    let wanted_values = wanted.options.helm.as_ref().and_then(|helm| helm.values.as_ref());
+    let wanted_values = values_text(wanted_values);
+    // Whatever has the ID that is wanted has the values that are wanted.
+    let known = |id: &str, kept: Option<&String>| {
+        if id == wanted.id {
+            Some(wanted_values.clone())
+        } else {
+            kept.cloned()
+        }
+    };
+    let values = known(&spec.deployment_id, kept.as_ref().map(|kept| &kept.values));
+    let staged = known(&spec.staged_deployment_id, kept.as_ref().map(|kept| &kept.staged));
+    let Some((values, staged)) = values.zip(staged) else {
+        spec.waiting_for_values = true;
+        return Secret::Untouched;
+    };
+    spec.waiting_for_values = false;
+    spec.values_hash = values_hash(values.as_bytes(), staged.as_bytes());
+    if spec.values_hash.is_empty() {
+        Secret::None
+    } else {
+        Secret::Holds(SecretValues { values, staged })
+    }
+}
+
+/// The values of a deployment so far; nothing if its Secret is gone, or is not the one that belongs to it.
+fn kept(before: &WholeBundleDeploymentSpec, secret: Option<&SecretValues>) -> Option<SecretValues> {
+    if before.values_hash.is_empty() {
+        return Some(SecretValues::default());
+    }
+    secret
+        .filter(|secret| {
+            values_hash(secret.values.as_bytes(), secret.staged.as_bytes()) == before.values_hash
+        })
+        .cloned()
+}
+
+/// Everything that follows neither turns nor IDs.
+fn complete(
+    spec: &mut WholeBundleDeploymentSpec,
+    bundle: &Bundle,
+    target: &Target<'_>,
+    wanted: &Wanted,
+    is_paused: bool,
+) {
+    let status = &target.member.cluster.status;
+    spec.paused = is_paused;
+    spec.off_schedule = status.scheduled && !status.active_schedule;
+    spec.depends_on.clone_from(&bundle.spec.depends_on);
+    spec.correct_drift.clone_from(&wanted.options.correct_drift);
+    spec.oci_contents = !bundle.spec.contents_id.is_empty();
+    spec.helm_chart_options.clone_from(&bundle.spec.helm_op_options);
+    for target in &bundle.spec.targets {
+        let own = &target.options;
+        for options in [&mut spec.options, &mut spec.staged_options] {
+            add(&mut options.namespace_labels, &own.namespace_labels);
+            add(&mut options.namespace_annotations, &own.namespace_annotations);
+        }
+    }
+}
+
+fn add(to: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>) {
+    to.extend(from.iter().map(|(key, value)| (key.clone(), value.clone())));
+}
+
+fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str) -> ObjectMeta {
+    let of_bundle = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (bundle_name, bundle_namespace) = (
+        of_bundle(&bundle.metadata.name),
+        of_bundle(&bundle.metadata.namespace),
+    );
+    let mut own = values::with_fleets(bundle.metadata.labels.as_ref(), &["fleet.cattle.io/"]);
+    own.extend(
+        [
+            (labels::BUNDLE_NAME, bundle_name.as_str()),
+            (labels::BUNDLE_NAMESPACE, &bundle_namespace),
+            (labels::MANAGED, "true"),
+            (labels::CLUSTER_NAMESPACE, target.member.namespace()),
+            (labels::CLUSTER, target.member.name()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned())),
+    );
+    ObjectMeta {
+        name: Some(bundle_name),
+        namespace: Some(namespace.to_owned()),
+        labels: Some(own),
+        finalizers: Some(vec![labels::BUNDLE_DEPLOYMENT_FINALIZER.to_owned()]),
+        ..ObjectMeta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    api::Cluster,
+    targeting::{criteria::Member, target::targets},
+};
+
+fn cluster(spec: &Value, status: &Value) -> Cluster {
+    let mut object = json!({
+        "metadata": { "name": "c1", "namespace": "fleet", "labels": { "env": "prod" } },
+        "spec": spec, "status": status
+    });
+    object["status"]["namespace"] = json!("cluster-c1");
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn bundle(extra: &Value) -> Bundle {
+    let mut spec = json!({
+        "helm": { "chart": "web", "values": { "env": "${ .ClusterLabels.env }" } },
+        "helmOpOptions": { "helmOpSecretName": "access" },
+        "targets": [{ "clusterName": "c1" }]
+    });
+    for (key, value) in extra.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    let labels = json!({
+        "app": "web", "cattle.io/tool": "x", "fleet.cattle.io/fleet-helm-name": "web", "kubectl.kubernetes.io/y": "z"
+    });
+    let object =
+        json!({ "metadata": { "name": "web", "namespace": "fleet", "labels": labels }, "spec": spec });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn written(
+    bundle: &Bundle,
+    cluster: &Cluster,
+    existing: Option<&WholeBundleDeployment>,
+    turn: Turn,
+    secret: Option<&SecretValues>,
+) -> Option<Written> {
+    let existing: Vec<_> = existing.into_iter().collect();
+    let targets = targets(bundle, [Member::new(cluster, [])], &existing, false).unwrap();
+    deployment(bundle, &targets[0], turn, secret)
+}
+
+fn first(bundle: &Bundle, turn: Turn) -> Written {
+    written(bundle, &cluster(&json!({}), &json!({})), None, turn, None).unwrap()
+}
+
+fn holds(values: &str, staged: &str) -> Secret {
+    Secret::Holds(SecretValues {
+        values: values.to_owned(),
+        staged: staged.to_owned(),
+    })
+}
+
+#[test]
+fn a_new_one_is_whole() {
+    let Written { deployment, secret } = first(
+        &bundle(&json!({ "dependsOn": [{ "name": "crds" }] })),
+        Turn::Promote,
+    );
+    let id = deployment.spec.deployment_id.clone();
+    let values = r#"{"env":"prod"}"#;
+    assert_eq!(secret, holds(values, values));
+    let options = json!({ "helm": { "chart": "web" } });
+    assert_eq!(
+        serde_json::to_value(&deployment).unwrap(),
+        json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1",
+            "kind": "BundleDeployment",
+            "metadata": {
+                "name": "web",
+                "namespace": "cluster-c1",
+                "finalizers": ["fleet.cattle.io/bundle-deployment-finalizer"],
+                "labels": {
+                    "app": "web",
+                    "fleet.cattle.io/fleet-helm-name": "web",
+                    "fleet.cattle.io/bundle-name": "web",
+                    "fleet.cattle.io/bundle-namespace": "fleet",
+                    "fleet.cattle.io/managed": "true",
+                    "fleet.cattle.io/cluster": "c1",
+                    "fleet.cattle.io/cluster-namespace": "fleet"
+                }
+            },
+            "spec": {
+                "options": options, "deploymentID": id, "stagedOptions": options, "stagedDeploymentID": id,
+                "dependsOn": [{ "name": "crds" }],
+                "helmChartOptions": { "helmOpSecretName": "access" },
+                "valuesHash": values_hash(values.as_bytes(), values.as_bytes())
+            }
+        })
+    );
+}
+
+#[test]
+fn who_waits_gets_nothing() {
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    assert_eq!(written(&bundle, &cluster, None, Turn::Wait, None), None);
+}
+
+#[test]
+fn a_staged_one_keeps_what_it_has_until_its_turn() {
+    let old = first(
+        &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
+        Turn::Promote,
+    );
+    let Secret::Holds(secret) = &old.secret else {
+        panic!("{:?}", old.secret)
+    };
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let staged = written(
+        &bundle,
+        &cluster,
+        Some(&old.deployment),
+        Turn::Stage,
+        Some(secret),
+    )
+    .unwrap();
+    assert_eq!(staged.secret, holds(r#"{"a":1}"#, r#"{"env":"prod"}"#));
+    let (before, after) = (&old.deployment.spec, &staged.deployment.spec);
+    assert_eq!(after.deployment_id, before.deployment_id);
+    assert_ne!(after.staged_deployment_id, before.deployment_id);
+    let held = written(&bundle, &cluster, Some(&old.deployment), Turn::Hold, Some(secret)).unwrap();
+    assert_eq!((&held.deployment.spec, &held.secret), (before, &old.secret));
+}
+
+#[test]
+fn a_lost_secret_is_made_anew_where_it_is_known_what_was_in_it() {
+    let (old, new) = (
+        bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
+        bundle(&json!({})),
+    );
+    let cluster = cluster(&json!({}), &json!({}));
+    let existing = first(&old, Turn::Promote).deployment;
+    let other = SecretValues {
+        values: "{}".to_owned(),
+        staged: r#"{"changed":1}"#.to_owned(),
+    };
+    for secret in [None, Some(&other)] {
+        let same = written(&old, &cluster, Some(&existing), Turn::Stage, secret).unwrap();
+        assert_eq!(same.secret, holds(r#"{"a":1}"#, r#"{"a":1}"#));
+        assert_eq!(same.deployment.spec, existing.spec);
+        let promoted = written(&new, &cluster, Some(&existing), Turn::Promote, secret).unwrap();
+        assert!(matches!(promoted.secret, Secret::Holds(_)) && !promoted.deployment.spec.waiting_for_values);
+        // What is deployed now cannot be known.
+        let staged = written(&new, &cluster, Some(&existing), Turn::Stage, secret).unwrap();
+        assert_eq!(staged.secret, Secret::Untouched);
+        assert!(staged.deployment.spec.waiting_for_values);
+        assert_eq!(staged.deployment.spec.values_hash, existing.spec.values_hash);
+        let later = written(&new, &cluster, Some(&staged.deployment), Turn::Promote, secret).unwrap();
+        assert!(!later.deployment.spec.waiting_for_values);
+    }
+}
+
+#[test]
+fn without_values_there_is_no_secret() {
+    let without = first(&bundle(&json!({ "helm": { "chart": "web" } })), Turn::Promote);
+    assert_eq!(
+        (without.secret, &*without.deployment.spec.values_hash),
+        (Secret::None, "")
+    );
+}
+
+#[test]
+fn what_is_no_part_of_an_id_arrives_too() {
+    let old = first(&bundle(&json!({})), Turn::Promote).deployment;
+    let diff = json!({ "diff": { "comparePatches": [{ "kind": "Deployment" }] }, "correctDrift": { "enabled": true } });
+    let cluster = |paused: bool| cluster(&json!({ "paused": paused }), &json!({}));
+    let secret = SecretValues {
+        values: r#"{"env":"prod"}"#.to_owned(),
+        staged: r#"{"env":"prod"}"#.to_owned(),
+    };
+    for (paused, expected) in [(false, true), (true, false)] {
+        let new = written(
+            &bundle(&diff),
+            &cluster(paused),
+            Some(&old),
+            Turn::Stage,
+            Some(&secret),
+        )
+        .unwrap();
+        let spec = new.deployment.spec;
+        assert_eq!(spec.options.diff.is_some(), expected);
+        assert!(spec.correct_drift.is_some_and(|drift| drift.enabled));
+        assert_eq!(
+            (spec.paused, &spec.deployment_id),
+            (paused, &old.spec.deployment_id)
+        );
+    }
+}
+
+#[test]
+fn schedules_and_pauses() {
+    let off = |status: &Value| {
+        let cluster = cluster(&json!({}), status);
+        let written = written(&bundle(&json!({})), &cluster, None, Turn::Promote, None).unwrap();
+        written.deployment.spec.off_schedule
+    };
+    assert!(!off(&json!({})));
+    assert!(off(&json!({ "scheduled": true })));
+    assert!(!off(&json!({ "scheduled": true, "activeSchedule": true })));
+    assert!(
+        first(&bundle(&json!({ "paused": true })), Turn::Stage)
+            .deployment
+            .spec
+            .paused
+    );
+}
+
+#[test]
+fn labels_of_namespaces_are_those_of_all_targets() {
+    let targets = json!({ "namespaceLabels": { "a": "base", "b": "base" }, "targets": [
+        { "clusterName": "c1", "namespaceLabels": { "a": "own" } },
+        { "clusterName": "c2", "namespaceLabels": { "c": "other" }, "namespaceAnnotations": { "d": "other" } }
+    ] });
+    let spec = first(&bundle(&targets), Turn::Promote).deployment.spec;
+    let options = serde_json::to_value(&spec.options).unwrap();
+    assert_eq!(
+        options["namespaceLabels"],
+        json!({ "a": "own", "b": "base", "c": "other" })
+    );
+    assert_eq!(options["namespaceAnnotations"], json!({ "d": "other" }));
+}

@@ -1,0 +1,120 @@
+//! What identifies a deployment: hashes that Fleet's agents know.
+//!
+//! An agent deploys again when the ID of a deployment changes. So an ID is made exactly as Fleet makes it, or every
+//! cluster would deploy again when the controller changes.
+
+use std::{fmt::Write as _, io};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use ring::digest::{SHA256, digest};
+use serde::Serialize;
+use serde_json::ser::{CompactFormatter, Formatter};
+
+use super::go_json;
+use crate::api::{BundleDeploymentOptions, free_form::FreeForm};
+
+/// The ID of a deployment: what is deployed, and how.
+///
+/// `contents` identifies the content; it is empty for a chart. `diff` and `correctDrift` are no part of it: they change
+/// what an agent reports, not what it deploys. Helm values must be as [`preprocess`](super::values::preprocess) left
+/// them.
+pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions) -> String {
+    let mut options = options.clone();
+    options.diff = None;
+    options.correct_drift = None;
+    let selector = options.allowed_target_namespace_selector.take();
+    let ordered = Ordered {
+        options: &options,
+        allowed_target_namespace_selector: selector.as_ref().map(OrderedSelector::of),
+    };
+    // The line feed is what Go's encoder ends with.
+    format!(
+        "{contents}:{}",
+        sha256(format!("{}\n", encode(&ordered)).as_bytes())
+    )
+}
+
+/// Says whether a Secret with the values of a deployment is the right one; empty where no Secret is needed.
+pub fn values_hash(values: &[u8], staged: &[u8]) -> String {
+    if is_nothing(values) && is_nothing(staged) {
+        return String::new();
+    }
+    sha256(&[values, staged].concat())
+}
+
+/// Values as they stand in the Secret; empty where there are none.
+pub fn values_text(values: Option<&FreeForm>) -> String {
+    values.map_or_else(String::new, |values| go_json::encode(&values.to_value()))
+}
+
+fn is_nothing(values: &[u8]) -> bool {
+    matches!(values, b"" | b"null" | b"{}")
+}
+
+/// The options in the order of Fleet's fields, which is that of ours; only the selector's own differs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ordered<'a> {
+    #[serde(flatten)]
+    options: &'a BundleDeploymentOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed_target_namespace_selector: Option<OrderedSelector<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OrderedSelector<'a> {
+    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    match_labels: std::collections::BTreeMap<&'a String, &'a String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    match_expressions: Vec<&'a LabelSelectorRequirement>,
+}
+
+impl<'a> OrderedSelector<'a> {
+    fn of(selector: &'a LabelSelector) -> Self {
+        Self {
+            match_labels: selector.match_labels.iter().flatten().collect(),
+            match_expressions: selector.match_expressions.iter().flatten().collect(),
+        }
+    }
+}
+
+fn encode<T: Serialize>(value: &T) -> String {
+    let mut out = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, GoStrings);
+    // Neither writing into memory nor a map with keys that are strings can fail.
+    if value.serialize(&mut serializer).is_err() {
+        return String::new();
+    }
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Escapes in strings what Go escapes.
+struct GoStrings;
+
+impl Formatter for GoStrings {
+    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
+        let mut escaped = String::new();
+        go_json::string(&mut escaped, text, true);
+        let inner = escaped.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        CompactFormatter.write_string_fragment(writer, inner.unwrap_or_default())
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(digest(&SHA256, bytes).as_ref())
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+            // Writing into a string cannot fail.
+            _ = write!(out, "{byte:02x}");
+            out
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn options(value: &Value) -> BundleDeploymentOptions {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+/// Every field that counts, in the order of Fleet's.
+const ALL: &str = concat!(
+    r#"{"yaml":{"overlays":["o"]},"kustomize":{"dir":"k"},"defaultNamespace":"d","namespace":"n","helm":{"chart":"c","#,
+    r#""repo":"https://charts.example.com?a=1\u0026b=\u003c2\u003e","releaseName":"r","version":"1.2.3","#,
+    r#""timeoutSeconds":30,"values":{"Z":[1.5,null,true],"a":{"b":1e+21},"é":"\u0026"},"#,
+    r#""templateValues":{"a":"${ .ClusterName }\n\u003e","b":"x"},"#,
+    r#""valuesFrom":[{"configMapKeyRef":{"name":"m","namespace":"mn","key":"mk"}},{"secretKeyRef":{"name":"s"}}],"#,
+    r#""force":true,"takeOwnership":true,"maxHistory":5,"valuesFiles":["f"],"waitForJobs":true,"atomic":true,"#,
+    r#""disablePreProcess":true,"disableDNS":true,"skipSchemaValidation":true,"disableDependencyUpdate":true},"#,
+    r#""serviceAccount":"sa","createNamespace":false,"forceSyncGeneration":3,"keepResources":true,"#,
+    r#""deleteNamespace":true,"ignore":{"conditions":[{"status":"False","type":"Active"}]},"#,
+    r#""namespaceLabels":{"a":"b"},"namespaceAnnotations":{"c":"d"},"deleteCRDResources":true,"#,
+    r#""downstreamResources":[{"kind":"Secret","name":"x"}],"#,
+    r#""overwrites":[{"kind":"ConfigMap","name":"y","namespace":"z"}],"#,
+    r#""allowedTargetNamespaceSelector":{"matchLabels":{"t":"1"},"matchExpressions":[{"key":"k","operator":"In","values":["v"]}]}}"#,
+);
+
+#[test]
+fn an_id_is_a_hash_of_what_go_writes() {
+    let mut options: BundleDeploymentOptions = serde_json::from_str(ALL).unwrap();
+    if let Some(helm) = &mut options.helm {
+        let values = helm.values.take().unwrap();
+        helm.values = FreeForm::from_text(go_json::encode(&values.to_value()));
+    }
+    let expected = sha256(format!("{ALL}\n").as_bytes());
+    assert_eq!(deployment_id("", &options), format!(":{expected}"));
+    assert_eq!(deployment_id("s-abc", &options), format!("s-abc:{expected}"));
+}
+
+/// Computed from the text `{"helm":{"chart":"web","values":{}}}` and a line feed with `sha256sum`.
+#[test]
+fn an_id_that_is_known() {
+    let options = options(&json!({ "helm": { "chart": "web", "values": {} } }));
+    assert_eq!(
+        deployment_id("", &options),
+        ":47333614e0176944adbd4c7a08c9b47e5527ef400b5705f19040a2d5c5fc546f"
+    );
+}
+
+#[test]
+fn what_only_reports_is_no_part_of_an_id() {
+    let with = options(&json!({
+        "namespace": "n",
+        "correctDrift": { "enabled": true },
+        "diff": { "comparePatches": [{ "kind": "Deployment" }] }
+    }));
+    let without = options(&json!({ "namespace": "n" }));
+    assert_eq!(deployment_id("", &with), deployment_id("", &without));
+}
+
+#[test]
+fn values_have_a_hash_when_there_are_any() {
+    for (values, staged) in [("", ""), ("null", "{}"), ("{}", "")] {
+        assert_eq!(values_hash(values.as_bytes(), staged.as_bytes()), "");
+    }
+    let both = values_hash(br#"{"a":1}"#, b"{}");
+    assert_eq!(both, sha256(br#"{"a":1}{}"#));
+    assert_ne!(both, values_hash(b"{}", br#"{"a":1}"#));
+}

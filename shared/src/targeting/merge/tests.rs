@@ -1,0 +1,206 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn options(value: &Value) -> BundleDeploymentOptions {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+fn merged(base: &Value, own: &Value) -> Value {
+    serde_json::to_value(merge(&options(base), &options(own))).unwrap()
+}
+
+#[test]
+fn every_field_has_its_rule() {
+    for (base, own, expected) in [
+        // A target that says nothing changes nothing.
+        (
+            json!({ "namespace": "a", "helm": { "chart": "c" } }),
+            json!({}),
+            json!({ "namespace": "a", "helm": { "chart": "c" } }),
+        ),
+        // Texts.
+        (
+            json!({ "namespace": "a", "defaultNamespace": "b", "serviceAccount": "c", "kustomize": { "dir": "d" } }),
+            json!({ "namespace": "e", "defaultNamespace": "f", "serviceAccount": "g", "kustomize": { "dir": "h" } }),
+            json!({ "namespace": "e", "defaultNamespace": "f", "serviceAccount": "g", "kustomize": { "dir": "h" } }),
+        ),
+        (
+            json!({ "helm": { "chart": "a", "repo": "b", "version": "1", "releaseName": "c" } }),
+            json!({ "helm": { "version": "2", "releaseName": "d" } }),
+            json!({ "helm": { "chart": "a", "repo": "b", "version": "2", "releaseName": "d" } }),
+        ),
+        // A dash clears.
+        (
+            json!({ "namespace": "a", "defaultNamespace": "b", "serviceAccount": "c" }),
+            json!({ "namespace": "-", "defaultNamespace": "-", "serviceAccount": "-" }),
+            json!({}),
+        ),
+        // A time can be set and cleared.
+        (
+            json!({ "helm": { "timeoutSeconds": 30 } }),
+            json!({ "helm": { "timeoutSeconds": 60 } }),
+            json!({ "helm": { "timeoutSeconds": 60 } }),
+        ),
+        (
+            json!({ "helm": { "timeoutSeconds": 30 } }),
+            json!({ "helm": { "timeoutSeconds": -1 } }),
+            json!({ "helm": {} }),
+        ),
+        (
+            json!({ "helm": { "timeoutSeconds": 30 } }),
+            json!({ "helm": {} }),
+            json!({ "helm": { "timeoutSeconds": 30 } }),
+        ),
+        // Values go in depth; lists and null replace.
+        (
+            json!({ "helm": { "values": { "a": { "b": 1, "c": [1, 2] }, "d": 1, "e": { "f": 1 } } } }),
+            json!({ "helm": { "values": { "a": { "c": [3], "g": 1 }, "d": null, "e": 2 } } }),
+            json!({ "helm": { "values": { "a": { "b": 1, "c": [3], "g": 1 }, "d": null, "e": 2 } } }),
+        ),
+        (
+            json!({ "helm": {} }),
+            json!({ "helm": { "values": { "a": 1 } } }),
+            json!({ "helm": { "values": { "a": 1 } } }),
+        ),
+        (
+            json!({ "helm": { "templateValues": { "a": "1", "b": "2" } } }),
+            json!({ "helm": { "templateValues": { "b": "3", "c": "4" } } }),
+            json!({ "helm": { "templateValues": { "a": "1", "b": "3", "c": "4" } } }),
+        ),
+        // Lists of things with a name.
+        (
+            json!({ "helm": { "valuesFrom": [{ "secretKeyRef": { "name": "s", "key": "k" } }, {}] } }),
+            json!({ "helm": { "valuesFrom": [{ "configMapKeyRef": { "name": "s", "key": "k" } }, { "secretKeyRef": { "name": "s", "key": "k" } }, {}] } }),
+            json!({ "helm": { "valuesFrom": [{ "secretKeyRef": { "name": "s", "key": "k" } }, {}, { "configMapKeyRef": { "name": "s", "key": "k" } }, {}] } }),
+        ),
+        (
+            json!({ "diff": { "comparePatches": [{ "kind": "A", "name": "x", "jsonPointers": ["/1"] }] } }),
+            json!({ "diff": { "comparePatches": [{ "kind": "B" }, { "kind": "A", "name": "x", "jsonPointers": ["/2"] }] } }),
+            json!({ "diff": { "comparePatches": [{ "kind": "A", "name": "x", "jsonPointers": ["/2"] }, { "kind": "B" }] } }),
+        ),
+        (
+            json!({ "downstreamResources": [{ "kind": "Secret", "name": "a" }] }),
+            json!({ "downstreamResources": [{ "kind": "secret", "name": "a" }, { "kind": "ConfigMap", "name": "a" }, { "kind": "configmap", "name": "a" }] }),
+            json!({ "downstreamResources": [{ "kind": "secret", "name": "a" }, { "kind": "ConfigMap", "name": "a" }] }),
+        ),
+        (
+            json!({ "yaml": { "overlays": ["a"] } }),
+            json!({ "yaml": { "overlays": ["a", "b"] } }),
+            json!({ "yaml": { "overlays": ["a", "a", "b"] } }),
+        ),
+        // Yes stays.
+        (
+            json!({ "keepResources": true, "helm": { "force": true, "atomic": true } }),
+            json!({ "helm": { "takeOwnership": true, "disablePreProcess": true, "waitForJobs": true, "disableDNS": true } }),
+            json!({ "keepResources": true, "helm": { "force": true, "atomic": true, "takeOwnership": true, "disablePreProcess": true, "waitForJobs": true, "disableDNS": true } }),
+        ),
+        (
+            json!({ "forceSyncGeneration": 5 }),
+            json!({ "forceSyncGeneration": 2 }),
+            json!({ "forceSyncGeneration": 2 }),
+        ),
+        (
+            json!({ "forceSyncGeneration": 5 }),
+            json!({ "forceSyncGeneration": -2 }),
+            json!({ "forceSyncGeneration": 5 }),
+        ),
+        (
+            json!({ "correctDrift": { "enabled": true, "force": true } }),
+            json!({ "correctDrift": { "enabled": true } }),
+            json!({ "correctDrift": { "enabled": true } }),
+        ),
+    ] {
+        assert_eq!(merged(&base, &own), expected, "{base} {own}");
+    }
+}
+
+#[test]
+fn what_fleet_does_not_merge_is_without_effect() {
+    let own = json!({
+        "createNamespace": false, "deleteNamespace": true, "deleteCRDResources": true,
+        "ignore": { "conditions": [{ "type": "A" }] }, "namespaceLabels": { "a": "b" },
+        "namespaceAnnotations": { "a": "b" }, "overwrites": [{ "kind": "A", "name": "a" }],
+        "allowedTargetNamespaceSelector": { "matchLabels": { "a": "b" } },
+        "helm": { "maxHistory": 5, "skipSchemaValidation": true, "disableDependencyUpdate": true, "valuesFiles": ["f"] }
+    });
+    assert_eq!(merged(&json!({}), &own), json!({ "helm": {} }));
+}
+
+#[test]
+fn a_target_over_a_target_still_clears() {
+    let (first, second) = (
+        options(&json!({ "namespace": "a" })),
+        options(&json!({ "namespace": "-" })),
+    );
+    let base = options(&json!({ "namespace": "b" }));
+    assert_eq!(merge(&base, &combine(&first, &second)).namespace, "");
+}
+
+fn word() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["", "a", "b"]).prop_map(str::to_owned)
+}
+
+/// Values in which a mapping is one wherever it stands. Where something else takes its place, and a mapping the place of
+/// that, it does matter what is merged first.
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = || {
+        prop_oneof![
+            Just(json!(1)),
+            Just(json!(null)),
+            Just(json!([1])),
+            Just(json!("x"))
+        ]
+    };
+    let leaves = prop::collection::btree_map("[ab]", leaf(), 0..3);
+    leaves
+        .prop_map(|map| Value::Object(map.into_iter().collect()))
+        .prop_recursive(3, 12, 3, move |inner| {
+            (prop::option::of(leaf()), prop::option::of(inner)).prop_map(|(leaf, inner)| {
+                let entries = [("leaf", leaf), ("map", inner)];
+                Value::Object(
+                    entries
+                        .into_iter()
+                        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+                        .collect(),
+                )
+            })
+        })
+}
+
+prop_compose! {
+    /// Options without what clears: what is cleared stays so only in the order that it was said in.
+    fn any_options()(
+        namespace in word(), version in word(), timeout in 0..3, atomic: bool, drift in prop::option::of(any::<bool>()),
+        values in prop::option::of(values()),
+        templates in prop::collection::btree_map("[ab]", "[xy]", 0..3),
+        resources in prop::collection::btree_set(word(), 0..3),
+        overlays in prop::collection::vec(word(), 0..2),
+    ) -> BundleDeploymentOptions {
+        options(&json!({
+            "namespace": namespace,
+            "yaml": { "overlays": overlays },
+            "correctDrift": drift.map(|enabled| json!({ "enabled": enabled })),
+            "downstreamResources": resources.iter().map(|name| json!({ "kind": "Secret", "name": name })).collect::<Vec<_>>(),
+            "helm": {
+                "version": version, "timeoutSeconds": timeout, "atomic": atomic, "values": values,
+                "templateValues": templates
+            }
+        }))
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_does_not_matter_which_are_merged_first(a in any_options(), b in any_options(), c in any_options()) {
+        prop_assert_eq!(combine(&combine(&a, &b), &c), combine(&a, &combine(&b, &c)));
+    }
+
+    #[test]
+    fn what_says_nothing_changes_nothing(a in any_options()) {
+        let nothing = BundleDeploymentOptions::default();
+        prop_assert_eq!(merge(&a, &nothing), a.clone());
+        prop_assert_eq!(merge(&nothing, &a), a);
+    }
+}

@@ -1,0 +1,68 @@
+//! The namespace of a cluster.
+
+use ring::digest::{SHA256, digest};
+
+/// The longest name of a namespace.
+const MAX: usize = 63;
+
+/// Name of the namespace on this cluster that the BundleDeployments of a Cluster are in: that which Fleet gives it.
+pub fn cluster_namespace(namespace: &str, name: &str) -> String {
+    let whole = format!("{namespace}::{name}");
+    // Fleet looks at so much of it.
+    let seen = whole.as_bytes().get(..100).unwrap_or(whole.as_bytes());
+    let joined = ["cluster", namespace, name, &hex(seen, 12)].join("-");
+    if joined.len() <= MAX {
+        return joined;
+    }
+    let digest = hex(joined.as_bytes(), 6);
+    let is_alphanumeric = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    // A name does not end in two dashes.
+    let (kept, digits) = match joined.as_bytes().get(56) {
+        Some(last) if is_alphanumeric(last) => (57, 5),
+        _ => (56, 6),
+    };
+    format!(
+        "{}-{}",
+        joined.get(..kept).unwrap_or(&joined),
+        digest.get(..digits).unwrap_or_default()
+    )
+}
+
+/// The first digits of a hash.
+fn hex(bytes: &[u8], digits: usize) -> String {
+    let digest = digest(&SHA256, bytes);
+    let mut text = super::identity::hex(digest.as_ref());
+    text.truncate(digits);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_named_as_fleet_names_them() {
+        assert_eq!(
+            cluster_namespace("fleet-local", "local"),
+            "cluster-fleet-local-local-1a3d67d0a899"
+        );
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_names() {
+        let names = [
+            "a".repeat(30),
+            "b".repeat(40),
+            format!("{}-{}", "c".repeat(33), "d".repeat(40)),
+        ];
+        for name in names {
+            let namespace = cluster_namespace("fleet-default", &name);
+            assert!(namespace.len() <= MAX, "{namespace}");
+            assert!(
+                !namespace.contains("--") && !namespace.ends_with('-'),
+                "{namespace}"
+            );
+            assert_ne!(namespace, cluster_namespace("fleet-default", &format!("{name}x")));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! How many of how many.
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use thiserror::Error;
+
+/// A text that is neither a number nor a percentage.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{text:?} is neither a number nor a percentage; write one such as 3 or 25%")]
+pub struct InvalidAmount {
+    /// The text.
+    pub text: String,
+}
+
+/// How many of `count` an amount is.
+///
+/// A number is itself, within 0 and `count`; one in quotes is not held below `count`. A percentage is rounded down, and 1
+/// at the least. Of nothing it is always 1.
+///
+/// # Errors
+/// Where the amount is a text that is neither.
+pub fn limit(count: usize, amount: &IntOrString) -> Result<usize, InvalidAmount> {
+    if count == 0 {
+        return Ok(1);
+    }
+    let text = match amount {
+        IntOrString::Int(number) => return Ok(usize::try_from(*number).unwrap_or_default().min(count)),
+        IntOrString::String(text) => text,
+    };
+    if let Ok(number @ 1..) = text.parse::<usize>() {
+        return Ok(number);
+    }
+    let percent = text
+        .strip_suffix('%')
+        .and_then(|percent| percent.parse::<f64>().ok());
+    match percent {
+        Some(percent) if percent.is_nan() || percent <= 0.0 => Ok(1),
+        Some(percent) => Ok(share(count, percent).clamp(1, count)),
+        None => Err(InvalidAmount { text: text.clone() }),
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of clusters is small, and casts stop at the bounds"
+)]
+fn share(count: usize, percent: f64) -> usize {
+    (count as f64 * percent) as usize / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(text: &str) -> IntOrString {
+        IntOrString::String(text.to_owned())
+    }
+
+    #[test]
+    fn amounts() {
+        for (count, amount, expected) in [
+            (0, IntOrString::Int(5), 1),
+            (10, IntOrString::Int(5), 5),
+            (10, IntOrString::Int(0), 0),
+            (10, IntOrString::Int(-3), 0),
+            (10, IntOrString::Int(50), 10),
+            (10, text("5"), 5),
+            (10, text("50"), 50),
+            (10, text("100%"), 10),
+            (10, text("25%"), 2),
+            (10, text("9%"), 1),
+            (10, text("0%"), 1),
+            (10, text("-5%"), 1),
+            (10, text("33.5%"), 3),
+            (10, text("500%"), 10),
+            (3, text("50%"), 1),
+            (200, text("0.5%"), 1),
+        ] {
+            assert_eq!(limit(count, &amount), Ok(expected), "{count} {amount:?}");
+        }
+        for wrong in ["", "0", "-3", "some", "5 %", "%", "x%"] {
+            let error = limit(10, &text(wrong)).unwrap_err();
+            assert_eq!(error.text, wrong);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_share_is_never_nothing_and_never_more_than_all(count in 1_usize..5000, percent in -10.0..300.0_f64) {
+            let limit = limit(count, &text(&format!("{percent}%"))).unwrap();
+            prop_assert!((1..=count).contains(&limit));
+        }
+    }
+}

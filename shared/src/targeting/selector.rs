@@ -1,0 +1,108 @@
+//! Label selectors, as Kubernetes reads them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use thiserror::Error;
+
+use crate::admit;
+
+/// A selector that Kubernetes does not allow.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct InvalidSelector(String);
+
+/// A label selector that is known to be one.
+#[derive(Clone, Copy, Debug)]
+pub struct Selector<'a>(&'a LabelSelector);
+
+impl<'a> Selector<'a> {
+    /// Checks a selector. `path` names it in the error.
+    ///
+    /// # Errors
+    /// Where Kubernetes would not take it.
+    pub fn new(path: &str, selector: &'a LabelSelector) -> Result<Self, InvalidSelector> {
+        match admit::selector::errors(path, selector) {
+            None => Ok(Self(selector)),
+            Some(error) => Err(InvalidSelector(error)),
+        }
+    }
+
+    /// Whether it selects an object with these labels. One that asks for nothing selects everything.
+    pub fn matches(self, labels: Option<&BTreeMap<String, String>>) -> bool {
+        let value = |key: &str| labels.and_then(|labels| labels.get(key));
+        let mut equal = self.0.match_labels.iter().flatten();
+        let mut expressions = self.0.match_expressions.iter().flatten();
+        equal.all(|(key, wanted)| value(key) == Some(wanted))
+            && expressions.all(|expression| {
+                let value = value(&expression.key);
+                let is_listed =
+                    || value.is_some_and(|value| expression.values.iter().flatten().any(|one| one == value));
+                match expression.operator.as_str() {
+                    "In" => is_listed(),
+                    "NotIn" => !is_listed(),
+                    "Exists" => value.is_some(),
+                    "DoesNotExist" => value.is_none(),
+                    // Such a selector is refused before.
+                    _ => false,
+                }
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn selector(value: &Value) -> LabelSelector {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    #[test]
+    fn each_operator() {
+        let labels = BTreeMap::from([("env".to_owned(), "prod".to_owned())]);
+        let expression = |key: &str, operator: &str, values: &[&str]| {
+            let values = (!values.is_empty()).then_some(values);
+            json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] })
+        };
+        for (wanted, expected) in [
+            (json!({}), true),
+            (json!({ "matchLabels": { "env": "prod" } }), true),
+            (json!({ "matchLabels": { "env": "dev" } }), false),
+            (json!({ "matchLabels": { "env": "prod", "region": "eu" } }), false),
+            (expression("env", "In", &["dev", "prod"]), true),
+            (expression("env", "In", &["dev"]), false),
+            (expression("region", "In", &["eu"]), false),
+            (expression("env", "NotIn", &["dev"]), true),
+            (expression("env", "NotIn", &["prod"]), false),
+            (expression("region", "NotIn", &["eu"]), true),
+            (expression("env", "Exists", &[]), true),
+            (expression("region", "Exists", &[]), false),
+            (expression("env", "DoesNotExist", &[]), false),
+            (expression("region", "DoesNotExist", &[]), true),
+        ] {
+            let selector = selector(&wanted);
+            let selector = Selector::new("clusterSelector", &selector).unwrap();
+            assert_eq!(selector.matches(Some(&labels)), expected, "{wanted}");
+        }
+        let nothing = selector(&json!({ "matchLabels": { "a": "b" } }));
+        assert!(!Selector::new("s", &nothing).unwrap().matches(None));
+    }
+
+    #[test]
+    fn what_kubernetes_refuses_is_no_selector() {
+        for wrong in [
+            json!({ "matchExpressions": [{ "key": "env", "operator": "Is" }] }),
+            json!({ "matchExpressions": [{ "key": "env", "operator": "In" }] }),
+            json!({ "matchLabels": { "env": "a b" } }),
+        ] {
+            let selector = selector(&wrong);
+            let error = Selector::new("clusterSelector", &selector)
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with("clusterSelector."), "{error}");
+        }
+    }
+}

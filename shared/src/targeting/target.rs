@@ -1,0 +1,98 @@
+//! A Bundle on a cluster.
+
+use super::{
+    criteria::Member,
+    identity::deployment_id,
+    matching::Matcher,
+    selector::InvalidSelector,
+    values::{ValuesError, preprocess},
+};
+use crate::api::{Bundle, BundleDeploymentOptions, WholeBundleDeployment};
+
+/// A cluster that a Bundle goes to, what is to be there and what there is.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// The cluster.
+    pub member: Member<'a>,
+    /// What is to be deployed, or why that cannot be said. It is the fault of this cluster alone: others get theirs.
+    pub wanted: Result<Wanted, ValuesError>,
+    /// What is there.
+    pub existing: Option<&'a WholeBundleDeployment>,
+}
+
+/// What is to be deployed on a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// The options, with Helm values.
+    pub options: BundleDeploymentOptions,
+    /// Identifies them and the content.
+    pub id: String,
+}
+
+impl Target<'_> {
+    /// The namespace for the cluster's BundleDeployments, if it is known.
+    pub fn namespace(&self) -> Option<&str> {
+        let namespace = &*self.member.cluster.status.namespace;
+        (!namespace.is_empty()).then_some(namespace)
+    }
+}
+
+/// Finds the clusters that a Bundle goes to, in the order of their names.
+///
+/// `existing` are the BundleDeployments of the Bundle, and `forbids_namespaces` is what Policies say about creating
+/// namespaces.
+///
+/// # Errors
+/// Where a selector of the Bundle is not one.
+pub fn targets<'a>(
+    bundle: &Bundle,
+    members: impl IntoIterator<Item = Member<'a>>,
+    existing: &[&'a WholeBundleDeployment],
+    forbids_namespaces: bool,
+) -> Result<Vec<Target<'a>>, InvalidSelector> {
+    let matcher = Matcher::new(&bundle.spec)?;
+    let mut targets = Vec::new();
+    for member in members {
+        let Some(mut options) = matcher.options(&member) else {
+            continue;
+        };
+        if forbids_namespaces {
+            options.create_namespace = Some(false);
+        }
+        let contents = &bundle.spec.contents_id;
+        let wanted = preprocess(&mut options, member.cluster).map(|()| Wanted {
+            id: deployment_id(contents, &options),
+            options,
+        });
+        let namespace = &*member.cluster.status.namespace;
+        let found = existing.iter().copied().find(|deployment| {
+            !namespace.is_empty() && deployment.metadata.namespace.as_deref() == Some(namespace)
+        });
+        targets.push(Target {
+            member,
+            wanted,
+            existing: found,
+        });
+    }
+    targets.sort_by_key(|target| (target.member.name(), target.member.namespace()));
+    Ok(targets)
+}
+
+/// The BundleDeployments of a Bundle that are on none of its clusters any more.
+///
+/// One whose cluster is out of schedule stays until its time comes.
+pub fn orphans<'a>(
+    targets: &[Target<'_>],
+    existing: &[&'a WholeBundleDeployment],
+) -> Vec<&'a WholeBundleDeployment> {
+    let is_wanted = |deployment: &WholeBundleDeployment| {
+        targets.iter().any(|target| {
+            target.namespace().is_some() && target.namespace() == deployment.metadata.namespace.as_deref()
+        })
+    };
+    existing
+        .iter()
+        .copied()
+        .filter(|deployment| !deployment.spec.off_schedule && !is_wanted(deployment))
+        .collect()
+}

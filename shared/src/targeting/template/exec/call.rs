@@ -1,0 +1,142 @@
+//! Pipelines, and the commands that they are made of.
+
+use std::{ops::Range, rc::Rc};
+
+use super::{
+    super::{
+        functions,
+        node::{Operand, Pipe, Term},
+        value::Value,
+    },
+    Ran, Run,
+};
+
+impl Run<'_> {
+    pub(super) fn pipe(&mut self, dot: &Value, pipe: &Pipe) -> Ran<Value> {
+        let mut value = None;
+        for command in &pipe.commands {
+            value = Some(self.command(dot, command, value)?);
+        }
+        let value = value.unwrap_or(Value::Nil);
+        for name in &pipe.variables {
+            if pipe.assigns {
+                self.assign(&pipe.place, name, value.clone())?;
+            } else {
+                self.variables.push((name.clone(), value.clone()));
+            }
+        }
+        Ok(value)
+    }
+
+    pub(super) fn assign(&mut self, place: &Range<usize>, name: &str, value: Value) -> Ran<()> {
+        let known = self.variables.iter_mut().rev().find(|(known, _)| known == name);
+        match known {
+            Some((_, variable)) => {
+                *variable = value;
+                Ok(())
+            }
+            None => Err(self.error(place, format!("undefined variable: {name}"))),
+        }
+    }
+
+    /// Runs a command; `last` is what the command before it gave, its last argument.
+    fn command(&mut self, dot: &Value, command: &[Operand], last: Option<Value>) -> Ran<Value> {
+        let Some((first, others)) = command.split_first() else {
+            return Ok(Value::Nil);
+        };
+        if let (Term::Function(name), true) = (&first.term, first.fields.is_empty()) {
+            return self.call(dot, first, name, others, last);
+        }
+        if !others.is_empty() || last.is_some() {
+            let what = self.text.get(first.place.clone()).unwrap_or_default();
+            let message = if first.fields.is_empty() {
+                format!("can't give argument to non-function {what}")
+            } else {
+                format!("{what} is not a method but has arguments")
+            };
+            return Err(self.error(&first.place, message));
+        }
+        if matches!(first.term, Term::Nil) {
+            return Err(self.error(&first.place, "nil is not a command"));
+        }
+        self.operand(dot, first)
+    }
+
+    fn operand(&mut self, dot: &Value, operand: &Operand) -> Ran<Value> {
+        self.at(&operand.place, |heap| heap.spend(1))?;
+        let mut value = match &operand.term {
+            Term::Dot => dot.clone(),
+            Term::Nil => Value::Nil,
+            Term::Bool(value) => Value::Bool(*value),
+            Term::Int(number) => Value::Int(*number),
+            Term::Float(number) => Value::Float(*number),
+            Term::Str(text) => Value::Str(Rc::clone(text)),
+            Term::Variable(name) => {
+                let known = self.variables.iter().rev().find(|(known, _)| known == name);
+                match known {
+                    Some((_, value)) => value.clone(),
+                    None => return Err(self.error(&operand.place, format!("undefined variable: {name}"))),
+                }
+            }
+            Term::Function(name) => self.call(dot, operand, name, &[], None)?,
+            Term::Pipe(pipe) => self.pipe(dot, pipe)?,
+        };
+        for field in &operand.fields {
+            value = self.field(&operand.place, &value, field)?;
+        }
+        Ok(value)
+    }
+
+    fn field(&self, place: &Range<usize>, value: &Value, field: &str) -> Ran<Value> {
+        match value {
+            Value::Map(map) => match self.heap.get(*map, field) {
+                Some(value) => Ok(value.clone()),
+                None => Err(self.error(place, format!("map has no entry for key {field:?}"))),
+            },
+            Value::Nil => Err(self.error(place, format!("nil data; no entry for key {field:?}"))),
+            other => {
+                let message = format!(
+                    "can't evaluate field {field} in type {}",
+                    self.heap.type_of(other)
+                );
+                Err(self.error(place, message))
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        dot: &Value,
+        function: &Operand,
+        name: &str,
+        operands: &[Operand],
+        last: Option<Value>,
+    ) -> Ran<Value> {
+        let count = operands.len() + usize::from(last.is_some());
+        self.at(&function.place, |heap| {
+            heap.spend(1)?;
+            functions::check_count(name, count)
+        })?;
+        if matches!(name, "and" | "or") {
+            return self.logic(dot, name == "or", operands, last);
+        }
+        let mut args = Vec::with_capacity(count);
+        for operand in operands {
+            args.push(self.operand(dot, operand)?);
+        }
+        args.extend(last);
+        self.at(&function.place, |heap| functions::call(name, heap, args))
+    }
+
+    /// `and` and `or` look at no more arguments than they need.
+    fn logic(&mut self, dot: &Value, is_or: bool, operands: &[Operand], last: Option<Value>) -> Ran<Value> {
+        let mut value = Value::Nil;
+        for operand in operands {
+            value = self.operand(dot, operand)?;
+            if self.heap.is_true(&value) == is_or {
+                return Ok(value);
+            }
+        }
+        Ok(last.unwrap_or(value))
+    }
+}

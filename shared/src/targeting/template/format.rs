@@ -1,0 +1,116 @@
+//! How values print: `%v` of Go's `fmt`.
+
+use super::{
+    heap::{Heap, MAX_TEXT, check_depth},
+    number::print_float,
+    value::Value,
+};
+
+/// What an action prints.
+pub fn print(heap: &mut Heap, value: &Value) -> Result<String, String> {
+    if matches!(value, Value::Nil) {
+        return Ok("<no value>".to_owned());
+    }
+    display(heap, value)
+}
+
+/// `%v`
+pub fn display(heap: &mut Heap, value: &Value) -> Result<String, String> {
+    if let Value::Str(text) = value {
+        return Ok(text.to_string());
+    }
+    let mut out = String::new();
+    write(heap, &mut out, value, 0)?;
+    Ok(out)
+}
+
+fn write(heap: &mut Heap, out: &mut String, value: &Value, depth: usize) -> Result<(), String> {
+    check_depth(depth)?;
+    heap.spend(1)?;
+    if out.len() > MAX_TEXT {
+        return heap.spend_text(out.len());
+    }
+    match value {
+        Value::Nil => out.push_str("<nil>"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Int(number) | Value::Int64(number) => out.push_str(&number.to_string()),
+        Value::Float(number) => out.push_str(&print_float(*number)),
+        Value::Str(text) => {
+            heap.spend_text(text.len())?;
+            out.push_str(text);
+        }
+        Value::List(list) => {
+            out.push('[');
+            for (index, item) in heap.items(*list).to_vec().iter().enumerate() {
+                if index > 0 {
+                    out.push(' ');
+                }
+                write(heap, out, item, depth + 1)?;
+            }
+            out.push(']');
+        }
+        Value::Map(map) => {
+            out.push_str("map[");
+            let entries: Vec<_> = heap
+                .entries(*map)
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            for (index, (key, value)) in entries.iter().enumerate() {
+                if index > 0 {
+                    out.push(' ');
+                }
+                out.push_str(key);
+                out.push(':');
+                write(heap, out, value, depth + 1)?;
+            }
+            out.push(']');
+        }
+    }
+    Ok(())
+}
+
+/// `%q` of a string.
+pub fn quote(text: &str) -> String {
+    use std::fmt::Write as _;
+
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            c if is_printable(c) => out.push(c),
+            // Writing into a string cannot fail.
+            c if u32::from(c) < 0x80 => _ = write!(out, "\\x{:02x}", u32::from(c)),
+            c if u32::from(c) < 0x1_0000 => _ = write!(out, "\\u{:04x}", u32::from(c)),
+            c => _ = write!(out, "\\U{:08x}", u32::from(c)),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// `unicode.IsPrint`, as far as the standard library tells: it escapes what does not print, and a few characters that
+/// combine with others.
+fn is_printable(c: char) -> bool {
+    match c {
+        ' ' => true,
+        // Spaces other than that one do not print in Go.
+        c if c.is_whitespace() || c.is_control() => false,
+        '\'' | '"' | '\\' => true,
+        c => c.is_ascii_graphic() || (u32::from(c) > 0x7f && !is_escaped(c)),
+    }
+}
+
+fn is_escaped(c: char) -> bool {
+    // Letters that combine print in Go; `escape_debug` escapes them at the beginning of a text alone.
+    let text = String::from_iter(['a', c]);
+    text.escape_debug().nth(1) == Some('\\')
+}

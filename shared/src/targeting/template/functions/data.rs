@@ -1,0 +1,37 @@
+//! JSON.
+
+use serde_json::Value as Json;
+
+use super::{
+    super::{
+        json::{self, Layout},
+        value::Value,
+    },
+    args::{Call, Function, exactly},
+};
+
+pub fn find(name: &str) -> Option<Function> {
+    Some(match name {
+        "toJson" | "mustToJson" => exactly(1, |c| encode(c, Layout::Plain)),
+        "toRawJson" | "mustToRawJson" => exactly(1, |c| encode(c, Layout::Raw)),
+        "toPrettyJson" | "mustToPrettyJson" => exactly(1, |c| encode(c, Layout::Pretty)),
+        "fromJson" => exactly(1, |c| {
+            let text = c.text(0)?;
+            match serde_json::from_str::<Json>(&text) {
+                Ok(json) => c.heap.import(&json),
+                Err(_) => Ok(Value::Nil),
+            }
+        }),
+        "mustFromJson" => exactly(1, |c| {
+            let text = c.text(0)?;
+            let json: Json = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            c.heap.import(&json)
+        }),
+        _ => return None,
+    })
+}
+
+fn encode(c: &mut Call<'_>, layout: Layout) -> Result<Value, String> {
+    let value = c.any(0);
+    json::encode(c.heap, &value, layout).map(Value::from)
+}

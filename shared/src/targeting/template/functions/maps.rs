@@ -1,0 +1,155 @@
+//! Maps.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        format,
+        heap::{Heap, check_depth},
+        value::{Elements, Value},
+    },
+    args::{Call, Function, at_least, exactly, is_empty},
+};
+
+pub fn find(name: &str) -> Option<Function> {
+    Some(match name {
+        "dict" => at_least(0, dict),
+        "get" => exactly(2, |c| {
+            let (map, key) = (c.map(0)?, c.text(1)?);
+            Ok(c.heap.get(map, &key).cloned().unwrap_or_else(|| Value::str("")))
+        }),
+        "set" => exactly(3, |c| {
+            let (map, key, value) = (c.map(0)?, c.text(1)?, c.any(2));
+            if matches!(c.any(0), Value::Nil) {
+                return Err("assignment to entry in nil map".to_owned());
+            }
+            c.heap.set(map, &key, value)?;
+            Ok(Value::Map(map))
+        }),
+        "unset" => exactly(2, |c| {
+            let (map, key) = (c.map(0)?, c.text(1)?);
+            c.heap.unset(map, &key);
+            Ok(Value::Map(map))
+        }),
+        "hasKey" => exactly(2, |c| {
+            let (map, key) = (c.map(0)?, c.text(1)?);
+            Ok(c.heap.get(map, &key).is_some().into())
+        }),
+        "pluck" => at_least(1, |c| {
+            let key = c.text(0)?;
+            let mut found = Vec::new();
+            for index in 1..c.args.len() {
+                let map = c.map(index)?;
+                found.extend(c.heap.get(map, &key).cloned());
+            }
+            c.heap.list(Elements::Any, found)
+        }),
+        "keys" => at_least(0, |c| {
+            let mut keys = Vec::new();
+            for index in 0..c.args.len() {
+                let map = c.map(index)?;
+                keys.extend(c.heap.entries(map).map(|(key, _)| key.clone()));
+            }
+            c.heap.strings(keys)
+        }),
+        "values" => exactly(1, |c| {
+            let map = c.map(0)?;
+            let values = c.heap.entries(map).map(|(_, value)| value.clone()).collect();
+            c.heap.list(Elements::Any, values)
+        }),
+        "pick" => at_least(1, |c| select(c, true)),
+        "omit" => at_least(1, |c| select(c, false)),
+        "merge" | "mustMerge" => at_least(1, |c| merge_all(c, false)),
+        "mergeOverwrite" | "mustMergeOverwrite" => at_least(1, |c| merge_all(c, true)),
+        "dig" => at_least(0, dig),
+        _ => return None,
+    })
+}
+
+fn dict(c: &mut Call<'_>) -> Result<Value, String> {
+    let args = c.rest(0);
+    let mut entries = BTreeMap::new();
+    for pair in args.chunks(2) {
+        let key = pair.first().cloned().unwrap_or(Value::Nil);
+        let key = format::display(c.heap, &key)?;
+        entries.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::str("")));
+    }
+    c.heap.map(Elements::Any, entries)
+}
+
+/// The entries with the keys that are listed, or those with others.
+fn select(c: &mut Call<'_>, listed: bool) -> Result<Value, String> {
+    let map = c.map(0)?;
+    let keys = (1..c.args.len())
+        .map(|index| c.text(index))
+        .collect::<Result<Vec<_>, _>>()?;
+    let entries = c
+        .heap
+        .entries(map)
+        .filter(|(key, _)| keys.iter().any(|listed| **listed == **key) == listed)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    c.heap.map(Elements::Any, entries)
+}
+
+fn merge_all(c: &mut Call<'_>, overwrites: bool) -> Result<Value, String> {
+    let into = c.map(0)?;
+    for index in 1..c.args.len() {
+        let from = c.map(index)?;
+        merge(c.heap, into, from, overwrites, 0)?;
+    }
+    Ok(Value::Map(into))
+}
+
+/// Merges a map into another one, as `mergo` does: what is empty counts as missing.
+fn merge(heap: &mut Heap, into: usize, from: usize, overwrites: bool, depth: usize) -> Result<(), String> {
+    check_depth(depth)?;
+    let entries: Vec<_> = heap
+        .entries(from)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    heap.spend(entries.len())?;
+    for (key, value) in entries {
+        let present = heap.get(into, &key).cloned();
+        match (&present, &value) {
+            (_, Value::Nil) if !overwrites => continue,
+            (Some(Value::Map(present)), Value::Map(value)) if heap.len(*present) > 0 => {
+                merge(heap, *present, *value, overwrites, depth + 1)?;
+                continue;
+            }
+            _ => {}
+        }
+        if overwrites || present.is_none_or(|present| is_empty(heap, &present)) {
+            heap.set(into, &key, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// `dig "a" "b" default map`
+fn dig(c: &mut Call<'_>) -> Result<Value, String> {
+    let count = c.args.len();
+    if count < 3 {
+        return Err("dig needs at least three arguments".to_owned());
+    }
+    let keys = (0..count - 2)
+        .map(|index| c.text(index))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut map = c.map(count - 1)?;
+    let Some((last, before)) = keys.split_last() else {
+        return Ok(Value::Nil);
+    };
+    for key in before {
+        match c.heap.get(map, key) {
+            None => return Ok(c.any(count - 2)),
+            Some(Value::Map(next)) if c.heap.map_elements(*next) == Elements::Any => map = *next,
+            Some(other) => {
+                let type_name = c.heap.type_of(other);
+                return Err(format!(
+                    "{key:?} is a {type_name}, not a map[string]interface {{}}"
+                ));
+            }
+        }
+    }
+    Ok(c.heap.get(map, last).cloned().unwrap_or_else(|| c.any(count - 2)))
+}

@@ -1,0 +1,156 @@
+//! The functions that templates can use: Go's own, and those of `sprig` that give the same result each time.
+
+mod args;
+mod cases;
+mod data;
+mod encodings;
+mod lists;
+mod logic;
+mod maps;
+mod numbers;
+mod paths;
+mod patterns;
+mod strings;
+mod wrap;
+
+use super::{heap::Heap, value::Value};
+use args::{Call, Function};
+
+/// Functions that give another result each time.
+const RANDOM: &[&str] = &[
+    "randAlphaNum",
+    "randAlpha",
+    "randAscii",
+    "randNumeric",
+    "randBytes",
+    "randInt",
+    "shuffle",
+    "uuidv4",
+    "bcrypt",
+    "htpasswd",
+    "encryptAES",
+    "genPrivateKey",
+    "genCA",
+    "genCAWithKey",
+    "genSelfSignedCert",
+    "genSelfSignedCertWithKey",
+    "genSignedCert",
+    "genSignedCertWithKey",
+];
+
+/// Functions that go by the clock or the time zone of the machine.
+const TIME: &[&str] = &[
+    "ago",
+    "date",
+    "date_in_zone",
+    "date_modify",
+    "dateInZone",
+    "dateModify",
+    "durationRound",
+    "htmlDate",
+    "htmlDateInZone",
+    "must_date_modify",
+    "mustDateModify",
+    "mustToDate",
+    "now",
+    "toDate",
+    "unixEpoch",
+];
+
+/// Functions that nobody has needed here.
+const MISSING: &[&str] = &[
+    "buildCustomCert",
+    "call",
+    "decryptAES",
+    "derivePassword",
+    "duration",
+    "js",
+    "semver",
+    "urlJoin",
+    "urlParse",
+];
+
+/// Why a function cannot be used; nothing if it can.
+pub fn refusal(name: &str) -> Option<String> {
+    if find(name).is_some() || matches!(name, "and" | "or") {
+        return None;
+    }
+    Some(if RANDOM.contains(&name) {
+        format!(
+            "function {name:?} gives another result each time, so it would deploy again and again; put the result into \
+             the values, or into templateValues of the Cluster"
+        )
+    } else if TIME.contains(&name) {
+        format!(
+            "function {name:?} goes by the clock or time zone of the controller, so it could deploy again at any time; \
+             put the time into the values, or into templateValues of the Cluster"
+        )
+    } else if MISSING.contains(&name) {
+        format!(
+            "function {name:?} is not supported here; put its result into the values, or into templateValues of the Cluster"
+        )
+    } else {
+        format!("function {name:?} not defined")
+    })
+}
+
+/// Checks the number of arguments.
+pub fn check_count(name: &str, count: usize) -> Result<(), String> {
+    let (least, most) = match find(name) {
+        Some(function) => (function.least, function.most),
+        None => (1, None),
+    };
+    match most {
+        Some(most) if most == least && count != least => Err(format!(
+            "wrong number of args for {name}: want {least} got {count}"
+        )),
+        Some(most) if count > most => Err(format!(
+            "wrong number of args for {name}: want {most} got {count}"
+        )),
+        _ if count < least => Err(format!(
+            "wrong number of args for {name}: want at least {least} got {count}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Calls a function.
+pub fn call(name: &str, heap: &mut Heap, args: Vec<Value>) -> Result<Value, String> {
+    let Some(function) = find(name) else {
+        return Err(format!("function {name:?} not defined"));
+    };
+    let mut call = Call { heap, args };
+    let value = (function.run)(&mut call).map_err(|message| format!("error calling {name}: {message}"))?;
+    if let Value::Str(text) = &value {
+        heap.spend_text(text.len())?;
+    }
+    Ok(value)
+}
+
+fn find(name: &str) -> Option<Function> {
+    strings::find(name)
+        .or_else(|| logic::find(name))
+        .or_else(|| maps::find(name))
+        .or_else(|| lists::find(name))
+        .or_else(|| numbers::find(name))
+        .or_else(|| data::find(name))
+        .or_else(|| encodings::find(name))
+        .or_else(|| patterns::find(name))
+        .or_else(|| paths::find(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_told_why() {
+        for name in [RANDOM, TIME, MISSING].concat() {
+            assert!(find(name).is_none(), "{name}");
+            assert!(!refusal(name).unwrap().contains("not defined"), "{name}");
+        }
+        for name in ["env", "expandenv", "include", "tpl", "getHostByName", "toYaml"] {
+            assert_eq!(refusal(name).unwrap(), format!("function {name:?} not defined"));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Texts.
+
+use super::{
+    super::{
+        format, printf,
+        value::{Elements, Value},
+    },
+    args::{Call, Function, at_least, exactly},
+    cases, wrap,
+};
+
+pub fn find(name: &str) -> Option<Function> {
+    Some(match name {
+        "hello" => exactly(0, |_| Ok(Value::str("Hello!"))),
+        "upper" => exactly(1, |c| Ok(cases::upper(&c.text(0)?).into())),
+        "lower" => exactly(1, |c| Ok(cases::lower(&c.text(0)?).into())),
+        "title" => exactly(1, |c| Ok(cases::title(&c.text(0)?).into())),
+        "untitle" => exactly(1, |c| Ok(cases::untitle(&c.text(0)?).into())),
+        "swapcase" => exactly(1, |c| Ok(cases::swap(&c.text(0)?).into())),
+        "snakecase" => exactly(1, |c| Ok(cases::separated(&c.text(0)?, '_').into())),
+        "kebabcase" => exactly(1, |c| Ok(cases::separated(&c.text(0)?, '-').into())),
+        "camelcase" => exactly(1, |c| Ok(cases::camel(&c.text(0)?).into())),
+        "trim" => exactly(1, |c| Ok(Value::str(c.text(0)?.trim()))),
+        "trimall" | "trimAll" => exactly(2, |c| {
+            let set = c.text(0)?;
+            Ok(Value::str(c.text(1)?.trim_matches(|ch| set.contains(ch))))
+        }),
+        "trimSuffix" => exactly(2, |c| {
+            let text = c.text(1)?;
+            Ok(Value::str(text.strip_suffix(&*c.text(0)?).unwrap_or(&text)))
+        }),
+        "trimPrefix" => exactly(2, |c| {
+            let text = c.text(1)?;
+            Ok(Value::str(text.strip_prefix(&*c.text(0)?).unwrap_or(&text)))
+        }),
+        "nospace" => exactly(1, |c| Ok(wrap::without_spaces(&c.text(0)?).into())),
+        "initials" => exactly(1, |c| Ok(wrap::initials(&c.text(0)?).into())),
+        "contains" => exactly(2, |c| Ok(c.text(1)?.contains(&*c.text(0)?).into())),
+        "hasPrefix" => exactly(2, |c| Ok(c.text(1)?.starts_with(&*c.text(0)?).into())),
+        "hasSuffix" => exactly(2, |c| Ok(c.text(1)?.ends_with(&*c.text(0)?).into())),
+        "repeat" => exactly(2, repeat),
+        "replace" => exactly(3, replace),
+        "substr" => exactly(3, substring),
+        "trunc" => exactly(2, truncate),
+        "abbrev" => exactly(2, |c| {
+            let (width, text) = (c.int(0)?, c.text(1)?);
+            abbreviate(&text, 0, width, 4).map(Value::from)
+        }),
+        "abbrevboth" => exactly(3, |c| {
+            let (left, width, text) = (c.int(0)?, c.int(1)?, c.text(2)?);
+            abbreviate(&text, left, width, if left > 0 { 7 } else { 4 }).map(Value::from)
+        }),
+        "wrap" => exactly(2, |c| {
+            wrap::wrap(&c.text(1)?, c.count(0)?, "\n", false).map(Value::from)
+        }),
+        "wrapWith" => exactly(3, |c| {
+            wrap::wrap(&c.text(2)?, c.count(0)?, &c.text(1)?, true).map(Value::from)
+        }),
+        "indent" => exactly(2, |c| indent(c).map(Value::from)),
+        "nindent" => exactly(2, |c| Ok(format!("\n{}", indent(c)?).into())),
+        "plural" => exactly(3, |c| {
+            let (one, many) = (c.text(0)?, c.text(1)?);
+            Ok(Value::Str(if c.int(2)? == 1 { one } else { many }))
+        }),
+        "quote" => at_least(0, |c| quoted(c, |text| format::quote(&text))),
+        "squote" => at_least(0, |c| quoted(c, |text| format!("'{text}'"))),
+        "cat" => at_least(0, |c| Ok(present(c)?.join(" ").into())),
+        "toString" => exactly(1, |c| Ok(c.shown(0)?.into())),
+        "toStrings" => exactly(1, |c| {
+            let items = strings_of(c, 0)?;
+            c.heap.strings(items)
+        }),
+        "join" => exactly(2, |c| {
+            let separator = c.text(0)?;
+            let items = strings_of(c, 1)?;
+            c.heap
+                .spend_text(items.iter().map(String::len).sum::<usize>() + separator.len() * items.len())?;
+            Ok(items.join(&separator).into())
+        }),
+        "sortAlpha" => exactly(1, |c| {
+            let mut items = match c.any(0) {
+                Value::List(_) => strings_of(c, 0)?,
+                _ => vec![c.shown(0)?],
+            };
+            items.sort();
+            c.heap.strings(items)
+        }),
+        "split" => exactly(2, |c| {
+            let (separator, text) = (c.text(0)?, c.text(1)?);
+            numbered(c, pieces(&text, &separator, None))
+        }),
+        "splitn" => exactly(3, |c| {
+            let (separator, most, text) = (c.text(0)?, c.int(1)?, c.text(2)?);
+            numbered(c, pieces(&text, &separator, usize::try_from(most).ok()))
+        }),
+        "splitList" => exactly(2, |c| {
+            let (separator, text) = (c.text(0)?, c.text(1)?);
+            c.heap.strings(pieces(&text, &separator, None))
+        }),
+        "print" => at_least(0, |c| print(c, false)),
+        "println" => at_least(0, |c| print(c, true)),
+        "printf" => at_least(1, |c| {
+            let (format, args) = (c.text(0)?, c.rest(1));
+            printf::printf(c.heap, &format, &args).map(Value::from)
+        }),
+        _ => return None,
+    })
+}
+
+fn repeat(c: &mut Call<'_>) -> Result<Value, String> {
+    let (count, text) = (c.int(0)?, c.text(1)?);
+    let count = usize::try_from(count).map_err(|_| "strings: negative Repeat count".to_owned())?;
+    c.heap.spend_text(text.len().saturating_mul(count))?;
+    Ok(text.repeat(count).into())
+}
+
+fn replace(c: &mut Call<'_>) -> Result<Value, String> {
+    let (old, new, text) = (c.text(0)?, c.text(1)?, c.text(2)?);
+    // An empty `old` stands before every character and at the end.
+    let count = text.matches(&*old).count();
+    c.heap.spend_text(text.len() + count.saturating_mul(new.len()))?;
+    Ok(text.replace(&*old, &new).into())
+}
+
+fn substring(c: &mut Call<'_>) -> Result<Value, String> {
+    let (start, end, text) = (c.int(0)?, c.int(1)?, c.text(2)?);
+    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    let end_of_text = if end < 0 || end > length { length } else { end };
+    match (start, end) {
+        (..0, end) => slice(&text, 0, end),
+        (start, _) => slice(&text, start, end_of_text),
+    }
+    .map(Value::str)
+}
+
+fn truncate(c: &mut Call<'_>) -> Result<Value, String> {
+    let (count, text) = (c.int(0)?, c.text(1)?);
+    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    match count {
+        ..0 if length.saturating_add(count) > 0 => slice(&text, length.saturating_add(count), length),
+        0.. if length > count => slice(&text, 0, count),
+        _ => Ok(&*text),
+    }
+    .map(Value::str)
+}
+
+fn abbreviate(text: &str, offset: i64, width: i64, least: i64) -> Result<String, String> {
+    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    if width < least || length <= width {
+        return Ok(text.to_owned());
+    }
+    let kept = width - 3;
+    let offset = if length - offset.min(length) < kept {
+        length - kept
+    } else {
+        offset.min(length)
+    };
+    if offset <= 4 {
+        return Ok(format!("{}...", slice(text, 0, kept)?));
+    }
+    if width < 7 {
+        return Ok(String::new());
+    }
+    if offset + kept < length {
+        let rest = slice(text, offset, length)?;
+        // What is too narrow for dots is nothing.
+        let rest = if kept < 4 {
+            String::new()
+        } else {
+            abbreviate(rest, 0, kept, 4)?
+        };
+        return Ok(format!("...{rest}"));
+    }
+    Ok(format!("...{}", slice(text, length - kept, length)?))
+}
+
+/// A piece of a text, by bytes.
+pub fn slice(text: &str, start: i64, end: i64) -> Result<&str, String> {
+    let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+    match bounds {
+        Some((start, end)) if start <= end && end <= text.len() => text
+            .get(start..end)
+            .ok_or_else(|| format!("bytes {start} to {end} of {text:?} cut a character in two")),
+        _ => Err(format!(
+            "slice bounds out of range [{start}:{end}] with length {}",
+            text.len()
+        )),
+    }
+}
+
+fn indent(c: &Call<'_>) -> Result<String, String> {
+    let (spaces, text) = (c.int(0)?, c.text(1)?);
+    let spaces = usize::try_from(spaces).map_err(|_| "strings: negative Repeat count".to_owned())?;
+    let lines = text.matches('\n').count() + 1;
+    if spaces.saturating_mul(lines) > super::super::heap::MAX_TEXT {
+        return Err("the text would be too long".to_owned());
+    }
+    let pad = " ".repeat(spaces);
+    Ok(format!("{pad}{}", text.replace('\n', &format!("\n{pad}"))))
+}
+
+/// The arguments that are something, as texts.
+fn present(c: &mut Call<'_>) -> Result<Vec<String>, String> {
+    let mut texts = Vec::new();
+    for value in c.rest(0) {
+        if !matches!(value, Value::Nil) {
+            texts.push(format::display(c.heap, &value)?);
+        }
+    }
+    Ok(texts)
+}
+
+fn quoted(c: &mut Call<'_>, quote: fn(String) -> String) -> Result<Value, String> {
+    let texts: Vec<_> = present(c)?.into_iter().map(quote).collect();
+    Ok(texts.join(" ").into())
+}
+
+/// The elements of a list as texts; of anything else, the one text that it is.
+pub fn strings_of(c: &mut Call<'_>, index: usize) -> Result<Vec<String>, String> {
+    let items = match c.any(index) {
+        Value::List(list) => c.heap.items(list).to_vec(),
+        other => vec![other],
+    };
+    let mut texts = Vec::with_capacity(items.len());
+    for item in items {
+        if !matches!(item, Value::Nil) {
+            texts.push(format::display(c.heap, &item)?);
+        }
+    }
+    Ok(texts)
+}
+
+fn pieces<'t>(text: &'t str, separator: &str, most: Option<usize>) -> Vec<&'t str> {
+    if most == Some(0) {
+        return Vec::new();
+    }
+    if separator.is_empty() {
+        // Every character, and the rest behind the last but one.
+        let mut starts: Vec<_> = text.char_indices().map(|(start, _)| start).collect();
+        starts.truncate(most.unwrap_or(usize::MAX));
+        let ends = starts.iter().skip(1).copied().chain([text.len()]);
+        return starts
+            .iter()
+            .zip(ends)
+            .filter_map(|(start, end)| text.get(*start..end))
+            .collect();
+    }
+    match most {
+        Some(most) => text.splitn(most, separator).collect(),
+        None => text.split(separator).collect(),
+    }
+}
+
+/// `_0`, `_1` and so on.
+fn numbered(c: &mut Call<'_>, pieces: Vec<&str>) -> Result<Value, String> {
+    let entries = pieces
+        .into_iter()
+        .enumerate()
+        .map(|(index, piece)| (format!("_{index}"), Value::str(piece)))
+        .collect();
+    c.heap.map(Elements::Strings, entries)
+}
+
+/// `print` puts a space between arguments neither of which is a text, `println` between all.
+fn print(c: &mut Call<'_>, is_line: bool) -> Result<Value, String> {
+    let args = c.rest(0);
+    let text = sprint(c, &args, is_line)?;
+    Ok(text.into())
+}
+
+/// `fmt.Sprint` and `fmt.Sprintln`.
+pub fn sprint(c: &mut Call<'_>, args: &[Value], is_line: bool) -> Result<String, String> {
+    let mut out = String::new();
+    let mut was_text = true;
+    for (index, value) in args.iter().enumerate() {
+        let is_text = matches!(value, Value::Str(_));
+        if index > 0 && (is_line || !(is_text || was_text)) {
+            out.push(' ');
+        }
+        out.push_str(&format::display(c.heap, value)?);
+        c.heap.spend_text(out.len())?;
+        was_text = is_text;
+    }
+    if is_line {
+        out.push('\n');
+    }
+    Ok(out)
+}

@@ -1,0 +1,78 @@
+//! Texts broken into lines, and what `goutils` does byte by byte.
+
+use super::strings::slice;
+
+/// Breaks a text into lines of `width` bytes at the most.
+pub fn wrap(text: &str, width: usize, line_end: &str, breaks_words: bool) -> Result<String, String> {
+    let line_end = if line_end.is_empty() { "\n" } else { line_end };
+    let width = width.max(1);
+    if (text.len() / width + 1).saturating_mul(line_end.len()) > super::super::heap::MAX_TEXT {
+        return Err("the text would be too long".to_owned());
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut offset = 0;
+    while text.len() - offset > width {
+        let rest = text.as_bytes().get(offset..).unwrap_or_default();
+        if rest.first() == Some(&b' ') {
+            offset += 1;
+            continue;
+        }
+        let window = rest.get(..=width).unwrap_or(rest);
+        let last_space = window.iter().rposition(|byte| *byte == b' ');
+        let next_space = || {
+            rest.iter()
+                .skip(width)
+                .position(|byte| *byte == b' ')
+                .map(|at| at + width)
+        };
+        let (length, skip) = match last_space {
+            Some(space) => (space, 1),
+            None if breaks_words => (width, 0),
+            // A last word that is too long takes all that is left.
+            None => (next_space().unwrap_or(rest.len()), 1),
+        };
+        out.push_str(piece(text, offset, offset + length)?);
+        out.push_str(line_end);
+        if offset + length == text.len() {
+            out.truncate(out.len() - line_end.len());
+            return Ok(out);
+        }
+        offset += length + skip;
+    }
+    out.push_str(piece(text, offset, text.len())?);
+    Ok(out)
+}
+
+fn piece(text: &str, start: usize, end: usize) -> Result<&str, String> {
+    let number = |place: usize| i64::try_from(place).unwrap_or(i64::MAX);
+    slice(text, number(start), number(end))
+}
+
+/// Without spaces. Go's function takes each byte for a character.
+pub fn without_spaces(text: &str) -> String {
+    if !text.bytes().any(is_space) {
+        return text.to_owned();
+    }
+    text.bytes()
+        .filter(|byte| !is_space(*byte))
+        .map(char::from)
+        .collect()
+}
+
+/// The first byte of each word.
+pub fn initials(text: &str) -> String {
+    let mut after_space = true;
+    text.bytes()
+        .filter(|byte| {
+            let is_first = after_space && !is_space(*byte);
+            after_space = is_space(*byte);
+            is_first
+        })
+        .map(char::from)
+        .collect()
+}
+
+/// `unicode.IsSpace` of the character that has the byte for its code.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t'..=b'\r' | b' ' | 0x85 | 0xa0)
+}

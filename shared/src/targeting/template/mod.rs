@@ -1,0 +1,53 @@
+//! Go's `text/template`, as far as Helm values use it: texts with actions between `${` and `}`.
+//!
+//! Values are written for Fleet, whose controller renders them with Go's package and the functions of `sprig`. The same
+//! text must give the same values here, or every deployment would change when the controller does. So the grammar, the
+//! types and the way in which values are printed are Go's: a number of a Cluster's `templateValues` is a `float64` and
+//! prints as `1e+06`, a missing key is an error, and a function that wants a string takes nothing else.
+//!
+//! Different on purpose:
+//! - What gives another result each time (`randAlphaNum`, `uuidv4`, `genCA`, `now` and the like) is an error that says
+//!   so: it would deploy again and again. `keys` and `values` list in the order of the keys, not in any.
+//! - Every rendering begins with what the Cluster says. In Fleet `set` and `merge` change the Cluster itself, for all
+//!   that is rendered later.
+//! - Rendering has bounds: on its steps, on what it makes and on how deep it nests.
+//! - What is no Base64 or Base32 is an error, where Fleet deploys the text of the error.
+//! - A text that a function would cut in the middle of a character is an error here, and is not valid YAML there.
+//!
+//! Not there: complex numbers, functions as values, and those functions of `sprig` that need a clock, keys, passwords
+//! or another host; `functions/mod.rs` lists them, and using one is an error that names it.
+
+mod error;
+mod exec;
+mod format;
+mod functions;
+mod heap;
+mod json;
+mod lex;
+mod literal;
+mod node;
+pub mod number;
+mod parse;
+mod printf;
+mod value;
+
+pub use self::error::TemplateError;
+
+use serde_json::Value as Json;
+
+/// Renders a template. `context` is what `.` and `$` are: a JSON object.
+///
+/// # Errors
+/// Says what is wrong and at which byte of the text.
+pub fn render(text: &str, context: &Json) -> Result<String, TemplateError> {
+    let templates = parse::parse(text)?;
+    exec::run(text, &templates, context)
+}
+
+/// Whether there is anything to render.
+pub fn has_actions(text: &str) -> bool {
+    text.contains(lex::LEFT)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Numbers as Go reads and prints them.
+
+/// `strconv.ParseInt(text, 0, 64)`: with a prefix for the base, underscores between digits, and a leading zero that
+/// means octal.
+pub fn parse_int(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, text.get(1..)?),
+        b'+' => (false, text.get(1..)?),
+        _ => (false, text),
+    };
+    let magnitude = i128::from(parse_uint(digits)?);
+    i64::try_from(if negative { -magnitude } else { magnitude }).ok()
+}
+
+/// `strconv.ParseUint(text, 0, 64)`.
+pub fn parse_uint(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let (radix, digits) = if let Some(digits) = lower.strip_prefix("0x") {
+        (16, digits)
+    } else if let Some(digits) = lower.strip_prefix("0b") {
+        (2, digits)
+    } else if let Some(digits) = lower.strip_prefix("0o") {
+        (8, digits)
+    } else if lower.len() > 1 && lower.starts_with('0') {
+        (8, lower.get(1..)?)
+    } else {
+        (10, &*lower)
+    };
+    // An underscore stands between digits, or between the prefix and a digit.
+    let has_prefix = digits.len() != lower.len();
+    if digits.ends_with('_') || digits.contains("__") || (!has_prefix && digits.starts_with('_')) {
+        return None;
+    }
+    let digits = digits.replace('_', "");
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    u64::from_str_radix(&digits, radix).ok()
+}
+
+/// `strconv.ParseFloat(text, 64)` for decimal numbers.
+pub fn parse_float(text: &str) -> Option<f64> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let lower = unsigned.to_ascii_lowercase();
+    if !matches!(&*lower, "inf" | "infinity" | "nan")
+        && !lower.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+    {
+        return None;
+    }
+    let number: f64 = text.parse().ok()?;
+    // Go says that it is out of range.
+    (number.is_finite() || !lower.starts_with(|c: char| c.is_ascii_digit() || c == '.')).then_some(number)
+}
+
+/// `%v` of a `float64`, which is `strconv.FormatFloat(number, 'g', -1, 64)`: the shortest text that means it, with an
+/// exponent below 0.0001 and from a million on.
+pub fn print_float(number: f64) -> String {
+    if !number.is_finite() {
+        return not_finite(number).to_owned();
+    }
+    let scientific = format!("{number:e}");
+    let exponent: i32 = scientific
+        .rsplit_once('e')
+        .and_then(|(_, exponent)| exponent.parse().ok())
+        .unwrap_or_default();
+    if number != 0.0 && !(-4..6).contains(&exponent) {
+        return exponential(&scientific);
+    }
+    format!("{number}")
+}
+
+/// An exponent as Go writes it: with a sign and two digits at least.
+pub fn exponential(scientific: &str) -> String {
+    let Some((mantissa, exponent)) = scientific.rsplit_once(['e', 'E']) else {
+        return scientific.to_owned();
+    };
+    match exponent.strip_prefix('-') {
+        Some(digits) => format!("{mantissa}e-{digits:0>2}"),
+        None => format!("{mantissa}e+{exponent:0>2}"),
+    }
+}
+
+/// What is no number.
+pub fn not_finite(number: f64) -> &'static str {
+    if number.is_nan() {
+        "NaN"
+    } else if number > 0.0 {
+        "+Inf"
+    } else {
+        "-Inf"
+    }
+}

@@ -1,0 +1,290 @@
+//! `printf`: Go's verbs, for the types that there are.
+
+use std::fmt::Write as _;
+
+use super::{
+    format::{display, quote},
+    heap::{Heap, MAX_TEXT},
+    number::{exponential, not_finite, print_float},
+    value::Value,
+};
+
+/// What stands between `%` and the verb.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+struct Spec {
+    plus: bool,
+    minus: bool,
+    sharp: bool,
+    space: bool,
+    zero: bool,
+    width: usize,
+    precision: Option<usize>,
+}
+
+/// `fmt.Sprintf`
+pub fn printf(heap: &mut Heap, format: &str, args: &[Value]) -> Result<String, String> {
+    let mut out = String::with_capacity(format.len() + 16);
+    let mut args = args.iter();
+    let mut rest = format;
+    while let Some((text, behind)) = rest.split_once('%') {
+        out.push_str(text);
+        let (spec, verb, behind) = spec(behind)?;
+        rest = behind;
+        match verb {
+            None => out.push_str("%!(NOVERB)"),
+            Some('%') => out.push('%'),
+            Some(verb) => match args.next() {
+                None => _ = write!(out, "%!{verb}(MISSING)"),
+                Some(value) => out.push_str(&verb_of(heap, spec, verb, value)?),
+            },
+        }
+        heap.spend_text(out.len())?;
+    }
+    out.push_str(rest);
+    let extra = args.as_slice();
+    if !extra.is_empty() {
+        let mut texts = Vec::new();
+        for value in extra {
+            texts.push(match value {
+                Value::Nil => "<nil>".to_owned(),
+                other => format!("{}={}", heap.type_of(other), display(heap, other)?),
+            });
+        }
+        // Writing into a string cannot fail.
+        _ = write!(out, "%!(EXTRA {})", texts.join(", "));
+    }
+    Ok(out)
+}
+
+/// Flags, width and precision; then the verb and what follows it.
+fn spec(text: &str) -> Result<(Spec, Option<char>, &str), String> {
+    let mut spec = Spec::default();
+    let flags = text.len() - text.trim_start_matches(['+', '-', '#', ' ', '0']).len();
+    let (flags, rest) = text.split_at_checked(flags).unwrap_or_default();
+    for flag in flags.chars() {
+        match flag {
+            '+' => spec.plus = true,
+            '-' => spec.minus = true,
+            '#' => spec.sharp = true,
+            ' ' => spec.space = true,
+            _ => spec.zero = true,
+        }
+    }
+    // Padding with zeros on the right would change a number.
+    spec.zero &= !spec.minus;
+    let (width, rest) = number(rest)?;
+    spec.width = width.unwrap_or_default();
+    let rest = match rest.strip_prefix('.') {
+        Some(rest) => {
+            let (precision, rest) = number(rest)?;
+            spec.precision = Some(precision.unwrap_or_default());
+            rest
+        }
+        None => rest,
+    };
+    let verb = rest.chars().next();
+    if matches!(verb, Some('*' | '[')) {
+        return Err(
+            "printf: widths from arguments (*) and numbered arguments ([1]) are not supported".to_owned(),
+        );
+    }
+    let rest = rest.get(verb.map_or(0, char::len_utf8)..).unwrap_or_default();
+    Ok((spec, verb, rest))
+}
+
+fn number(text: &str) -> Result<(Option<usize>, &str), String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (digits, rest) = text.split_at_checked(digits).unwrap_or_default();
+    if digits.is_empty() {
+        return Ok((None, rest));
+    }
+    match digits.parse() {
+        Ok(number) if number <= MAX_TEXT => Ok((Some(number), rest)),
+        _ => Err(format!("printf: a width of {digits} is too large")),
+    }
+}
+
+fn verb_of(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
+    if verb == 'T' {
+        return Ok(pad(spec, heap.type_of(value).to_owned()));
+    }
+    let text = match value {
+        Value::Nil if verb == 'v' => pad(spec, "<nil>".to_owned()),
+        Value::Nil => format!("%!{verb}(<nil>)"),
+        Value::Bool(value) if matches!(verb, 't' | 'v') => pad(spec, value.to_string()),
+        Value::Int(number) | Value::Int64(number) if "vdboxXcqU".contains(verb) => {
+            integer(spec, verb, *number)?
+        }
+        Value::Float(number) if "veEfFgG".contains(verb) => float(spec, verb, *number)?,
+        Value::Str(text) if "vsqxX".contains(verb) => string(spec, verb, text),
+        Value::List(_) | Value::Map(_) if spec.sharp => {
+            return Err("printf: %#v of lists and maps is not supported".to_owned());
+        }
+        Value::List(list) => {
+            let items = heap.items(*list).to_vec();
+            let mut texts = Vec::with_capacity(items.len());
+            for item in &items {
+                heap.spend(1)?;
+                texts.push(element(heap, spec, verb, item)?);
+            }
+            format!("[{}]", texts.join(" "))
+        }
+        Value::Map(map) => {
+            let entries: Vec<_> = heap
+                .entries(*map)
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            let mut texts = Vec::with_capacity(entries.len());
+            for (key, item) in &entries {
+                heap.spend(1)?;
+                let key = element(heap, spec, verb, &Value::str(key))?;
+                texts.push(format!("{key}:{}", element(heap, spec, verb, item)?));
+            }
+            format!("map[{}]", texts.join(" "))
+        }
+        other => format!("%!{verb}({}={})", heap.type_of(other), display(heap, other)?),
+    };
+    heap.spend_text(text.len())?;
+    Ok(text)
+}
+
+/// An element of a list or map, which may be neither again: that would nest without bound.
+fn element(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
+    match value {
+        Value::Nil => Ok("<nil>".to_owned()),
+        Value::List(_) | Value::Map(_) if verb == 'v' && spec.width == 0 => display(heap, value),
+        Value::List(_) | Value::Map(_) => Err(format!(
+            "printf: %{verb} of lists and maps within others is not supported"
+        )),
+        other => verb_of(heap, spec, verb, other),
+    }
+}
+
+fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {
+    let size = number.unsigned_abs();
+    let (mut digits, prefix) = match verb {
+        'b' => (format!("{size:b}"), "0b"),
+        'o' => (format!("{size:o}"), "0"),
+        'x' => (format!("{size:x}"), "0x"),
+        'X' => (format!("{size:X}"), "0X"),
+        'c' | 'q' | 'U' => return character(spec, verb, number),
+        _ => (size.to_string(), ""),
+    };
+    let sign = match (number < 0, spec.plus, spec.space) {
+        (true, _, _) => "-",
+        (false, true, _) => "+",
+        (false, false, true) => " ",
+        (false, false, false) => "",
+    };
+    let prefix = if spec.sharp { prefix } else { "" };
+    let least = match spec.precision {
+        Some(0) if number == 0 => return Ok(pad(Spec { zero: false, ..spec }, String::new())),
+        Some(precision) => precision,
+        None if spec.zero => spec.width.saturating_sub(sign.len()),
+        None => 0,
+    };
+    if digits.len() < least {
+        digits = format!("{digits:0>least$}");
+    }
+    Ok(pad(
+        Spec { zero: false, ..spec },
+        format!("{sign}{prefix}{digits}"),
+    ))
+}
+
+fn character(spec: Spec, verb: char, number: i64) -> Result<String, String> {
+    let c = u32::try_from(number)
+        .ok()
+        .and_then(char::from_u32)
+        .unwrap_or('\u{fffd}');
+    match verb {
+        'c' => Ok(pad(spec, c.to_string())),
+        'U' if !spec.sharp => Ok(pad(spec, format!("U+{number:04X}"))),
+        _ => Err(format!("printf: %{verb} of a number is not supported")),
+    }
+}
+
+fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
+    if spec.sharp {
+        return Err(format!("printf: %#{verb} of a number is not supported"));
+    }
+    let text = if number.is_finite() {
+        match (verb, spec.precision) {
+            ('e' | 'E', precision) => exponential(&format!("{number:.*e}", precision.unwrap_or(6))),
+            ('f' | 'F', precision) => format!("{number:.*}", precision.unwrap_or(6)),
+            (_, None) => print_float(number),
+            (_, Some(precision)) => significant(number, precision.max(1)),
+        }
+    } else {
+        not_finite(number).to_owned()
+    };
+    let text = if verb.is_ascii_uppercase() {
+        text.to_uppercase()
+    } else {
+        text
+    };
+    let (sign, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) if text.starts_with('-') => ("-", digits),
+        Some(digits) => (if spec.plus { "+" } else { "" }, digits),
+        None if spec.plus => ("+", &*text),
+        None if spec.space => (" ", &*text),
+        None => ("", &*text),
+    };
+    // Go keeps the sign of an infinity.
+    let sign = if text == "+Inf" { "+" } else { sign };
+    if spec.zero && number.is_finite() {
+        let least = spec.width.saturating_sub(sign.len());
+        return Ok(format!("{sign}{digits:0>least$}"));
+    }
+    Ok(pad(Spec { zero: false, ..spec }, format!("{sign}{digits}")))
+}
+
+/// `%.3g`
+fn significant(number: f64, precision: usize) -> String {
+    let scientific = format!("{number:.*e}", precision - 1);
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i64 = exponent.parse().unwrap_or_default();
+    let trim = |text: &str| {
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let limit = i64::try_from(precision).unwrap_or(i64::MAX);
+    if exponent < -4 || exponent >= limit {
+        return exponential(&format!("{}e{exponent}", trim(mantissa)));
+    }
+    let decimals = usize::try_from(limit - 1 - exponent).unwrap_or_default();
+    trim(&format!("{number:.decimals$}"))
+}
+
+fn string(spec: Spec, verb: char, text: &str) -> String {
+    let cut: String = match spec.precision {
+        Some(precision) => text.chars().take(precision).collect(),
+        None => text.to_owned(),
+    };
+    let hex = |digits: fn(u8) -> String| cut.bytes().map(digits).collect();
+    let text = match verb {
+        'q' => quote(&cut),
+        'x' => hex(|byte| format!("{byte:02x}")),
+        'X' => hex(|byte| format!("{byte:02X}")),
+        _ if spec.sharp => quote(&cut),
+        _ => cut,
+    };
+    pad(spec, text)
+}
+
+/// Fills up to the width, which counts characters.
+fn pad(spec: Spec, text: String) -> String {
+    let missing = spec.width.saturating_sub(text.chars().count());
+    if missing == 0 {
+        return text;
+    }
+    if spec.minus {
+        return format!("{text}{}", " ".repeat(missing));
+    }
+    let filler = if spec.zero { "0" } else { " " };
+    format!("{}{text}", filler.repeat(missing))
+}

@@ -1,0 +1,162 @@
+//! What Go gives for the same templates, and what differs on purpose.
+//!
+//! `go.jsonl` was made with `text/template` of Go 1.26 and `sprig` 3.3.0, from the context in `context.json`, with the
+//! delimiters and options that Fleet sets.
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::render;
+
+#[derive(Deserialize)]
+struct Case {
+    template: String,
+    gives: Option<String>,
+}
+
+fn context() -> Value {
+    serde_json::from_str(include_str!("context.json")).unwrap()
+}
+
+fn error(template: &str) -> String {
+    render(template, &context()).unwrap_err().to_string()
+}
+
+#[test]
+fn templates_give_what_they_give_in_go() {
+    let context = context();
+    let mut count = 0;
+    for line in include_str!("go.jsonl").lines() {
+        let case: Case = serde_json::from_str(line).unwrap();
+        let rendered = render(&case.template, &context);
+        match case.gives {
+            Some(expected) => assert_eq!(rendered.as_deref(), Ok(&*expected), "{}", case.template),
+            None => assert!(rendered.is_err(), "{} gives {rendered:?}", case.template),
+        }
+        count += 1;
+    }
+    assert!(count > 500, "{count}");
+}
+
+#[test]
+fn errors_name_the_piece_and_say_what_is_wrong() {
+    for (template, expected) in [
+        (
+            "x: ${ .ClusterValues.absent }",
+            r#"at <.ClusterValues.absent>: map has no entry for key "absent""#,
+        ),
+        ("${ nosuch }", r#"at <nosuch>: function "nosuch" not defined"#),
+        (
+            "${ upper 1 }",
+            "at <upper>: error calling upper: wrong type for value; expected string; got int",
+        ),
+        (
+            "${ upper }",
+            "at <upper>: wrong number of args for upper: want 1 got 0",
+        ),
+        ("a ${ if true }", "unexpected EOF; an {{end}} is missing"),
+        ("${ fail \"no zone\" }", "at <fail>: error calling fail: no zone"),
+        ("${ .ClusterName", "at <${ .ClusterName>: unclosed action"),
+        ("${ $x }", r#"at <$x>: undefined variable "$x""#),
+    ] {
+        assert_eq!(error(template), expected, "{template}");
+    }
+    assert_eq!(render("ab ${ nosuch }", &json!({})).unwrap_err().offset, 6);
+}
+
+#[test]
+fn what_differs_each_time_is_refused() {
+    for template in [
+        "${ randAlphaNum 5 }",
+        "${ uuidv4 }",
+        "${ genCA \"a\" 1 }",
+        "${ if false }${ now }${ end }",
+    ] {
+        let error = error(template);
+        assert!(error.contains("deploy again"), "{error}");
+    }
+}
+
+#[test]
+fn lists_of_keys_have_an_order() {
+    let keys = "${ keys .ClusterValues.zone | join \",\" } ${ values (dict \"b\" 1 \"a\" 2) }";
+    assert_eq!(render(keys, &context()).unwrap(), "deep,list,name [2 1]");
+}
+
+#[test]
+fn what_is_not_encoded_is_no_value() {
+    assert!(error("${ b64dec \"c0\" }").contains("illegal base64 data"));
+    assert!(error("${ b32dec \"c0\" }").contains("illegal base32 data"));
+    assert!(error("${ trunc 1 \"é\" }").contains("cut a character in two"));
+}
+
+#[test]
+fn a_rendering_changes_no_other() {
+    let context = context();
+    assert_eq!(
+        render(
+            "${ $_ := set .ClusterValues \"x\" 1 }${ .ClusterValues.x }",
+            &context
+        )
+        .unwrap(),
+        "1"
+    );
+    assert!(render("${ .ClusterValues.x }", &context).is_err());
+}
+
+#[test]
+fn everything_has_bounds() {
+    let mut text = "x".to_owned();
+    for _ in 0..40 {
+        text = format!("${{ $s = print $s $s }}{text}");
+    }
+    for (template, expected) in [
+        ("${ range until 10000000 }${ end }".to_owned(), "too many steps"),
+        ("${ range 10000000 }${ end }".to_owned(), "too many steps"),
+        (
+            "${ range until 2000 }${ range until 2000 }x${ end }${ end }".to_owned(),
+            "too many steps",
+        ),
+        ("${ repeat 100000000 \"x\" }".to_owned(), "longer than"),
+        ("${ indent 100000000 \"x\" }".to_owned(), "too long"),
+        ("${ printf \"%100000000d\" 1 }".to_owned(), "too large"),
+        (format!("${{ $s := repeat 1000 \"x\" }}{text}"), "longer than"),
+        (
+            "${ $d := dict }${ $_ := set $d \"d\" $d }${ toJson $d }".to_owned(),
+            "one is within itself",
+        ),
+        (
+            "${ $d := dict }${ $_ := set $d \"d\" $d }${ $d }".to_owned(),
+            "one is within itself",
+        ),
+        (
+            "${ $d := dict }${ $_ := set $d \"d\" $d }${ deepCopy $d }".to_owned(),
+            "one is within itself",
+        ),
+        (
+            "${ define \"a\" }${ template \"a\" }${ end }${ template \"a\" }".to_owned(),
+            "call one another",
+        ),
+        (format!("${{ {}1{} }}", "(".repeat(500), ")".repeat(500)), "deep"),
+        ("${ if true }".repeat(500), "deep"),
+    ] {
+        let error = error(&template);
+        assert!(error.contains(expected), "{template:.60}: {error}");
+    }
+}
+
+/// A map that has been put into one another very often is gone without a trace.
+#[test]
+fn a_long_chain_of_maps_breaks_nothing() {
+    let template = "${ $d := dict }${ range until 50000 }${ $d = dict \"d\" $d }${ end }done";
+    assert_eq!(render(template, &context()).unwrap(), "done");
+}
+
+proptest! {
+    /// Whatever the text, there is an answer.
+    #[test]
+    fn no_text_breaks_it(text in "(\\$\\{|\\}| |-|\"|`|'|\\(|\\)|\\||\\.|\\$x|:=|=|,|if|else|end|range|with|print|index|1|nil|a|\\\\|\n){0,20}") {
+        _ = render(&text, &json!({ "a": { "a": [1, "é"] } }));
+    }
+}

@@ -1,0 +1,285 @@
+//! Writing.
+
+use std::{cmp::Ordering, ops::Range};
+
+use serde_json::{Map, Value};
+
+use super::{
+    order::compare,
+    resolve::{Resolved, resolve},
+    scalar::{Style, escape, is_break, is_printable, style},
+};
+use crate::targeting::{go_json, template, template::number};
+
+/// The column after which a text goes on in the next line, where it has a space.
+const WIDTH: usize = 80;
+/// The longest key, in bytes, that stands on one line with its value.
+const MAX_KEY: usize = 128;
+const INDENT: usize = 2;
+
+/// Values as YAML, and where in it templates are.
+#[derive(Debug)]
+pub struct Emitted {
+    /// The YAML.
+    pub text: String,
+    /// The texts with templates: where they are, and the path of the value.
+    templates: Vec<(Range<usize>, String)>,
+}
+
+impl Emitted {
+    /// The path of the value that is at a byte of the text.
+    pub fn path_at(&self, offset: usize) -> Option<&str> {
+        let place = self.templates.iter().find(|(range, _)| range.contains(&offset));
+        place.map(|(_, path)| &**path)
+    }
+}
+
+/// Writes values.
+pub fn emit(values: &Map<String, Value>) -> Emitted {
+    let mut emitter = Emitter {
+        out: String::new(),
+        column: 0,
+        is_after_space: true,
+        is_in_indentation: true,
+        path: Vec::new(),
+        templates: Vec::new(),
+    };
+    if values.is_empty() {
+        emitter.indicator("{}", true, false, false);
+    } else {
+        emitter.mapping(values, 0);
+    }
+    emitter.indentation(0);
+    Emitted {
+        text: emitter.out,
+        templates: emitter.templates,
+    }
+}
+
+struct Emitter {
+    out: String,
+    column: usize,
+    /// Whether the last character is white space, so that none is needed.
+    is_after_space: bool,
+    /// Whether there is nothing but indentation and `-` on the line so far.
+    is_in_indentation: bool,
+    path: Vec<String>,
+    templates: Vec<(Range<usize>, String)>,
+}
+
+impl Emitter {
+    fn mapping(&mut self, entries: &Map<String, Value>, indent: usize) {
+        // Not by `sort`, which may panic where an order contradicts itself, as this one does for some numbers.
+        let mut sorted: Vec<(&String, &Value)> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let place = sorted.partition_point(|known| compare(known.0, entry.0) == Ordering::Less);
+            sorted.insert(place, entry);
+        }
+        for (key, value) in sorted {
+            self.path.push(if self.path.is_empty() {
+                key.clone()
+            } else {
+                format!(".{key}")
+            });
+            self.indentation(indent);
+            if key.contains('\n') || key.contains(is_break) || key.len() > MAX_KEY {
+                self.indicator("?", true, false, true);
+                self.text(key, indent, false);
+                self.indentation(indent);
+                self.indicator(":", true, false, true);
+            } else {
+                self.text(key, indent, true);
+                self.indicator(":", false, false, false);
+            }
+            self.value(value, indent, true);
+            self.path.pop();
+        }
+    }
+
+    fn value(&mut self, value: &Value, indent: usize, is_in_mapping: bool) {
+        match value {
+            Value::Null => self.plain("null"),
+            Value::Bool(value) => self.plain(if *value { "true" } else { "false" }),
+            Value::Number(value) => self.plain(&number_text(value.as_f64().unwrap_or_default())),
+            Value::String(text) => self.text(text, indent, false),
+            Value::Array(items) if items.is_empty() => self.indicator("[]", true, false, false),
+            Value::Object(entries) if entries.is_empty() => self.indicator("{}", true, false, false),
+            Value::Array(items) => {
+                // A list in a mapping is not indented, unless it begins on the line of a complex key's colon.
+                let is_flush = is_in_mapping && !self.is_in_indentation;
+                let indent = if is_flush { indent } else { indent + INDENT };
+                for (index, item) in items.iter().enumerate() {
+                    self.path.push(format!("[{index}]"));
+                    self.indentation(indent);
+                    self.indicator("-", true, false, true);
+                    self.value(item, indent, false);
+                    self.path.pop();
+                }
+            }
+            Value::Object(entries) => self.mapping(entries, indent + INDENT),
+        }
+    }
+
+    /// Begins a line with its indentation, unless this is where it would begin.
+    fn indentation(&mut self, indent: usize) {
+        if !self.is_in_indentation || self.column > indent || (self.column == indent && !self.is_after_space)
+        {
+            self.new_line();
+        }
+        while self.column < indent {
+            self.put(' ');
+        }
+        self.is_after_space = true;
+        self.is_in_indentation = true;
+    }
+
+    fn indicator(&mut self, text: &str, needs_space: bool, is_space: bool, keeps_indentation: bool) {
+        if needs_space && !self.is_after_space {
+            self.put(' ');
+        }
+        self.out.push_str(text);
+        self.column += text.len();
+        self.is_after_space = is_space;
+        self.is_in_indentation &= keeps_indentation;
+    }
+
+    fn plain(&mut self, text: &str) {
+        if !self.is_after_space {
+            self.put(' ');
+        }
+        self.out.push_str(text);
+        self.column += text.len();
+        self.is_after_space = false;
+        self.is_in_indentation = false;
+    }
+
+    fn text(&mut self, text: &str, indent: usize, is_key: bool) {
+        let start = self.out.len();
+        // What is within a mapping or list is indented below its key or dash.
+        let indent = indent + INDENT;
+        match style(text, is_key) {
+            Style::Plain => {
+                if !self.is_after_space {
+                    self.put(' ');
+                }
+                self.words(text, indent, is_key, Self::put);
+            }
+            Style::Single => {
+                self.indicator("'", true, false, false);
+                self.words(text, indent, is_key, |emitter, c| {
+                    if c == '\'' {
+                        emitter.put('\'');
+                    }
+                    emitter.put(c);
+                });
+                self.indicator("'", false, false, false);
+            }
+            Style::Double => self.double(text, indent, is_key),
+            Style::Literal => self.literal(text, indent),
+        }
+        self.is_after_space = self.column == 0;
+        self.is_in_indentation = self.column == 0;
+        if template::has_actions(text) {
+            self.templates.push((start..self.out.len(), self.path.concat()));
+        }
+    }
+
+    /// Writes words, and breaks the line at a space between them where it is long.
+    fn words(&mut self, text: &str, indent: usize, is_key: bool, mut write: impl FnMut(&mut Self, char)) {
+        let mut after_space = false;
+        let mut chars = text.char_indices().peekable();
+        while let Some((index, c)) = chars.next() {
+            let next = chars.peek().map(|(_, next)| *next);
+            let can_break = !is_key && c == ' ' && !after_space && self.column > WIDTH && index > 0;
+            if can_break && next.is_some_and(|next| next != ' ') {
+                self.is_in_indentation = false;
+                self.indentation(indent);
+            } else {
+                self.is_in_indentation = false;
+                write(self, c);
+            }
+            after_space = c == ' ';
+        }
+    }
+
+    fn double(&mut self, text: &str, indent: usize, is_key: bool) {
+        self.indicator("\"", true, false, false);
+        let mut after_space = false;
+        let mut chars = text.char_indices().peekable();
+        while let Some((index, c)) = chars.next() {
+            let next = chars.peek().map(|(_, next)| *next);
+            let can_break = !is_key && c == ' ' && !after_space && self.column > WIDTH && index > 0;
+            match next {
+                Some(next) if can_break => {
+                    self.is_in_indentation = false;
+                    self.indentation(indent);
+                    if next == ' ' {
+                        self.put('\\');
+                    }
+                }
+                _ if !is_printable(c) || is_break(c) || matches!(c, '"' | '\\') => self.escape(c),
+                _ => self.put(c),
+            }
+            after_space = c == ' ';
+        }
+        self.indicator("\"", false, false, false);
+    }
+
+    fn escape(&mut self, c: char) {
+        let escape = escape(c);
+        self.column += escape.len();
+        self.out.push_str(&escape);
+    }
+
+    fn literal(&mut self, text: &str, indent: usize) {
+        self.indicator("|", true, false, false);
+        if text.starts_with(' ') || text.starts_with(is_break) {
+            self.put('2');
+        }
+        let mut from_end = text.chars().rev();
+        match (from_end.next().is_some_and(is_break), from_end.next()) {
+            (false, _) => self.put('-'),
+            (true, Some(before)) if !is_break(before) => {}
+            (true, _) => self.put('+'),
+        }
+        self.new_line();
+        self.is_in_indentation = true;
+        self.is_after_space = true;
+        let mut at_line_start = true;
+        for c in text.chars() {
+            if is_break(c) {
+                self.out.push(c);
+                self.column = 0;
+                self.is_in_indentation = true;
+                at_line_start = true;
+                continue;
+            }
+            if std::mem::take(&mut at_line_start) {
+                self.indentation(indent);
+            }
+            self.put(c);
+            self.is_in_indentation = false;
+        }
+    }
+
+    fn put(&mut self, c: char) {
+        self.out.push(c);
+        self.column += 1;
+    }
+
+    fn new_line(&mut self) {
+        self.out.push('\n');
+        self.column = 0;
+    }
+}
+
+/// A number as it is written after it went through JSON.
+fn number_text(value: f64) -> String {
+    let text = go_json::number(value);
+    match resolve(&text) {
+        Resolved::Int(number) => number.to_string(),
+        Resolved::Unsigned(number) => number.to_string(),
+        Resolved::Float(number) => number::print_float(number),
+        Resolved::Null | Resolved::Bool(_) | Resolved::Timestamp | Resolved::Text => text,
+    }
+}

@@ -1,0 +1,146 @@
+//! In which style a text is written.
+
+use std::fmt::Write as _;
+
+use super::resolve::{Resolved, resolve};
+
+/// How a scalar is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Plain,
+    Single,
+    Double,
+    /// `|` and the text on lines of its own.
+    Literal,
+}
+
+/// The style of a text. `is_key` is for keys that stand on one line with their value.
+pub fn style(text: &str, is_key: bool) -> Style {
+    let shape = Shape::of(text);
+    if text.contains('\n') || (is_key && shape.has_breaks) {
+        return if is_key || shape.has_trailing_space || shape.has_space_before_break || shape.has_special {
+            Style::Double
+        } else {
+            Style::Literal
+        };
+    }
+    if resolve(text) != Resolved::Text || is_base_60(text) {
+        return Style::Double;
+    }
+    let allows_single = !shape.has_special;
+    if allows_single
+        && !shape.has_breaks
+        && !shape.has_leading_space
+        && !shape.has_trailing_space
+        && !shape.has_indicators
+    {
+        Style::Plain
+    } else if allows_single {
+        Style::Single
+    } else {
+        Style::Double
+    }
+}
+
+/// What a text is made of, as far as its style depends on it.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of one text")]
+struct Shape {
+    has_indicators: bool,
+    has_breaks: bool,
+    has_special: bool,
+    has_leading_space: bool,
+    has_trailing_space: bool,
+    has_space_before_break: bool,
+}
+
+impl Shape {
+    fn of(text: &str) -> Self {
+        let mut shape = Self {
+            has_indicators: text.starts_with("---") || text.starts_with("..."),
+            has_leading_space: text.starts_with(' ') || text.starts_with(is_break),
+            has_trailing_space: text.ends_with(' '),
+            ..Self::default()
+        };
+        // The beginning counts as white space.
+        let mut before = ' ';
+        let mut chars = text.chars().peekable();
+        let mut is_first = true;
+        while let Some(c) = chars.next() {
+            let is_followed_by_space = chars.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
+            shape.has_indicators |= match c {
+                '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@'
+                | '`'
+                    if is_first =>
+                {
+                    true
+                }
+                '?' | '-' if is_first => is_followed_by_space,
+                ':' => is_followed_by_space,
+                '#' => matches!(before, ' ' | '\t') || is_break(before),
+                _ => false,
+            };
+            shape.has_special |= !is_printable(c);
+            shape.has_breaks |= is_break(c);
+            shape.has_space_before_break |= is_break(c) && before == ' ' && !is_first;
+            before = c;
+            is_first = false;
+        }
+        shape
+    }
+}
+
+/// Whether a text has to have a line of its own: only `\n` chooses the literal style.
+pub fn is_break(c: char) -> bool {
+    matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// What `go-yaml` 2 writes without an escape: nothing beyond the first 65,536 characters.
+pub fn is_printable(c: char) -> bool {
+    matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{fffd}') && c != '\u{feff}'
+}
+
+/// `1:30` is 90 to other readers. `[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?`
+fn is_base_60(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let Some((first, rest)) = unsigned.split_once(':') else {
+        return false;
+    };
+    let (rest, fraction) = rest.split_once('.').unwrap_or((rest, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    let part = |text: &str| matches!(text.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9']);
+    first.starts_with(|c: char| c.is_ascii_digit())
+        && digits(first)
+        && digits(fraction)
+        && rest.split(':').all(part)
+}
+
+/// A character between double quotes that cannot stand for itself there.
+pub fn escape(c: char) -> String {
+    let mut escape = String::from("\\");
+    match c {
+        '\0' => escape.push('0'),
+        '\u{7}' => escape.push('a'),
+        '\u{8}' => escape.push('b'),
+        '\t' => escape.push('t'),
+        '\n' => escape.push('n'),
+        '\u{b}' => escape.push('v'),
+        '\u{c}' => escape.push('f'),
+        '\r' => escape.push('r'),
+        '\u{1b}' => escape.push('e'),
+        '"' | '\\' => escape.push(c),
+        '\u{85}' => escape.push('N'),
+        '\u{a0}' => escape.push('_'),
+        '\u{2028}' => escape.push('L'),
+        '\u{2029}' => escape.push('P'),
+        c => {
+            // Writing into a string cannot fail.
+            _ = match u32::from(c) {
+                code @ ..=0xff => write!(escape, "x{code:02X}"),
+                code @ ..=0xffff => write!(escape, "u{code:04X}"),
+                code => write!(escape, "U{code:08X}"),
+            };
+        }
+    }
+    escape
+}
