@@ -12,8 +12,8 @@ use super::{
 };
 
 wire! {
-    /// A Bundle on one cluster, as who only reports about it reads it: of its spec, which holds the options twice, no
-    /// more is kept than says whether the status speaks of it. [`WholeBundleDeployment`] is all of it.
+    /// A Bundle on one cluster. It stands in the cluster's namespace and has the Bundle's name. The controller writes
+    /// it; the agent of the cluster does what it says and writes the status.
     pub struct BundleDeployment: [types: Types<BundleDeployment>] {
         /// Name, namespace, labels and so on. The namespace is the cluster's, not the Bundle's.
         "metadata" => metadata: Metadata,
@@ -27,23 +27,8 @@ wire! {
 kind!(BundleDeployment, "bundledeployments");
 
 wire! {
-    /// A Bundle on one cluster. It stands in the cluster's namespace and has the Bundle's name. The controller writes
-    /// it; the agent of the cluster does what it says and writes the status.
-    pub struct WholeBundleDeployment: [types: Types<WholeBundleDeployment>] {
-        /// Name, namespace, labels and so on. The namespace is the cluster's, not the Bundle's.
-        "metadata" => metadata: Metadata,
-        /// What is to be deployed.
-        "spec" => spec: WholeBundleDeploymentSpec,
-        /// What is deployed.
-        "status" => status: BundleDeploymentStatus,
-    }
-}
-
-kind!(WholeBundleDeployment = "BundleDeployment", "bundledeployments");
-
-wire! {
     /// What is to be deployed.
-    pub struct WholeBundleDeploymentSpec {
+    pub struct BundleDeploymentSpec {
         /// Leave the cluster as it is.
         "paused" => paused: bool,
         /// The options that come next, when the roll-out gets to this cluster. Their Helm values are in a Secret of the
@@ -72,16 +57,6 @@ wire! {
         "offSchedule" => off_schedule: bool,
         /// The Secret with the Helm values is missing, and nothing may be deployed without it.
         "waitingForValues" => waiting_for_values: bool,
-    }
-}
-
-wire! {
-    /// What of the spec says whether the status speaks of it.
-    pub struct BundleDeploymentSpec {
-        /// Identifies what comes next, when the roll-out gets to this cluster.
-        "stagedDeploymentID" | nullable => staged_deployment_id: String,
-        /// Identifies what the agent is to deploy.
-        "deploymentID" | nullable => deployment_id: String,
     }
 }
 
@@ -152,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_comes_back_whole_and_the_values_are_not_kept() {
+    fn the_status_comes_back_whole() {
         let status = json!({
             "conditions": [{ "type": "Deployed", "status": "True" }],
             "appliedDeploymentID": ":a",
@@ -169,8 +144,7 @@ mod tests {
             "downstreamResourcesGeneration": 2
         });
         let spec = json!({ "deploymentID": ":a", "stagedDeploymentID": ":b" });
-        let mut object = json!({ "metadata": { "name": "web" }, "spec": spec, "status": status });
-        object["spec"]["options"] = json!({ "helm": { "values": { "big": [1] } } });
+        let object = json!({ "metadata": { "name": "web" }, "spec": spec, "status": status });
         let decoded: BundleDeployment = serde_json::from_str(&object.to_string()).unwrap();
         let encoded = serde_json::to_value(decoded).unwrap();
         assert_eq!((&encoded["spec"], &encoded["status"]), (&spec, &status));
@@ -202,7 +176,7 @@ mod tests {
                 "waitingForValues": true
             }
         });
-        let decoded: WholeBundleDeployment = serde_json::from_str(&object.to_string()).unwrap();
+        let decoded: BundleDeployment = serde_json::from_str(&object.to_string()).unwrap();
         assert_eq!(serde_json::to_value(decoded).unwrap(), object);
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     bundle::Bundle,
-    bundle_deployment::WholeBundleDeployment,
+    bundle_deployment::BundleDeployment,
     bundle_namespace_mapping::BundleNamespaceMapping,
     cluster::Cluster,
     cluster_group::ClusterGroup,
@@ -90,7 +90,7 @@ fn bundle_deployment() -> Value {
         READY_MESSAGE,
         AGE,
     ];
-    definition::<WholeBundleDeployment>(structural::<WholeBundleDeployment>(), None, &columns, true)
+    definition::<BundleDeployment>(structural::<BundleDeployment>(), None, &columns, true)
 }
 
 fn cluster() -> Value {

@@ -80,19 +80,14 @@ impl<K> JsonSchema for Types<K> {
 }
 
 /// Makes a struct with a field `metadata` a namespaced kind of Fleet's group.
-///
-/// The kind has the struct's name unless another one is given: a kind can have a struct that keeps less of it.
 macro_rules! kind {
     ($name:ident, $plural:literal) => {
-        $crate::api::kind::kind!($name = stringify!($name), $plural);
-    };
-    ($name:ident = $kind:expr, $plural:literal) => {
         impl kube_core::Resource for $name {
             type DynamicType = ();
             type Scope = k8s_openapi::NamespaceResourceScope;
 
             fn kind((): &()) -> std::borrow::Cow<'_, str> {
-                $kind.into()
+                stringify!($name).into()
             }
 
             fn group((): &()) -> std::borrow::Cow<'_, str> {

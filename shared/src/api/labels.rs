@@ -10,9 +10,10 @@ pub const BUNDLE_NAME: &str = "fleet.cattle.io/bundle-name";
 pub const MANAGED: &str = "fleet.cattle.io/managed";
 /// Label on a Cluster with the name that Rancher shows, by which targets can name it too.
 pub const CLUSTER_DISPLAY_NAME: &str = "management.cattle.io/cluster-display-name";
-/// Label with the name of the Cluster, on its BundleDeployments.
+/// Label with the name of the Cluster, on its BundleDeployments; annotation on its namespace.
 pub const CLUSTER: &str = "fleet.cattle.io/cluster";
-/// Label with the namespace that the Cluster object is in, on its BundleDeployments.
+/// Label with the namespace that the Cluster object is in, on its BundleDeployments; annotation on the cluster's own
+/// namespace.
 pub const CLUSTER_NAMESPACE: &str = "fleet.cattle.io/cluster-namespace";
 /// Label with the name of the shard that works on an object; without it the default one does.
 pub const SHARD: &str = "fleet.cattle.io/shard-ref";
@@ -23,6 +24,16 @@ pub const CREATED_BY: &str = "fleet.cattle.io/created-by-user-id";
 pub const POLL: &str = "helmops.fleet.cattle.io/poll";
 /// Annotation on a Bundle with the last token of [`POLL`] that has had its look.
 pub const POLLED: &str = "helmops.fleet.cattle.io/polled";
+/// Label on Secrets and ConfigMaps that were put into the namespace of a cluster: what they are there for.
+pub const COPY: &str = "helmops.fleet.cattle.io/copy";
+/// Annotation on such a copy with what it was made from, and on a BundleDeployment with what the resources were made from
+/// that its agent copies.
+pub const MADE_FROM: &str = "helmops.fleet.cattle.io/made-from";
+/// Label on copies of access Secrets, as Fleet has it: `true`.
+pub const INTERNAL_SECRET: &str = "fleet.cattle.io/bundle-internal-secret";
+/// Finalizer on Bundles, removed once none of their BundleDeployments is left: they are in other namespaces, where
+/// no garbage collector finds them.
+pub const BUNDLE_FINALIZER: &str = "fleet.cattle.io/bundle-finalizer";
 /// Finalizer that Fleet's own controller leaves on HelmOps. This one needs none: Bundles are owned by their HelmOp.
 pub const HELMOP_FINALIZER: &str = "fleet.cattle.io/helmop-finalizer";
 /// Finalizer on BundleDeployments, removed once what they deployed is gone.

@@ -28,7 +28,7 @@ pub mod target;
 pub mod wire;
 
 pub use bundle::{Bundle, BundleSpec};
-pub use bundle_deployment::{BundleDeployment, WholeBundleDeployment};
+pub use bundle_deployment::BundleDeployment;
 pub use bundle_namespace_mapping::BundleNamespaceMapping;
 pub use cluster::Cluster;
 pub use cluster_group::ClusterGroup;

@@ -47,10 +47,12 @@ mod patterns;
 
 use std::borrow::Cow;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use self::{chart::Told, list::List, names::Names, odd::Odd, patterns::Patterns};
 use crate::{
     admit::{self, FieldErrors, ValidHelmOp, Verdict, path::Path},
-    api::{BundleTarget, Guarded, HelmOp, Policy},
+    api::{Bundle, BundleTarget, Guarded, HelmOp, Policy},
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
 };
@@ -166,10 +168,8 @@ impl Policies {
     /// Everything that is not, with the reason `PolicyViolation`: first of the HelmOp itself, then of each target.
     pub fn check(&self, valid: &ValidHelmOp<'_>) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
-        if let Some(odd) = &self.odd {
-            let metadata = Path::root("metadata");
-            let namespace = valid.helmop.metadata.namespace.as_deref().unwrap_or_default();
-            errors.forbidden(&metadata.field("namespace"), REASON, namespace, odd.to_string());
+        self.check_odd(&mut errors, &valid.helmop.metadata);
+        if !errors.is_empty() {
             return Err(errors);
         }
         let spec = &valid.helmop.spec;
@@ -187,6 +187,31 @@ impl Policies {
             let own = valid.targets.get(index).and_then(Option::as_ref);
             let own = own.map(ChartRequest::source);
             self.check_target(&mut errors, &targets.index(index), target, main, own);
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Decides whether a Bundle may be deployed: ServiceAccounts are named in Bundles that no HelmOp made too.
+    ///
+    /// # Errors
+    /// Everything that speaks against it, with the reason `PolicyViolation`.
+    pub fn check_bundle(&self, bundle: &Bundle) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        self.check_odd(&mut errors, &bundle.metadata);
+        let (root, account) = (Path::root("spec"), &bundle.spec.options.service_account);
+        if account.is_empty() {
+            self.check_required(&mut errors, &root);
+        }
+        check_name(&mut errors, &root, &self.service_accounts, account);
+        let targets = root.field("targets");
+        for (index, target) in bundle.spec.targets.iter().enumerate() {
+            let account = &target.options.service_account;
+            check_name(
+                &mut errors,
+                &targets.index(index),
+                &self.service_accounts,
+                account,
+            );
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
@@ -218,6 +243,14 @@ impl Policies {
     /// Agents create namespaces with their own rights, so this would be a way around a required ServiceAccount.
     pub const fn forbid_namespace_creation(&self) -> bool {
         self.requires_service_account.is_some() && !self.allow_namespace_creation
+    }
+
+    fn check_odd(&self, errors: &mut FieldErrors, metadata: &ObjectMeta) {
+        if let Some(odd) = &self.odd {
+            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+            let path = Path::root("metadata");
+            errors.forbidden(&path.field("namespace"), REASON, namespace, odd.to_string());
+        }
     }
 
     fn check_required(&self, errors: &mut FieldErrors, spec: &Path<'_>) {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Policies;
 use crate::{
     admit::{FieldErrors, ValidHelmOp},
-    api::{Guarded, HelmOp, Policy},
+    api::{Bundle, Guarded, HelmOp, Policy},
     bundle::{Parts, Plan, plan},
     reason::Reason,
 };
@@ -647,4 +647,22 @@ fn a_stored_helmop_stays_editable_while_it_gets_no_worse() {
     let mut leaving = helmop(json!({ "helmSecretName": "u" }));
     leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert!(policies.review(&leaving, || Some(stored)).is_allowed());
+}
+
+#[test]
+fn a_bundle_that_no_helmop_made_is_held_to_the_same_accounts() {
+    let policies = one(json!({ "requireServiceAccount": true, "allowedServiceAccounts": ["deployer"] }));
+    let check = |spec: Value| {
+        let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
+        let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+        let errors = policies.check_bundle(&bundle).err().unwrap_or_default();
+        let told = refused(&errors);
+        told.into_iter()
+            .map(|(path, _)| path.to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(check(json!({ "serviceAccount": "deployer" })), [""; 0]);
+    assert_eq!(check(json!({})), ["spec.serviceAccount"]);
+    let target = json!({ "serviceAccount": "deployer", "targets": [{}, { "serviceAccount": "admin" }] });
+    assert_eq!(check(target), ["spec.targets[1].serviceAccount"]);
 }

@@ -6,31 +6,32 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
 
 use super::state::{self, DeploymentState};
-use crate::api::{BundleDeployment, Guarded, labels};
+use crate::{
+    api::{BundleDeployment, Guarded, labels},
+    targeting::Target,
+};
 
-/// Names the cluster of a deployment, as Fleet does everywhere: `namespace/name` of the Cluster.
+/// What tells deployments apart, as Fleet names it everywhere: `namespace/name`.
 ///
-/// Every deployment of a Bundle has the Bundle's name, so the cluster is what tells them apart. Where the labels that
-/// say it are missing, it is the deployment's own namespace, of which each cluster has one, and name.
+/// In the status of a Bundle or HelmOp it is the Cluster, since every deployment of a Bundle has the Bundle's name; in that
+/// of a Cluster it is the Bundle. Where the labels that say it are missing, it is the deployment's own namespace, of which
+/// each cluster has one, and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cluster<'a> {
+pub struct Name<'a> {
     namespace: &'a str,
     name: &'a str,
 }
 
-impl<'a> Cluster<'a> {
+impl<'a> Name<'a> {
     /// Reads `namespace/name`.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
         Some(Self { namespace, name })
     }
 
-    fn of(metadata: &'a ObjectMeta) -> Self {
-        let (namespace, name) = (
-            label(metadata, labels::CLUSTER_NAMESPACE),
-            label(metadata, labels::CLUSTER),
-        );
-        match (namespace, name) {
+    /// The name that two labels give.
+    fn told(metadata: &'a ObjectMeta, namespace: &str, name: &str) -> Self {
+        match (label(metadata, namespace), label(metadata, name)) {
             (Some(namespace), Some(name)) => Self { namespace, name },
             _ => Self {
                 namespace: metadata.namespace.as_deref().unwrap_or_default(),
@@ -40,7 +41,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-impl fmt::Display for Cluster<'_> {
+impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -49,8 +50,8 @@ impl fmt::Display for Cluster<'_> {
 /// A deployment.
 #[derive(Clone, Copy, Debug)]
 pub struct Deployment<'a> {
-    /// Where it is.
-    pub cluster: Cluster<'a>,
+    /// Where it is, or what it is of.
+    pub name: Name<'a>,
     /// Its state. One that does not decode is `NotReady`: whatever it says, nobody can tell that it is ready.
     pub state: DeploymentState,
     /// What there is of it.
@@ -64,21 +65,40 @@ pub enum Object<'a> {
     Decoded(&'a BundleDeployment),
     /// One that does not decode, and what is wrong with it.
     Odd(&'a str),
+    /// What keeps the cluster from getting what is wanted, whatever it has.
+    Problem(&'a str),
     /// None yet: the cluster is targeted, but its turn has not come.
     None,
 }
 
 impl<'a> Deployment<'a> {
-    fn of(guarded: &'a Guarded<BundleDeployment>) -> Self {
-        let cluster = Cluster::of(guarded.meta());
+    /// A target of a Bundle after a round.
+    pub fn of_target(
+        target: &Target<'a>,
+        object: Option<&'a BundleDeployment>,
+        problem: Option<&'a str>,
+    ) -> Self {
+        let name = Name {
+            namespace: target.member.namespace(),
+            name: target.member.name(),
+        };
+        let (state, object) = match (problem, object) {
+            (Some(problem), _) => (DeploymentState::ErrApplied, Object::Problem(problem)),
+            (None, Some(object)) => (DeploymentState::of(object), Object::Decoded(object)),
+            (None, None) => (DeploymentState::Pending, Object::None),
+        };
+        Self { name, state, object }
+    }
+
+    fn of(name: Name<'a>, guarded: &'a Guarded<BundleDeployment>) -> Self {
         match guarded {
             Guarded::Good(object) => Self {
-                cluster,
+                name,
                 state: DeploymentState::of(object),
                 object: Object::Decoded(object),
             },
             Guarded::Odd { error, .. } => Self {
-                cluster,
+                name,
                 state: DeploymentState::NotReady,
                 object: Object::Odd(error),
             },
@@ -90,6 +110,7 @@ impl<'a> Deployment<'a> {
         match self.object {
             Object::Decoded(object) => state::message(object).to_owned(),
             Object::Odd(error) => format!("the BundleDeployment does not decode: {error}"),
+            Object::Problem(problem) => problem.to_owned(),
             Object::None => String::new(),
         }
     }
@@ -97,11 +118,27 @@ impl<'a> Deployment<'a> {
 
 /// Looks at deployments, in the order of their clusters: whatever order they come in, the same status comes out.
 pub fn by_cluster<'a>(deployments: &[&'a Guarded<BundleDeployment>]) -> Vec<Deployment<'a>> {
+    in_order(deployments, labels::CLUSTER_NAMESPACE, labels::CLUSTER)
+}
+
+/// Looks at deployments, in the order of their Bundles.
+pub fn by_bundle<'a>(deployments: &[&'a Guarded<BundleDeployment>]) -> Vec<Deployment<'a>> {
+    in_order(deployments, labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME)
+}
+
+fn in_order<'a>(
+    deployments: &[&'a Guarded<BundleDeployment>],
+    namespace: &str,
+    name: &str,
+) -> Vec<Deployment<'a>> {
     let mut deployments: Vec<_> = deployments
         .iter()
-        .map(|deployment| (Deployment::of(deployment), &deployment.meta().name))
+        .map(|deployment| {
+            let told = Name::told(deployment.meta(), namespace, name);
+            (Deployment::of(told, deployment), &deployment.meta().name)
+        })
         .collect();
-    deployments.sort_by_key(|(deployment, name)| (deployment.cluster, *name));
+    deployments.sort_by_key(|(deployment, name)| (deployment.name, *name));
     deployments
         .into_iter()
         .map(|(deployment, _)| deployment)
@@ -150,7 +187,7 @@ mod tests {
         ] {
             let deployment = labelled(&labels);
             assert_eq!(
-                by_cluster(&[&deployment])[0].cluster.to_string(),
+                by_cluster(&[&deployment])[0].name.to_string(),
                 expected,
                 "{labels}"
             );
@@ -191,7 +228,7 @@ mod tests {
             let deployments = by_cluster(&order);
             let clusters: Vec<_> = deployments
                 .iter()
-                .map(|deployment| deployment.cluster.to_string())
+                .map(|deployment| deployment.name.to_string())
                 .collect();
             assert_eq!(clusters, ["f/a", "f/b", "f/c"]);
             assert_eq!(deployments[1].state, DeploymentState::NotReady);

@@ -10,6 +10,8 @@
 //! ```
 
 mod budget;
+mod bundle;
+mod cluster;
 mod condition;
 mod deployments;
 mod events;
@@ -28,6 +30,8 @@ mod state;
 mod summary;
 
 pub use self::{
+    bundle::{Place, Round, bundle},
+    cluster::cluster,
     condition::{ConditionType, State},
     deployments::helmop_of,
     events::{Event, events},

@@ -59,6 +59,10 @@ pub fn ready(helmop: &HelmOp, seen: Seen<'_>, summary: Option<&BundleSummary>) -
     if !is_whole(summary) {
         return incomplete(helmop, summary);
     }
+    if counted.err_applied > 0 {
+        // Deployments that do well, and clusters that cannot be given what comes next.
+        return Readiness::no(Reason::NotReady, ready_message(counted, "Cluster"));
+    }
     let told_otherwise = ready_condition(status).is_some_and(|told| told.status == "False");
     if told_otherwise || !is_whole(counted) || summary.desired_ready < counted.desired_ready {
         let message = format!(
@@ -76,8 +80,13 @@ pub fn ready(helmop: &HelmOp, seen: Seen<'_>, summary: Option<&BundleSummary>) -
 /// An error of the Bundle as a whole, such as targets that cannot be made out. The Bundle's controller stops there and
 /// does not say which generation it speaks of.
 fn error_of(status: &BundleStatus) -> Option<&Condition> {
-    ready_condition(status)
-        .filter(|told| told.status == "False" && !told.message.is_empty() && !is_ready_message(&told.message))
+    ready_condition(status).filter(|told| {
+        told.status == "False"
+            && !told.message.is_empty()
+            && !is_ready_message(&told.message)
+            // No error, and told by its numbers.
+            && told.reason != Reason::NoClusters.as_str()
+    })
 }
 
 fn ready_condition(status: &BundleStatus) -> Option<&Condition> {

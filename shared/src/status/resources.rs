@@ -16,7 +16,7 @@ const COUNTS_FRAME: usize = 320;
 
 /// Sets the list of objects and the counts, as far as there is [room](budget).
 pub fn fill(base: &mut StatusBase, deployments: &[Deployment<'_>]) {
-    let clusters: Vec<String> = deployments.iter().map(|one| one.cluster.to_string()).collect();
+    let clusters: Vec<String> = deployments.iter().map(|one| one.name.to_string()).collect();
     let mut omitted = Omitted::default();
     let mut left = Budget::of(budget::TOTAL - budget::NON_READY);
 
@@ -58,6 +58,19 @@ fn counts_by_cluster<'c>(
         }
     }
     counts
+}
+
+/// How many objects deployments have, by their state.
+pub fn counts(deployments: &[Deployment<'_>]) -> ResourceCounts {
+    let mut total = none();
+    for deployment in deployments {
+        if let Object::Decoded(object) = deployment.object
+            && let Some(own) = &object.status.resource_counts
+        {
+            add(&mut total, own);
+        }
+    }
+    total
 }
 
 /// No objects. Every number is written even where it is 0.

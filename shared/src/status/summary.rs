@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::{
     budget::{self, Budget},
-    deployments::{Cluster, Deployment, Object},
+    deployments::{Deployment, Name, Object},
     non_ready::{MAX_NAME, objects},
     state::DeploymentState,
 };
@@ -20,17 +20,18 @@ const MAX_MESSAGE: usize = 1024;
 
 /// Sets summary, display and numbers of clusters.
 ///
-/// `counted` is the summary of the Bundle. It alone knows clusters that are targeted but have no deployment yet: they
-/// are counted as `Pending`, as long as there are fewer deployments than the Bundle counts clusters.
+/// `counted` is the summary of the Bundle. It alone knows clusters that are targeted but have no deployment yet, because
+/// their turn has not come (`Pending`) or something keeps them from getting one (`ErrApplied`): they are counted as long
+/// as there are fewer deployments than the Bundle counts clusters.
 pub fn fill(base: &mut StatusBase, deployments: &[Deployment<'_>], counted: Option<&BundleSummary>) {
     let waiting = waiting(deployments, counted);
     let summary = summarize(deployments, &waiting);
-    let clusters = || deployments.chunk_by(|one, other| one.cluster == other.cluster);
+    let clusters = || deployments.chunk_by(|one, other| one.name == other.name);
     let ready = clusters()
         .filter(|cluster| cluster.iter().all(|one| one.state == DeploymentState::Ready))
         .count();
     base.ready_clusters = Some(number(ready));
-    base.desired_ready_clusters = Some(number(clusters().count()).saturating_add(waiting.count));
+    base.desired_ready_clusters = Some(number(clusters().count()).saturating_add(waiting.count()));
     base.display = Some(display(&summary));
     base.summary = Some(summary);
 }
@@ -87,50 +88,75 @@ fn add(summary: &mut BundleSummary, state: DeploymentState, more: i64) {
 }
 
 /// Clusters without a deployment.
+#[derive(Default)]
 struct Waiting<'a> {
-    count: i64,
+    /// Those whose turn has not come.
+    pending: i64,
+    /// Those that something keeps from getting one.
+    failed: i64,
     /// Some of them.
     examples: Vec<Deployment<'a>>,
 }
 
+impl Waiting<'_> {
+    const fn count(&self) -> i64 {
+        self.pending.saturating_add(self.failed)
+    }
+}
+
 fn waiting<'a>(deployments: &[Deployment<'_>], counted: Option<&'a BundleSummary>) -> Waiting<'a> {
     let Some(counted) = counted else {
-        return Waiting {
-            count: 0,
-            examples: Vec::new(),
-        };
+        return Waiting::default();
     };
     let missing = counted
         .desired_ready
         .unwrap_or_default()
         .saturating_sub(number(deployments.len()));
-    let count = counted.pending.min(missing).max(0);
-    let examples = counted
-        .non_ready_resources
+    let with_error = deployments
         .iter()
-        .take(MAX_NON_READY)
-        .filter(|one| one.bundle_state == DeploymentState::Pending.as_str())
-        .filter_map(|one| Cluster::parse(&one.name))
-        .filter(|cluster| {
-            deployments
-                .binary_search_by_key(cluster, |one| one.cluster)
-                .is_err()
-        })
-        .take(usize::try_from(count).unwrap_or(usize::MAX))
-        .map(|cluster| Deployment {
-            cluster,
-            state: DeploymentState::Pending,
-            object: Object::None,
-        })
-        .collect();
-    Waiting { count, examples }
+        .filter(|one| one.state == DeploymentState::ErrApplied);
+    let without_one = counted.err_applied.saturating_sub(number(with_error.count()));
+    let failed = without_one.min(missing).max(0);
+    let pending = counted.pending.min(missing.saturating_sub(failed)).max(0);
+    let examples = |state: DeploymentState, count: i64| {
+        counted
+            .non_ready_resources
+            .iter()
+            .take(MAX_NON_READY)
+            .filter(move |one| one.bundle_state == state.as_str())
+            .filter_map(|one| Some((Name::parse(&one.name)?, &*one.message)))
+            .filter(|(cluster, _)| deployments.binary_search_by_key(cluster, |one| one.name).is_err())
+            .take(usize::try_from(count).unwrap_or(usize::MAX))
+            .map(move |(name, message)| Deployment {
+                name,
+                state,
+                object: if message.is_empty() {
+                    Object::None
+                } else {
+                    Object::Problem(message)
+                },
+            })
+    };
+    Waiting {
+        pending,
+        failed,
+        examples: examples(DeploymentState::ErrApplied, failed)
+            .chain(examples(DeploymentState::Pending, pending))
+            .collect(),
+    }
+}
+
+/// Number of deployments by state.
+pub fn of_deployments(deployments: &[Deployment<'_>]) -> BundleSummary {
+    summarize(deployments, &Waiting::default())
 }
 
 fn summarize(deployments: &[Deployment<'_>], waiting: &Waiting<'_>) -> BundleSummary {
     let mut summary = BundleSummary {
         ready: Some(0),
-        desired_ready: Some(number(deployments.len()).saturating_add(waiting.count)),
-        pending: waiting.count,
+        desired_ready: Some(number(deployments.len()).saturating_add(waiting.count())),
+        pending: waiting.pending,
+        err_applied: waiting.failed,
         ..BundleSummary::default()
     };
     for deployment in deployments {
@@ -166,10 +192,10 @@ fn describe(deployment: &Deployment<'_>, budget: &mut Budget) -> NonReadyResourc
             &object.status.non_ready_status,
             budget,
         ),
-        Object::Odd(_) | Object::None => NonReadyResource::default(),
+        Object::Odd(_) | Object::Problem(_) | Object::None => NonReadyResource::default(),
     };
     NonReadyResource {
-        name: cut(deployment.cluster.to_string(), MAX_NAME),
+        name: cut(deployment.name.to_string(), MAX_NAME),
         bundle_state: deployment.state.as_str().to_owned(),
         message: cut(deployment.message(), MAX_MESSAGE),
         ..objects
@@ -178,31 +204,40 @@ fn describe(deployment: &Deployment<'_>, budget: &mut Budget) -> NonReadyResourc
 
 /// What `kubectl get` shows: the worst state and what the first deployment in it says.
 fn display(summary: &BundleSummary) -> StatusDisplay {
-    let worst = DeploymentState::ALL
-        .into_iter()
-        .rev()
-        .find(|state| count(summary, *state) > 0)
-        .filter(|worst| *worst != DeploymentState::Ready)
-        .map_or("", DeploymentState::as_str);
+    let worst = worst(summary).map_or("", DeploymentState::as_str);
     let first = summary
         .non_ready_resources
         .iter()
         .find(|one| one.bundle_state == worst);
     let message = first.map(|one| one.message.clone()).unwrap_or_default();
     StatusDisplay {
-        ready_bundle_deployments: format!(
-            "{}/{}",
-            summary.ready.unwrap_or_default(),
-            summary.desired_ready.unwrap_or_default()
-        ),
+        ready_bundle_deployments: ready_of_all(summary),
         state: worst.to_owned(),
         error: !message.is_empty(),
         message,
     }
 }
 
+/// The worst state of any deployment, if any is not ready.
+pub fn worst(summary: &BundleSummary) -> Option<DeploymentState> {
+    DeploymentState::ALL
+        .into_iter()
+        .rev()
+        .find(|state| count(summary, *state) > 0)
+        .filter(|worst| *worst != DeploymentState::Ready)
+}
+
+/// Ready ones and all of them, such as `2/3`.
+pub fn ready_of_all(summary: &BundleSummary) -> String {
+    format!(
+        "{}/{}",
+        summary.ready.unwrap_or_default(),
+        summary.desired_ready.unwrap_or_default()
+    )
+}
+
 /// A number as the API has it.
-fn number(count: usize) -> i64 {
+pub fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 

@@ -6,13 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
     identity::{values_hash, values_text},
+    names,
     rollout::Turn,
     target::{Target, Wanted},
     values,
 };
 use crate::api::{
-    Bundle, BundleDeploymentOptions, WholeBundleDeployment, bundle_deployment::WholeBundleDeploymentSpec,
-    labels,
+    Bundle, BundleDeployment, BundleDeploymentOptions, bundle_deployment::BundleDeploymentSpec, labels,
 };
 
 /// The values that a deployment's Secret holds, as JSON texts.
@@ -38,22 +38,24 @@ pub enum Secret {
 /// A BundleDeployment as it is to be, and its Secret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written {
-    /// The BundleDeployment. Its metadata has what is ours alone: name, namespace, labels and finalizer.
-    pub deployment: WholeBundleDeployment,
+    /// The BundleDeployment. Its metadata has what is ours alone: name, namespace, labels, an annotation and finalizer.
+    pub deployment: BundleDeployment,
     /// Its Secret, which has the same name and namespace.
     pub secret: Secret,
 }
 
+/// What there is in the namespace of a cluster for a deployment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around<'a> {
+    /// What its Secret holds now, if it is known.
+    pub secret: Option<&'a SecretValues>,
+    /// What the downstream resources are made from that its agent is to copy; empty for none.
+    pub copied: &'a str,
+}
+
 /// Makes the BundleDeployment of a target after its turn. Nothing where there is none and none is made yet, and where
 /// what is wanted is not known: then it stays as it is.
-///
-/// `secret` is what its Secret holds now.
-pub fn deployment(
-    bundle: &Bundle,
-    target: &Target<'_>,
-    turn: Turn,
-    secret: Option<&SecretValues>,
-) -> Option<Written> {
+pub fn deployment(bundle: &Bundle, target: &Target<'_>, turn: Turn, around: Around<'_>) -> Option<Written> {
     let wanted = target.wanted.as_ref().ok()?;
     if turn == Turn::Wait {
         return None;
@@ -66,20 +68,24 @@ pub fn deployment(
     let is_paused = bundle.spec.paused || target.member.cluster.spec.paused;
     let mut spec = before.clone();
     advance(&mut spec, wanted, turn, is_paused);
-    let secret = with_values(&mut spec, &before, wanted, secret);
+    let secret = with_values(&mut spec, &before, wanted, around.secret);
     complete(&mut spec, bundle, target, wanted, is_paused);
+    if !around.copied.is_empty() && copied(target) != around.copied {
+        // Agents copy anew what has another number.
+        spec.downstream_resources_generation = spec.downstream_resources_generation.saturating_add(1);
+    }
     Some(Written {
-        deployment: WholeBundleDeployment {
-            metadata: metadata(bundle, target, namespace).into(),
+        deployment: BundleDeployment {
+            metadata: metadata(bundle, target, namespace, around.copied).into(),
             spec,
-            ..WholeBundleDeployment::default()
+            ..BundleDeployment::default()
         },
         secret,
     })
 }
 
 /// Stages and promotes.
-fn advance(spec: &mut WholeBundleDeploymentSpec, wanted: &Wanted, turn: Turn, is_paused: bool) {
+fn advance(spec: &mut BundleDeploymentSpec, wanted: &Wanted, turn: Turn, is_paused: bool) {
     if matches!(turn, Turn::Stage | Turn::Promote) {
         spec.staged_options = without_values(&wanted.options);
         spec.staged_deployment_id.clone_from(&wanted.id);
@@ -103,8 +109,8 @@ fn without_values(options: &BundleDeploymentOptions) -> BundleDeploymentOptions 
 
 /// Says which Secret belongs to the deployment.
 fn with_values(
-    spec: &mut WholeBundleDeploymentSpec,
-    before: &WholeBundleDeploymentSpec,
+    spec: &mut BundleDeploymentSpec,
+    before: &BundleDeploymentSpec,
     wanted: &Wanted,
     secret: Option<&SecretValues>,
 ) -> Secret {
@@ -135,7 +141,7 @@ fn with_values(
 }
 
 /// The values of a deployment so far; nothing if its Secret is gone, or is not the one that belongs to it.
-fn kept(before: &WholeBundleDeploymentSpec, secret: Option<&SecretValues>) -> Option<SecretValues> {
+fn kept(before: &BundleDeploymentSpec, secret: Option<&SecretValues>) -> Option<SecretValues> {
     if before.values_hash.is_empty() {
         return Some(SecretValues::default());
     }
@@ -148,7 +154,7 @@ fn kept(before: &WholeBundleDeploymentSpec, secret: Option<&SecretValues>) -> Op
 
 /// Everything that follows neither turns nor IDs.
 fn complete(
-    spec: &mut WholeBundleDeploymentSpec,
+    spec: &mut BundleDeploymentSpec,
     bundle: &Bundle,
     target: &Target<'_>,
     wanted: &Wanted,
@@ -160,7 +166,10 @@ fn complete(
     spec.depends_on.clone_from(&bundle.spec.depends_on);
     spec.correct_drift.clone_from(&wanted.options.correct_drift);
     spec.oci_contents = !bundle.spec.contents_id.is_empty();
-    spec.helm_chart_options.clone_from(&bundle.spec.helm_op_options);
+    spec.helm_chart_options = bundle.spec.helm_op_options.clone().map(|mut options| {
+        options.secret_name = access_secret(bundle).unwrap_or_default();
+        options
+    });
     for target in &bundle.spec.targets {
         let own = &target.options;
         for options in [&mut spec.options, &mut spec.staged_options] {
@@ -174,7 +183,25 @@ fn add(to: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>) {
     to.extend(from.iter().map(|(key, value)| (key.clone(), value.clone())));
 }
 
-fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str) -> ObjectMeta {
+/// What the downstream resources were made from that the agent was last told to copy.
+fn copied<'a>(target: &Target<'a>) -> &'a str {
+    let annotations = target
+        .existing
+        .and_then(|existing| existing.metadata.annotations.as_ref());
+    annotations
+        .and_then(|annotations| annotations.get(labels::MADE_FROM))
+        .map_or("", String::as_str)
+}
+
+/// The name of the copy of a Bundle's access Secret, where it has one.
+pub fn access_secret(bundle: &Bundle) -> Option<String> {
+    let options = bundle.spec.helm_op_options.as_ref()?;
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (namespace, name) = (part(&bundle.metadata.namespace), part(&bundle.metadata.name));
+    (!options.secret_name.is_empty()).then(|| names::access_secret(&namespace, &name, &options.secret_name))
+}
+
+fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str, copied: &str) -> ObjectMeta {
     let of_bundle = |text: &Option<String>| text.clone().unwrap_or_default();
     let (bundle_name, bundle_namespace) = (
         of_bundle(&bundle.metadata.name),
@@ -195,6 +222,7 @@ fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str) -> ObjectMeta
         name: Some(bundle_name),
         namespace: Some(namespace.to_owned()),
         labels: Some(own),
+        annotations: (!copied.is_empty()).then(|| [(labels::MADE_FROM.to_owned(), copied.to_owned())].into()),
         finalizers: Some(vec![labels::BUNDLE_DEPLOYMENT_FINALIZER.to_owned()]),
         ..ObjectMeta::default()
     }

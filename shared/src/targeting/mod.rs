@@ -27,6 +27,7 @@
 //! options of targets are without effect (see [`merge`]), and `namespaceLabels` and `namespaceAnnotations` of each target
 //! reach all clusters at once.
 
+pub mod copies;
 pub mod criteria;
 pub mod deployment;
 pub mod go_json;

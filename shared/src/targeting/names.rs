@@ -28,6 +28,16 @@ pub fn cluster_namespace(namespace: &str, name: &str) -> String {
     )
 }
 
+/// Name that the copy of a Bundle's access Secret has in the namespaces of clusters. Each Bundle has a copy of its own: one
+/// that goes takes nothing from others, and two namespaces can have Secrets of one name.
+pub fn access_secret(bundle_namespace: &str, bundle: &str, secret: &str) -> String {
+    // A hash is no part of a name that somebody else gives.
+    const KEPT: usize = 40;
+    let digest = hex(format!("{bundle_namespace}/{bundle}/{secret}").as_bytes(), 12);
+    let kept = secret.get(..KEPT).unwrap_or(secret);
+    format!("{}-{digest}", kept.trim_end_matches(['-', '.']))
+}
+
 /// The first digits of a hash.
 fn hex(bytes: &[u8], digits: usize) -> String {
     let digest = digest(&SHA256, bytes);
@@ -46,6 +56,28 @@ mod tests {
             cluster_namespace("fleet-local", "local"),
             "cluster-fleet-local-local-1a3d67d0a899"
         );
+    }
+
+    #[test]
+    fn each_bundle_has_a_copy_of_its_own() {
+        let name = access_secret("fleet", "web", "access");
+        assert!(
+            name.starts_with("access-") && name.len() == "access-".len() + 12,
+            "{name}"
+        );
+        for (namespace, bundle, secret) in [
+            ("fleet", "db", "access"),
+            ("other", "web", "access"),
+            ("fleet", "web", "b"),
+        ] {
+            assert_ne!(name, access_secret(namespace, bundle, secret));
+        }
+        let long = access_secret(
+            "fleet",
+            "web",
+            &format!("{}-.{}", "a".repeat(38), "b".repeat(200)),
+        );
+        assert!(long.len() <= MAX && !long.contains(".-"), "{long}");
     }
 
     #[test]

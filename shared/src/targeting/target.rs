@@ -1,5 +1,7 @@
 //! A Bundle on a cluster.
 
+use std::collections::{HashMap, HashSet};
+
 use super::{
     criteria::Member,
     identity::deployment_id,
@@ -7,7 +9,7 @@ use super::{
     selector::InvalidSelector,
     values::{ValuesError, preprocess},
 };
-use crate::api::{Bundle, BundleDeploymentOptions, WholeBundleDeployment};
+use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions};
 
 /// A cluster that a Bundle goes to, what is to be there and what there is.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub struct Target<'a> {
     /// What is to be deployed, or why that cannot be said. It is the fault of this cluster alone: others get theirs.
     pub wanted: Result<Wanted, ValuesError>,
     /// What is there.
-    pub existing: Option<&'a WholeBundleDeployment>,
+    pub existing: Option<&'a BundleDeployment>,
 }
 
 /// What is to be deployed on a cluster.
@@ -47,10 +49,16 @@ impl Target<'_> {
 pub fn targets<'a>(
     bundle: &Bundle,
     members: impl IntoIterator<Item = Member<'a>>,
-    existing: &[&'a WholeBundleDeployment],
+    existing: &[&'a BundleDeployment],
     forbids_namespaces: bool,
 ) -> Result<Vec<Target<'a>>, InvalidSelector> {
     let matcher = Matcher::new(&bundle.spec)?;
+    let namespace =
+        |deployment: &'a BundleDeployment| deployment.metadata.namespace.as_deref().unwrap_or_default();
+    let existing: HashMap<&str, _> = existing
+        .iter()
+        .map(|deployment| (namespace(deployment), *deployment))
+        .collect();
     let mut targets = Vec::new();
     for member in members {
         let Some(mut options) = matcher.options(&member) else {
@@ -65,9 +73,7 @@ pub fn targets<'a>(
             options,
         });
         let namespace = &*member.cluster.status.namespace;
-        let found = existing.iter().copied().find(|deployment| {
-            !namespace.is_empty() && deployment.metadata.namespace.as_deref() == Some(namespace)
-        });
+        let found = existing.get(namespace).copied().filter(|_| !namespace.is_empty());
         targets.push(Target {
             member,
             wanted,
@@ -81,14 +87,11 @@ pub fn targets<'a>(
 /// The BundleDeployments of a Bundle that are on none of its clusters any more.
 ///
 /// One whose cluster is out of schedule stays until its time comes.
-pub fn orphans<'a>(
-    targets: &[Target<'_>],
-    existing: &[&'a WholeBundleDeployment],
-) -> Vec<&'a WholeBundleDeployment> {
-    let is_wanted = |deployment: &WholeBundleDeployment| {
-        targets.iter().any(|target| {
-            target.namespace().is_some() && target.namespace() == deployment.metadata.namespace.as_deref()
-        })
+pub fn orphans<'a>(targets: &[Target<'_>], existing: &[&'a BundleDeployment]) -> Vec<&'a BundleDeployment> {
+    let wanted: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
+    let is_wanted = |deployment: &BundleDeployment| {
+        let namespace = deployment.metadata.namespace.as_deref();
+        namespace.is_some_and(|namespace| wanted.contains(namespace))
     };
     existing
         .iter()

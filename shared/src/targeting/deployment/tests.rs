@@ -35,13 +35,14 @@ fn bundle(extra: &Value) -> Bundle {
 fn written(
     bundle: &Bundle,
     cluster: &Cluster,
-    existing: Option<&WholeBundleDeployment>,
+    existing: Option<&BundleDeployment>,
     turn: Turn,
     secret: Option<&SecretValues>,
 ) -> Option<Written> {
     let existing: Vec<_> = existing.into_iter().collect();
     let targets = targets(bundle, [Member::new(cluster, [])], &existing, false).unwrap();
-    deployment(bundle, &targets[0], turn, secret)
+    let around = Around { secret, copied: "" };
+    deployment(bundle, &targets[0], turn, around)
 }
 
 fn first(bundle: &Bundle, turn: Turn) -> Written {
@@ -87,7 +88,7 @@ fn a_new_one_is_whole() {
             "spec": {
                 "options": options, "deploymentID": id, "stagedOptions": options, "stagedDeploymentID": id,
                 "dependsOn": [{ "name": "crds" }],
-                "helmChartOptions": { "helmOpSecretName": "access" },
+                "helmChartOptions": { "helmOpSecretName": names::access_secret("fleet", "web", "access") },
                 "valuesHash": values_hash(values.as_bytes(), values.as_bytes())
             }
         })
@@ -222,4 +223,29 @@ fn labels_of_namespaces_are_those_of_all_targets() {
         json!({ "a": "own", "b": "base", "c": "other" })
     );
     assert_eq!(options["namespaceAnnotations"], json!({ "d": "other" }));
+}
+
+#[test]
+fn agents_copy_again_what_has_changed() {
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let round = |existing: Option<&BundleDeployment>, copied: &str| {
+        let existing: Vec<_> = existing.into_iter().collect();
+        let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false).unwrap();
+        let around = Around { secret: None, copied };
+        deployment(&bundle, &targets[0], Turn::Promote, around)
+            .unwrap()
+            .deployment
+    };
+    let number = |deployment: &BundleDeployment| deployment.spec.downstream_resources_generation;
+    let first = round(None, "Secret fleet/a@1");
+    assert_eq!(number(&first), 1);
+    assert_eq!(number(&round(Some(&first), "Secret fleet/a@1")), 1);
+    let second = round(Some(&first), "Secret fleet/a@2");
+    assert_eq!(number(&second), 2);
+    let none = round(Some(&second), "");
+    assert_eq!(
+        (number(&none), &none.metadata.annotations),
+        (2, &None),
+        "nothing is left to copy"
+    );
 }

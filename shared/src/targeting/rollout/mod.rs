@@ -6,13 +6,13 @@ mod plan;
 
 pub use self::{
     limit::{InvalidAmount, limit},
-    plan::{PlanError, Rollout, Turn, plan},
+    plan::{PartitionRound, PlanError, Rollout, Turn, plan},
 };
 
-use crate::api::WholeBundleDeployment;
+use crate::api::BundleDeployment;
 
 /// Whether a deployment does not do its work: what the agent is to deploy is not deployed, or not ready.
-pub fn is_unavailable(deployment: &WholeBundleDeployment) -> bool {
+pub fn is_unavailable(deployment: &BundleDeployment) -> bool {
     let (spec, status) = (&deployment.spec, &deployment.status);
     status.applied_deployment_id != spec.deployment_id || !status.ready
 }

@@ -8,7 +8,7 @@ use super::{
     partition::{Partition, amount_of, partitions},
 };
 use crate::{
-    api::{BundleSpec, WholeBundleDeployment, bundle::PartitionStatus, rollout::RolloutStrategy},
+    api::{BundleDeployment, BundleSpec, bundle::PartitionStatus, rollout::RolloutStrategy},
     targeting::{
         selector::InvalidSelector,
         target::{Target, Wanted},
@@ -47,8 +47,8 @@ pub enum Turn {
 pub struct Rollout {
     /// What is done for each target, in their order.
     pub turns: Vec<Turn>,
-    /// The partitions, without a summary.
-    pub partitions: Vec<PartitionStatus>,
+    /// The partitions.
+    pub partitions: Vec<PartitionRound>,
     /// The targets that no partition has, by their place. They get nothing, unless the partitions change.
     pub unassigned: Vec<usize>,
     /// Number of clusters that are unavailable, those included that become so in this round.
@@ -63,6 +63,15 @@ pub struct Rollout {
     pub newly_created: usize,
     /// How many may in one round.
     pub max_new: usize,
+}
+
+/// A partition after a round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionRound {
+    /// What its status says, without a summary.
+    pub status: PartitionStatus,
+    /// Its targets, by their place.
+    pub members: Vec<usize>,
 }
 
 /// Plans a round.
@@ -112,7 +121,10 @@ pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanEr
             }
             goes_on = round.rollout.unavailable_partitions <= round.rollout.max_unavailable_partitions;
         }
-        round.rollout.partitions.push(status(partition, unavailable));
+        round.rollout.partitions.push(PartitionRound {
+            status: status(partition, unavailable),
+            members: partition.members.clone(),
+        });
     }
     Ok(round.rollout)
 }
@@ -234,7 +246,7 @@ impl<'r, 'a> Round<'r, 'a> {
     }
 }
 
-fn is_done(wanted: &Wanted, existing: &WholeBundleDeployment, turn: Turn) -> bool {
+fn is_done(wanted: &Wanted, existing: &BundleDeployment, turn: Turn) -> bool {
     let is_asked_for = turn == Turn::Promote || existing.spec.deployment_id == wanted.id;
     is_asked_for && existing.status.applied_deployment_id == wanted.id && existing.status.ready
 }

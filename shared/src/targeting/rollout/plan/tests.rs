@@ -68,7 +68,7 @@ fn bundle(strategy: &Value, paused: bool) -> Bundle {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn deployment(cluster: &Cluster, id: &str, is: Is) -> Option<WholeBundleDeployment> {
+fn deployment(cluster: &Cluster, id: &str, is: Is) -> Option<BundleDeployment> {
     let (deployment, applied, ready) = match is {
         New | NewFaulty | NewPaused | Homeless => return None,
         Done => (id, id, true),
@@ -206,7 +206,13 @@ fn sizes(strategy: &Value, count: usize) -> Vec<(String, i64, i64)> {
     rollout
         .partitions
         .into_iter()
-        .map(|partition| (partition.name, partition.count, partition.max_unavailable))
+        .map(|partition| {
+            (
+                partition.status.name,
+                partition.status.count,
+                partition.status.max_unavailable,
+            )
+        })
         .collect()
 }
 
@@ -290,7 +296,7 @@ fn partitions_of_ones_own() {
     let counts: Vec<_> = rollout
         .partitions
         .iter()
-        .map(|p| (&*p.name, p.count, p.max_unavailable))
+        .map(|p| (&*p.status.name, p.status.count, p.status.max_unavailable))
         .collect();
     assert_eq!(counts, [("first", 1, 0), ("both", 1, 1)]);
     // One that no partition has keeps what it has.
@@ -357,9 +363,9 @@ proptest! {
         prop_assert_eq!(rollout.unavailable, before + count);
         let mut start = 0;
         for partition in &rollout.partitions {
-            let end = start + usize::try_from(partition.count).unwrap();
+            let end = start + usize::try_from(partition.status.count).unwrap();
             let (count, before) = taken(&all[start..end]);
-            prop_assert!(count == 0 || before + count <= usize::try_from(partition.max_unavailable).unwrap());
+            prop_assert!(count == 0 || before + count <= usize::try_from(partition.status.max_unavailable).unwrap());
             start = end;
         }
         prop_assert_eq!(start, are.len());

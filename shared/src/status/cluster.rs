@@ -1,0 +1,142 @@
+//! The status of a Cluster: its namespace, and what is deployed there.
+
+use std::collections::BTreeMap;
+
+use kube_core::Resource;
+
+use super::{
+    condition::{self, ConditionType, State},
+    deployments::{by_bundle, helmop_of},
+    ready_message::ready_message,
+    resources,
+    state::DeploymentState,
+    summary,
+};
+use crate::{
+    api::{
+        BundleDeployment, Cluster, Guarded,
+        cluster::{ClusterDisplay, ClusterStatus},
+    },
+    reason::Reason,
+};
+
+/// What `kubectl get` shows of a cluster whose agent has never said that it is there.
+const NO_AGENT: &str = "WaitCheckIn";
+
+/// The status that follows. `namespace` is the cluster's, and `deployments` are those in it; `now` is a time in RFC 3339.
+///
+/// What agents and others tell stays as it is.
+pub fn cluster(
+    cluster: &Cluster,
+    namespace: &str,
+    deployments: &[&Guarded<BundleDeployment>],
+    now: &str,
+) -> ClusterStatus {
+    let mut status = cluster.status.clone();
+    namespace.clone_into(&mut status.namespace);
+    let [ready, desired] = helmops(deployments);
+    let deployments = by_bundle(deployments);
+    let summary = summary::of_deployments(&deployments);
+    status.ready_helm_ops = Some(ready);
+    status.desired_ready_helm_ops = Some(desired);
+    status.resource_counts = Some(resources::counts(&deployments));
+    let worst = summary::worst(&summary).map_or("", DeploymentState::as_str);
+    let is_silent = status
+        .agent
+        .as_ref()
+        .is_none_or(|agent| agent.last_seen.is_empty());
+    status.display = Some(ClusterDisplay {
+        ready_bundles: summary::ready_of_all(&summary),
+        state: if is_silent { NO_AGENT } else { worst }.to_owned(),
+    });
+    let message = ready_message(&summary, "Bundle");
+    let ready = if message.is_empty() {
+        State::True(Reason::Ready)
+    } else {
+        State::False(Reason::NotReady, message)
+    };
+    status.summary = Some(summary);
+    let generation = cluster.metadata.generation;
+    condition::set(
+        &mut status.conditions,
+        ConditionType::Ready,
+        &ready,
+        generation,
+        now,
+    );
+    status
+}
+
+/// How many HelmOps are ready on the cluster, and how many go there.
+fn helmops(deployments: &[&Guarded<BundleDeployment>]) -> [i64; 2] {
+    let mut helmops = BTreeMap::new();
+    for deployment in deployments {
+        let is_ready =
+            matches!(deployment, Guarded::Good(good) if DeploymentState::of(good) == DeploymentState::Ready);
+        if let Some(helmop) = helmop_of(deployment.meta()) {
+            *helmops.entry(helmop).or_insert(false) |= is_ready;
+        }
+    }
+    let ready = helmops.values().filter(|is_ready| **is_ready).count();
+    [ready, helmops.len()].map(summary::number)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::labels;
+
+    fn deployment(bundle: &str, helmop: &str, status: &Value) -> Guarded<BundleDeployment> {
+        let labels = json!({
+            labels::BUNDLE_NAMESPACE: "fleet", labels::BUNDLE_NAME: bundle, labels::HELM_NAME: helmop
+        });
+        let object = json!({
+            "metadata": { "name": bundle, "namespace": "cluster-a", "labels": labels },
+            "spec": { "deploymentID": ":a", "stagedDeploymentID": ":a" },
+            "status": status,
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn of(agent: &Value, deployments: &[Guarded<BundleDeployment>]) -> ClusterStatus {
+        let object = json!({
+            "metadata": { "name": "a", "namespace": "fleet", "generation": 1 },
+            "status": { "agent": agent, "apiServerURL": "kept" },
+        });
+        let object: Cluster = serde_json::from_str(&object.to_string()).unwrap();
+        let deployments: Vec<_> = deployments.iter().collect();
+        cluster(&object, "cluster-a", &deployments, "now")
+    }
+
+    #[test]
+    fn bundles_and_helmops_are_counted() {
+        let counts = json!({ "ready": 2, "desiredReady": 3 });
+        let ready = json!({ "appliedDeploymentID": ":a", "ready": true, "nonModified": true, "resourceCounts": counts });
+        let deployments = [
+            deployment("web", "web", &ready),
+            deployment("by-hand", "", &ready),
+            deployment("db", "db", &json!({})),
+        ];
+        let status = of(&json!({ "lastSeen": "2026-01-01T00:00:00Z" }), &deployments);
+        assert_eq!(
+            [status.ready_helm_ops, status.desired_ready_helm_ops],
+            [Some(1), Some(2)]
+        );
+        let display = status.display.unwrap();
+        assert_eq!([&*display.ready_bundles, &*display.state], ["2/3", "WaitApplied"]);
+        assert_eq!(status.conditions[0].message, "WaitApplied(1) [Bundle fleet/db]");
+        let counts = status.resource_counts.unwrap();
+        assert_eq!([counts.ready, counts.desired_ready], [Some(4), Some(6)]);
+        assert_eq!(
+            [&*status.namespace, &*status.api_server_url],
+            ["cluster-a", "kept"]
+        );
+    }
+
+    #[test]
+    fn a_cluster_whose_agent_never_came_says_so() {
+        assert_eq!(of(&json!({}), &[]).display.unwrap().state, "WaitCheckIn");
+    }
+}
