@@ -40,8 +40,8 @@ up: build tools ## Start a control plane with helmops in it, and print its KUBEC
 down: ## Stop what `make up` started
 	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- down
 
-manifests: ## Generate manifests/crds from the types
-	$(CARGO) run --quiet --locked -p helmops-shared --example crds -- manifests/crds
+manifests: ## Generate the definitions in manifests from the types
+	$(CARGO) run --quiet --locked -p helmops-shared --example crds -- manifests
 
 truth: ## Generate the truth tables in tests/truth from the Go modules that they are about
 	cd tests/truth && go run . semver semver && go run . index index && go run . tags tags

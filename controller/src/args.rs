@@ -2,15 +2,15 @@
 
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, ValueEnum};
 use helmops_shared::{
     api::duration,
     runtime::{self, ProcessArgs},
 };
 
-use crate::watch::Scope;
+use thiserror::Error;
 
-use crate::lease::LeaseArgs;
+use crate::{lease::LeaseArgs, watch::Scope};
 
 /// Controller for HelmOps: resolves each HelmOp's chart to one version and writes a Bundle with it.
 ///
@@ -44,7 +44,19 @@ pub struct Args {
     )]
     pub watch_namespaces: Vec<String>,
 
-    /// How many HelmOps are worked on at a time
+    /// Loops to run, separated by commas: helmop makes Bundles of HelmOps; bundle brings Bundles to clusters, where neither
+    /// Fleet's own controller nor another one does. The second needs the first
+    #[arg(
+        long,
+        env = "HELMOPS_CONTROLLERS",
+        value_enum,
+        default_value = "helmop",
+        value_delimiter = ',',
+        value_name = "NAMES"
+    )]
+    pub controllers: Vec<Controller>,
+
+    /// How many objects are worked on at a time
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
     pub workers: NonZeroU16,
 
@@ -67,6 +79,31 @@ pub struct Args {
     /// What both processes have in common.
     #[command(flatten)]
     pub process: ProcessArgs,
+}
+
+/// A loop that can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Controller {
+    /// HelmOps to Bundles.
+    Helmop,
+    /// Bundles to clusters, and Clusters to their namespaces.
+    Bundle,
+}
+
+/// Flags that do not go together.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum ArgsError {
+    /// The loops must include the first.
+    #[error(
+        "--controllers=bundle: the bundle loop runs beside the helmop loop; say --controllers=helmop,bundle"
+    )]
+    NoHelmOpLoop,
+    /// BundleDeployments are in the namespaces of clusters.
+    #[error(
+        "--controllers=helmop,bundle does not go with --watch-namespaces: what is brought to clusters is written into their \
+         namespaces, which need rights in the whole cluster"
+    )]
+    NamespacesOfClusters,
 }
 
 /// Workers wait for registries and the API server most of the time, so there are many more than processors.
@@ -92,6 +129,21 @@ impl Args {
         }
     }
 
+    /// Whether Bundles are brought to clusters.
+    ///
+    /// # Errors
+    /// Where the flags do not go together.
+    pub fn delivers(&self) -> Result<bool, ArgsError> {
+        let delivers = self.controllers.contains(&Controller::Bundle);
+        if !self.controllers.contains(&Controller::Helmop) {
+            Err(ArgsError::NoHelmOpLoop)
+        } else if delivers && !self.scope().is_cluster() {
+            Err(ArgsError::NamespacesOfClusters)
+        } else {
+            Ok(delivers)
+        }
+    }
+
     /// Memory for answers, in bytes.
     pub fn cache_size(&self) -> usize {
         usize::from(self.cache_mib.get()) << 20
@@ -105,4 +157,25 @@ fn interval(text: &str) -> Result<Duration, String> {
         return Err("too short; at least 1s".to_owned());
     }
     Ok(interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivers(flags: &[&str]) -> Result<bool, ArgsError> {
+        let program = ["helmops-controller"];
+        Args::try_parse_from(program.iter().chain(flags))
+            .unwrap()
+            .delivers()
+    }
+
+    #[test]
+    fn loops_are_chosen_together() {
+        assert_eq!(delivers(&[]), Ok(false));
+        assert_eq!(delivers(&["--controllers=helmop,bundle"]), Ok(true));
+        assert_eq!(delivers(&["--controllers=bundle"]), Err(ArgsError::NoHelmOpLoop));
+        let flags = ["--controllers=helmop,bundle", "--watch-namespaces=a"];
+        assert_eq!(delivers(&flags), Err(ArgsError::NamespacesOfClusters));
+    }
 }

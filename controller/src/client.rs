@@ -70,6 +70,11 @@ impl ApiError {
         self.is_conflict() || matches!(self, Self::NotLeading(_))
     }
 
+    /// Whether the object is one that the API server does not take, such as one with another type than before.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 422)
+    }
+
     /// Whether there is no such object.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 404)

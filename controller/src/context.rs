@@ -8,9 +8,11 @@ use kube::Client;
 use crate::{
     backoff::Backoff,
     events::Events,
+    memory::Memory,
     metrics::Metrics,
     resolve::Resolver,
-    watch::{Key, Scope, Stores},
+    watch::{Scope, Stores},
+    work::{BundleKey, ClusterKey, HelmOpKey},
     workers::Workers,
     written::Written,
 };
@@ -18,7 +20,7 @@ use crate::{
 /// The name under which the API server notes who wrote a field.
 pub const FIELD_MANAGER: &str = "helmops-controller";
 
-/// What the helmop loop works with.
+/// What the loops work with.
 pub struct Context {
     /// The API server.
     pub client: Client,
@@ -28,16 +30,20 @@ pub struct Context {
     pub stores: Stores,
     /// Chart repositories and registries.
     pub resolver: Resolver,
-    /// How many HelmOps are worked on at a time.
+    /// How many objects are worked on at a time.
     pub workers: Workers,
     /// What `kubectl describe` shows.
     pub events: Events,
     /// What Prometheus sees.
     pub metrics: Metrics,
-    /// Failures in a row.
-    pub backoff: Backoff<Key, Asked>,
-    /// Statuses that were written and have not been seen yet.
-    pub written: Written<Key>,
+    /// Failures of HelmOps in a row.
+    pub backoff: Backoff<HelmOpKey, Asked>,
+    /// Statuses of HelmOps that were written and have not been seen yet.
+    pub written: Written<HelmOpKey>,
+    /// Of Bundles, where they are brought to clusters.
+    pub bundles: Memory<BundleKey>,
+    /// Of Clusters.
+    pub clusters: Memory<ClusterKey>,
     /// The shortest time between two looks for newer versions.
     pub min_polling_interval: Duration,
     /// Whether the cluster's definition of HelmOp has our fields of the status beyond Fleet's. Where it lacks them the

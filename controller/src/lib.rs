@@ -12,18 +12,23 @@
 
 mod args;
 mod backoff;
+mod bundle;
 mod client;
+mod cluster;
 mod context;
 mod error;
 mod events;
 mod fleet_metrics;
 mod helmop;
 mod lease;
+mod loops;
+mod memory;
 mod metrics;
 mod queue;
 mod resolve;
 mod run;
 mod watch;
+mod work;
 mod workers;
 mod written;
 

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use helmops_shared::{reason::Reason, runtime::metrics::registered};
-use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
 
 /// From 1 ms to a minute: without a download a reconciliation takes the time of two API calls.
 const BUCKETS: &[f64] = &[
@@ -17,7 +19,7 @@ pub const SUCCESS: &str = "Success";
 #[derive(Clone, Debug)]
 pub struct Metrics {
     reconciles: IntCounterVec,
-    reconcile_duration: Histogram,
+    reconcile_duration: HistogramVec,
     resolutions: IntCounterVec,
     resolution_duration: Histogram,
     polls: IntCounterVec,
@@ -27,6 +29,29 @@ pub struct Metrics {
     last_success: Gauge,
     /// Events that were not told.
     pub dropped_events: IntCounter,
+}
+
+/// A loop: what is brought about for the objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loop {
+    /// HelmOps to Bundles.
+    HelmOp,
+    /// Bundles to clusters.
+    Bundle,
+    /// Clusters to their namespaces.
+    Cluster,
+}
+
+impl Loop {
+    const ALL: [Self; 3] = [Self::HelmOp, Self::Bundle, Self::Cluster];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::HelmOp => "helmop",
+            Self::Bundle => "bundle",
+            Self::Cluster => "cluster",
+        }
+    }
 }
 
 /// Counts something as being there while it lives.
@@ -67,14 +92,8 @@ impl Metrics {
             registered(registry, Histogram::with_opts(options)?)
         };
         Ok(Self {
-            reconciles: counter(
-                "helmops_reconciles_total",
-                "Reconciliations of HelmOps by outcome: Success or the reason.",
-            )?,
-            reconcile_duration: histogram(
-                "helmops_reconcile_duration_seconds",
-                "Time that a reconciliation of a HelmOp takes.",
-            )?,
+            reconciles: reconciles(registry)?,
+            reconcile_duration: reconcile_duration(registry)?,
             resolutions: counter(
                 "helmops_resolutions_total",
                 "Look-ups of chart versions by outcome: Success or the reason.",
@@ -95,7 +114,7 @@ impl Metrics {
                 registry,
                 IntGauge::new(
                     "helmops_reconciles_waiting",
-                    "HelmOps that wait for a worker: the depth of the queue.",
+                    "Objects that wait for a worker: the depth of the queue.",
                 )?,
             )?,
             last_success: registered(
@@ -116,11 +135,13 @@ impl Metrics {
     }
 
     /// Counts a reconciliation.
-    pub fn reconciled(&self, failure: Option<Reason>, took: Duration) {
+    pub fn reconciled(&self, by: Loop, failure: Option<Reason>, took: Duration) {
         self.reconciles
-            .with_label_values(&[failure.map_or(SUCCESS, Reason::as_str)])
+            .with_label_values(&[by.as_str(), failure.map_or(SUCCESS, Reason::as_str)])
             .inc();
-        self.reconcile_duration.observe(took.as_secs_f64());
+        self.reconcile_duration
+            .with_label_values(&[by.as_str()])
+            .observe(took.as_secs_f64());
         if failure.is_none()
             && let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)
         {
@@ -143,4 +164,34 @@ impl Metrics {
             .inc();
         self.resolution_duration.observe(took.as_secs_f64());
     }
+}
+
+fn reconciles(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
+    let options = Opts::new(
+        "helmops_reconciles_total",
+        "Reconciliations by loop and outcome: Success or the reason.",
+    );
+    let counter = registered(registry, IntCounterVec::new(options, &["loop", "outcome"])?)?;
+    for by in Loop::ALL {
+        counter.with_label_values(&[by.as_str(), SUCCESS]);
+        for reason in Reason::ALL {
+            counter.with_label_values(&[by.as_str(), reason.as_str()]);
+        }
+    }
+    Ok(counter)
+}
+
+fn reconcile_duration(registry: &Registry) -> Result<HistogramVec, prometheus::Error> {
+    let options = HistogramOpts::new(
+        "helmops_reconcile_duration_seconds",
+        "Time that a reconciliation takes, by loop.",
+    );
+    let durations = registered(
+        registry,
+        HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["loop"])?,
+    )?;
+    for by in Loop::ALL {
+        durations.with_label_values(&[by.as_str()]);
+    }
+    Ok(durations)
 }

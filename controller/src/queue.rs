@@ -30,6 +30,9 @@ use tokio_util::{
 
 use crate::workers::{Place, Stopping, Workers};
 
+/// What becomes of an object next: when to come back to it, if not only when something changes.
+pub type Next = Option<Duration>;
+
 /// Changes that arrive together are worked on together.
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -45,7 +48,7 @@ pub async fn run<K, W>(
     work: impl Fn(K, Place) -> W,
 ) where
     K: Clone + Eq + Hash,
-    W: Future<Output = Option<Duration>>,
+    W: Future<Output = Next>,
 {
     let mut triggers = std::pin::pin!(triggers);
     let mut queue = Queue::default();
@@ -154,7 +157,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// The work on an object has ended.
-    fn done(&mut self, key: K, again: Option<Duration>) {
+    fn done(&mut self, key: K, again: Next) {
         if self.running.remove(&key) == Some(true) {
             self.wait(key, MOMENT);
         } else if let Some(again) = again {

@@ -12,8 +12,10 @@ use crate::{
     backoff::Backoff,
     client,
     context::{Context, FIELD_MANAGER as REPORTER},
-    events, fleet_metrics, helmop,
+    events, fleet_metrics,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
+    loops,
+    memory::Memory,
     metrics::Metrics,
     resolve::{Fetches, Resolver},
     watch,
@@ -34,7 +36,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
-    let (stores, writers) = watch::stores();
+    let (stores, writers) = watch::stores(args.delivers()?);
     let mut admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();
@@ -64,6 +66,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         metrics,
         backoff: Backoff::default(),
         written: Written::default(),
+        bundles: Memory::default(),
+        clusters: Memory::default(),
         min_polling_interval: args.min_polling_interval,
         keeps_extras: AtomicBool::new(true),
     });
@@ -73,11 +77,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         queue.run(context.client.clone(), REPORTER.into(), supervisor.stop()),
     );
     supervisor.spawn(
-        "helmop loop",
-        work.track_future(helmop::run(
+        "loops",
+        work.track_future(loops::run(
             context,
             writers,
-            helmop::Signs::new(&health),
+            loops::Signs::new(&health),
             supervisor.stop(),
         )),
     );

@@ -1,5 +1,6 @@
-//! Writes the CustomResourceDefinitions into the folder that is its only argument; `make manifests` calls it.
+//! Writes the CustomResourceDefinitions into the folder of manifests that is its only argument; `make manifests` calls it.
 
+use helmops_shared::api::crds;
 use std::{env, fs, path::PathBuf, process::ExitCode};
 
 const HEADER: &str = "# Made from the types in shared/src/api by `make manifests`. Do not edit.\n";
@@ -15,11 +16,14 @@ fn main() -> ExitCode {
 }
 
 fn write() -> Result<(), Box<dyn std::error::Error>> {
-    let folder: PathBuf = env::args_os().nth(1).ok_or("usage: crds FOLDER")?.into();
-    fs::create_dir_all(&folder)?;
-    for (file, definition) in helmops_shared::api::crds::all()? {
-        let yaml = serde_saphyr::to_string(&definition)?;
-        fs::write(folder.join(file), format!("{HEADER}{yaml}"))?;
+    let manifests: PathBuf = env::args_os().nth(1).ok_or("usage: crds FOLDER")?.into();
+    for (folder, definitions) in [("crds", crds::all()?), ("standalone/crds", crds::of_clusters()?)] {
+        let folder = manifests.join(folder);
+        fs::create_dir_all(&folder)?;
+        for (file, definition) in definitions {
+            let yaml = serde_saphyr::to_string(&definition)?;
+            fs::write(folder.join(file), format!("{HEADER}{yaml}"))?;
+        }
     }
     Ok(())
 }

@@ -110,6 +110,8 @@ reasons! {
     // What became of the Bundle.
     /// A Bundle of the name exists already and belongs to somebody else.
     BundleConflict,
+    /// The Bundle carries files, which are not deployed from here.
+    UnsupportedBundle,
     /// The API server did not do what it was asked.
     ApiError,
     /// The HelmOp is valid and its Bundle is up to date.

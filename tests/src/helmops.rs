@@ -79,6 +79,19 @@ pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
     Ok(())
 }
 
+/// Applies what brings Bundles to clusters besides: definitions and roles.
+pub async fn apply_standalone(kubectl: &Kubectl) -> Result<()> {
+    for file in ["standalone/crds", "standalone/rbac.yaml"] {
+        let path = manifests().join(file);
+        let path = path.to_str().context("a path that is not UTF-8")?;
+        kubectl
+            .run(&["apply", "--server-side", "--filename", path])
+            .await?
+            .ok()?;
+    }
+    Ok(())
+}
+
 /// Installs helmops and starts both processes, which then live as long as the control plane.
 pub fn step() -> Step {
     Box::new(|cluster| {

@@ -18,7 +18,7 @@ use crate::{
     client::{ApiError, bounded},
     context::{Context, FIELD_MANAGER},
     error::ReconcileError,
-    watch::Key,
+    work::HelmOpKey,
 };
 
 /// Carries out a plan. Gives the Bundle if it was written.
@@ -51,7 +51,7 @@ pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, Rec
 /// Writes a status if it differs from the stored one.
 pub async fn status(
     context: &Context,
-    key: &Key,
+    key: &HelmOpKey,
     helmop: &HelmOp,
     next: HelmOpStatus,
 ) -> Result<(), ReconcileError> {

@@ -11,13 +11,9 @@ mod agenda;
 mod apply;
 mod interest;
 mod observe;
-mod run;
 mod versions;
 
-use std::{
-    borrow::Cow,
-    time::{Duration, Instant},
-};
+use std::{borrow::Cow, time::Instant};
 
 use helmops_shared::{
     admit::ValidHelmOp,
@@ -30,7 +26,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, core::ObjectMeta};
 use tracing::{Instrument, Span};
 
-pub use self::run::{Signs, run};
+pub use self::agenda::seconds;
 use self::{
     agenda::Agenda,
     versions::{Task, Versions, versions},
@@ -39,17 +35,16 @@ use crate::{
     backoff::Pace,
     context::{Asked, Context},
     error::ReconcileError,
-    watch::{self, Key},
+    metrics::Loop,
+    queue::Next,
+    work::HelmOpKey,
     workers::Place,
 };
-
-/// What becomes of a HelmOp next: when to come back to it, if not only when something changes.
-type Next = Option<Duration>;
 
 /// Brings one HelmOp to what it asks for, and tells in its status what came of it.
 ///
 /// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
-async fn reconcile(key: Key, mut place: Place, context: &Context) -> Next {
+pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> Next {
     let Some(object) = context.stores.helmops.get(&key) else {
         // It is gone, and what was noted of it with it.
         context.backoff.forget(&key);
@@ -86,10 +81,11 @@ fn span(helmop: &ObjectMeta) -> Span {
     )
 }
 
-async fn timed(key: &Key, helmop: &HelmOp, place: &mut Place, context: &Context) -> Next {
+async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut Place, context: &Context) -> Next {
     let started = Instant::now();
     let result = bring_about(key, helmop, context, place).await;
     context.metrics.reconciled(
+        Loop::HelmOp,
         result.as_ref().err().map(ReconcileError::reason),
         started.elapsed(),
     );
@@ -100,7 +96,7 @@ async fn timed(key: &Key, helmop: &HelmOp, place: &mut Place, context: &Context)
 }
 
 /// When to try again after a failure.
-fn retry(key: &Key, helmop: &HelmOp, error: &ReconcileError, context: &Context) -> Next {
+fn retry(key: &HelmOpKey, helmop: &HelmOp, error: &ReconcileError, context: &Context) -> Next {
     if error.is_passing() {
         tracing::debug!(%error, "not done; it is looked at again");
     } else {
@@ -114,7 +110,7 @@ fn retry(key: &Key, helmop: &HelmOp, error: &ReconcileError, context: &Context) 
 }
 
 async fn bring_about(
-    key: &Key,
+    key: &HelmOpKey,
     helmop: &HelmOp,
     context: &Context,
     place: &mut Place,
@@ -139,7 +135,7 @@ async fn bring_about(
 
 /// One reconciliation.
 struct Run<'r> {
-    key: &'r Key,
+    key: &'r HelmOpKey,
     helmop: &'r HelmOp,
     context: &'r Context,
 }
@@ -156,7 +152,7 @@ impl Run<'_> {
         let decoded = observe::decoded(seen).ok().flatten();
         // What somebody else's Bundle says is nothing of this HelmOp's.
         let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
-        let policies = watch::policies_of(&self.context.stores.policies, self.helmop)?;
+        let policies = observe::policies(self.context, self.helmop)?;
         let completed = policies.complete(self.helmop);
         let valid = match policies.accept(&completed) {
             Ok(valid) => valid,
@@ -278,7 +274,7 @@ impl Run<'_> {
         if let Outcome::Refused { reason, message } | Outcome::Retrying { reason, message } = outcome {
             tracing::info!(reason = reason.as_str(), message, "not accepted");
         }
-        let deployments = self.context.stores.deployments.of(self.key);
+        let deployments = self.context.stores.deployments.of_helmop(self.key);
         let deployments: Option<Vec<_>> = deployments
             .as_ref()
             .map(|deployments| deployments.iter().map(|deployment| &**deployment).collect());
@@ -286,7 +282,7 @@ impl Run<'_> {
             bundle,
             deployments: deployments.as_deref(),
         };
-        let now = agenda::seconds(Timestamp::now());
+        let now = seconds(Timestamp::now());
         let next = status::next(self.helmop, seen, outcome, polling, &now);
         Box::pin(apply::status(self.context, self.key, self.helmop, next)).await
     }

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use helmops_shared::api::{Bundle, Guarded, HelmOp};
+use helmops_shared::{
+    api::{Bundle, Guarded, HelmOp},
+    policy::Policies,
+};
 use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
 
-use crate::{client::bounded, context::Context, error::ReconcileError, watch::Key};
+use crate::{client::bounded, context::Context, error::ReconcileError, work::HelmOpKey};
 
 /// The Bundle of a HelmOp's name, as it was last seen.
 ///
@@ -52,10 +55,23 @@ pub async fn fetch_bundle(
 }
 
 /// Whether a HelmOp still asks for what it asked for.
-pub fn is_current(context: &Context, key: &Key, helmop: &HelmOp) -> bool {
+pub fn is_current(context: &Context, key: &HelmOpKey, helmop: &HelmOp) -> bool {
     let latest = context.stores.helmops.get(key);
     latest.is_some_and(|latest| {
         let latest = latest.meta();
         (&latest.uid, latest.generation) == (&helmop.metadata.uid, helmop.metadata.generation)
     })
+}
+
+/// The Policies of a HelmOp's namespace.
+///
+/// # Errors
+/// While it is unknown which there are: nothing is done that one of them might forbid.
+pub fn policies(context: &Context, helmop: &HelmOp) -> Result<Arc<Policies>, ReconcileError> {
+    let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
+    context
+        .stores
+        .policies
+        .of(namespace)
+        .ok_or(ReconcileError::UnknownPolicies)
 }

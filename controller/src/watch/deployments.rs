@@ -1,33 +1,35 @@
-//! BundleDeployments, by the HelmOp that they are of.
+//! BundleDeployments, by the Bundle that they are of and by the cluster that they are on.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex},
 };
 
 use futures::{Stream, StreamExt};
 use helmops_shared::{
-    api::{BundleDeployment, Guarded, HelmOp},
+    api::{BundleDeployment, Guarded, labels},
     runtime::{cluster::is_absent, lock},
     status::helmop_of,
 };
-use kube::{
-    Resource,
-    runtime::{reflector::Store, watcher},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, runtime::watcher};
 use tokio::sync::watch;
 
-use super::{Key, key};
+use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
 
 /// Namespace and name of a BundleDeployment.
 type Name = (String, String);
-type Deployment = Arc<Guarded<BundleDeployment>>;
 
-/// What became of HelmOps on each cluster, as last seen. Clones share it.
+/// One of them.
+pub type Deployment = Arc<Guarded<BundleDeployment>>;
+
+/// What became of Bundles on each cluster, as last seen. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Deployments {
     index: Arc<Mutex<Index>>,
     presence: watch::Sender<Presence>,
+    /// Whether only what tells of a deployment's state is kept, and not what is deployed: it is the larger part.
+    is_slim: bool,
 }
 
 /// Whether there is anything to see.
@@ -43,30 +45,62 @@ enum Presence {
 
 #[derive(Debug, Default)]
 struct Index {
-    of_helmop: HashMap<Key, BTreeMap<Name, Deployment>>,
-    helmop_of: HashMap<Name, Key>,
+    all: BTreeMap<Name, Deployment>,
+    of_bundle: HashMap<BundleKey, BTreeSet<Name>>,
     /// What a list has shown so far that is under way.
     listed: Vec<Deployment>,
 }
 
-impl Default for Deployments {
-    fn default() -> Self {
-        Self {
-            index: Arc::default(),
-            presence: watch::Sender::new(Presence::Unknown),
-        }
-    }
+/// What a change of a deployment concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concerned {
+    /// The Bundle that it is of.
+    pub bundle: Option<BundleKey>,
+    /// The shard that works on that.
+    pub shard: String,
+    /// The HelmOp that it is of.
+    pub helmop: Option<HelmOpKey>,
+    /// The Cluster that it is on.
+    pub cluster: Option<ClusterKey>,
 }
 
 impl Deployments {
+    /// None yet. `is_slim` says that nobody asks what is deployed.
+    pub fn new(is_slim: bool) -> Self {
+        Self {
+            index: Arc::default(),
+            presence: watch::Sender::new(Presence::Unknown),
+            is_slim,
+        }
+    }
+
     /// Those of a HelmOp; `None` where the cluster knows of none at all.
-    pub fn of(&self, helmop: &Key) -> Option<Vec<Deployment>> {
+    pub fn of_helmop(&self, helmop: &HelmOpKey) -> Option<Vec<Deployment>> {
         if *self.presence.borrow() != Presence::Known {
             return None;
         }
+        let bundle = key(helmop.namespace.as_deref().unwrap_or_default(), &helmop.name);
+        let mut deployments = self.of_bundle(&bundle);
+        deployments.retain(|deployment| helmop_key(deployment.meta()).as_ref() == Some(helmop));
+        Some(deployments)
+    }
+
+    /// Those of a Bundle.
+    pub fn of_bundle(&self, bundle: &BundleKey) -> Vec<Deployment> {
         let index = lock(&self.index);
-        let deployments = index.of_helmop.get(helmop);
-        Some(deployments.map_or_else(Vec::new, |deployments| deployments.values().cloned().collect()))
+        let names = index.of_bundle.get(bundle).into_iter().flatten();
+        names.filter_map(|name| index.all.get(name).cloned()).collect()
+    }
+
+    /// Those in the namespace of a cluster.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Deployment> {
+        let index = lock(&self.index);
+        let from = (namespace.to_owned(), String::new());
+        let those = index.all.range(from..);
+        those
+            .take_while(|((its, _), _)| its == namespace)
+            .map(|(_, deployment)| Arc::clone(deployment))
+            .collect()
     }
 
     /// Waits until it is known whether there are any.
@@ -81,8 +115,8 @@ impl Deployments {
         self.presence.send_replace(Presence::Absent);
     }
 
-    /// Follows a watch, and tells which HelmOps each change concerns.
-    pub fn follow<S>(&self, events: S, helmops: Store<Guarded<HelmOp>>) -> impl Stream<Item = Key> + use<S>
+    /// Follows a watch, and tells what each change concerns.
+    pub fn follow<S>(&self, events: S) -> impl Stream<Item = Concerned> + use<S>
     where
         S: Stream<Item = watcher::Result<watcher::Event<Guarded<BundleDeployment>>>>,
     {
@@ -96,24 +130,26 @@ impl Deployments {
                 }
             })
             .flat_map(futures::stream::iter)
-            .filter(move |helmop| {
-                let is_known = helmops.get(helmop).is_some();
-                async move { is_known }
-            })
     }
 
-    /// Notes an event. Gives the HelmOps that it concerns.
-    fn see(&self, event: watcher::Event<Guarded<BundleDeployment>>) -> Vec<Key> {
+    /// Takes up what was just written, so that the next look does not miss it.
+    pub fn wrote(&self, deployment: BundleDeployment) {
+        lock(&self.index).put(Arc::new(Guarded::Good(Box::new(deployment))));
+    }
+
+    /// Notes an event. Gives what it concerns.
+    fn see(&self, event: watcher::Event<Guarded<BundleDeployment>>) -> Vec<Concerned> {
         let mut index = lock(&self.index);
         match event {
-            watcher::Event::Apply(deployment) => index.put(Arc::new(deployment)),
+            watcher::Event::Apply(deployment) => index.put(self.kept(deployment)),
             watcher::Event::Delete(deployment) => index.remove(&name(&deployment)).into_iter().collect(),
             watcher::Event::Init => {
                 index.listed.clear();
                 Vec::new()
             }
             watcher::Event::InitApply(deployment) => {
-                index.listed.push(Arc::new(deployment));
+                let kept = self.kept(deployment);
+                index.listed.push(kept);
                 Vec::new()
             }
             watcher::Event::InitDone => {
@@ -123,6 +159,15 @@ impl Deployments {
                 concerned
             }
         }
+    }
+
+    fn kept(&self, mut deployment: Guarded<BundleDeployment>) -> Deployment {
+        if let (true, Guarded::Good(deployment)) = (self.is_slim, &mut deployment) {
+            let spec = std::mem::take(&mut deployment.spec);
+            deployment.spec.deployment_id = spec.deployment_id;
+            deployment.spec.staged_deployment_id = spec.staged_deployment_id;
+        }
+        Arc::new(deployment)
     }
 
     fn failed(&self, error: &watcher::Error) {
@@ -144,48 +189,90 @@ impl Deployments {
 }
 
 impl Index {
-    fn put(&mut self, deployment: Deployment) -> Vec<Key> {
+    fn put(&mut self, deployment: Deployment) -> Vec<Concerned> {
         let name = name(&deployment);
-        let (before, now) = (self.remove(&name), of(&deployment));
-        if let Some(helmop) = &now {
-            self.helmop_of.insert(name.clone(), helmop.clone());
-            self.of_helmop
-                .entry(helmop.clone())
-                .or_default()
-                .insert(name, deployment);
+        if let Some(known) = self.all.get(&name)
+            && is_older(deployment.meta(), known.meta())
+        {
+            return Vec::new();
         }
+        let (before, now) = (self.remove(&name), Concerned::by(deployment.meta()));
+        if let Some(bundle) = &now.bundle {
+            self.of_bundle
+                .entry(bundle.clone())
+                .or_default()
+                .insert(name.clone());
+        }
+        self.all.insert(name, deployment);
         // It may have passed from one to another.
-        let mut concerned: Vec<_> = before.into_iter().chain(now).collect();
+        let mut concerned: Vec<_> = before.into_iter().chain([now]).collect();
         concerned.dedup();
         concerned
     }
 
-    fn remove(&mut self, name: &Name) -> Option<Key> {
-        let helmop = self.helmop_of.remove(name)?;
-        if let Some(deployments) = self.of_helmop.get_mut(&helmop) {
-            deployments.remove(name);
-            if deployments.is_empty() {
-                self.of_helmop.remove(&helmop);
+    fn remove(&mut self, name: &Name) -> Option<Concerned> {
+        let concerned = Concerned::by(self.all.remove(name)?.meta());
+        if let Some(bundle) = &concerned.bundle
+            && let Some(names) = self.of_bundle.get_mut(bundle)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.of_bundle.remove(bundle);
             }
         }
-        Some(helmop)
+        Some(concerned)
     }
 
-    /// Takes over what was listed. Everybody is concerned who has, or had, a deployment.
-    fn replace(&mut self) -> Vec<Key> {
-        let mut concerned: Vec<_> = self.of_helmop.drain().map(|(helmop, _)| helmop).collect();
-        self.helmop_of.clear();
-        for deployment in std::mem::take(&mut self.listed) {
-            concerned.extend(self.put(deployment));
+    /// Takes what was listed in place of all that is known.
+    fn replace(&mut self) -> Vec<Concerned> {
+        let listed = std::mem::take(&mut self.listed);
+        let before = std::mem::take(&mut self.all);
+        self.of_bundle.clear();
+        let mut concerned = Vec::new();
+        for deployment in listed {
+            // A list can be behind what was just written, too.
+            let known = before.get(&name(&deployment));
+            let known = known.filter(|known| is_older(deployment.meta(), known.meta()));
+            concerned.extend(self.put(known.map_or(deployment, Arc::clone)));
         }
-        concerned.sort_unstable_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-        concerned.dedup();
+        let gone = before
+            .into_iter()
+            .filter(|(name, _)| !self.all.contains_key(name));
+        concerned.extend(gone.map(|(_, deployment)| Concerned::by(deployment.meta())));
         concerned
     }
 }
 
-fn of(deployment: &Guarded<BundleDeployment>) -> Option<Key> {
-    helmop_of(deployment.meta()).map(|(namespace, name)| key(namespace, name))
+impl Concerned {
+    fn by(metadata: &ObjectMeta) -> Self {
+        let named = |namespace, name| Some((label(metadata, namespace)?, label(metadata, name)?));
+        Self {
+            bundle: named(labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME)
+                .map(|(namespace, name)| key(namespace, name)),
+            shard: label(metadata, labels::SHARD).unwrap_or_default().to_owned(),
+            helmop: helmop_key(metadata),
+            cluster: named(labels::CLUSTER_NAMESPACE, labels::CLUSTER)
+                .map(|(namespace, name)| key(namespace, name)),
+        }
+    }
+}
+
+fn label<'m>(metadata: &'m ObjectMeta, label: &str) -> Option<&'m str> {
+    let value = metadata.labels.as_ref()?.get(label)?;
+    (!value.is_empty()).then_some(value)
+}
+
+fn helmop_key(metadata: &ObjectMeta) -> Option<HelmOpKey> {
+    helmop_of(metadata).map(|(namespace, name)| key(namespace, name))
+}
+
+/// Whether something is an earlier state of the same object. A watch can be behind what was just written.
+fn is_older(metadata: &ObjectMeta, than: &ObjectMeta) -> bool {
+    let version = |metadata: &ObjectMeta| metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    metadata.uid == than.uid
+        && version(metadata)
+            .zip(version(than))
+            .is_some_and(|(its, known)| its < known)
 }
 
 fn name(deployment: &Guarded<BundleDeployment>) -> Name {
@@ -198,31 +285,52 @@ fn name(deployment: &Guarded<BundleDeployment>) -> Name {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::labels;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn deployment(cluster: &str, helmop: &str) -> Guarded<BundleDeployment> {
-        let object = json!({ "metadata": {
-            "namespace": cluster, "name": "web",
-            "labels": { labels::BUNDLE_NAMESPACE: "fleet-default", labels::HELM_NAME: helmop }
-        } });
+    /// One with changes at these places.
+    fn object(cluster: &str, bundle: &str, more: &[(&str, Value)]) -> Guarded<BundleDeployment> {
+        let mut object = json!({
+            "metadata": {
+                "namespace": cluster, "name": bundle,
+                "labels": {
+                    labels::BUNDLE_NAMESPACE: "fleet-default", labels::BUNDLE_NAME: bundle, labels::HELM_NAME: bundle,
+                    labels::CLUSTER_NAMESPACE: "fleet-default", labels::CLUSTER: cluster,
+                }
+            },
+            "spec": { "deploymentID": ":a", "options": { "helm": { "chart": "web" } } },
+        });
+        for (place, value) in more {
+            let (parent, key) = place.rsplit_once('|').unwrap();
+            object.pointer_mut(parent).unwrap()[key] = value.clone();
+        }
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    fn web() -> Key {
+    fn deployment(cluster: &str, bundle: &str) -> Guarded<BundleDeployment> {
+        object(cluster, bundle, &[])
+    }
+
+    fn web() -> HelmOpKey {
         key("fleet-default", "web")
     }
 
-    fn clusters(deployments: &Deployments, helmop: &Key) -> Option<Vec<String>> {
-        let of = deployments.of(helmop)?;
+    fn clusters(deployments: &Deployments, helmop: &HelmOpKey) -> Option<Vec<String>> {
+        let of = deployments.of_helmop(helmop)?;
         Some(of.iter().map(|one| name(one).0).collect())
+    }
+
+    fn helmops(concerned: Vec<Concerned>) -> Vec<String> {
+        concerned
+            .into_iter()
+            .filter_map(|one| Some(one.helmop?.name))
+            .collect()
     }
 
     #[test]
     fn nothing_is_known_before_the_first_list() {
-        let deployments = Deployments::default();
+        let deployments = Deployments::new(true);
         deployments.see(watcher::Event::Init);
         assert!(
             deployments
@@ -230,47 +338,53 @@ mod tests {
                 .is_empty()
         );
         assert_eq!(clusters(&deployments, &web()), None);
-        assert_eq!(deployments.see(watcher::Event::InitDone), [web()]);
+        assert_eq!(helmops(deployments.see(watcher::Event::InitDone)), ["web"]);
         assert_eq!(clusters(&deployments, &web()), Some(vec!["c1".to_owned()]));
-        assert_eq!(
-            clusters(&deployments, &key("fleet-default", "db")),
-            Some(Vec::new())
-        );
+        let db = key("fleet-default", "db");
+        assert_eq!(clusters(&deployments, &db), Some(Vec::new()));
     }
 
     #[test]
     fn changes_concern_whose_they_are() {
-        let deployments = Deployments::default();
+        let deployments = Deployments::new(false);
         deployments.see(watcher::Event::InitDone);
-        assert_eq!(
-            deployments.see(watcher::Event::Apply(deployment("c1", "web"))),
-            [web()]
-        );
-        assert_eq!(
-            deployments.see(watcher::Event::Apply(deployment("c1", "web"))),
-            [web()]
-        );
-        let db = key("fleet-default", "db");
-        assert_eq!(
-            deployments.see(watcher::Event::Apply(deployment("c1", "db"))),
-            [web(), db.clone()],
-            "it has passed from one to the other"
-        );
+        let expected = Concerned {
+            bundle: Some(key("fleet-default", "web")),
+            shard: String::new(),
+            helmop: Some(web()),
+            cluster: Some(key("fleet-default", "c1")),
+        };
+        for _ in 0..2 {
+            let concerned = deployments.see(watcher::Event::Apply(deployment("c1", "web")));
+            assert_eq!(concerned, std::slice::from_ref(&expected));
+        }
+        let more = [
+            (&*format!("/metadata/labels|{}", labels::HELM_NAME), json!("")),
+            (&*format!("/metadata/labels|{}", labels::SHARD), json!("b")),
+        ];
+        let other = object("c1", "web", &more);
+        let concerned = deployments.see(watcher::Event::Apply(other));
+        assert_eq!(concerned.len(), 2, "it is nobody's any more");
+        assert_eq!((&concerned[1].helmop, &*concerned[1].shard), (&None, "b"));
         assert_eq!(clusters(&deployments, &web()), Some(Vec::new()));
+        assert_eq!(deployments.of_bundle(&key("fleet-default", "web")).len(), 1);
+        deployments.see(watcher::Event::Apply(deployment("c2", "db")));
+        assert_eq!(deployments.in_namespace("c1").len(), 1);
         assert_eq!(
-            deployments.see(watcher::Event::Delete(deployment("c1", "db"))),
-            [db]
+            helmops(deployments.see(watcher::Event::Delete(deployment("c2", "db")))),
+            ["db"]
         );
+        deployments.see(watcher::Event::Delete(deployment("c1", "web")));
         let index = lock(&deployments.index);
         assert!(
-            index.of_helmop.is_empty() && index.helmop_of.is_empty(),
+            index.all.is_empty() && index.of_bundle.is_empty(),
             "nothing is left behind"
         );
     }
 
     #[test]
     fn what_a_list_no_longer_shows_is_gone() {
-        let deployments = Deployments::default();
+        let deployments = Deployments::new(true);
         deployments.see(watcher::Event::InitDone);
         deployments.see(watcher::Event::Apply(deployment("c1", "web")));
         deployments.see(watcher::Event::Apply(deployment("c2", "db")));
@@ -281,16 +395,56 @@ mod tests {
             Some(vec!["c1".to_owned()]),
             "until it is complete"
         );
-        assert_eq!(
-            deployments.see(watcher::Event::InitDone),
-            [key("fleet-default", "db"), web()]
-        );
+        assert_eq!(helmops(deployments.see(watcher::Event::InitDone)), ["db", "web"]);
         assert_eq!(clusters(&deployments, &web()), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_was_written_is_not_overtaken_by_older_news() {
+        let deployments = Deployments::new(false);
+        deployments.see(watcher::Event::InitDone);
+        let version = |version: &str, id: &str| {
+            let more = [
+                ("/metadata|uid", json!("u")),
+                ("/metadata|resourceVersion", json!(version)),
+                ("/spec|deploymentID", json!(id)),
+            ];
+            object("c1", "web", &more)
+        };
+        let id = || {
+            let of = deployments.of_bundle(&key("fleet-default", "web"));
+            of[0].good().unwrap().spec.deployment_id.clone()
+        };
+        let Guarded::Good(written) = version("10", ":new") else {
+            panic!("it decodes");
+        };
+        deployments.wrote(*written);
+        assert!(
+            deployments
+                .see(watcher::Event::Apply(version("9", ":old")))
+                .is_empty()
+        );
+        assert_eq!(id(), ":new");
+        deployments.see(watcher::Event::Apply(version("11", ":newer")));
+        assert_eq!(id(), ":newer");
+    }
+
+    #[test]
+    fn who_only_reports_keeps_no_options() {
+        for (is_slim, chart) in [(true, None), (false, Some("web"))] {
+            let deployments = Deployments::new(is_slim);
+            deployments.see(watcher::Event::Apply(deployment("c1", "web")));
+            let of = deployments.of_bundle(&key("fleet-default", "web"));
+            let spec = &of[0].good().unwrap().spec;
+            let helm = spec.options.helm.as_ref();
+            assert_eq!(helm.map(|helm| &*helm.chart), chart);
+            assert_eq!(spec.deployment_id, ":a");
+        }
     }
 
     #[tokio::test]
     async fn a_cluster_without_the_kind_is_known_too() {
-        let deployments = Deployments::default();
+        let deployments = Deployments::new(true);
         let missing = kube::core::Status::failure("not found", "NotFound")
             .with_code(404)
             .boxed();

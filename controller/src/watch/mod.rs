@@ -1,60 +1,75 @@
-//! What the controller sees of the cluster: stores that watches fill, and which HelmOps each change concerns.
+//! What the controller sees of the cluster: stores that watches fill, and which work each change makes.
 //!
 //! | watched | kept | concerns |
 //! |---|---|---|
 //! | HelmOps | all of them | themselves, unless only what the controller itself writes has changed |
 //! | Bundles of HelmOps | all of them | the HelmOp of their name |
-//! | BundleDeployments of HelmOps | all of them, by HelmOp | the HelmOp that their labels name |
+//! | BundleDeployments of HelmOps | all of them, by Bundle | the HelmOp that their labels name |
 //! | Secrets | nothing: their metadata pass by | the HelmOps that name them |
 //! | Policies | those of each namespace, put together | the HelmOps of their namespace |
 //! | Rancher's authorities | both Secrets | every HelmOp |
+//!
+//! Where Bundles are brought to clusters from here too, there is more of it:
+//!
+//! | watched | kept | concerns besides |
+//! |---|---|---|
+//! | Bundles | all of them | themselves, unless only their status has changed |
+//! | BundleDeployments | all of them, whole | their Bundle and their Cluster |
+//! | Clusters, ClusterGroups, mappings, namespaces | all of them, of namespaces the metadata | Bundles that may go there, and the Cluster itself |
+//! | Secrets and ConfigMaps | nothing | the Bundles that pass them on |
+//! | copies of these in the namespaces of clusters | what their metadata tell | the Bundles that they are for |
+//! | Policies | | the Bundles of their namespace |
 
+mod clusters;
+mod copies;
 mod deployments;
 mod merged;
 mod news;
 mod policies;
 mod rancher_ca;
 mod scope;
-mod secrets;
+mod sources;
 
 use futures::{
-    StreamExt,
+    Stream, StreamExt,
     stream::{self, BoxStream},
 };
 use helmops_shared::{
-    api::{Bundle, Guarded, HelmOp, labels},
+    api::{Bundle, BundleDeployment, Guarded, HelmOp, labels},
     runtime::cluster::{KnownPolicies, patient},
+    targeting::copies::Kind,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource,
+    core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
-        reflector::{self, ObjectRef, Store, store::Writer},
+        reflector::{self, Lookup, ObjectRef, Store, store::Writer},
         watcher,
     },
 };
 
 pub use self::{
-    deployments::Deployments,
-    policies::of as policies_of,
+    clusters::Clusters,
+    copies::{Copies, Place},
+    deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
 };
 use self::{
+    deployments::Concerned,
     news::News,
     scope::{paged, shielded},
 };
-
-/// A HelmOp, as the loop knows it.
-pub type Key = ObjectRef<Guarded<HelmOp>>;
+use crate::work::{HelmOpKey, Work, key};
 
 /// What has been seen, as it was last.
 #[derive(Clone)]
 pub struct Stores {
     /// The HelmOps.
     pub helmops: Store<Guarded<HelmOp>>,
-    /// The Bundles that are made of HelmOps, by their label.
+    /// The Bundles that are made of HelmOps, by their label, or all of them.
     pub bundles: Store<Guarded<Bundle>>,
     /// What became of them on each cluster.
     pub deployments: Deployments,
@@ -62,6 +77,17 @@ pub struct Stores {
     pub rancher_ca: RancherCa,
     /// What HelmOps may use.
     pub policies: KnownPolicies,
+    /// What is needed to bring Bundles to clusters, if that is done here.
+    pub delivery: Option<Delivery>,
+}
+
+/// What is needed to bring Bundles to clusters.
+#[derive(Clone)]
+pub struct Delivery {
+    /// Where they may go.
+    pub clusters: Clusters,
+    /// What is there for them.
+    pub copies: Copies,
 }
 
 /// What fills the stores: the watches hold it.
@@ -69,36 +95,42 @@ pub struct Writers {
     helmops: Writer<Guarded<HelmOp>>,
     bundles: Writer<Guarded<Bundle>>,
     rancher_ca: [Writer<Secret>; 2],
+    clusters: Option<clusters::Writers>,
 }
 
 /// What the watches tell of.
 pub struct Watches {
-    /// HelmOps that have changed themselves.
-    pub helmops: BoxStream<'static, Key>,
-    /// HelmOps that something else concerns that has changed.
-    pub concerned: BoxStream<'static, Key>,
-    /// HelmOps that were waiting for a Secret, perhaps: what they failed with may be mended.
-    pub mended: BoxStream<'static, Key>,
+    /// Work that changes make.
+    pub changes: BoxStream<'static, Work>,
+    /// Work that was waiting for a Secret, perhaps: what it failed with may be mended.
+    pub mended: BoxStream<'static, Work>,
     /// Something has changed that concerns every HelmOp.
     pub all: BoxStream<'static, ()>,
 }
 
-/// Empty stores.
-pub fn stores() -> (Stores, Writers) {
+/// Empty stores. `delivers` says whether Bundles are brought to clusters here.
+pub fn stores(delivers: bool) -> (Stores, Writers) {
     let (helmops, helmop_writer) = reflector::store();
     let (bundles, bundle_writer) = reflector::store();
     let (rancher_ca, rancher_ca_writers) = RancherCa::new();
+    let clusters = delivers.then(Clusters::new);
+    let (clusters, cluster_writers) = clusters.unzip();
     let stores = Stores {
         helmops,
         bundles,
-        deployments: Deployments::default(),
+        deployments: Deployments::new(!delivers),
         rancher_ca,
         policies: KnownPolicies::default(),
+        delivery: clusters.map(|clusters| Delivery {
+            clusters,
+            copies: Copies::default(),
+        }),
     };
     let writers = Writers {
         helmops: helmop_writer,
         bundles: bundle_writer,
         rancher_ca: rancher_ca_writers,
+        clusters: cluster_writers,
     };
     (stores, writers)
 }
@@ -112,69 +144,149 @@ impl Stores {
         self.deployments.wait_until_known().await;
         self.rancher_ca.wait_until_ready().await;
         self.policies.wait_until_known().await;
+        if let Some(delivery) = &self.delivery {
+            delivery.clusters.wait_until_ready().await;
+            delivery.copies.wait_until_known().await;
+        }
     }
 }
 
 /// Begins to watch what is in the scope.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) -> Watches {
-    let of_helmops = watcher::Config::default().labels(labels::HELM_NAME);
     let mut news = News::default();
     let helmops = shielded::<HelmOp, _>(scope.watch(client, &scope.of_shard()).reflect(writers.helmops))
-        .flat_map(move |event| stream::iter(news.of(&event)));
-    let bundles = scope
-        .watch(client, &of_helmops)
-        .reflect(writers.bundles)
-        .touched_objects();
-    let known = stores.helmops.clone();
-    let bundles = shielded::<Bundle, _>(bundles).filter_map(move |bundle| {
-        let helmop = bundle
-            .namespace()
-            .map(|namespace| key(&namespace, &bundle.name_any()));
-        let helmop = helmop.filter(|helmop| known.get(helmop).is_some());
-        async { helmop }
-    });
+        .flat_map(move |event| stream::iter(news.of(&event)))
+        .map(Work::HelmOp);
+    let mut changes = vec![
+        helmops.boxed(),
+        bundles(client, scope, stores, writers.bundles).boxed(),
+        deployments(client, scope, stores),
+        policies::watch(client, scope, stores).boxed(),
+    ];
+    let mut mended: Vec<_> = scope
+        .apis(client)
+        .into_iter()
+        .map(|(_, api)| {
+            let (helmops, policies) = (stores.helmops.clone(), stores.policies.clone());
+            sources::of_helmops(api, helmops, policies)
+                .map(Work::HelmOp)
+                .boxed()
+        })
+        .collect();
+    if let (Some(delivery), Some(writers)) = (&stores.delivery, writers.clusters) {
+        changes.push(clusters::watch(
+            client,
+            &delivery.clusters,
+            writers,
+            &stores.bundles,
+        ));
+        changes.push(copies::<Secret>(client, delivery, Kind::Secret));
+        changes.push(copies::<ConfigMap>(client, delivery, Kind::ConfigMap));
+        let secrets = sources::secrets_of_bundles(Api::all(client.clone()), stores.bundles.clone());
+        let maps = sources::maps_of_bundles(Api::all(client.clone()), stores.bundles.clone());
+        mended.push(secrets.map(Work::Bundle).boxed());
+        mended.push(maps.map(Work::Bundle).boxed());
+    }
     Watches {
-        helmops: helmops.boxed(),
-        concerned: stream::select_all([
-            bundles.boxed(),
-            deployments(client, scope, &of_helmops, stores),
-            policies::watch(client, scope, &stores.policies, stores.helmops.clone()).boxed(),
-        ])
-        .boxed(),
-        mended: stream::select_all(
-            scope
-                .apis(client)
-                .into_iter()
-                .map(|(_, api)| secrets::watch(api, stores.helmops.clone(), stores.policies.clone()).boxed()),
-        )
-        .boxed(),
+        changes: stream::select_all(changes).boxed(),
+        mended: stream::select_all(mended).boxed(),
         all: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),
     }
 }
 
-/// They are in the namespaces of clusters, which only who may see the whole cluster may see.
-fn deployments(
+/// A Bundle that changes concerns the HelmOp of its name, and itself where it is brought to clusters here.
+fn bundles(
     client: &Client,
     scope: &Scope,
-    of_helmops: &watcher::Config,
     stores: &Stores,
-) -> BoxStream<'static, Key> {
+    writer: Writer<Guarded<Bundle>>,
+) -> impl Stream<Item = Work> + use<> {
+    let delivers = stores.delivery.is_some();
+    let config = if delivers { scope.of_shard() } else { of_helmops() };
+    let known = stores.helmops.clone();
+    let mut news = News::default();
+    let events = scope.watch(client, &config).reflect(writer);
+    shielded::<Bundle, _>(events).flat_map(move |event| {
+        let told = news.of(&event);
+        let mut concerned: Vec<HelmOpKey> = touched(&event).chain(told.iter().map(named_alike)).collect();
+        concerned.dedup();
+        concerned.retain(|helmop| known.get(helmop).is_some());
+        let bundles = told.into_iter().filter(|_| delivers).map(Work::Bundle);
+        let helmops = concerned.into_iter().map(Work::HelmOp);
+        stream::iter(helmops.chain(bundles).collect::<Vec<_>>())
+    })
+}
+
+fn of_helmops() -> watcher::Config {
+    watcher::Config::default().labels(labels::HELM_NAME)
+}
+
+fn touched(event: &watcher::Event<Guarded<Bundle>>) -> impl Iterator<Item = HelmOpKey> + use<> {
+    let touched = match event {
+        watcher::Event::Apply(bundle)
+        | watcher::Event::InitApply(bundle)
+        | watcher::Event::Delete(bundle) => Some(named_alike(&ObjectRef::from_obj(bundle))),
+        watcher::Event::Init | watcher::Event::InitDone => None,
+    };
+    touched.into_iter()
+}
+
+/// A HelmOp and its Bundle have the same name.
+fn named_alike(bundle: &ObjectRef<Guarded<Bundle>>) -> HelmOpKey {
+    key(bundle.namespace.as_deref().unwrap_or_default(), &bundle.name)
+}
+
+/// They are in the namespaces of clusters, which only who may see the whole cluster may see.
+fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'static, Work> {
     if !scope.is_cluster() {
         stores.deployments.are_out_of_sight();
         return stream::pending().boxed();
     }
-    let events = patient(watcher(Api::all(client.clone()), paged(of_helmops.clone())));
-    stores.deployments.follow(events, stores.helmops.clone()).boxed()
+    let delivers = stores.delivery.is_some();
+    let config = if delivers {
+        watcher::Config::default()
+    } else {
+        of_helmops()
+    };
+    let api = Api::<Guarded<BundleDeployment>>::all(client.clone());
+    let events = patient(watcher(api, paged(config)));
+    let (known, shard) = (stores.helmops.clone(), scope.shard.clone());
+    let concerned = stores.deployments.follow(events);
+    concerned
+        .flat_map(move |concerned| {
+            let Concerned {
+                helmop,
+                bundle,
+                cluster,
+                shard: its,
+            } = concerned;
+            let helmop = helmop
+                .filter(|helmop| known.get(helmop).is_some())
+                .map(Work::HelmOp);
+            let bundle = bundle.filter(|_| delivers && its == shard).map(Work::Bundle);
+            let cluster = cluster.filter(|_| delivers).map(Work::Cluster);
+            stream::iter([bundle, helmop, cluster].into_iter().flatten())
+        })
+        .boxed()
 }
 
-/// The HelmOps that are like this.
-pub fn matching(helmops: &Store<Guarded<HelmOp>>, is_wanted: impl Fn(&Guarded<HelmOp>) -> bool) -> Vec<Key> {
-    let helmops = helmops.state();
-    let wanted = helmops.iter().filter(|helmop| is_wanted(helmop));
-    wanted.map(|helmop| ObjectRef::from_obj(&**helmop)).collect()
+/// The copies of a kind that this controller has made.
+fn copies<K>(client: &Client, delivery: &Delivery, kind: Kind) -> BoxStream<'static, Work>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
+{
+    let api = Api::<PartialObjectMeta<K>>::all(client.clone());
+    let config = paged(watcher::Config::default().labels(labels::COPY));
+    let events = shielded::<K, _>(watcher(api, config).default_backoff());
+    delivery.copies.follow(kind, events).map(Work::Bundle).boxed()
 }
 
-/// Names a HelmOp.
-pub fn key(namespace: &str, name: &str) -> Key {
-    ObjectRef::new(name).within(namespace)
+/// The objects that are like this.
+pub fn matching<K>(store: &Store<K>, is_wanted: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>>
+where
+    K: Lookup<DynamicType = ()> + Clone + 'static,
+{
+    let objects = store.state();
+    let wanted = objects.iter().filter(|object| is_wanted(object));
+    wanted.map(|object| ObjectRef::from_obj(&**object)).collect()
 }

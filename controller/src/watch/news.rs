@@ -1,42 +1,69 @@
-//! Which changes of a HelmOp are news.
+//! Which changes of an object are news.
 
 use std::{
     collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use helmops_shared::api::{Guarded, HelmOp, labels};
+use helmops_shared::api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, HelmOp, labels};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Resource,
-    runtime::{reflector::ObjectRef, watcher},
+    core::PartialObjectMeta,
+    runtime::{
+        reflector::{Lookup, ObjectRef},
+        watcher,
+    },
 };
 
-use super::Key;
-
-/// What was last acted on of each HelmOp.
-#[derive(Debug, Default)]
-pub struct News {
-    known: HashMap<Key, u64>,
-    /// What a list has shown so far that is under way.
-    listed: HashSet<Key>,
+/// An object of which some changes are news.
+pub trait Telling {
+    /// Feeds everything about it that is acted on: what is asked for, who works on it, what keeps it from going, and
+    /// whether its status was wiped.
+    fn tell(&self, hasher: &mut DefaultHasher);
 }
 
-impl News {
-    /// The HelmOps that an event tells something new of, those that are gone included. What the controller itself writes
+/// What was last acted on of each object of a kind.
+pub struct News<K: Lookup>
+where
+    K::DynamicType: Hash + Eq,
+{
+    known: HashMap<ObjectRef<K>, u64>,
+    /// What a list has shown so far that is under way.
+    listed: HashSet<ObjectRef<K>>,
+}
+
+impl<K: Lookup> Default for News<K>
+where
+    K::DynamicType: Hash + Eq,
+{
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            listed: HashSet::new(),
+        }
+    }
+}
+
+impl<K> News<K>
+where
+    K: Lookup<DynamicType = ()> + Telling,
+{
+    /// The objects that an event tells something new of, those that are gone included. What the controller itself writes
     /// is no news.
-    pub fn of(&mut self, event: &watcher::Event<Guarded<HelmOp>>) -> Vec<Key> {
+    pub fn of(&mut self, event: &watcher::Event<K>) -> Vec<ObjectRef<K>> {
         match event {
             watcher::Event::Init => {
                 self.listed.clear();
                 Vec::new()
             }
-            watcher::Event::InitApply(helmop) => {
-                self.listed.insert(ObjectRef::from_obj(helmop));
-                self.seen(helmop)
+            watcher::Event::InitApply(object) => {
+                self.listed.insert(ObjectRef::from_obj(object));
+                self.seen(object)
             }
-            watcher::Event::Apply(helmop) => self.seen(helmop),
-            watcher::Event::Delete(helmop) => {
-                let key = ObjectRef::from_obj(helmop);
+            watcher::Event::Apply(object) => self.seen(object),
+            watcher::Event::Delete(object) => {
+                let key = ObjectRef::from_obj(object);
                 self.known.remove(&key);
                 vec![key]
             }
@@ -48,8 +75,10 @@ impl News {
         }
     }
 
-    fn seen(&mut self, helmop: &Guarded<HelmOp>) -> Vec<Key> {
-        let (key, state) = (ObjectRef::from_obj(helmop), state(helmop));
+    fn seen(&mut self, object: &K) -> Vec<ObjectRef<K>> {
+        let mut hasher = DefaultHasher::new();
+        object.tell(&mut hasher);
+        let (key, state) = (ObjectRef::from_obj(object), hasher.finish());
         if self.known.insert(key.clone(), state) == Some(state) {
             Vec::new()
         } else {
@@ -58,34 +87,88 @@ impl News {
     }
 }
 
-/// A number that changes with everything about a HelmOp that the controller acts on: what is asked for, who works on it,
-/// what keeps it from going, and whether its status was wiped.
-fn state(helmop: &Guarded<HelmOp>) -> u64 {
-    let metadata = helmop.meta();
-    let mut hasher = DefaultHasher::new();
-    metadata.uid.hash(&mut hasher);
-    metadata.generation.hash(&mut hasher);
-    metadata.deletion_timestamp.is_some().hash(&mut hasher);
-    metadata.finalizers.hash(&mut hasher);
-    let annotations = metadata.annotations.as_ref();
-    annotations
-        .and_then(|annotations| annotations.get(labels::POLL))
-        .hash(&mut hasher);
-    let label = metadata.labels.as_ref();
-    label
-        .and_then(|labels| labels.get(labels::SHARD))
-        .hash(&mut hasher);
-    has_status(helmop).hash(&mut hasher);
-    hasher.finish()
+/// What is asked for and what keeps it from going, of any object.
+fn tell_metadata(metadata: &ObjectMeta, hasher: &mut DefaultHasher) {
+    metadata.uid.hash(hasher);
+    metadata.generation.hash(hasher);
+    metadata.deletion_timestamp.is_some().hash(hasher);
+    metadata.finalizers.hash(hasher);
 }
 
-fn has_status(helmop: &Guarded<HelmOp>) -> bool {
-    match helmop {
-        Guarded::Good(helmop) => helmop
-            .status
-            .as_ref()
-            .is_some_and(|status| !status.base.conditions.is_empty()),
-        Guarded::Odd { .. } => true,
+impl Telling for Guarded<HelmOp> {
+    fn tell(&self, hasher: &mut DefaultHasher) {
+        let metadata = self.meta();
+        tell_metadata(metadata, hasher);
+        let annotations = metadata.annotations.as_ref();
+        annotations
+            .and_then(|annotations| annotations.get(labels::POLL))
+            .hash(hasher);
+        let label = metadata.labels.as_ref();
+        label.and_then(|labels| labels.get(labels::SHARD)).hash(hasher);
+        let tells = |helmop: &HelmOp| {
+            helmop
+                .status
+                .as_ref()
+                .is_some_and(|status| !status.base.conditions.is_empty())
+        };
+        self.good().is_none_or(tells).hash(hasher);
+    }
+}
+
+impl Telling for Guarded<Bundle> {
+    fn tell(&self, hasher: &mut DefaultHasher) {
+        let metadata = self.meta();
+        tell_metadata(metadata, hasher);
+        // They are passed on to its deployments, and mappings select by them.
+        metadata.labels.hash(hasher);
+        let tells = |bundle: &Bundle| {
+            bundle
+                .status
+                .as_ref()
+                .is_some_and(|status| !status.conditions.is_empty())
+        };
+        self.good().is_none_or(tells).hash(hasher);
+    }
+}
+
+/// Everything that targets select by, values are made of or roll-outs ask for. What agents tell every few minutes is
+/// none of it.
+impl Telling for Guarded<Cluster> {
+    fn tell(&self, hasher: &mut DefaultHasher) {
+        let metadata = self.meta();
+        tell_metadata(metadata, hasher);
+        (&metadata.labels, &metadata.annotations).hash(hasher);
+        if let Some(cluster) = self.good() {
+            let status = &cluster.status;
+            (&status.namespace, status.scheduled, status.active_schedule).hash(hasher);
+            // Whether its agent has ever come.
+            let agent = status.agent.as_ref();
+            agent
+                .is_some_and(|agent| !agent.last_seen.is_empty())
+                .hash(hasher);
+            status.conditions.is_empty().hash(hasher);
+        }
+    }
+}
+
+impl Telling for Guarded<ClusterGroup> {
+    fn tell(&self, hasher: &mut DefaultHasher) {
+        tell_metadata(self.meta(), hasher);
+        self.meta().labels.hash(hasher);
+    }
+}
+
+impl Telling for Guarded<BundleNamespaceMapping> {
+    fn tell(&self, hasher: &mut DefaultHasher) {
+        tell_metadata(self.meta(), hasher);
+        // It has no status, and so may have no generation.
+        self.meta().resource_version.hash(hasher);
+    }
+}
+
+impl Telling for PartialObjectMeta<Namespace> {
+    fn tell(&self, hasher: &mut DefaultHasher) {
+        self.metadata.labels.hash(hasher);
     }
 }
 
@@ -137,7 +220,7 @@ mod tests {
     #[test]
     fn what_is_gone_is_news_once() {
         let mut news = News::default();
-        let (web, db) = (super::super::key("a", "web"), super::super::key("a", "db"));
+        let (web, db) = (crate::work::key("a", "web"), crate::work::key("a", "db"));
         assert_eq!(news.of(&Event::Apply(named("web"))).len(), 1);
         assert_eq!(news.of(&Event::Apply(named("db"))).len(), 1);
         assert_eq!(news.of(&Event::Delete(named("db"))), [db]);

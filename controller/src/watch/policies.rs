@@ -1,37 +1,26 @@
 //! The Policies that HelmOps are held to, and what a change of them sets going.
 
-use std::{future::ready, sync::Arc};
+use std::future::ready;
 
 use futures::{Stream, StreamExt, stream};
 use helmops_shared::{
-    api::{Guarded, HelmOp},
-    policy::Policies,
-    runtime::cluster::{Change, KnownPolicies, is_absent},
+    api::Guarded,
+    runtime::cluster::{Change, is_absent},
 };
 use kube::{
-    Client, ResourceExt,
-    runtime::{reflector::Store, watcher},
+    Client, Resource,
+    runtime::{
+        reflector::{ObjectRef, Store},
+        watcher,
+    },
 };
 
-use super::{Key, Scope, matching};
-use crate::error::ReconcileError;
+use super::{Scope, Stores, matching};
+use crate::work::Work;
 
-/// The Policies of a HelmOp's namespace.
-///
-/// # Errors
-/// While it is unknown which there are: nothing is done that one of them might forbid.
-pub fn of(known: &KnownPolicies, helmop: &HelmOp) -> Result<Arc<Policies>, ReconcileError> {
-    let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
-    known.of(namespace).ok_or(ReconcileError::UnknownPolicies)
-}
-
-/// Watches Policies, and tells of each HelmOp that a change concerns.
-pub fn watch(
-    client: &Client,
-    scope: &Scope,
-    known: &KnownPolicies,
-    helmops: Store<Guarded<HelmOp>>,
-) -> impl Stream<Item = Key> + Send + use<> {
+/// Watches Policies, and tells of each HelmOp that a change concerns, and of each Bundle that is brought to clusters.
+pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
+    let known = &stores.policies;
     let changes = if scope.is_cluster() {
         known.watch(client).boxed()
     } else {
@@ -40,7 +29,20 @@ pub fn watch(
             .follow(events.filter(|event| ready(!is_passing(event))))
             .boxed()
     };
-    changes.flat_map(move |change| stream::iter(concerned(&helmops, &change)))
+    let helmops = stores.helmops.clone();
+    let bundles = stores.delivery.is_some().then(|| stores.bundles.clone());
+    changes.flat_map(move |change| {
+        let bundles = bundles
+            .as_ref()
+            .map(|bundles| concerned(bundles, &change))
+            .unwrap_or_default();
+        let helmops = concerned(&helmops, &change).into_iter().map(Work::HelmOp);
+        stream::iter(
+            helmops
+                .chain(bundles.into_iter().map(Work::Bundle))
+                .collect::<Vec<_>>(),
+        )
+    })
 }
 
 /// Whether the watch of one namespace failed, which says nothing of the others and is begun anew.
@@ -55,15 +57,19 @@ fn is_passing<T>(event: &watcher::Result<T>) -> bool {
     is_passing
 }
 
-fn concerned(helmops: &Store<Guarded<HelmOp>>, change: &Change) -> Vec<Key> {
-    matching(helmops, |helmop| match change {
+fn concerned<K>(objects: &Store<Guarded<K>>, change: &Change) -> Vec<ObjectRef<Guarded<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    matching(objects, |object| match change {
         Change::All => true,
-        Change::Namespace(name) => helmop.namespace().as_ref() == Some(name),
+        Change::Namespace(name) => object.meta().namespace.as_ref() == Some(name),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use helmops_shared::api::HelmOp;
     use kube::runtime::{reflector, watcher::Event};
     use serde_json::json;
 
@@ -89,12 +95,5 @@ mod tests {
             found.sort();
             assert_eq!(found, expected, "{change:?}");
         }
-    }
-
-    #[test]
-    fn while_policies_are_unknown_nothing_is_done() {
-        let known = KnownPolicies::default();
-        let error = of(&known, &HelmOp::default()).unwrap_err();
-        assert!(error.is_passing() && error.pace().is_none(), "{error}");
     }
 }

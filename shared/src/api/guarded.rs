@@ -26,6 +26,16 @@ pub enum Guarded<K> {
     },
 }
 
+impl<K> Guarded<K> {
+    /// The object, if it decodes.
+    pub fn good(&self) -> Option<&K> {
+        match self {
+            Self::Good(object) => Some(object),
+            Self::Odd { .. } => None,
+        }
+    }
+}
+
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]

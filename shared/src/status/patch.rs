@@ -1,12 +1,11 @@
 //! The smallest change that makes one JSON value into another.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-
-use crate::api::HelmOpStatus;
 
 /// A JSON merge patch from one status to another, or `None` if they are equal. Most are, and JSON is made of neither
 /// then: a status can be large.
-pub fn change(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Value> {
+pub fn change<S: PartialEq + Serialize>(old: &S, new: &S) -> Option<Value> {
     if old == new {
         return None;
     }
@@ -37,6 +36,7 @@ fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::HelmOpStatus;
 
     #[test]
     fn names_only_what_differs() {

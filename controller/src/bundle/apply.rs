@@ -1,0 +1,252 @@
+//! Writes.
+
+use std::borrow::Cow;
+
+use helmops_shared::{
+    api::{Bundle, BundleDeployment, Guarded, labels},
+    status::{Round, change},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::json;
+
+use super::{DeliveryError, next_status};
+use crate::{
+    client::{ApiError, bounded},
+    context::{Context, FIELD_MANAGER},
+    work::BundleKey,
+};
+
+/// The deployment that is to be, over what else stands in the metadata of the one that is there.
+pub fn merged(mut deployment: BundleDeployment, existing: Option<&BundleDeployment>) -> BundleDeployment {
+    let Some(existing) = existing else {
+        return deployment;
+    };
+    let own = std::mem::take(&mut deployment.metadata);
+    deployment.metadata = existing.metadata.clone();
+    deployment.status = existing.status.clone();
+    let metadata = &mut *deployment.metadata;
+    metadata.labels.clone_from(&own.labels);
+    let finalizers = metadata.finalizers.get_or_insert_default();
+    let missing = own
+        .finalizers
+        .iter()
+        .flatten()
+        .filter(|finalizer| !finalizers.contains(finalizer));
+    let missing: Vec<_> = missing.cloned().collect();
+    finalizers.extend(missing);
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.remove(labels::MADE_FROM);
+    annotations.extend(own.annotations.clone().unwrap_or_default());
+    if annotations.is_empty() {
+        metadata.annotations = None;
+    }
+    deployment
+}
+
+/// Writes a deployment, unless it is as it should be.
+pub async fn deployment(
+    context: &Context,
+    deployment: BundleDeployment,
+    existing: Option<&BundleDeployment>,
+) -> Result<BundleDeployment, DeliveryError> {
+    if existing.is_some_and(|existing| is_same(existing, &deployment)) {
+        return Ok(deployment);
+    }
+    let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
+    let api = Api::<BundleDeployment>::namespaced(context.client.clone(), &namespace);
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let written = if existing.is_none() {
+        bounded(api.create(&params, &deployment)).await
+    } else {
+        bounded(api.replace(&name, &params, &deployment)).await
+    };
+    let written = written.map_err(DeliveryError::of(
+        "write",
+        format_args!("BundleDeployment {namespace}/{name}"),
+    ))?;
+    context.stores.deployments.wrote(written.clone());
+    Ok(written)
+}
+
+fn is_same(one: &BundleDeployment, other: &BundleDeployment) -> bool {
+    one.spec == other.spec && one.metadata == other.metadata
+}
+
+/// The Bundle with the finalizer that lets its deployments be withdrawn before it goes; nothing where it is gone already.
+pub async fn with_finalizer<'b>(
+    context: &Context,
+    bundle: &'b Bundle,
+) -> Result<Option<Cow<'b, Bundle>>, DeliveryError> {
+    let mut finalizers = bundle.finalizers().to_vec();
+    if finalizers
+        .iter()
+        .any(|finalizer| finalizer == labels::BUNDLE_FINALIZER)
+    {
+        return Ok(Some(Cow::Borrowed(bundle)));
+    }
+    finalizers.push(labels::BUNDLE_FINALIZER.to_owned());
+    match set_finalizers(context, bundle, &finalizers).await {
+        Ok(bundle) => Ok(Some(Cow::Owned(bundle))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(DeliveryError::of(
+            "put a finalizer on",
+            format_args!("Bundle {}", bundle.name_any()),
+        )(error)),
+    }
+}
+
+/// Withdraws a Bundle that is being deleted from its clusters, and lets it go when it is on none any more.
+pub async fn withdraw(context: &Context, key: &BundleKey, bundle: &Bundle) -> Result<(), DeliveryError> {
+    let finalizers = bundle.finalizers();
+    let others: Vec<_> = finalizers
+        .iter()
+        .filter(|finalizer| *finalizer != labels::BUNDLE_FINALIZER)
+        .cloned()
+        .collect();
+    if others.len() == finalizers.len() {
+        return Ok(());
+    }
+    if !withdraw_all(context, key).await? {
+        // News of the last one that goes brings it here again.
+        return Ok(());
+    }
+    match set_finalizers(context, bundle, &others).await {
+        Err(error) if !error.is_not_found() => Err(DeliveryError::of(
+            "let go",
+            format_args!("Bundle {}", bundle.name_any()),
+        )(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Withdraws what is left of a Bundle that is gone, unless it is there after all.
+pub async fn withdraw_leftovers(context: &Context, key: &BundleKey) -> Result<(), DeliveryError> {
+    if context.stores.deployments.of_bundle(key).is_empty() {
+        return Ok(());
+    }
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    let api = Api::<Guarded<Bundle>>::namespaced(context.client.clone(), namespace);
+    let found = bounded(api.get_opt(&key.name)).await;
+    if found
+        .map_err(DeliveryError::of(
+            "read",
+            format_args!("Bundle {namespace}/{}", key.name),
+        ))?
+        .is_none()
+    {
+        withdraw_all(context, key).await?;
+    }
+    Ok(())
+}
+
+/// Whether none was left.
+async fn withdraw_all(context: &Context, key: &BundleKey) -> Result<bool, DeliveryError> {
+    let deployments = context.stores.deployments.of_bundle(key);
+    for deployment in &deployments {
+        match &**deployment {
+            Guarded::Good(deployment) => withdraw_one(context, deployment).await?,
+            Guarded::Odd { metadata, .. } => {
+                let deployment = BundleDeployment {
+                    metadata: (**metadata).clone(),
+                    ..BundleDeployment::default()
+                };
+                withdraw_one(context, &deployment).await?;
+            }
+        }
+    }
+    Ok(deployments.is_empty())
+}
+
+/// Deletes a deployment. Its agent removes what it deployed when it is gone.
+pub async fn withdraw_one(context: &Context, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
+    let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
+    let api = Api::<BundleDeployment>::namespaced(context.client.clone(), &namespace);
+    let failed = DeliveryError::of("delete", format!("BundleDeployment {namespace}/{name}"));
+    match delete(&api, &name, deployment).await {
+        Err(error) if !error.is_not_found() => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+async fn delete(
+    api: &Api<BundleDeployment>,
+    name: &str,
+    deployment: &BundleDeployment,
+) -> Result<(), ApiError> {
+    if deployment.metadata.deletion_timestamp.is_none() {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: deployment.metadata.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        bounded(api.delete(name, &params)).await?;
+    }
+    let finalizers = deployment.finalizers().iter();
+    let others: Vec<_> = finalizers
+        .filter(|finalizer| *finalizer != labels::BUNDLE_DEPLOYMENT_FINALIZER)
+        .collect();
+    if others.len() < deployment.finalizers().len() {
+        let patch = json!({ "metadata": { "uid": deployment.metadata.uid, "finalizers": others } });
+        bounded(api.patch(name, &params(), &Patch::Merge(patch))).await?;
+    }
+    Ok(())
+}
+
+/// Writes the status if it differs from the stored one.
+pub async fn status(
+    context: &Context,
+    key: &BundleKey,
+    bundle: &Bundle,
+    round: Round<'_>,
+) -> Result<(), DeliveryError> {
+    let stored = bundle.status.clone().unwrap_or_default();
+    let Some(change) = change(&stored, &next_status(bundle, round)) else {
+        return Ok(());
+    };
+    let base = bundle.resource_version().unwrap_or_default();
+    let patch = json!({ "metadata": { "resourceVersion": base }, "status": change });
+    match bounded(bundles(context, bundle).patch_status(&bundle.name_any(), &params(), &Patch::Merge(patch)))
+        .await
+    {
+        Ok(written) => {
+            let new = written.resource_version().unwrap_or_default();
+            context.bundles.written.wrote(key.clone(), &base, &new);
+            Ok(())
+        }
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(DeliveryError::of(
+            "write the status of",
+            format_args!("Bundle {}", bundle.name_any()),
+        )(error)),
+    }
+}
+
+async fn set_finalizers(
+    context: &Context,
+    bundle: &Bundle,
+    finalizers: &[String],
+) -> Result<Bundle, ApiError> {
+    // The resource version makes the write fail if somebody else was quicker.
+    let metadata = json!({ "resourceVersion": bundle.resource_version(), "finalizers": finalizers });
+    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    bounded(bundles(context, bundle).patch(&bundle.name_any(), &params(), &patch)).await
+}
+
+fn bundles(context: &Context, bundle: &Bundle) -> Api<Bundle> {
+    Api::namespaced(context.client.clone(), &bundle.namespace().unwrap_or_default())
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}

@@ -1,0 +1,161 @@
+//! What can go wrong with a Bundle.
+
+use std::fmt;
+
+use helmops_shared::{api::Bundle, chart::version::Version, policy::Policies, reason::Reason};
+use thiserror::Error;
+
+use crate::{backoff::Pace, client::ApiError};
+
+/// Why a Bundle could not be brought to its clusters, or not to all of them.
+#[derive(Debug, Error)]
+pub enum DeliveryError {
+    /// Policies have not been seen yet.
+    #[error("it is not known yet which Policies there are")]
+    UnknownPolicies,
+    /// Something that is passed on could not be read.
+    #[error("{0}")]
+    Unread(String),
+    /// An object could not be read or written.
+    #[error("could not {doing} {what}: {source}")]
+    Api {
+        /// What was tried, in a verb.
+        doing: &'static str,
+        /// The object.
+        what: String,
+        /// Why.
+        source: ApiError,
+    },
+}
+
+impl DeliveryError {
+    /// One of a call. To be given a verb and the object.
+    pub fn of(doing: &'static str, what: impl fmt::Display) -> impl FnOnce(ApiError) -> Self {
+        move |source| Self::Api {
+            doing,
+            what: what.to_string(),
+            source,
+        }
+    }
+
+    /// Why, in a word.
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::UnknownPolicies => Reason::Progressing,
+            Self::Unread(_) | Self::Api { .. } => Reason::ApiError,
+        }
+    }
+
+    /// When to try again; `None` for never, before something changes.
+    pub fn pace(&self) -> Option<Pace> {
+        match self {
+            Self::UnknownPolicies => None,
+            Self::Api { .. } if self.is_passing() => Some(Pace::CONFLICT),
+            Self::Unread(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
+        }
+    }
+
+    /// Whether there is nothing to tell a user: somebody else was quicker, or leads, or the process stops.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::UnknownPolicies => true,
+            Self::Unread(_) => false,
+            Self::Api { source, .. } => source.is_passing(),
+        }
+    }
+}
+
+/// Why a Bundle is not brought to any cluster before somebody changes it. Clusters keep what they have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In a word.
+    pub reason: Reason,
+    /// In a sentence.
+    pub message: String,
+}
+
+impl Refusal {
+    /// One with an error's words.
+    pub fn new(reason: Reason, error: &impl fmt::Display) -> Self {
+        Self {
+            reason,
+            message: error.to_string(),
+        }
+    }
+}
+
+/// Refuses Bundles that Policies forbid, that lack a version, and that are not made from a chart.
+pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), Refusal> {
+    policies
+        .check_bundle(bundle)
+        .map_err(|errors| Refusal::new(Reason::PolicyViolation, &errors))?;
+    if !bundle.spec.resources.is_empty() {
+        let message = "spec.resources: this Bundle carries files, which helmops does not deploy; use a HelmOp, or \
+                       Fleet's own controller";
+        return Err(Refusal::new(Reason::UnsupportedBundle, &message));
+    }
+    let helm = bundle
+        .spec
+        .options
+        .helm
+        .as_ref()
+        .filter(|_| bundle.spec.helm_op_options.is_some());
+    match helm.map(|helm| &*helm.version) {
+        Some(version) if !version.is_empty() && !is_exact(version) => {
+            let message = format!(
+                "chart version cannot be deployed; check HelmOp status for more details: spec.helm.version: Invalid value: \
+                 {version:?}: a Bundle names one version, such as 1.2.3"
+            );
+            Err(Refusal::new(Reason::InvalidVersion, &message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_exact(version: &str) -> bool {
+    let version = version.strip_prefix('v').unwrap_or(version);
+    Version::parse_strict(version).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn refused(spec: &Value) -> Option<Refusal> {
+        let object = json!({ "metadata": { "name": "web", "namespace": "fleet" }, "spec": spec });
+        let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+        check(&bundle, &Policies::default()).err()
+    }
+
+    #[test]
+    fn only_one_version_can_be_deployed() {
+        for version in ["1.2.3", "v1.2.3", "1.2.3-rc.1+b", ""] {
+            let spec = json!({ "helmOpOptions": {}, "helm": { "chart": "web", "version": version } });
+            assert_eq!(refused(&spec), None, "{version}");
+        }
+        for version in ["1.x.x", "1.2", "^1", "vv1.2.3"] {
+            let spec = json!({ "helmOpOptions": {}, "helm": { "chart": "web", "version": version } });
+            let refusal = refused(&spec).unwrap();
+            assert_eq!(refusal.reason, Reason::InvalidVersion);
+            assert!(
+                refusal.message.contains("version cannot be deployed"),
+                "{}",
+                refusal.message
+            );
+            assert!(refusal.message.contains(version), "{}", refusal.message);
+        }
+        assert_eq!(
+            refused(&json!({ "helm": { "chart": "web", "version": "1.x" } })),
+            None,
+            "no HelmOp's"
+        );
+    }
+
+    #[test]
+    fn files_are_somebody_elses() {
+        let refusal = refused(&json!({ "resources": [{ "name": "a.yaml" }] })).unwrap();
+        assert_eq!(refusal.reason, Reason::UnsupportedBundle);
+    }
+}

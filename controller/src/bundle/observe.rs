@@ -1,0 +1,102 @@
+//! What there is around a Bundle, as it was last seen.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use helmops_shared::{
+    api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded},
+    policy::Policies,
+    targeting::{Member, scope},
+};
+use kube::{Resource, runtime::reflector::Store};
+
+use super::DeliveryError;
+use crate::{
+    context::Context,
+    watch::{Clusters, Deployment},
+    work::BundleKey,
+};
+
+/// The Policies of a Bundle's namespace.
+///
+/// # Errors
+/// While it is unknown which there are: nothing is done that one of them might forbid.
+pub fn policies(context: &Context, bundle: &Bundle) -> Result<Arc<Policies>, DeliveryError> {
+    let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
+    let policies = context.stores.policies.of(namespace);
+    policies.ok_or(DeliveryError::UnknownPolicies)
+}
+
+/// Where a Bundle may go, and where it is.
+pub struct Surroundings {
+    clusters: Vec<Arc<Guarded<Cluster>>>,
+    groups: Vec<Arc<Guarded<ClusterGroup>>>,
+    deployments: Vec<Deployment>,
+}
+
+/// Looks around.
+pub fn surroundings(
+    context: &Context,
+    clusters: &Clusters,
+    key: &BundleKey,
+    bundle: &Bundle,
+) -> Surroundings {
+    let within = namespaces(clusters, bundle);
+    let mut groups = inside(&clusters.groups, &within);
+    // A store has no order, and a status must have one.
+    groups.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
+    Surroundings {
+        clusters: inside(&clusters.all, &within),
+        groups,
+        deployments: context.stores.deployments.of_bundle(key),
+    }
+}
+
+impl Surroundings {
+    /// The clusters. One that does not decode, or is being deleted, is none to bring anything to.
+    pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
+        let groups = || self.groups.iter().filter_map(|group| group.good());
+        self.clusters
+            .iter()
+            .filter_map(|cluster| cluster.good())
+            .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
+            .map(move |cluster| Member::new(cluster, groups()))
+    }
+
+    /// What is on clusters already.
+    pub fn existing(&self) -> Vec<&BundleDeployment> {
+        self.deployments
+            .iter()
+            .filter_map(|deployment| deployment.good())
+            .collect()
+    }
+}
+
+/// The namespaces in which the Bundle looks for clusters.
+fn namespaces(clusters: &Clusters, bundle: &Bundle) -> Vec<String> {
+    let mappings = clusters.mappings.state();
+    let mappings: Vec<&BundleNamespaceMapping> =
+        mappings.iter().filter_map(|mapping| mapping.good()).collect();
+    let namespaces = clusters.namespaces.state();
+    let known: Vec<(&str, Option<&BTreeMap<String, String>>)> = namespaces
+        .iter()
+        .filter_map(|namespace| {
+            Some((
+                namespace.metadata.name.as_deref()?,
+                namespace.metadata.labels.as_ref(),
+            ))
+        })
+        .collect();
+    let found = scope::namespaces(bundle, mappings, &known);
+    found.into_iter().map(str::to_owned).collect()
+}
+
+fn inside<K>(store: &Store<Guarded<K>>, namespaces: &[String]) -> Vec<Arc<Guarded<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let is_inside = |object: &Arc<Guarded<K>>| {
+        let namespace = object.meta().namespace.as_ref();
+        namespace.is_some_and(|namespace| namespaces.contains(namespace))
+    };
+    store.state().into_iter().filter(is_inside).collect()
+}

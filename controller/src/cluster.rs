@@ -1,0 +1,147 @@
+//! The cluster loop: each Cluster to its namespace, and to the numbers in its status.
+//!
+//! Whoever registers a cluster makes the Cluster object; the namespace for what is deployed there follows.
+
+use std::time::Instant;
+
+use helmops_shared::{
+    api::{Cluster, Guarded, labels},
+    status::{self, change},
+    targeting::names,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{
+    backoff::Pace,
+    bundle::DeliveryError,
+    client::bounded,
+    context::{Context, FIELD_MANAGER},
+    metrics::Loop,
+    queue::Next,
+    watch::Delivery,
+    work::ClusterKey,
+};
+
+/// Brings one Cluster to what it is to be.
+pub async fn reconcile(key: &ClusterKey, delivery: &Delivery, context: &Context) -> Next {
+    let memory = &context.clusters;
+    let Some(object) = delivery.clusters.all.get(key) else {
+        memory.forget(key);
+        return None;
+    };
+    let cluster = match &*object {
+        Guarded::Good(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
+        Guarded::Good(_) => return None,
+        Guarded::Odd { error, .. } => {
+            tracing::error!(error, "Cluster does not decode and is left alone");
+            return None;
+        }
+    };
+    let seen = cluster.metadata.resource_version.as_deref().unwrap_or_default();
+    if memory.written.is_behind(key, seen) {
+        return Some(Pace::CONFLICT.first);
+    }
+    let started = Instant::now();
+    let result = Box::pin(bring_about(key, cluster, delivery, context)).await;
+    let failure = result.as_ref().err().map(DeliveryError::reason);
+    context
+        .metrics
+        .reconciled(Loop::Cluster, failure, started.elapsed());
+    match result {
+        Ok(()) => {
+            memory.backoff.forget(key);
+            None
+        }
+        Err(error) => memory.retry(key, cluster.metadata.generation, &error),
+    }
+}
+
+async fn bring_about(
+    key: &ClusterKey,
+    cluster: &Cluster,
+    delivery: &Delivery,
+    context: &Context,
+) -> Result<(), DeliveryError> {
+    let namespace = namespace_of(cluster);
+    ensure_namespace(cluster, &namespace, delivery, context).await?;
+    let deployments = context.stores.deployments.in_namespace(&namespace);
+    let deployments: Vec<_> = deployments.iter().map(|deployment| &**deployment).collect();
+    let now = crate::helmop::seconds(k8s_openapi::jiff::Timestamp::now());
+    let next = status::cluster(cluster, &namespace, &deployments, &now);
+    let Some(change) = change(&cluster.status, &next) else {
+        return Ok(());
+    };
+    let base = cluster.resource_version().unwrap_or_default();
+    let patch = json!({ "metadata": { "resourceVersion": base }, "status": change });
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let home = cluster.namespace().unwrap_or_default();
+    let api = Api::<Cluster>::namespaced(context.client.clone(), &home);
+    match bounded(api.patch_status(&cluster.name_any(), &params, &Patch::Merge(patch))).await {
+        Ok(written) => {
+            let new = written.resource_version().unwrap_or_default();
+            context.clusters.written.wrote(key.clone(), &base, &new);
+            Ok(())
+        }
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => {
+            let what = format!("Cluster {home}/{}", cluster.name_any());
+            Err(DeliveryError::of("write the status of", what)(error))
+        }
+    }
+}
+
+/// The namespace that it has, or is to have: that which Fleet would give it.
+fn namespace_of(cluster: &Cluster) -> String {
+    if !cluster.status.namespace.is_empty() {
+        return cluster.status.namespace.clone();
+    }
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    names::cluster_namespace(&part(&cluster.metadata.namespace), &part(&cluster.metadata.name))
+}
+
+async fn ensure_namespace(
+    cluster: &Cluster,
+    name: &str,
+    delivery: &Delivery,
+    context: &Context,
+) -> Result<(), DeliveryError> {
+    let known = delivery
+        .clusters
+        .namespaces
+        .get(&kube::runtime::reflector::ObjectRef::new(name));
+    if known.is_some() {
+        return Ok(());
+    }
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let told = [
+        (labels::CLUSTER_NAMESPACE, part(&cluster.metadata.namespace)),
+        (labels::CLUSTER, part(&cluster.metadata.name)),
+    ];
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(labels::MANAGED.to_owned(), "true".to_owned())].into()),
+            annotations: Some(told.map(|(key, value)| (key.to_owned(), value)).into()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match bounded(Api::<Namespace>::all(context.client.clone()).create(&params, &namespace)).await {
+        Err(error) if !error.exists_already() => {
+            Err(DeliveryError::of("make", format_args!("Namespace {name}"))(error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,114 @@
+//! The loops: what the watches tell of, and what is made of it.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use helmops_shared::runtime::{Gate, Health, Heartbeat};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    bundle, cluster,
+    context::Context,
+    helmop,
+    queue::{self, Next},
+    watch::{self, Writers},
+    work::Work,
+    workers::Place,
+};
+
+/// How often the loops say that they are alive.
+const BEAT: Duration = Duration::from_secs(5);
+/// Whoever says nothing for so long hangs, however slow the machine is.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// What the loops tell of themselves.
+#[derive(Debug)]
+pub struct Signs {
+    /// Opens when everything has been seen once.
+    synced: Gate,
+    /// Beaten while the loops go round.
+    heartbeat: Heartbeat,
+}
+
+impl Signs {
+    /// The process is not ready before the loops are, and not alive without them.
+    pub fn new(health: &Health) -> Self {
+        Self {
+            synced: health.gate("caches"),
+            heartbeat: health.heartbeat("loops", SILENCE),
+        }
+    }
+}
+
+/// Works on what changes until it is told to stop, and then finishes what is under way.
+pub async fn run(
+    context: Arc<Context>,
+    writers: Writers,
+    Signs { synced, heartbeat }: Signs,
+    stop: CancellationToken,
+) {
+    let watches = watch::watch(&context.client, &context.scope, &context.stores, writers);
+    let mended = watches.mended.inspect(|work| forget_failures(work, &context));
+    let all = watches.all.flat_map(|()| {
+        context.backoff.forget_all();
+        let helmops = watch::matching(&context.stores.helmops, |_| true);
+        stream::iter(helmops.into_iter().map(Work::HelmOp))
+    });
+    let triggers = stream::select_all([watches.changes, mended.boxed(), all.boxed()]);
+    let opening = async {
+        context.stores.wait_until_filled().await;
+        tracing::info!(
+            helmops = context.stores.helmops.len(),
+            bundles = context.stores.bundles.len(),
+            "caches are filled"
+        );
+        context.workers.open();
+        synced.open();
+        std::future::pending::<()>().await;
+    };
+    // In the same task as the work, so that it falls silent with it.
+    let beating = async {
+        loop {
+            heartbeat.beat();
+            tokio::time::sleep(BEAT).await;
+        }
+    };
+    let depth = &context.metrics.waiting;
+    let work = queue::run(triggers, &context.workers, depth, &stop, |work, place| {
+        reconcile(work, place, &context)
+    });
+    tokio::select! {
+        () = work => {}
+        () = opening => {}
+        () = beating => {}
+    }
+}
+
+fn forget_failures(work: &Work, context: &Context) {
+    match work {
+        Work::HelmOp(key) => context.backoff.forget(key),
+        Work::Bundle(key) => context.bundles.backoff.forget(key),
+        Work::Cluster(key) => context.clusters.backoff.forget(key),
+    }
+}
+
+/// Gives an object to the loop of its kind.
+async fn reconcile(work: Work, place: Place, context: &Context) -> Next {
+    match (work, &context.stores.delivery) {
+        (Work::HelmOp(key), _) => helmop::reconcile(key, place, context).await,
+        (Work::Bundle(key), Some(delivery)) => {
+            let span = tracing::error_span!("reconcile", bundle = named(&key));
+            Box::pin(bundle::reconcile(&key, delivery, context).instrument(span)).await
+        }
+        (Work::Cluster(key), Some(delivery)) => {
+            let span = tracing::error_span!("reconcile", cluster = named(&key));
+            Box::pin(cluster::reconcile(&key, delivery, context).instrument(span)).await
+        }
+        (Work::Bundle(_) | Work::Cluster(_), None) => None,
+    }
+}
+
+fn named<K: kube::runtime::reflector::Lookup>(key: &kube::runtime::reflector::ObjectRef<K>) -> String {
+    format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name)
+}

@@ -1,0 +1,303 @@
+//! The Secrets and ConfigMaps in the namespaces of clusters that are made from others.
+//!
+//! Only their metadata are watched: they tell what a copy was made from, and whether somebody has changed it since. The API
+//! server notes who wrote each key; whoever changes one takes it from the one who had it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+use futures::{Stream, StreamExt};
+use helmops_shared::{
+    api::labels,
+    runtime::lock,
+    targeting::copies::{Kind, Role},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::{core::PartialObjectMeta, runtime::watcher};
+use tokio::sync::watch;
+
+use crate::{
+    context::FIELD_MANAGER,
+    work::{BundleKey, key},
+};
+
+/// Where a copy is: its kind, namespace and name.
+pub type Place = (Kind, String, String);
+
+/// What is known of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// What it is there for.
+    pub role: Role,
+    /// Namespace of the Bundles that it is for.
+    pub bundle_namespace: String,
+    /// What it was made from.
+    pub made_from: String,
+    /// How many of its keys are as they were written, or nothing where somebody else has written any.
+    pub intact: Option<usize>,
+    /// Names and UIDs of the deployments that own it.
+    pub owners: BTreeSet<(String, String)>,
+}
+
+/// All copies, as last seen. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Copies {
+    known: Arc<Mutex<BTreeMap<Place, Copied>>>,
+    /// Kinds that have been listed.
+    listed: watch::Sender<BTreeSet<Kind>>,
+}
+
+impl Copies {
+    /// Waits until all of them are known.
+    pub async fn wait_until_known(&self) {
+        let mut listed = self.listed.subscribe();
+        // It fails only where nobody can tell any more.
+        let _ = listed.wait_for(|kinds| kinds.len() == 2).await;
+    }
+
+    /// One of them.
+    pub fn get(&self, place: &Place) -> Option<Copied> {
+        lock(&self.known).get(place).cloned()
+    }
+
+    /// Those in the namespace of a cluster that a deployment owns.
+    pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<(Place, Copied)> {
+        let known = lock(&self.known);
+        let mut found = Vec::new();
+        for kind in [Kind::Secret, Kind::ConfigMap] {
+            let from = (kind, namespace.to_owned(), String::new());
+            let those = known
+                .range(from..)
+                .take_while(|((its, place, _), _)| *its == kind && place == namespace);
+            let owned = those.filter(|(_, copy)| copy.owners.iter().any(|(_, owner)| owner == uid));
+            found.extend(owned.map(|(place, copy)| (place.clone(), copy.clone())));
+        }
+        found
+    }
+
+    /// Takes up what was just written.
+    pub fn wrote(&self, kind: Kind, metadata: &ObjectMeta) {
+        if let Some(copy) = copied(metadata) {
+            lock(&self.known).insert(place(kind, metadata), copy);
+        }
+    }
+
+    /// Takes up that one was just deleted.
+    pub fn deleted(&self, place: &Place) {
+        lock(&self.known).remove(place);
+    }
+
+    /// Follows a watch of the copies of a kind, and tells whose have changed.
+    pub fn follow<K, S>(&self, kind: Kind, events: S) -> impl Stream<Item = BundleKey> + use<K, S>
+    where
+        S: Stream<Item = watcher::Event<PartialObjectMeta<K>>>,
+    {
+        let copies = self.clone();
+        let mut list = BTreeMap::new();
+        events
+            .map(move |event| copies.see(kind, event, &mut list))
+            .flat_map(futures::stream::iter)
+    }
+
+    fn see<K>(
+        &self,
+        kind: Kind,
+        event: watcher::Event<PartialObjectMeta<K>>,
+        list: &mut BTreeMap<Place, Copied>,
+    ) -> Vec<BundleKey> {
+        let mut known = lock(&self.known);
+        match event {
+            watcher::Event::Init => {
+                list.clear();
+                Vec::new()
+            }
+            watcher::Event::InitApply(object) => {
+                if let Some(copy) = copied(&object.metadata) {
+                    list.insert(place(kind, &object.metadata), copy);
+                }
+                Vec::new()
+            }
+            watcher::Event::InitDone => {
+                let listed = std::mem::take(list);
+                let before: BTreeMap<_, _> = known.extract_if(.., |(its, ..), _| *its == kind).collect();
+                let is_other = |(place, copy): &(&Place, &Copied)| listed.get(*place) != Some(*copy);
+                let concerned = before
+                    .iter()
+                    .filter(is_other)
+                    .flat_map(|(_, copy)| copy.bundles())
+                    .collect();
+                known.extend(listed);
+                drop(known);
+                self.listed.send_if_modified(|kinds| kinds.insert(kind));
+                concerned
+            }
+            watcher::Event::Apply(object) => {
+                let place = place(kind, &object.metadata);
+                let now = copied(&object.metadata);
+                let before = match &now {
+                    Some(copy) => known.insert(place, copy.clone()),
+                    None => known.remove(&place),
+                };
+                if before == now {
+                    return Vec::new();
+                }
+                before.iter().chain(&now).flat_map(Copied::bundles).collect()
+            }
+            watcher::Event::Delete(object) => {
+                let before = known.remove(&place(kind, &object.metadata));
+                before.iter().flat_map(Copied::bundles).collect()
+            }
+        }
+    }
+}
+
+impl Copied {
+    /// Whether it is what is to be there: made from this, with so many keys, and untouched.
+    pub fn is(&self, made_from: &str, keys: usize) -> bool {
+        self.made_from == made_from && self.intact == Some(keys)
+    }
+
+    /// The Bundles that it is for: deployments have their names.
+    fn bundles(&self) -> impl Iterator<Item = BundleKey> {
+        self.owners
+            .iter()
+            .map(|(name, _)| key(&self.bundle_namespace, name))
+    }
+}
+
+fn place(kind: Kind, metadata: &ObjectMeta) -> Place {
+    (
+        kind,
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+fn copied(metadata: &ObjectMeta) -> Option<Copied> {
+    let (labels, annotations) = (metadata.labels.as_ref()?, metadata.annotations.as_ref());
+    let owners = metadata.owner_references.iter().flatten();
+    Some(Copied {
+        role: Role::parse(labels.get(labels::COPY)?)?,
+        bundle_namespace: labels.get(labels::BUNDLE_NAMESPACE).cloned().unwrap_or_default(),
+        made_from: annotations
+            .and_then(|annotations| annotations.get(labels::MADE_FROM))
+            .cloned()
+            .unwrap_or_default(),
+        intact: intact(metadata.managed_fields.as_deref().unwrap_or_default()),
+        owners: owners
+            .map(|owner| (owner.name.clone(), owner.uid.clone()))
+            .collect(),
+    })
+}
+
+/// How many keys are as this controller wrote them; nothing where somebody else has written others, or changed some.
+fn intact(fields: &[ManagedFieldsEntry]) -> Option<usize> {
+    let is_own = |entry: &&ManagedFieldsEntry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")
+    };
+    let own: BTreeSet<_> = fields.iter().filter(is_own).flat_map(keys).collect();
+    let mut others = fields.iter().filter(|entry| !is_own(entry)).flat_map(keys);
+    others.all(|key| own.contains(&key)).then_some(own.len())
+}
+
+/// The keys that somebody has written.
+fn keys(entry: &ManagedFieldsEntry) -> impl Iterator<Item = (&'static str, &str)> {
+    ["f:data", "f:binaryData", "f:stringData"]
+        .into_iter()
+        .flat_map(|part| {
+            let fields = entry.fields_v1.as_ref().and_then(|fields| fields.0.get(part));
+            let keys = fields.and_then(|fields| fields.as_object()).into_iter().flatten();
+            keys.map(|(key, _)| key.as_str())
+                .filter(|key| key.starts_with("f:"))
+                .map(move |key| (part, key))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const WEB: &str = "web";
+
+    fn written(by: &str, operation: &str, keys: &[&str]) -> Value {
+        let keys: serde_json::Map<_, _> = keys.iter().map(|key| (format!("f:{key}"), json!({}))).collect();
+        json!({ "manager": by, "operation": operation, "fieldsV1": { "f:data": keys, "f:type": {} } })
+    }
+
+    fn object(made_from: &str, fields: &[Value]) -> PartialObjectMeta<Secret> {
+        let metadata = json!({
+            "name": "access-1", "namespace": "cluster-c1",
+            "labels": { labels::COPY: "access", labels::BUNDLE_NAMESPACE: "fleet" },
+            "annotations": { labels::MADE_FROM: made_from },
+            "ownerReferences": [{ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "BundleDeployment", "name": WEB, "uid": "u" }],
+            "managedFields": fields,
+        });
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    fn place() -> Place {
+        (Kind::Secret, "cluster-c1".to_owned(), "access-1".to_owned())
+    }
+
+    #[test]
+    fn whoever_else_writes_a_key_is_seen() {
+        let own = written(FIELD_MANAGER, "Apply", &["username", "password"]);
+        let is = |fields: &[Value]| copied(&object("a@1", fields).metadata).unwrap().is("a@1", 2);
+        assert!(is(std::slice::from_ref(&own)));
+        let before = written("fleetcontroller", "Update", &["password"]);
+        assert!(is(&[own.clone(), before]), "the same text");
+        let more = written("kubectl-edit", "Update", &["other"]);
+        assert!(!is(&[own, more]));
+        let changed = [
+            written(FIELD_MANAGER, "Apply", &["username"]),
+            written("kubectl-edit", "Update", &["password"]),
+        ];
+        assert!(!is(&changed));
+        assert!(
+            !is(&[written(FIELD_MANAGER, "Apply", &["username"])]),
+            "one is gone"
+        );
+        assert!(!copied(&object("a@2", &[]).metadata).unwrap().is("a@1", 0));
+    }
+
+    #[test]
+    fn changes_concern_the_bundles_that_own_them() {
+        let (copies, mut list) = (Copies::default(), BTreeMap::new());
+        let mut see = |event| copies.see(Kind::Secret, event, &mut list).len();
+        let own = [written(FIELD_MANAGER, "Apply", &["a"])];
+        assert_eq!(see(watcher::Event::Init), 0);
+        assert_eq!(see(watcher::Event::InitApply(object("a@1", &own))), 0);
+        assert_eq!(see(watcher::Event::InitDone), 0);
+        assert!(copies.get(&place()).unwrap().is("a@1", 1));
+        assert_eq!(copies.owned_by("cluster-c1", "u").len(), 1);
+        assert_eq!(copies.owned_by("cluster-c1", "other"), []);
+        assert_eq!(see(watcher::Event::Apply(object("a@1", &own))), 0, "nothing new");
+        let web = copies.see(
+            Kind::Secret,
+            watcher::Event::Apply(object("a@1", &[])),
+            &mut BTreeMap::new(),
+        );
+        assert_eq!(web[0], key("fleet", WEB));
+        let mut see = |event| copies.see(Kind::Secret, event, &mut list).len();
+        assert_eq!(see(watcher::Event::Delete(object("a@1", &[]))), 1);
+        assert_eq!(copies.get(&place()), None);
+        copies.wrote(Kind::Secret, &object("a@1", &own).metadata);
+        assert_eq!(see(watcher::Event::Init), 0);
+        assert_eq!(see(watcher::Event::InitDone), 1, "it went unseen");
+    }
+
+    #[tokio::test]
+    async fn both_kinds_must_be_listed() {
+        let copies = Copies::default();
+        for kind in [Kind::Secret, Kind::ConfigMap] {
+            assert!(copies.listed.borrow().len() < 2);
+            copies.see::<Secret>(kind, watcher::Event::InitDone, &mut BTreeMap::new());
+        }
+        copies.wait_until_known().await;
+    }
+}

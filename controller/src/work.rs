@@ -1,0 +1,49 @@
+//! What is worked on: objects, each by its name.
+
+use helmops_shared::api::{Bundle, Cluster, Guarded, HelmOp};
+use kube::runtime::reflector::ObjectRef;
+
+/// Names a HelmOp.
+pub type HelmOpKey = ObjectRef<Guarded<HelmOp>>;
+/// Names a Bundle.
+pub type BundleKey = ObjectRef<Guarded<Bundle>>;
+/// Names a Cluster.
+pub type ClusterKey = ObjectRef<Guarded<Cluster>>;
+
+/// An object that something is to be done about, by the loop of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// To its Bundle.
+    HelmOp(HelmOpKey),
+    /// To its clusters.
+    Bundle(BundleKey),
+    /// To its namespace, and to the numbers in its status.
+    Cluster(ClusterKey),
+}
+
+impl From<HelmOpKey> for Work {
+    fn from(key: HelmOpKey) -> Self {
+        Self::HelmOp(key)
+    }
+}
+
+impl From<BundleKey> for Work {
+    fn from(key: BundleKey) -> Self {
+        Self::Bundle(key)
+    }
+}
+
+impl From<ClusterKey> for Work {
+    fn from(key: ClusterKey) -> Self {
+        Self::Cluster(key)
+    }
+}
+
+/// Names an object of a kind.
+pub fn key<K>(namespace: &str, name: &str) -> ObjectRef<K>
+where
+    K: kube::runtime::reflector::Lookup,
+    K::DynamicType: Default,
+{
+    ObjectRef::new(name).within(namespace)
+}

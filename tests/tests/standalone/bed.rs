@@ -1,0 +1,239 @@
+//! The setting of each test: a namespace with clusters.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use helmops_tests::api::Api;
+use helmops_tests::helmops::{self, Running};
+use helmops_tests::namespace::TestNamespace;
+use helmops_tests::test_bed::TestBed;
+use helmops_tests::wait::eventually;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+/// A reconciliation takes milliseconds; the machine may be busy with other tests.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Everything that runs.
+pub struct Suite {
+    pub bed: TestBed,
+    _controller: Running,
+    pub api: Api,
+}
+
+/// The suite; the first call starts it.
+pub async fn suite() -> &'static Suite {
+    static SUITE: OnceCell<Suite> = OnceCell::const_new();
+    SUITE.get_or_try_init(start).await.unwrap()
+}
+
+async fn start() -> Result<Suite> {
+    let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
+    helmops::apply_standalone(&bed.kubectl()).await?;
+    let command = |program: &Path| {
+        let mut command = bed.command(program);
+        command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
+        command
+    };
+    let controller = helmops::start_controller(&bed, "controller", &command).await?;
+    let api = Api::new(&bed)?;
+    Ok(Suite {
+        bed,
+        _controller: controller,
+        api,
+    })
+}
+
+/// A namespace with clusters `c0`, `c1` and so on, and the group `all` of them.
+pub struct Setting {
+    pub suite: &'static Suite,
+    pub namespace: TestNamespace,
+    /// The namespace of each cluster.
+    pub clusters: Vec<String>,
+}
+
+impl Setting {
+    pub async fn new(prefix: &str, clusters: usize) -> Self {
+        let suite = suite().await;
+        let namespace = TestNamespace::create(&suite.bed, prefix).await.unwrap();
+        let mut setting = Self {
+            suite,
+            namespace,
+            clusters: Vec::new(),
+        };
+        let group =
+            json!({ "kind": "ClusterGroup", "metadata": { "name": "all" }, "spec": { "selector": {} } });
+        setting.apply(&group).await;
+        for number in 0..clusters {
+            let parity = if number % 2 == 0 { "even" } else { "odd" };
+            let labels = json!({ "number": number.to_string(), "parity": parity });
+            let cluster =
+                json!({ "kind": "Cluster", "metadata": { "name": format!("c{number}"), "labels": labels } });
+            setting.apply(&cluster).await;
+        }
+        for number in 0..clusters {
+            let cluster = setting
+                .until(&format!("cluster/c{number}"), |cluster| {
+                    ensure!(cluster["status"]["namespace"].is_string(), "no namespace");
+                    Ok(())
+                })
+                .await;
+            let namespace = cluster["status"]["namespace"].as_str().unwrap();
+            setting.clusters.push(namespace.to_owned());
+        }
+        setting
+    }
+
+    /// Makes or changes an object; the kind is one of Fleet's unless it says otherwise.
+    pub async fn apply(&self, object: &Value) {
+        let mut object = object.clone();
+        if object.get("apiVersion").is_none() {
+            object["apiVersion"] = json!("fleet.cattle.io/v1alpha1");
+        }
+        let applied = self.namespace.kubectl().apply(&object.to_string()).await;
+        applied.unwrap().ok().unwrap();
+    }
+
+    /// Makes or changes a Bundle of a chart.
+    pub async fn bundle(&self, name: &str, over: &Value) {
+        let mut spec = json!({
+            "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" },
+            "helmOpOptions": {},
+            "targets": [{ "clusterGroup": "all" }],
+        });
+        json_patch::merge(&mut spec, over);
+        self.apply(&json!({ "kind": "Bundle", "metadata": { "name": name }, "spec": spec }))
+            .await;
+    }
+
+    pub async fn secret(&self, name: &str, data: &Value) {
+        self.apply(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data
+        }))
+        .await;
+    }
+
+    pub async fn kubectl(&self, arguments: &[&str]) {
+        let kubectl = self.namespace.kubectl();
+        kubectl.run(arguments).await.unwrap().ok().unwrap();
+    }
+
+    /// Waits until an object of the namespace is as `check` wants it.
+    pub async fn until(&self, object: &str, check: impl Fn(&Value) -> Result<()>) -> Value {
+        eventually(object, SOON, async || {
+            let found = self
+                .namespace
+                .kubectl()
+                .get(object)
+                .await?
+                .context("there is none")?;
+            check(&found)?;
+            Ok(found)
+        })
+        .await
+        .unwrap()
+    }
+
+    /// An object in the namespace of a cluster.
+    pub async fn on(&self, cluster: usize, object: &str) -> Result<Option<Value>> {
+        let kubectl = self.suite.bed.kubectl().in_namespace(&self.clusters[cluster]);
+        kubectl.get(object).await
+    }
+
+    /// Waits until an object in the namespace of a cluster is as `check` wants it.
+    pub async fn until_on(
+        &self,
+        cluster: usize,
+        object: &str,
+        check: impl Fn(&Value) -> Result<()>,
+    ) -> Value {
+        eventually(&format!("{object} on c{cluster}"), SOON, async || {
+            let found = self.on(cluster, object).await?.context("there is none")?;
+            check(&found)?;
+            Ok(found)
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Waits until a Bundle is on a cluster.
+    pub async fn deployment(&self, cluster: usize, bundle: &str) -> Value {
+        self.until_on(cluster, &format!("bundledeployment/{bundle}"), |_| Ok(()))
+            .await
+    }
+
+    /// Waits until there is no such object on a cluster.
+    pub async fn until_none_on(&self, cluster: usize, object: &str) {
+        eventually(&format!("{object} to leave c{cluster}"), SOON, async || {
+            ensure!(self.on(cluster, object).await?.is_none(), "it is there");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Which clusters a Bundle is on now.
+    pub async fn places(&self, bundle: &str) -> Vec<usize> {
+        let mut places = Vec::new();
+        for cluster in 0..self.clusters.len() {
+            let object = format!("bundledeployment/{bundle}");
+            if self.on(cluster, &object).await.unwrap().is_some() {
+                places.push(cluster);
+            }
+        }
+        places
+    }
+
+    /// Waits until the condition `Ready` of an object has this reason, in the present generation, and gives its message.
+    pub async fn until_ready_is(&self, object: &str, reason: &str) -> String {
+        let found = self
+            .until(object, |found| {
+                let ready = ready(found).context("no condition")?;
+                ensure!(ready["reason"] == reason, "it is {ready}");
+                ensure!(
+                    found["status"]["observedGeneration"] == found["metadata"]["generation"],
+                    "of another generation"
+                );
+                Ok(())
+            })
+            .await;
+        ready(&found).unwrap()["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// Plays the agent of a cluster: deploys what is asked for now.
+    pub async fn agent_deploys(&self, cluster: usize, bundle: &str) {
+        let deployment = self.deployment(cluster, bundle).await;
+        let id = &deployment["spec"]["deploymentID"];
+        self.agent_says(
+            cluster,
+            bundle,
+            &json!({ "appliedDeploymentID": id, "ready": true, "nonModified": true }),
+        )
+        .await;
+    }
+
+    pub async fn agent_says(&self, cluster: usize, bundle: &str, status: &Value) {
+        let patch = vec![(bundle.to_owned(), json!({ "status": status }))];
+        let api = &self.suite.api;
+        api.patch_status(&self.clusters[cluster], "bundledeployments", patch)
+            .await
+            .unwrap();
+    }
+}
+
+/// The condition `Ready`.
+pub fn ready(object: &Value) -> Option<&Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == "Ready")
+}
+
+/// What a Secret holds under a key.
+pub fn decoded(secret: &Value, key: &str) -> Option<String> {
+    let text = secret["data"][key].as_str()?;
+    String::from_utf8(STANDARD.decode(text).ok()?).ok()
+}

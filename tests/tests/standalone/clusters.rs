@@ -1,0 +1,102 @@
+//! Clusters: their namespaces and statuses.
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+use crate::bed::{Setting, ready, suite};
+
+/// A Cluster object is all that is needed to register one.
+#[tokio::test]
+async fn a_cluster_gets_its_namespace() {
+    let setting = Setting::new("clusters", 1).await;
+    let name = &setting.clusters[0];
+    assert!(
+        name.starts_with(&format!("cluster-{}", setting.namespace.name())),
+        "{name}"
+    );
+    let kubectl = suite().await.bed.kubectl();
+    let namespace = kubectl.get(&format!("namespace/{name}")).await.unwrap().unwrap();
+    assert_eq!(namespace["metadata"]["labels"]["fleet.cattle.io/managed"], "true");
+    let annotations = &namespace["metadata"]["annotations"];
+    assert_eq!(annotations["fleet.cattle.io/cluster"], "c0");
+    assert_eq!(
+        annotations["fleet.cattle.io/cluster-namespace"],
+        setting.namespace.name()
+    );
+}
+
+/// J.6 L1.
+#[tokio::test]
+async fn a_cluster_counts_its_helmops() {
+    let setting = Setting::new("clusters", 1).await;
+    setting.bundle("by-hand", &json!({})).await;
+    let labels = json!({ "fleet.cattle.io/fleet-helm-name": "web" });
+    let spec = json!({
+        "helm": { "chart": "web", "version": "1.2.3" }, "helmOpOptions": {}, "targets": [{ "clusterGroup": "all" }]
+    });
+    setting
+        .apply(&json!({ "kind": "Bundle", "metadata": { "name": "web", "labels": labels }, "spec": spec }))
+        .await;
+    let counts = |ready: u64, display: &'static str| {
+        move |cluster: &serde_json::Value| {
+            let status = &cluster["status"];
+            ensure!(
+                status["readyHelmOps"] == ready && status["desiredReadyHelmOps"] == 1,
+                "it is {status}"
+            );
+            ensure!(status["display"]["readyBundles"] == display, "it is {status}");
+            Ok(())
+        }
+    };
+    setting.deployment(0, "web").await;
+    setting.deployment(0, "by-hand").await;
+    setting.until("cluster/c0", counts(0, "0/2")).await;
+    setting.agent_deploys(0, "web").await;
+    setting.until("cluster/c0", counts(1, "1/2")).await;
+    setting.agent_deploys(0, "by-hand").await;
+    let cluster = setting.until("cluster/c0", counts(1, "2/2")).await;
+    assert_eq!(ready(&cluster).unwrap()["status"], "True");
+}
+
+/// A HelmOp's status tells of its clusters.
+#[tokio::test]
+async fn deletion_withdraws_from_all_clusters() {
+    let setting = Setting::new("clusters", 2).await;
+    setting
+        .secret("access", &json!({ "username": "u", "password": "p" }))
+        .await;
+    setting
+        .bundle(
+            "web",
+            &json!({ "helmOpOptions": { "helmOpSecretName": "access" } }),
+        )
+        .await;
+    for cluster in 0..2 {
+        setting.deployment(cluster, "web").await;
+    }
+    setting
+        .kubectl(&["delete", "bundle", "web", "--timeout=30s"])
+        .await;
+    for cluster in 0..2 {
+        setting.until_none_on(cluster, "bundledeployment/web").await;
+    }
+    // One that somebody deletes by hand comes back.
+    setting.bundle("db", &json!({})).await;
+    let before = setting.deployment(0, "db").await;
+    let kubectl = suite().await.bed.kubectl().in_namespace(&setting.clusters[0]);
+    let deleted = kubectl
+        .run(&["delete", "bundledeployment", "db", "--timeout=30s"])
+        .await;
+    deleted.unwrap().ok().unwrap();
+    setting
+        .until_on(0, "bundledeployment/db", |found| {
+            ensure!(
+                found["metadata"]["uid"] != before["metadata"]["uid"],
+                "it is the old one"
+            );
+            Ok(())
+        })
+        .await;
+    let found = setting.on(0, "bundledeployment/db").await.unwrap();
+    found.context("it is gone again").unwrap();
+}
