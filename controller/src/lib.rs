@@ -1,14 +1,18 @@
-//! The controller: it turns HelmOps into Bundles.
+//! The controller: it turns HelmOps into Bundles, and Bundles into what is deployed on each cluster.
 //!
 //! ```text
-//!              ┌──────────── helmop ────────────┐
-//! HelmOps ───► │ observe ─► resolve ─► plan ─► apply │ ───► Bundles, status of HelmOps
-//! Bundles ───► │     (reads)  (HTTP)   (pure)  (writes) │
-//!              └────────────────────────────────┘
+//!            ┌────────────── helmop ───────────────┐
+//! HelmOps ─► │ observe ─► resolve ─► plan ─► apply │ ─► Bundles, status of HelmOps
+//!            │ (reads)    (HTTP)    (pure)  (writes) │
+//!            └─────────────────────────────────────┘
+//!            ┌────────────── bundle ───────────────┐
+//! Bundles ─► │ observe ─► roll-out ─► deliver      │ ─► BundleDeployments and copies, status of Bundles
+//!            │ (reads)     (pure)    (writes)      │
+//!            └─────────────────────────────────────┘
 //! ```
 //!
-//! It watches HelmOps, their Bundles, BundleDeployments, Secrets and Policies, and writes Bundles, the status of HelmOps and
-//! events. Of several replicas one does so, which holds a Lease; the others watch, and are ready to take its place.
+//! It watches them and what concerns them. Of several replicas one works, which holds a Lease; the others watch, and are ready
+//! to take its place.
 
 mod args;
 mod backoff;

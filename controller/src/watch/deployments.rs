@@ -246,13 +246,14 @@ impl Index {
 impl Concerned {
     fn by(metadata: &ObjectMeta) -> Self {
         let named = |namespace, name| Some((label(metadata, namespace)?, label(metadata, name)?));
+        // A HelmOp and its Bundle have the same name.
+        let bundle = named(labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME).or_else(|| helmop_of(metadata));
+        let cluster = named(labels::CLUSTER_NAMESPACE, labels::CLUSTER);
         Self {
-            bundle: named(labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME)
-                .map(|(namespace, name)| key(namespace, name)),
+            bundle: bundle.map(|(namespace, name)| key(namespace, name)),
             shard: label(metadata, labels::SHARD).unwrap_or_default().to_owned(),
             helmop: helmop_key(metadata),
-            cluster: named(labels::CLUSTER_NAMESPACE, labels::CLUSTER)
-                .map(|(namespace, name)| key(namespace, name)),
+            cluster: cluster.map(|(namespace, name)| key(namespace, name)),
         }
     }
 }

@@ -13,7 +13,7 @@ pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Guarde
     let (staged, mut status) = match state {
         DeploymentState::Ready => ("a", json!({ "ready": true, "nonModified": true })),
         DeploymentState::NotReady => ("a", json!({})),
-        DeploymentState::Pending => panic!("a deployment is never pending"),
+        DeploymentState::Pending => ("b", json!({ "appliedDeploymentID": "" })),
         DeploymentState::OutOfSync => ("b", json!({ "ready": true })),
         DeploymentState::Modified => ("a", json!({ "ready": true })),
         DeploymentState::WaitApplied => ("a", json!({ "appliedDeploymentID": "old" })),
@@ -31,7 +31,7 @@ pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Guarde
             "namespace": format!("cluster-{cluster}"),
             "labels": { labels::CLUSTER_NAMESPACE: "f", labels::CLUSTER: cluster }
         },
-        "spec": { "deploymentID": "a", "stagedDeploymentID": staged },
+        "spec": { "deploymentID": if state == DeploymentState::Pending { "" } else { "a" }, "stagedDeploymentID": staged },
         "status": status,
     });
     let guarded: Guarded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();

@@ -47,10 +47,13 @@ impl DeploymentState {
         }
     }
 
-    /// The state of a deployment that exists. It is never `Pending`.
+    /// The state of a deployment that exists.
     pub fn of(deployment: &BundleDeployment) -> Self {
         let (spec, status) = (&deployment.spec, &deployment.status);
-        if status.applied_deployment_id != spec.deployment_id {
+        if spec.deployment_id.is_empty() && !spec.staged_deployment_id.is_empty() {
+            // It knows what comes first, and waits for its turn. Fleet calls it `WaitApplied`, as if its agent were at work.
+            Self::Pending
+        } else if status.applied_deployment_id != spec.deployment_id {
             let deployed = find(deployment, "Deployed").map(|deployed| &*deployed.status);
             if deployed == Some("False") {
                 Self::ErrApplied

@@ -10,7 +10,7 @@ fn deployment(object: &Value) -> BundleDeployment {
 
 #[test]
 fn the_first_thing_that_is_wrong_decides() {
-    use DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Ready, WaitApplied};
+    use DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied};
 
     let deployed = |status: &str| json!([{ "type": "Deployed", "status": status }]);
     for (state, id, staged, status) in [
@@ -37,6 +37,7 @@ fn the_first_thing_that_is_wrong_decides() {
         (NotReady, "b", "c", json!({ "appliedDeploymentID": "b" })),
         // A new one has no identifiers at all.
         (NotReady, "", "", json!({})),
+        (Pending, "", "c", json!({})),
         (
             OutOfSync,
             "b",
