@@ -51,6 +51,7 @@ bench: tools ## Measure the webhook under load, the reader of indexes beside Hel
 	$(CARGO) run --quiet --release --locked -p helmops-tests --bin admission-bench
 	$(CARGO) run --quiet --release --locked -p helmops-tests --bin index-bench
 	$(CARGO) run --quiet --release --locked -p helmops-tests --bin controller-bench
+	$(CARGO) run --quiet --release --locked -p helmops-tests --bin delivery-bench
 
 fuzz: ## Fuzz the readers of foreign texts, each for FUZZ_SECONDS=60 (needs a C++ compiler)
 	CARGO="$(CARGO)" fuzz/run

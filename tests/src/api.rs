@@ -32,14 +32,8 @@ impl Api {
 
     /// Creates objects of a kind (`bundles`) in a namespace.
     pub async fn create(&self, namespace: &str, resource: &str, objects: Vec<Value>) -> Result<()> {
-        let path = format!("{GROUP}/namespaces/{namespace}/{resource}");
-        let requests = objects
-            .into_iter()
-            .map(|object| self.send(Method::POST, path.clone(), object));
-        stream::iter(requests)
-            .buffer_unordered(STREAMS)
-            .try_collect()
-            .await
+        let each = objects.into_iter().map(|object| (namespace.to_owned(), object));
+        self.create_all(resource, each.collect()).await
     }
 
     /// Patches the status of objects, by name.
@@ -49,10 +43,33 @@ impl Api {
         resource: &str,
         patches: Vec<(String, Value)>,
     ) -> Result<()> {
-        let path = |name: &str| format!("{GROUP}/namespaces/{namespace}/{resource}/{name}/status");
-        let requests = patches
+        let each = patches
             .into_iter()
-            .map(|(name, patch)| self.send(Method::PATCH, path(&name), patch));
+            .map(|(name, patch)| (namespace.to_owned(), name, patch));
+        self.patch_statuses(resource, each.collect()).await
+    }
+
+    /// Creates objects of a kind, each in its namespace.
+    pub async fn create_all(&self, resource: &str, objects: Vec<(String, Value)>) -> Result<()> {
+        let requests = objects.into_iter().map(|(namespace, object)| {
+            self.send(
+                Method::POST,
+                format!("{GROUP}/namespaces/{namespace}/{resource}"),
+                object,
+            )
+        });
+        stream::iter(requests)
+            .buffer_unordered(STREAMS)
+            .try_collect()
+            .await
+    }
+
+    /// Patches the status of objects, by namespace and name.
+    pub async fn patch_statuses(&self, resource: &str, patches: Vec<(String, String, Value)>) -> Result<()> {
+        let requests = patches.into_iter().map(|(namespace, name, patch)| {
+            let path = format!("{GROUP}/namespaces/{namespace}/{resource}/{name}/status");
+            self.send(Method::PATCH, path, patch)
+        });
         stream::iter(requests)
             .buffer_unordered(STREAMS)
             .try_collect()
@@ -73,7 +90,16 @@ impl Api {
 
     /// All objects of a kind in a namespace.
     pub async fn list(&self, namespace: &str, resource: &str) -> Result<Vec<Value>> {
-        let url = format!("{}/{GROUP}/namespaces/{namespace}/{resource}", self.base);
+        self.items(&format!("namespaces/{namespace}/{resource}")).await
+    }
+
+    /// The objects of a kind in all namespaces that have these labels.
+    pub async fn list_all(&self, resource: &str, labels: &str) -> Result<Vec<Value>> {
+        self.items(&format!("{resource}?labelSelector={labels}")).await
+    }
+
+    async fn items(&self, path: &str) -> Result<Vec<Value>> {
+        let url = format!("{}/{GROUP}/{path}", self.base);
         let answer = self.client.get(&url).bearer_auth(&self.token).send().await?;
         let mut list: Value = serde_json::from_slice(&answer.error_for_status()?.bytes().await?)?;
         match list.get_mut("items").map(Value::take) {
@@ -101,4 +127,9 @@ impl Api {
         ensure!(status.is_success(), "{url}: {status}: {text}");
         Ok(())
     }
+}
+
+/// What stands at a place of an object; null for nothing.
+pub fn at(object: &Value, pointer: &str) -> Value {
+    object.pointer(pointer).cloned().unwrap_or_default()
 }

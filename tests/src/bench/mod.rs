@@ -9,7 +9,8 @@
 //! The client runs on the same machine as the server, so it takes part of what it measures. The CPU time of the server
 //! is the figure to compare; rates and latencies hold for both together.
 //!
-//! Beside it, [`index`]: what it costs to read the index of a chart repository; and [`controller`]: what HelmOps cost.
+//! Beside it, [`index`]: what it costs to read the index of a chart repository; [`controller`]: what HelmOps cost;
+//! and [`delivery`]: what it costs to bring them to clusters.
 
 pub mod corpus;
 
@@ -27,3 +28,5 @@ pub mod table;
 pub mod index;
 
 pub mod controller;
+
+pub mod delivery;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::scenario::{Scenario, name};
-use crate::api::Api;
+use crate::api::{Api, at};
 use crate::bench::usage;
 use crate::chart_server::ChartServer;
 use crate::helmops::{self, Running};
@@ -240,8 +240,4 @@ async fn bare(api: &Api, objects: Vec<Value>, bundles: &[Value]) -> Result<Durat
         .await
         .context("bare writes")?;
     Ok(started.elapsed())
-}
-
-fn at(object: &Value, pointer: &str) -> Value {
-    object.pointer(pointer).cloned().unwrap_or_default()
 }

@@ -1,0 +1,377 @@
+//! What it costs to bring many HelmOps to many clusters: all at once, then as their agents report, a new version of one
+//! HelmOp, and a new password.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::usage;
+use crate::api::{Api, at};
+use crate::chart_server::ChartServer;
+use crate::helmops::{self, Running};
+use crate::metrics::{Metrics, api_requests};
+use crate::test_bed::TestBed;
+use crate::wait::eventually;
+
+/// Number of clusters.
+pub const CLUSTERS: usize = 200;
+/// Number of HelmOps that go to each.
+pub const HELMOPS: usize = 50;
+const NAMESPACE: &str = "bench";
+const DEADLINE: Duration = Duration::from_mins(10);
+
+const INDEX: &str = "\
+apiVersion: v1
+entries:
+  web:
+  - { apiVersion: v2, name: web, version: 0.2.0, urls: [web-0.2.0.tgz] }
+  - { apiVersion: v2, name: web, version: 0.1.0, urls: [web-0.1.0.tgz] }
+";
+
+/// What of the controller's writes is told.
+const WRITES: [(&str, &str, &str); 9] = [
+    ("POST bundledeployments", "bundledeployments", "POST"),
+    ("PUT bundledeployments", "bundledeployments", "PUT"),
+    ("APPLY secrets", "secrets", "APPLY"),
+    ("GET secrets", "secrets", "GET"),
+    ("POST bundles", "bundles", "POST"),
+    ("PUT bundles", "bundles", "PUT"),
+    ("PATCH bundles", "bundles", "PATCH"),
+    ("PATCH helmops", "helmops", "PATCH"),
+    ("PATCH clusters", "clusters", "PATCH"),
+];
+
+/// What a part of it cost.
+#[derive(Debug)]
+pub struct Phase {
+    /// What was done.
+    pub what: &'static str,
+    /// Until it was done.
+    pub time: Duration,
+    /// CPU time of the controller.
+    pub cpu: Duration,
+    /// Its peak memory so far, in KiB.
+    pub peak: u32,
+    /// Its writes, and reads of Secrets.
+    pub requests: BTreeMap<&'static str, u64>,
+}
+
+/// All that was measured.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Part after part.
+    pub phases: Vec<Phase>,
+    /// As many BundleDeployments, written by a plain client.
+    pub bare: Duration,
+}
+
+struct Setting {
+    bed: TestBed,
+    api: Api,
+    server: ChartServer,
+    _folder: TempDir,
+}
+
+struct Mark {
+    at: Instant,
+    cpu: Duration,
+    requests: BTreeMap<&'static str, u64>,
+}
+
+/// Measures it on a control plane of its own.
+pub async fn measure(testbed: &Path) -> Result<Delivery> {
+    let setting = Setting::new(testbed).await?;
+    let mut phases = Vec::new();
+    let mark = setting.mark(None).await?;
+    let command = |program: &Path| {
+        let mut command = setting.bed.command(program);
+        command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
+        command
+    };
+    let controller = helmops::start_controller(&setting.bed, "controller", &command).await?;
+    setting.until_deployments(CLUSTERS * HELMOPS, "POST").await?;
+    until_idle(&controller).await?;
+    phases.push(setting.phase("all to all clusters", &controller, mark).await?);
+
+    let mark = setting.mark(Some(&controller)).await?;
+    setting.agents_deploy(HELMOPS).await?;
+    setting.until_ready().await?;
+    until_idle(&controller).await?;
+    phases.push(setting.phase("agents report", &controller, mark).await?);
+
+    let mark = setting.mark(Some(&controller)).await?;
+    let before = setting.requests().await?;
+    let newer = json!({ "spec": { "helm": { "version": "0.2.0" } } });
+    setting.api.patch(NAMESPACE, "helmops", &name(0), newer).await?;
+    let before = before.get("PUT bundledeployments").copied().unwrap_or_default();
+    setting
+        .until_deployments(usize::try_from(before)? + CLUSTERS, "PUT")
+        .await?;
+    until_idle(&controller).await?;
+    phases.push(
+        setting
+            .phase("a new version of one HelmOp", &controller, mark)
+            .await?,
+    );
+
+    let mark = setting.mark(Some(&controller)).await?;
+    setting.password("second").await?;
+    setting.until_password("second").await?;
+    until_idle(&controller).await?;
+    phases.push(
+        setting
+            .phase("a new password for one HelmOp", &controller, mark)
+            .await?,
+    );
+
+    let mark = setting.mark(Some(&controller)).await?;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    phases.push(setting.phase("a minute later", &controller, mark).await?);
+    drop(controller);
+    let bare = setting.bare().await?;
+    Ok(Delivery { phases, bare })
+}
+
+fn name(number: usize) -> String {
+    format!("web-{number:03}")
+}
+
+fn object(kind: &str, metadata: &Value, spec: &Value) -> Value {
+    json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec })
+}
+
+/// The namespace of an object.
+fn namespace(object: &Value) -> String {
+    at(object, "/metadata/namespace")
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+impl Setting {
+    async fn new(testbed: &Path) -> Result<Self> {
+        let bed = helmops::control_plane(testbed, false).await?;
+        let kubectl = bed.kubectl();
+        helmops::apply_standalone(&kubectl).await?;
+        kubectl.run(&["create", "namespace", NAMESPACE]).await?.ok()?;
+        let folder = TempDir::new()?;
+        std::fs::write(folder.path().join("index.yaml"), INDEX)?;
+        let server = ChartServer::http(folder.path()).await?;
+        let setting = Self {
+            api: Api::new(&bed)?,
+            bed,
+            server,
+            _folder: folder,
+        };
+        setting.password("first").await?;
+        let clusters = (0..CLUSTERS).map(|number| {
+            let metadata =
+                json!({ "name": format!("c{number:03}"), "labels": { "number": number.to_string() } });
+            object("Cluster", &metadata, &json!({}))
+        });
+        setting
+            .api
+            .create(NAMESPACE, "clusters", clusters.collect())
+            .await?;
+        let helmops = (0..HELMOPS).map(|number| {
+            let values = json!({
+                "cluster": "global.fleet.clusterLabels.number", "replicas": 3, "text": "${ .ClusterName }"
+            });
+            let spec = json!({
+                "helm": { "repo": setting.server.url(), "chart": "web", "version": "0.1.0", "values": values },
+                // One of them has a Secret.
+                "helmSecretName": if number == 0 { "access" } else { "" },
+                "targets": [{ "clusterSelector": {} }],
+            });
+            object("HelmOp", &json!({ "name": name(number) }), &spec)
+        });
+        setting
+            .api
+            .create(NAMESPACE, "helmops", helmops.collect())
+            .await?;
+        Ok(setting)
+    }
+
+    async fn password(&self, password: &str) -> Result<()> {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "access", "namespace": NAMESPACE },
+            "stringData": { "username": "u", "password": password },
+        });
+        self.bed.kubectl().apply(&secret.to_string()).await?.ok()?;
+        Ok(())
+    }
+
+    async fn until_deployments(&self, count: usize, verb: &str) -> Result<()> {
+        let wanted = u64::try_from(count)?;
+        eventually("BundleDeployments to be written", DEADLINE, async || {
+            let written = api_requests(&self.bed, "bundledeployments", verb).await?;
+            ensure!(written >= wanted, "{written} of {wanted}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// What the agents of all clusters say when they have deployed everything.
+    async fn agents_deploy(&self, helmops: usize) -> Result<()> {
+        for number in 0..helmops {
+            let bundle = name(number);
+            let selector = format!("fleet.cattle.io/bundle-name={bundle}");
+            let found = self.api.list_all("bundledeployments", &selector).await?;
+            ensure!(found.len() == CLUSTERS, "{} of {bundle}", found.len());
+            let each = found.iter().map(|deployment| {
+                let id = at(deployment, "/spec/deploymentID");
+                let status = json!({ "appliedDeploymentID": id, "ready": true, "nonModified": true });
+                (namespace(deployment), bundle.clone(), json!({ "status": status }))
+            });
+            self.api
+                .patch_statuses("bundledeployments", each.collect())
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn until_ready(&self) -> Result<()> {
+        eventually("all HelmOps to be ready", DEADLINE, async || {
+            let helmops = self.api.list(NAMESPACE, "helmops").await?;
+            let wanted = json!(CLUSTERS);
+            let ready = helmops
+                .iter()
+                .filter(|helmop| at(helmop, "/status/readyClusters") == wanted)
+                .count();
+            ensure!(ready == HELMOPS, "{ready} of {HELMOPS}");
+            Ok(())
+        })
+        .await
+    }
+
+    async fn until_password(&self, password: &str) -> Result<()> {
+        let wanted = STANDARD.encode(password);
+        let selector = "helmops.fleet.cattle.io/copy=access";
+        eventually("the password to be everywhere", DEADLINE, async || {
+            let listed = self.bed.kubectl();
+            let arguments = [
+                "get",
+                "secrets",
+                "--all-namespaces",
+                "--selector",
+                selector,
+                "--output=json",
+            ];
+            let listed: Value = serde_json::from_str(&listed.run(&arguments).await?.ok()?)?;
+            let items = at(&listed, "/items");
+            let items = items.as_array().context("no list")?;
+            let done = items
+                .iter()
+                .filter(|secret| at(secret, "/data/password") == wanted)
+                .count();
+            ensure!(done == CLUSTERS, "{done} of {CLUSTERS}");
+            Ok(())
+        })
+        .await
+    }
+
+    async fn requests(&self) -> Result<BTreeMap<&'static str, u64>> {
+        let mut requests = BTreeMap::new();
+        for (what, resource, verb) in WRITES {
+            requests.insert(what, api_requests(&self.bed, resource, verb).await?);
+        }
+        Ok(requests)
+    }
+
+    async fn mark(&self, controller: Option<&Running>) -> Result<Mark> {
+        let cpu = match controller {
+            Some(controller) => usage::cpu_time(controller.process.pid()?)?,
+            None => Duration::ZERO,
+        };
+        Ok(Mark {
+            requests: self.requests().await?,
+            cpu,
+            at: Instant::now(),
+        })
+    }
+
+    async fn phase(&self, what: &'static str, controller: &Running, before: Mark) -> Result<Phase> {
+        let time = before.at.elapsed();
+        let pid = controller.process.pid()?;
+        let cpu = usage::cpu_time(pid)?.saturating_sub(before.cpu);
+        let mut requests = self.requests().await?;
+        for (what, count) in &mut requests {
+            *count -= before.requests.get(what).copied().unwrap_or_default();
+        }
+        Ok(Phase {
+            what,
+            time,
+            cpu,
+            peak: usage::memory(pid)?.peak,
+            requests,
+        })
+    }
+
+    /// The same BundleDeployments under another name, by a plain client.
+    async fn bare(&self) -> Result<Duration> {
+        let selector = format!("fleet.cattle.io/bundle-name={}", name(1));
+        let found = self.api.list_all("bundledeployments", &selector).await?;
+        let mut objects = Vec::new();
+        for number in 0..HELMOPS {
+            for deployment in &found {
+                let labels = at(deployment, "/metadata/labels");
+                let metadata = json!({ "name": format!("bare-{number}"), "labels": labels });
+                let copy = object("BundleDeployment", &metadata, &at(deployment, "/spec"));
+                objects.push((namespace(deployment), copy));
+            }
+        }
+        let started = Instant::now();
+        self.api.create_all("bundledeployments", objects).await?;
+        Ok(started.elapsed())
+    }
+}
+
+/// Waits until nothing waits for a worker, for a moment.
+async fn until_idle(controller: &Running) -> Result<()> {
+    let url = format!("{}/metrics", controller.admin);
+    let mut before = -1.0;
+    eventually("the controller to be idle", DEADLINE, async || {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let metrics = Metrics::scrape(&url).await?;
+        let done = metrics
+            .sum("helmops_reconciles_total", &[])
+            .context("no such metric")?;
+        let is_same = (done - before).abs() < 0.5;
+        before = done;
+        ensure!(is_same, "{done} reconciliations, and going on");
+        Ok(())
+    })
+    .await
+}
+
+/// The report, as Markdown.
+pub fn report(delivery: &Delivery) -> String {
+    let mut lines = vec![
+        "| what | time s | CPU s | peak MiB | requests |".to_owned(),
+        "| :--- | ---: | ---: | ---: | :--- |".to_owned(),
+    ];
+    lines.extend(delivery.phases.iter().map(row));
+    lines.push(format!(
+        "\nas many BundleDeployments alone, by a plain client: {:.2} s",
+        delivery.bare.as_secs_f64()
+    ));
+    lines.join("\n")
+}
+
+fn row(phase: &Phase) -> String {
+    let requests = phase.requests.iter().filter(|(_, count)| **count > 0);
+    let requests: Vec<_> = requests.map(|(what, count)| format!("{count} {what}")).collect();
+    format!(
+        "| {} | {:.2} | {:.2} | {:.1} | {} |",
+        phase.what,
+        phase.time.as_secs_f64(),
+        phase.cpu.as_secs_f64(),
+        f64::from(phase.peak) / 1024.0,
+        requests.join(", ")
+    )
+}
