@@ -19,9 +19,10 @@ test: tools ## Run all tests
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO) test --workspace --locked
 
-chaos: tools ## Kill the leading controller 50 times while HelmOps come, change and go (five minutes)
+chaos: tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)
 	$(CARGO) build --workspace --bins --locked
 	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked -p helmops-tests --test chaos -- --nocapture
+	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked -p helmops-tests --test rollout_chaos -- --nocapture
 
 lint: ## Check format, lints, documentation, generated files and dependencies
 	$(CARGO) fmt --all --check
