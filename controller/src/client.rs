@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use kube::{Client, Config, client::ClientBuilder};
+use kube::{Client, Config, client::ClientBuilder, core::Status};
 
 use crate::lease::{Guard, Leadership, NotLeading};
 
@@ -70,9 +70,10 @@ impl ApiError {
         self.is_conflict() || matches!(self, Self::NotLeading(_))
     }
 
-    /// Whether the object is one that the API server does not take, such as one with another type than before.
-    pub fn is_invalid(&self) -> bool {
-        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 422)
+    /// What was there a moment ago is not any more.
+    pub fn gone(name: &str) -> Self {
+        let status = Status::failure(&format!("{name} has just gone"), "Conflict").with_code(409);
+        Self::Kube(kube::Error::Api(status.boxed()))
     }
 
     /// Whether there is no such object.

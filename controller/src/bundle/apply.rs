@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Guarded, labels},
+    api::{Bundle, BundleDeployment, Cluster, Guarded, labels},
     status::{Round, change},
+    targeting::cluster_of,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::PartialObjectMeta,
 };
 use serde_json::json;
 
-use super::{DeliveryError, next_status};
+use super::{DeliveryError, next_status, observe::Surroundings};
 use crate::{
     client::{ApiError, bounded},
     context::{Context, FIELD_MANAGER},
@@ -66,6 +68,9 @@ pub async fn deployment(
     } else {
         bounded(api.replace(&name, &params, &deployment)).await
     };
+    if written.as_ref().is_err_and(ApiError::is_not_found) {
+        context.stores.deployments.gone(&namespace, &name);
+    }
     let written = written.map_err(DeliveryError::of(
         "write",
         format_args!("BundleDeployment {namespace}/{name}"),
@@ -163,6 +168,30 @@ async fn withdraw_all(context: &Context, key: &BundleKey) -> Result<bool, Delive
     Ok(deployments.is_empty())
 }
 
+/// Withdraws a Bundle from a cluster that it does not go to any more, as far as is seen. What is seen may be old, and what is
+/// removed is not easily brought back, so the Cluster is asked for once more.
+pub async fn withdraw_orphan(
+    context: &Context,
+    surroundings: &Surroundings,
+    orphan: &BundleDeployment,
+) -> Result<(), DeliveryError> {
+    if let Some((namespace, name)) = cluster_of(orphan) {
+        let what = format!("Cluster {namespace}/{name}");
+        let api = Api::<PartialObjectMeta<Cluster>>::namespaced(context.client.clone(), namespace);
+        let now = bounded(api.get_opt(name))
+            .await
+            .map_err(DeliveryError::of("read", &what))?;
+        let seen = surroundings.cluster(namespace, name);
+        let seen = seen.and_then(|cluster| cluster.meta().resource_version.clone());
+        let now = now.and_then(|cluster| cluster.metadata.resource_version);
+        // One that lies outside of what the Bundle looks at is not seen, and one that is gone may still be.
+        if seen.is_some() && now.is_some() && seen != now {
+            return Err(DeliveryError::Behind(what));
+        }
+    }
+    withdraw_one(context, orphan).await
+}
+
 /// Deletes a deployment. Its agent removes what it deployed when it is gone.
 pub async fn withdraw_one(context: &Context, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
     let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
@@ -170,7 +199,11 @@ pub async fn withdraw_one(context: &Context, deployment: &BundleDeployment) -> R
     let failed = DeliveryError::of("delete", format!("BundleDeployment {namespace}/{name}"));
     match delete(&api, &name, deployment).await {
         Err(error) if !error.is_not_found() => Err(failed(error)),
-        _ => Ok(()),
+        Err(_) => {
+            context.stores.deployments.gone(&namespace, &name);
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }
 
@@ -179,7 +212,7 @@ async fn delete(
     name: &str,
     deployment: &BundleDeployment,
 ) -> Result<(), ApiError> {
-    if deployment.metadata.deletion_timestamp.is_none() {
+    let deleted = if deployment.metadata.deletion_timestamp.is_none() {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: deployment.metadata.uid.clone(),
@@ -187,15 +220,21 @@ async fn delete(
             }),
             ..DeleteParams::default()
         };
-        bounded(api.delete(name, &params)).await?;
-    }
-    let finalizers = deployment.finalizers().iter();
+        match bounded(api.delete(name, &params)).await?.left() {
+            Some(deleted) => Cow::Owned(deleted),
+            None => return Ok(()),
+        }
+    } else {
+        Cow::Borrowed(deployment)
+    };
+    let finalizers = deleted.finalizers().iter();
     let others: Vec<_> = finalizers
         .filter(|finalizer| *finalizer != labels::BUNDLE_DEPLOYMENT_FINALIZER)
         .collect();
-    if others.len() < deployment.finalizers().len() {
-        let patch = json!({ "metadata": { "uid": deployment.metadata.uid, "finalizers": others } });
-        bounded(api.patch(name, &params(), &Patch::Merge(patch))).await?;
+    if others.len() < deleted.finalizers().len() {
+        let metadata = json!({ "resourceVersion": deleted.resource_version(), "finalizers": others });
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        bounded(api.patch(name, &params(), &patch)).await?;
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use helmops_shared::{
-    api::{BundleDeployment, labels},
-    targeting::copies::{Copy, Kind, Object, Role, downstream, owner},
+    api::{Bundle, BundleDeployment, labels},
+    targeting::copies::{Copy, Kind, Object, Role, Source, owner},
 };
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -13,24 +13,16 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::DeliveryError;
+use super::{DeliveryError, deliver::named};
 use crate::{
     client::{ApiError, bounded},
     context::{Context, FIELD_MANAGER},
     watch::{Copies, Place},
 };
-
-/// Why a copy is not there.
-pub enum CopyError {
-    /// The name is taken by something that must stay.
-    Taken(String),
-    /// It could not be written.
-    Failed(DeliveryError),
-}
 
 /// The copies of a deployment's namespace.
 pub struct CopiesOf<'c> {
@@ -42,54 +34,48 @@ pub struct CopiesOf<'c> {
 
 impl CopiesOf<'_> {
     /// Brings a copy to what it is to be. `deployment` is what it is for, as it is stored, or is to be.
-    pub async fn ensure(&self, copy: &Copy, deployment: &BundleDeployment) -> Result<(), CopyError> {
+    pub async fn ensure(&self, copy: &Copy, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
         let place = place(copy);
-        self.check(copy, &place, deployment)?;
         let owners = self.owners(copy, deployment);
-        if let Some(known) = self.copies.get(&place) {
-            let uids: BTreeSet<_> = known.owners.iter().map(|(_, uid)| uid).collect();
-            let is_owned = owners.iter().all(|owner| uids.contains(&owner.uid)) && uids.len() == owners.len();
+        let known = self.copies.get(&place);
+        if let Some(known) = &known {
+            let is_owned = owners
+                .iter()
+                .all(|owner| known.owners.iter().any(|(_, uid)| *uid == owner.uid));
             if is_owned && known.is(&copy.made_from, copy.object.keys()) {
                 return Ok(());
             }
         }
-        let (kind, _, name) = &place;
-        let written = self.write(&copy.object, owners).await;
-        let metadata = written.map_err(|error| {
-            CopyError::Failed(DeliveryError::of("write", format_args!("{kind} {name}"))(error))
-        })?;
+        let (kind, namespace, name) = &place;
+        let metadata = self.write(&copy.object, owners, known.is_some()).await?;
+        let Some(metadata) = metadata else {
+            return Err(DeliveryError::Taken(format!(
+                "the cluster's namespace {namespace} has a {kind} {name} of somebody else's; rename or delete it"
+            )));
+        };
         self.copies.wrote(*kind, &metadata);
         Ok(())
     }
 
-    /// Two that have the same name would overwrite one another again and again.
-    fn check(&self, copy: &Copy, place: &Place, deployment: &BundleDeployment) -> Result<(), CopyError> {
-        if copy.role != Role::Downstream {
-            return Ok(());
-        }
-        let (kind, namespace, name) = place;
-        let of_values = *kind == Kind::Secret && deployment.metadata.name.as_ref() == Some(name);
-        let known = self.copies.get(place);
-        let other = known.filter(|known| {
-            let own = deployment
-                .metadata
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get(labels::BUNDLE_NAMESPACE));
-            known.role != Role::Downstream || Some(&known.bundle_namespace) != own
-        });
-        match other {
-            Some(_) | None if of_values => Err(CopyError::Taken(format!(
+    /// Why a downstream resource cannot have a copy: two that have the same name would overwrite one another again and again.
+    pub fn taken(&self, bundle: &Bundle, namespace: &str, source: &Source) -> Option<String> {
+        let Source { kind, name } = source;
+        if *kind == Kind::Secret && bundle.metadata.name.as_ref() == Some(name) {
+            return Some(format!(
                 "spec.downstreamResources: Secret {name} has the name of the Bundle, whose values are in a Secret of that \
                  name on the cluster; rename one of them"
-            ))),
-            Some(other) => Err(CopyError::Taken(format!(
-                "spec.downstreamResources: the cluster's namespace {namespace} has a {kind} {name} for Bundles of namespace \
-                 {} already; rename one of them",
-                other.bundle_namespace
-            ))),
-            None => Ok(()),
+            ));
         }
+        let known = self.copies.get(&(*kind, namespace.to_owned(), name.clone()))?;
+        let is_other = known.role != Role::Downstream
+            || Some(&known.bundle_namespace) != bundle.metadata.namespace.as_ref();
+        is_other.then(|| {
+            format!(
+                "spec.downstreamResources: the cluster's namespace {namespace} has a {kind} {name} for Bundles of \
+                 namespace {} already; rename one of them",
+                known.bundle_namespace
+            )
+        })
     }
 
     /// A downstream resource belongs to all deployments of the cluster that name it.
@@ -101,12 +87,9 @@ impl CopiesOf<'_> {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
         let (kind, name) = (copy.object.kind(), copy.object.metadata().name.clone());
         let names_it = |other: &BundleDeployment| {
-            [&other.spec.options, &other.spec.staged_options]
-                .into_iter()
-                .any(|options| {
-                    let mut sources = downstream(options).unwrap_or_default().into_iter();
-                    sources.any(|source| source.kind == kind && Some(&source.name) == name.as_ref())
-                })
+            named(other)
+                .iter()
+                .any(|source| source.kind == kind && Some(&source.name) == name.as_ref())
         };
         let others = self.context.stores.deployments.in_namespace(namespace);
         let others = others.iter().filter_map(|other| other.good()).filter(|other| {
@@ -120,63 +103,83 @@ impl CopiesOf<'_> {
             .collect()
     }
 
-    async fn write(&self, object: &Object, owners: Vec<OwnerReference>) -> Result<ObjectMeta, ApiError> {
-        match object {
+    /// Writes it; nothing where somebody else's has its name.
+    async fn write(
+        &self,
+        object: &Object,
+        owners: Vec<OwnerReference>,
+        is_known: bool,
+    ) -> Result<Option<ObjectMeta>, DeliveryError> {
+        let metadata = object.metadata();
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        let what = format!(
+            "{} {}/{}",
+            object.kind(),
+            text(&metadata.namespace),
+            text(&metadata.name)
+        );
+        let written = match object {
             Object::Secret(secret) => {
                 let mut secret = secret.clone();
                 secret.metadata.owner_references = Some(owners);
-                let same = |one: &Secret, other: &Secret| one.data == other.data;
-                self.put(secret, same).await
+                self.put(secret, is_known).await
             }
             Object::ConfigMap(map) => {
                 let mut map = map.clone();
                 map.metadata.owner_references = Some(owners);
-                let same = |one: &ConfigMap, other: &ConfigMap| {
-                    (&one.data, &one.binary_data) == (&other.data, &other.binary_data)
-                };
-                self.put(map, same).await
+                self.put(map, is_known).await
             }
-        }
+        };
+        written.map_err(DeliveryError::of("write", what))
     }
 
-    /// Applies it. Keys that somebody else has put beside ours go with a second write, and what cannot be changed, such as
-    /// the type of a Secret, is made anew.
-    async fn put<K>(&self, object: K, is_same: fn(&K, &K) -> bool) -> Result<ObjectMeta, ApiError>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + Serialize
-            + DeserializeOwned,
-    {
+    /// Creates or applies it. Keys that somebody else has put beside ours go with a second write, and a Secret of another type
+    /// is made anew.
+    async fn put<K: Copyable>(&self, object: K, is_known: bool) -> Result<Option<ObjectMeta>, ApiError> {
         let (name, namespace) = (
             object.meta().name.clone().unwrap_or_default(),
             object.meta().namespace.clone().unwrap_or_default(),
         );
         let api = Api::<K>::namespaced(self.context.client.clone(), &namespace);
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let patch = Patch::Apply(&object);
-        let applied = match bounded(api.patch(&name, &params, &patch)).await {
-            Err(error) if error.is_invalid() => {
-                bounded(api.delete(&name, &DeleteParams::default())).await?;
-                bounded(api.patch(&name, &params, &patch)).await?
-            }
-            other => other?,
+        let create = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
         };
-        if is_same(&applied, &object) {
-            return Ok(applied.meta().clone());
+        if !is_known {
+            match bounded(api.create(&create, &object)).await {
+                Err(error) if error.exists_already() => {}
+                created => return Ok(Some(created?.meta().clone())),
+            }
+            let Some(found) = bounded(api.get_opt(&name)).await? else {
+                return Err(ApiError::gone(&name));
+            };
+            if !is_ours(&found) {
+                return Ok(None);
+            }
+            if !found.has_type_of(&object) {
+                let params = DeleteParams {
+                    preconditions: Some(Preconditions {
+                        uid: found.meta().uid.clone(),
+                        resource_version: None,
+                    }),
+                    ..DeleteParams::default()
+                };
+                bounded(api.delete(&name, &params)).await?;
+                return Ok(Some(bounded(api.create(&create, &object)).await?.meta().clone()));
+            }
+        }
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let applied = bounded(api.patch(&name, &params, &Patch::Apply(&object))).await?;
+        if applied.has_data_of(&object) {
+            return Ok(Some(applied.meta().clone()));
         }
         let mut whole = object;
         whole
             .meta_mut()
             .resource_version
             .clone_from(&applied.meta().resource_version);
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
-        let replaced = bounded(api.replace(&name, &params, &whole)).await?;
-        Ok(replaced.meta().clone())
+        let replaced = bounded(api.replace(&name, &create, &whole)).await?;
+        Ok(Some(replaced.meta().clone()))
     }
 
     /// Clears away copies that a deployment owns and needs no more. `needed` are those that it does.
@@ -253,6 +256,63 @@ impl CopiesOf<'_> {
         self.copies.wrote(*kind, &patched.metadata);
         Ok(())
     }
+}
+
+/// A kind that copies are of.
+trait Copyable:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + Serialize
+    + DeserializeOwned
+{
+    /// Whether it holds the same.
+    fn has_data_of(&self, other: &Self) -> bool;
+    /// Whether it is of the same type, which cannot be changed.
+    fn has_type_of(&self, other: &Self) -> bool;
+    /// Whether its type says that Fleet made it.
+    fn is_of_fleet(&self) -> bool;
+}
+
+impl Copyable for Secret {
+    fn has_data_of(&self, other: &Self) -> bool {
+        self.data == other.data
+    }
+
+    fn has_type_of(&self, other: &Self) -> bool {
+        self.type_ == other.type_ || other.type_.is_none()
+    }
+
+    fn is_of_fleet(&self) -> bool {
+        let told = self.type_.as_deref().unwrap_or_default();
+        told.starts_with("fleet.cattle.io/")
+    }
+}
+
+impl Copyable for ConfigMap {
+    fn has_data_of(&self, other: &Self) -> bool {
+        (&self.data, &self.binary_data) == (&other.data, &other.binary_data)
+    }
+
+    fn has_type_of(&self, _: &Self) -> bool {
+        true
+    }
+
+    fn is_of_fleet(&self) -> bool {
+        false
+    }
+}
+
+/// Whether something was made for a deployment, here or by Fleet's own controller.
+fn is_ours(found: &impl Copyable) -> bool {
+    let metadata = found.meta();
+    let kind = BundleDeployment::kind(&());
+    let mut owners = metadata.owner_references.iter().flatten();
+    let is_labelled = metadata
+        .labels
+        .as_ref()
+        .is_some_and(|own| own.contains_key(labels::COPY));
+    is_labelled || found.is_of_fleet() || owners.any(|owner| owner.kind == kind)
 }
 
 /// Where a copy is.

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment},
+    api::{Bundle, BundleDeployment, BundleDeploymentOptions, Guarded},
     targeting::{
-        Target, Turn,
+        Obstacle, Target, Turn,
         copies::{Copy, Kind, Object, Source, downstream},
         deployment::{Around, Secret as Values, SecretValues, Written, access_secret, deployment},
+        target::Wanted,
     },
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -15,7 +16,7 @@ use kube::Api;
 
 use super::{
     DeliveryError, apply,
-    copies::{CopiesOf, CopyError, place},
+    copies::{CopiesOf, place},
     sources::{self, Missing, Sources},
 };
 use crate::{
@@ -47,9 +48,9 @@ pub struct Delivered {
     pub failure: Option<DeliveryError>,
 }
 
-/// Why a cluster does not get what is wanted.
+/// Why a cluster cannot be given what is wanted.
 enum Trouble {
-    /// Somebody must change something.
+    /// Somebody must change something, which is seen.
     Problem(String),
     /// It is tried again.
     Failure(DeliveryError),
@@ -67,18 +68,74 @@ impl From<&Missing> for Trouble {
 }
 
 impl Delivery<'_> {
+    /// Looks for what keeps a cluster from being given what is wanted, and notes it as its obstacle. Gives what is to be tried
+    /// again.
+    pub fn check(&self, target: &mut Target<'_>) -> Option<DeliveryError> {
+        let wanted = target.wanted.as_ref().ok()?;
+        let trouble = self.trouble(target, wanted)?;
+        let (problem, failure) = match trouble {
+            Trouble::Problem(problem) => (problem, None),
+            Trouble::Failure(failure) => (failure.to_string(), Some(failure)),
+        };
+        target.wanted = Err(Obstacle::Missing(problem));
+        failure
+    }
+
+    fn trouble(&self, target: &Target<'_>, wanted: &Wanted) -> Option<Trouble> {
+        // Without a namespace it waits for one.
+        let namespace = target.namespace()?;
+        let foreign = if target.existing.is_none() {
+            self.foreign(namespace)
+        } else {
+            None
+        };
+        foreign.or_else(|| self.unavailable(namespace, &wanted.options))
+    }
+
+    /// Something else has the name of the deployment.
+    fn foreign(&self, namespace: &str) -> Option<Trouble> {
+        let name = self.bundle.metadata.name.as_deref().unwrap_or_default();
+        let found = self.context.stores.deployments.get(namespace, name)?;
+        let problem = match &*found {
+            Guarded::Odd { error, .. } => {
+                format!("BundleDeployment {namespace}/{name} does not decode: {error}; mend or delete it")
+            }
+            Guarded::Good(_) => format!(
+                "the cluster has BundleDeployment {name} of a Bundle of another namespace already; rename one of them"
+            ),
+        };
+        Some(Trouble::Failure(DeliveryError::Taken(problem)))
+    }
+
+    /// Something that the options need is not to be had.
+    fn unavailable(&self, namespace: &str, options: &BundleDeploymentOptions) -> Option<Trouble> {
+        let downstream = match downstream(options) {
+            Ok(downstream) => downstream,
+            Err(error) => return Some(Trouble::Problem(error.to_string())),
+        };
+        for source in downstream.iter().chain(&sources::access(self.bundle)) {
+            match self.sources.get(source) {
+                Some(Ok(_)) => {}
+                Some(Err(missing)) => return Some(missing.into()),
+                None => return Some(Trouble::Problem(format!("{source} was not looked for"))),
+            }
+        }
+        let taken = downstream
+            .iter()
+            .find_map(|source| self.copies().taken(self.bundle, namespace, source));
+        taken.map(|taken| Trouble::Failure(DeliveryError::Taken(taken)))
+    }
+
     /// Brings a cluster what it is its turn for.
     pub async fn to(&self, target: &Target<'_>, turn: Turn) -> Delivered {
         let mut delivered = Delivered::default();
-        match Box::pin(self.bring(target, turn, &mut delivered.deployment)).await {
-            Ok(()) => {}
-            Err(Trouble::Problem(problem)) => delivered.problem = Some(problem),
-            Err(Trouble::Failure(failure)) => {
-                if !failure.is_passing() {
-                    delivered.problem = Some(failure.to_string());
-                }
-                delivered.failure = Some(failure);
+        if let Err(obstacle) = &target.wanted {
+            delivered.problem = Some(obstacle.to_string());
+        } else if let Err(failure) = Box::pin(self.bring(target, turn, &mut delivered.deployment)).await {
+            if !failure.is_passing() {
+                delivered.problem = Some(failure.to_string());
             }
+            delivered.failure = Some(failure);
         }
         delivered
     }
@@ -88,80 +145,54 @@ impl Delivery<'_> {
         target: &Target<'_>,
         turn: Turn,
         stored: &mut Option<BundleDeployment>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DeliveryError> {
         if let Some(leaving) = target
             .existing
             .filter(|existing| existing.metadata.deletion_timestamp.is_some())
         {
             // It is made anew when it is gone.
-            return apply::withdraw_one(self.context, leaving)
-                .await
-                .map_err(Trouble::Failure);
+            return apply::withdraw_one(self.context, leaving).await;
         }
-        let wanted = match &target.wanted {
-            Ok(wanted) => wanted,
-            Err(error) => return Err(Trouble::Problem(error.to_string())),
-        };
-        if target.namespace().is_none() {
-            return Err(Trouble::Problem("the Cluster has no namespace yet".to_owned()));
-        }
-        let downstream = downstream(&wanted.options).map_err(|error| Trouble::Problem(error.to_string()))?;
-        let downstream = self.found(downstream)?;
-        let access = self.found(sources::access(self.bundle))?;
-        let Some(Written { deployment, secret }) = self.written(target, turn, &downstream).await? else {
+        let Some(Written { deployment, secret }) = self.written(target, turn).await? else {
             return Ok(());
         };
-        let copies = self.copies_for(&deployment, &secret, &access, &downstream);
         let deployment = apply::merged(deployment, target.existing);
+        let values = match &secret {
+            Values::Holds(values) => Some(Copy::of_values(&deployment, values)),
+            Values::None | Values::Untouched => None,
+        };
+        let copies = self.copies_for(&deployment);
         for copy in &copies {
-            self.ensure(copy, &deployment).await?;
+            self.copies().ensure(copy, &deployment).await?;
         }
         let is_new = target.existing.is_none();
-        let deployment = apply::deployment(self.context, deployment, target.existing).await;
-        let deployment = deployment.map_err(Trouble::Failure)?;
-        if is_new {
-            // Only now is there an owner.
-            for copy in &copies {
-                self.ensure(copy, &deployment).await?;
-            }
+        if is_new && let Some(values) = &values {
+            self.copies().ensure(values, &deployment).await?;
         }
-        let mut needed: BTreeSet<Place> = copies.iter().map(place).collect();
-        if secret == Values::Untouched {
-            needed.insert(place_of_values(&deployment));
+        let deployment = apply::deployment(self.context, deployment, target.existing).await?;
+        // After the deployment, which tells what the values are of. Where it is new, only now is there an owner.
+        let late = copies.iter().filter(|_| is_new).chain(&values);
+        for copy in late {
+            self.copies().ensure(copy, &deployment).await?;
         }
+        let needed = needed(&deployment, copies.iter().chain(&values).map(place), &secret);
         let cleared = self.copies().clear(&deployment, &needed).await;
         *stored = Some(deployment);
-        cleared.map_err(Trouble::Failure)
-    }
-
-    /// What the sources hold.
-    fn found(&self, sources: impl IntoIterator<Item = Source>) -> Result<Vec<&Object>, Trouble> {
-        let mut objects = Vec::new();
-        for source in sources {
-            match self.sources.get(&source) {
-                Some(Ok(object)) => objects.push(object),
-                Some(Err(missing)) => return Err(missing.into()),
-                None => return Err(Trouble::Problem(format!("{source} was not looked for"))),
-            }
-        }
-        Ok(objects)
+        cleared
     }
 
     /// The deployment as it is to be. Its Secret is read only where what is in it is not known otherwise.
-    async fn written(
-        &self,
-        target: &Target<'_>,
-        turn: Turn,
-        downstream: &[&Object],
-    ) -> Result<Option<Written>, Trouble> {
-        let mut versions: Vec<_> = downstream
-            .iter()
-            .map(|object| format!("{} {}", object.kind(), object.version()))
-            .collect();
-        versions.sort();
-        let copied = versions.join(", ");
+    async fn written(&self, target: &Target<'_>, turn: Turn) -> Result<Option<Written>, DeliveryError> {
+        // What its agent is to copy is what it is to deploy with now.
+        let options = match (&target.wanted, target.existing) {
+            (Ok(wanted), _) if turn == Turn::Promote => Some(&wanted.options),
+            (_, existing) => existing.map(|existing| &existing.spec.options),
+        };
+        let copied = options.map(|options| self.versions(options)).unwrap_or_default();
+        let is_intact = target.existing.is_some_and(|existing| self.has_values(existing));
         let around = |secret| Around {
             secret,
+            is_intact,
             copied: &copied,
         };
         let written = deployment(self.bundle, target, turn, around(None));
@@ -172,12 +203,30 @@ impl Delivery<'_> {
                     ..
                 }),
                 Some(existing),
-            ) => {
-                let secret = self.read_values(existing).await.map_err(Trouble::Failure)?;
+            ) if !is_intact || existing.spec.waiting_for_values || is_waiting(written.as_ref()) => {
+                let secret = self.read_values(existing).await?;
                 Ok(deployment(self.bundle, target, turn, around(secret.as_ref())))
             }
             _ => Ok(written),
         }
+    }
+
+    /// What the sources of downstream resources are at now.
+    fn versions(&self, options: &BundleDeploymentOptions) -> String {
+        let found = downstream(options).unwrap_or_default();
+        let mut versions: Vec<_> = found
+            .iter()
+            .filter_map(|source| self.sources.get(source)?.as_ref().ok())
+            .map(|object| format!("{} {}", object.kind(), object.version()))
+            .collect();
+        versions.sort();
+        versions.join(", ")
+    }
+
+    /// Whether the Secret with a deployment's values is seen to be the right one.
+    fn has_values(&self, existing: &BundleDeployment) -> bool {
+        let known = self.copies.get(&place_of_values(existing));
+        known.is_some_and(|known| known.is(&existing.spec.values_hash, 2))
     }
 
     async fn read_values(&self, existing: &BundleDeployment) -> Result<Option<SecretValues>, DeliveryError> {
@@ -188,47 +237,22 @@ impl Delivery<'_> {
             "read",
             format_args!("Secret {namespace}/{name}"),
         ))?;
-        let data = secret.and_then(|secret| secret.data).unwrap_or_default();
-        let text = |key: &str| {
-            data.get(key)
-                .and_then(|bytes| String::from_utf8(bytes.0.clone()).ok())
-        };
-        Ok(text("values")
-            .zip(text("stagedValues"))
-            .map(|(values, staged)| SecretValues { values, staged }))
+        Ok(secret.as_ref().and_then(Copy::values_of))
     }
 
-    fn copies_for(
-        &self,
-        deployment: &BundleDeployment,
-        secret: &Values,
-        access: &[&Object],
-        downstream: &[&Object],
-    ) -> Vec<Copy> {
-        let values = match secret {
-            Values::Holds(values) => Some(Copy::of_values(deployment, values)),
-            Values::None | Values::Untouched => None,
-        };
-        let access = access
+    /// What is copied for the agent: access to the chart, and everything downstream that it deploys with now or next.
+    fn copies_for(&self, deployment: &BundleDeployment) -> Vec<Copy> {
+        let access = sources::access(self.bundle).zip(access_secret(self.bundle));
+        let access = access.and_then(|(source, name)| match self.sources.get(&source) {
+            Some(Ok(Object::Secret(secret))) => Some(Copy::of_access(deployment, name, secret)),
+            _ => None,
+        });
+        let found = named(deployment);
+        let downstream = found
             .iter()
-            .filter_map(|object| match (object, access_secret(self.bundle)) {
-                (Object::Secret(source), Some(name)) => Some(Copy::of_access(deployment, name, source)),
-                _ => None,
-            });
-        let downstream = downstream
-            .iter()
+            .filter_map(|source| self.sources.get(source)?.as_ref().ok())
             .map(|object| Copy::of_downstream(deployment, object));
-        values.into_iter().chain(access).chain(downstream).collect()
-    }
-
-    async fn ensure(&self, copy: &Copy, deployment: &BundleDeployment) -> Result<(), Trouble> {
-        self.copies()
-            .ensure(copy, deployment)
-            .await
-            .map_err(|error| match error {
-                CopyError::Taken(problem) => Trouble::Problem(problem),
-                CopyError::Failed(error) => Trouble::Failure(error),
-            })
+        access.into_iter().chain(downstream).collect()
     }
 
     const fn copies(&self) -> CopiesOf<'_> {
@@ -237,6 +261,32 @@ impl Delivery<'_> {
             copies: self.copies,
         }
     }
+}
+
+fn is_waiting(written: Option<&Written>) -> bool {
+    written.is_some_and(|written| written.deployment.spec.waiting_for_values)
+}
+
+/// Downstream resources that a deployment names, now or next.
+pub fn named(deployment: &BundleDeployment) -> BTreeSet<Source> {
+    let (now, next) = (&deployment.spec.options, &deployment.spec.staged_options);
+    [now, next]
+        .into_iter()
+        .flat_map(|options| downstream(options).unwrap_or_default())
+        .collect()
+}
+
+/// Where everything is that a deployment needs: copies whose source is missing stay.
+fn needed(
+    deployment: &BundleDeployment,
+    copies: impl Iterator<Item = Place>,
+    secret: &Values,
+) -> BTreeSet<Place> {
+    let namespace = deployment.metadata.namespace.clone().unwrap_or_default();
+    let downstream = named(deployment).into_iter();
+    let downstream = downstream.map(|source| (source.kind, namespace.clone(), source.name));
+    let values = (*secret == Values::Untouched).then(|| place_of_values(deployment));
+    copies.chain(downstream).chain(values).collect()
 }
 
 /// The Secret with a deployment's values has its name.

@@ -16,6 +16,12 @@ pub enum DeliveryError {
     /// Something that is passed on could not be read.
     #[error("{0}")]
     Unread(String),
+    /// A name is taken by something of somebody else's, whose end is not seen.
+    #[error("{0}")]
+    Taken(String),
+    /// What is seen of an object is not what it is now.
+    #[error("{0} is seen as it was before")]
+    Behind(String),
     /// An object could not be read or written.
     #[error("could not {doing} {what}: {source}")]
     Api {
@@ -41,7 +47,8 @@ impl DeliveryError {
     /// Why, in a word.
     pub const fn reason(&self) -> Reason {
         match self {
-            Self::UnknownPolicies => Reason::Progressing,
+            Self::UnknownPolicies | Self::Behind(_) => Reason::Progressing,
+            Self::Taken(_) => Reason::BundleConflict,
             Self::Unread(_) | Self::Api { .. } => Reason::ApiError,
         }
     }
@@ -50,16 +57,28 @@ impl DeliveryError {
     pub fn pace(&self) -> Option<Pace> {
         match self {
             Self::UnknownPolicies => None,
+            Self::Behind(_) => Some(Pace::CONFLICT),
+            Self::Taken(_) => Some(Pace::SLOW),
             Self::Api { .. } if self.is_passing() => Some(Pace::CONFLICT),
             Self::Unread(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
+        }
+    }
+
+    /// How much it says: of several, the one that must be told of and is tried again first.
+    pub fn weight(&self) -> u8 {
+        match self {
+            Self::UnknownPolicies => 0,
+            Self::Taken(_) => 1,
+            _ if self.is_passing() => 3,
+            _ => 2,
         }
     }
 
     /// Whether there is nothing to tell a user: somebody else was quicker, or leads, or the process stops.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::UnknownPolicies => true,
-            Self::Unread(_) => false,
+            Self::UnknownPolicies | Self::Behind(_) => true,
+            Self::Unread(_) | Self::Taken(_) => false,
             Self::Api { source, .. } => source.is_passing(),
         }
     }

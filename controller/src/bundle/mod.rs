@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use futures::{FutureExt, StreamExt, stream};
 use helmops_shared::{
-    api::{Bundle, Guarded},
+    api::{Bundle, BundleDeployment, Guarded},
     policy::Policies,
     reason::Reason,
     status::{self, Place as StatusPlace, Round},
@@ -90,28 +90,93 @@ async fn bring_about(
     };
     let policies = observe::policies(context, &bundle)?;
     let surroundings = observe::surroundings(context, &delivery.clusters, key, &bundle);
-    let round = match round(&bundle, &policies, &surroundings) {
-        Ok(round) => round,
-        Err(Refusal { reason, message }) => {
-            tracing::info!(reason = reason.as_str(), message, "not deployed");
-            return apply::status(context, key, &bundle, Round::Refused(reason, &message)).await;
+    let existing = surroundings.existing();
+    let mut targets = match targets(&bundle, &policies, &surroundings, &existing) {
+        Ok(targets) => targets,
+        Err(refusal) => return refuse(context, key, &bundle, &refusal).await,
+    };
+    let sources = Sources::read(context, &bundle, &targets).await;
+    let to_clusters = Delivery {
+        context,
+        copies: &delivery.copies,
+        bundle: &bundle,
+        sources: &sources,
+    };
+    // Before the plan: who cannot be given anything takes nobody's turn.
+    let mut failures: Vec<DeliveryError> = targets
+        .iter_mut()
+        .filter_map(|target| to_clusters.check(target))
+        .collect();
+    let rollout = match targeting::plan(&bundle.spec, &targets) {
+        Ok(rollout) => rollout,
+        Err(error) => {
+            return refuse(
+                context,
+                key,
+                &bundle,
+                &Refusal::new(Reason::InvalidRollout, &error),
+            )
+            .await;
         }
     };
-    let delivered = round.deliver(context, &delivery.copies, &bundle).await;
-    let orphans = targeting::orphans(&round.targets, &surroundings.existing());
-    let mut failure = None;
-    for orphan in orphans {
-        if let Err(error) = apply::withdraw_one(context, orphan).await {
-            failure = Some(error);
-        }
-    }
+    let round = RoundOf { targets, rollout };
+    let mut delivered = round.deliver(&to_clusters).await;
+    failures.extend(clear_away(context, &surroundings, &round.targets, &existing).await);
     round.tell(context, key, &bundle, &delivered).await?;
-    let failures = delivered.into_iter().filter_map(|delivered| delivered.failure);
+    failures.extend(
+        delivered
+            .iter_mut()
+            .filter_map(|delivered| delivered.failure.take()),
+    );
     // The worst is told of and decides when to try again.
-    match failures.chain(failure).max_by_key(|error| !error.is_passing()) {
+    match failures.into_iter().max_by_key(DeliveryError::weight) {
         Some(error) => Err(error),
         None => Ok(()),
     }
+}
+
+async fn refuse(
+    context: &Context,
+    key: &BundleKey,
+    bundle: &Bundle,
+    Refusal { reason, message }: &Refusal,
+) -> Result<(), DeliveryError> {
+    tracing::info!(reason = reason.as_str(), message, "not deployed");
+    apply::status(context, key, bundle, Round::Refused(*reason, message)).await
+}
+
+fn targets<'a>(
+    bundle: &Bundle,
+    policies: &Policies,
+    surroundings: &'a Surroundings,
+    existing: &[&'a BundleDeployment],
+) -> Result<Vec<Target<'a>>, Refusal> {
+    error::check(bundle, policies)?;
+    let forbids = policies.forbid_namespace_creation();
+    targeting::targets(bundle, surroundings.members(), existing, forbids)
+        .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))
+}
+
+/// Withdraws the Bundle from clusters that it does not go to any more.
+async fn clear_away(
+    context: &Context,
+    surroundings: &Surroundings,
+    targets: &[Target<'_>],
+    existing: &[&BundleDeployment],
+) -> Vec<DeliveryError> {
+    let orphans = targeting::orphans(targets, existing);
+    if orphans.is_empty() {
+        return Vec::new();
+    }
+    if let Some(odd) = surroundings.odd() {
+        tracing::warn!("{odd}: nothing is withdrawn from clusters meanwhile");
+        return Vec::new();
+    }
+    let mut failures = Vec::new();
+    for orphan in orphans {
+        failures.extend(apply::withdraw_orphan(context, surroundings, orphan).await.err());
+    }
+    failures
 }
 
 /// One round of a roll-out.
@@ -120,31 +185,9 @@ struct RoundOf<'a> {
     rollout: Rollout,
 }
 
-fn round<'a>(
-    bundle: &Bundle,
-    policies: &Policies,
-    surroundings: &'a Surroundings,
-) -> Result<RoundOf<'a>, Refusal> {
-    error::check(bundle, policies)?;
-    let existing = surroundings.existing();
-    let forbids = policies.forbid_namespace_creation();
-    let targets = targeting::targets(bundle, surroundings.members(), &existing, forbids)
-        .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))?;
-    let rollout = targeting::plan(&bundle.spec, &targets)
-        .map_err(|error| Refusal::new(Reason::InvalidRollout, &error))?;
-    Ok(RoundOf { targets, rollout })
-}
-
 impl RoundOf<'_> {
     /// Brings each cluster what it is its turn for.
-    async fn deliver(&self, context: &Context, copies: &watch::Copies, bundle: &Bundle) -> Vec<Delivered> {
-        let sources = Sources::read(context, bundle, &self.targets).await;
-        let delivery = Delivery {
-            context,
-            copies,
-            bundle,
-            sources: &sources,
-        };
+    async fn deliver(&self, delivery: &Delivery<'_>) -> Vec<Delivered> {
         let turns = self.targets.iter().zip(&self.rollout.turns);
         let each: Vec<_> = turns
             .map(|(target, turn)| delivery.to(target, *turn).boxed())

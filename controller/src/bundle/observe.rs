@@ -44,10 +44,17 @@ pub fn surroundings(
     let mut groups = inside(&clusters.groups, &within);
     // A store has no order, and a status must have one.
     groups.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
+    let clusters = inside(&clusters.all, &within);
+    let mut deployments = context.stores.deployments.of_bundle(key);
+    // Whose labels were taken off is still what it was.
+    let homes = clusters
+        .iter()
+        .filter_map(|cluster| Some(&*cluster.good()?.status.namespace));
+    deployments.extend(homes.filter_map(|home| context.stores.deployments.unlabelled(home, &key.name)));
     Surroundings {
-        clusters: inside(&clusters.all, &within),
+        clusters,
         groups,
-        deployments: context.stores.deployments.of_bundle(key),
+        deployments,
     }
 }
 
@@ -60,6 +67,21 @@ impl Surroundings {
             .filter_map(|cluster| cluster.good())
             .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
             .map(move |cluster| Member::new(cluster, groups()))
+    }
+
+    /// Something that says where the Bundle goes and does not decode, if there is any: what it says is not known.
+    pub fn odd(&self) -> Option<String> {
+        let cluster = self.clusters.iter().find_map(|cluster| odd(cluster));
+        cluster.or_else(|| self.groups.iter().find_map(|group| odd(group)))
+    }
+
+    /// A cluster as it is seen.
+    pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Guarded<Cluster>> {
+        let is_it = |cluster: &&Arc<Guarded<Cluster>>| {
+            let metadata = cluster.meta();
+            metadata.namespace.as_deref() == Some(namespace) && metadata.name.as_deref() == Some(name)
+        };
+        self.clusters.iter().find(is_it).map(|cluster| &**cluster)
     }
 
     /// What is on clusters already.
@@ -99,4 +121,15 @@ where
         namespace.is_some_and(|namespace| namespaces.contains(namespace))
     };
     store.state().into_iter().filter(is_inside).collect()
+}
+
+fn odd<K: Resource<DynamicType = ()>>(object: &Guarded<K>) -> Option<String> {
+    match object {
+        Guarded::Good(_) => None,
+        Guarded::Odd { metadata, error } => Some(format!(
+            "{} {} does not decode: {error}",
+            K::kind(&()),
+            metadata.name.as_deref().unwrap_or_default()
+        )),
+    }
 }

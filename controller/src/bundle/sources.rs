@@ -13,7 +13,7 @@ use helmops_shared::{
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 
-use super::AT_ONCE;
+use super::{AT_ONCE, deliver::named};
 use crate::{client::bounded, context::Context};
 
 /// Everything that any target passes on.
@@ -56,9 +56,15 @@ pub fn access(bundle: &Bundle) -> Option<Source> {
 
 fn wanted(bundle: &Bundle, targets: &[Target<'_>]) -> BTreeSet<Source> {
     let options = targets.iter().filter_map(|target| target.wanted.as_ref().ok());
-    let downstream = options.flat_map(|wanted| downstream(&wanted.options).unwrap_or_default());
+    let wanted = options.flat_map(|wanted| downstream(&wanted.options).unwrap_or_default());
+    // What clusters deploy with now is kept up to date until their turn comes.
+    let present = targets.iter().filter_map(|target| target.existing);
+    let present = present.flat_map(named);
     let is_needed = !targets.is_empty();
-    downstream.chain(access(bundle).filter(|_| is_needed)).collect()
+    wanted
+        .chain(present)
+        .chain(access(bundle).filter(|_| is_needed))
+        .collect()
 }
 
 async fn read(context: &Context, namespace: &str, source: Source) -> (Source, Result<Object, Missing>) {

@@ -118,8 +118,16 @@ pub fn watch(
     });
     let (seen, known) = (clusters.clone(), bundles.clone());
     let namespaces = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
-    let in_namespaces =
-        news(namespaces, writers.namespaces).flat_map(move |_| stream::iter(seen.concerned(&known, None)));
+    let in_namespaces = news(namespaces, writers.namespaces).flat_map(move |namespace| {
+        let is_its = |cluster: &Guarded<Cluster>| {
+            cluster
+                .good()
+                .is_some_and(|cluster| cluster.status.namespace == namespace.name)
+        };
+        let clusters = matching(&seen.all, is_its).into_iter().map(Work::Cluster);
+        let bundles = seen.concerned(&known, None);
+        stream::iter(clusters.chain(bundles).collect::<Vec<_>>())
+    });
     stream::select_all([
         in_clusters.boxed(),
         in_groups.boxed(),

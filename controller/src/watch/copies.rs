@@ -194,9 +194,7 @@ fn copied(metadata: &ObjectMeta) -> Option<Copied> {
 
 /// How many keys are as this controller wrote them; nothing where somebody else has written others, or changed some.
 fn intact(fields: &[ManagedFieldsEntry]) -> Option<usize> {
-    let is_own = |entry: &&ManagedFieldsEntry| {
-        entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")
-    };
+    let is_own = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(FIELD_MANAGER);
     let own: BTreeSet<_> = fields.iter().filter(is_own).flat_map(keys).collect();
     let mut others = fields.iter().filter(|entry| !is_own(entry)).flat_map(keys);
     others.all(|key| own.contains(&key)).then_some(own.len())

@@ -103,6 +103,18 @@ impl Deployments {
             .collect()
     }
 
+    /// One by its place.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Deployment> {
+        let place = (namespace.to_owned(), name.to_owned());
+        lock(&self.index).all.get(&place).cloned()
+    }
+
+    /// One by its place, if no label tells which Bundle it is of.
+    pub fn unlabelled(&self, namespace: &str, name: &str) -> Option<Deployment> {
+        let found = self.get(namespace, name)?;
+        Concerned::by(found.meta()).bundle.is_none().then_some(found)
+    }
+
     /// Waits until it is known whether there are any.
     pub async fn wait_until_known(&self) {
         let mut presence = self.presence.subscribe();
@@ -135,6 +147,11 @@ impl Deployments {
     /// Takes up what was just written, so that the next look does not miss it.
     pub fn wrote(&self, deployment: BundleDeployment) {
         lock(&self.index).put(Arc::new(Guarded::Good(Box::new(deployment))));
+    }
+
+    /// Takes up that one is gone.
+    pub fn gone(&self, namespace: &str, name: &str) {
+        lock(&self.index).remove(&(namespace.to_owned(), name.to_owned()));
     }
 
     /// Notes an event. Gives what it concerns.

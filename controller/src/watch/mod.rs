@@ -30,6 +30,8 @@ mod rancher_ca;
 mod scope;
 mod sources;
 
+use std::future::ready;
+
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
@@ -62,7 +64,7 @@ use self::{
     news::News,
     scope::{paged, shielded},
 };
-use crate::work::{HelmOpKey, Work, key};
+use crate::work::{BundleKey, HelmOpKey, Work, key};
 
 /// What has been seen, as it was last.
 #[derive(Clone)]
@@ -174,14 +176,12 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
         })
         .collect();
     if let (Some(delivery), Some(writers)) = (&stores.delivery, writers.clusters) {
-        changes.push(clusters::watch(
-            client,
-            &delivery.clusters,
-            writers,
-            &stores.bundles,
-        ));
-        changes.push(copies::<Secret>(client, delivery, Kind::Secret));
-        changes.push(copies::<ConfigMap>(client, delivery, Kind::ConfigMap));
+        let of_clusters = clusters::watch(client, &delivery.clusters, writers, &stores.bundles);
+        let divides = scope.shard.is_empty();
+        let is_ours = move |work: &Work| ready(divides || !matches!(work, Work::Cluster(_)));
+        changes.push(of_clusters.filter(is_ours).boxed());
+        changes.push(copies::<Secret>(client, stores, delivery, Kind::Secret));
+        changes.push(copies::<ConfigMap>(client, stores, delivery, Kind::ConfigMap));
         let secrets = sources::secrets_of_bundles(Api::all(client.clone()), stores.bundles.clone());
         let maps = sources::maps_of_bundles(Api::all(client.clone()), stores.bundles.clone());
         mended.push(secrets.map(Work::Bundle).boxed());
@@ -206,9 +206,14 @@ fn bundles(
     let known = stores.helmops.clone();
     let mut news = News::default();
     let events = scope.watch(client, &config).reflect(writer);
+    // Those that a list shows are not in the store before it is complete.
+    let mut listed = Vec::new();
     shielded::<Bundle, _>(events).flat_map(move |event| {
         let told = news.of(&event);
-        let mut concerned: Vec<HelmOpKey> = touched(&event).chain(told.iter().map(named_alike)).collect();
+        let mut concerned: Vec<HelmOpKey> = touched(&event, &mut listed)
+            .into_iter()
+            .chain(told.iter().map(named_alike))
+            .collect();
         concerned.dedup();
         concerned.retain(|helmop| known.get(helmop).is_some());
         let bundles = told.into_iter().filter(|_| delivers).map(Work::Bundle);
@@ -221,14 +226,22 @@ fn of_helmops() -> watcher::Config {
     watcher::Config::default().labels(labels::HELM_NAME)
 }
 
-fn touched(event: &watcher::Event<Guarded<Bundle>>) -> impl Iterator<Item = HelmOpKey> + use<> {
-    let touched = match event {
-        watcher::Event::Apply(bundle)
-        | watcher::Event::InitApply(bundle)
-        | watcher::Event::Delete(bundle) => Some(named_alike(&ObjectRef::from_obj(bundle))),
-        watcher::Event::Init | watcher::Event::InitDone => None,
-    };
-    touched.into_iter()
+/// The HelmOps of the Bundles that an event is about.
+fn touched(event: &watcher::Event<Guarded<Bundle>>, listed: &mut Vec<HelmOpKey>) -> Vec<HelmOpKey> {
+    match event {
+        watcher::Event::Apply(bundle) | watcher::Event::Delete(bundle) => {
+            vec![named_alike(&ObjectRef::from_obj(bundle))]
+        }
+        watcher::Event::InitApply(bundle) => {
+            listed.push(named_alike(&ObjectRef::from_obj(bundle)));
+            Vec::new()
+        }
+        watcher::Event::Init => {
+            listed.clear();
+            Vec::new()
+        }
+        watcher::Event::InitDone => std::mem::take(listed),
+    }
 }
 
 /// A HelmOp and its Bundle have the same name.
@@ -250,7 +263,8 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
     };
     let api = Api::<Guarded<BundleDeployment>>::all(client.clone());
     let events = patient(watcher(api, paged(config)));
-    let (known, shard) = (stores.helmops.clone(), scope.shard.clone());
+    let (known, bundles) = (stores.helmops.clone(), stores.bundles.clone());
+    let shard = scope.shard.clone();
     let concerned = stores.deployments.follow(events);
     concerned
         .flat_map(move |concerned| {
@@ -263,22 +277,34 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
             let helmop = helmop
                 .filter(|helmop| known.get(helmop).is_some())
                 .map(Work::HelmOp);
-            let bundle = bundle.filter(|_| delivers && its == shard).map(Work::Bundle);
-            let cluster = cluster.filter(|_| delivers).map(Work::Cluster);
+            // A Bundle that was given to this shard has deployments that tell of the one before.
+            let is_here = |bundle: &BundleKey| its == shard || bundles.get(bundle).is_some();
+            let bundle = bundle
+                .filter(|bundle| delivers && is_here(bundle))
+                .map(Work::Bundle);
+            // Clusters are not divided.
+            let cluster = cluster
+                .filter(|_| delivers && shard.is_empty())
+                .map(Work::Cluster);
             stream::iter([bundle, helmop, cluster].into_iter().flatten())
         })
         .boxed()
 }
 
 /// The copies of a kind that this controller has made.
-fn copies<K>(client: &Client, delivery: &Delivery, kind: Kind) -> BoxStream<'static, Work>
+fn copies<K>(client: &Client, stores: &Stores, delivery: &Delivery, kind: Kind) -> BoxStream<'static, Work>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
     let api = Api::<PartialObjectMeta<K>>::all(client.clone());
     let config = paged(watcher::Config::default().labels(labels::COPY));
     let events = shielded::<K, _>(watcher(api, config).default_backoff());
-    delivery.copies.follow(kind, events).map(Work::Bundle).boxed()
+    let bundles = stores.bundles.clone();
+    let concerned = delivery.copies.follow(kind, events);
+    concerned
+        .filter(move |bundle| ready(bundles.get(bundle).is_some()))
+        .map(Work::Bundle)
+        .boxed()
 }
 
 /// The objects that are like this.

@@ -1,7 +1,7 @@
 //! Which changes of an object are news.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -29,8 +29,8 @@ where
     K::DynamicType: Hash + Eq,
 {
     known: HashMap<ObjectRef<K>, u64>,
-    /// What a list has shown so far that is under way.
-    listed: HashSet<ObjectRef<K>>,
+    /// What a list has shown so far that is under way. It is told of when it is complete: before that no store has it.
+    listed: HashMap<ObjectRef<K>, u64>,
 }
 
 impl<K: Lookup> Default for News<K>
@@ -40,7 +40,7 @@ where
     fn default() -> Self {
         Self {
             known: HashMap::new(),
-            listed: HashSet::new(),
+            listed: HashMap::new(),
         }
     }
 }
@@ -58,8 +58,8 @@ where
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
-                self.listed.insert(ObjectRef::from_obj(object));
-                self.seen(object)
+                self.listed.insert(ObjectRef::from_obj(object), state(object));
+                Vec::new()
             }
             watcher::Event::Apply(object) => self.seen(object),
             watcher::Event::Delete(object) => {
@@ -68,23 +68,32 @@ where
                 vec![key]
             }
             watcher::Event::InitDone => {
-                let listed = std::mem::take(&mut self.listed);
-                let gone = self.known.extract_if(|key, _| !listed.contains(key));
-                gone.map(|(key, _)| key).collect()
+                let before = std::mem::replace(&mut self.known, std::mem::take(&mut self.listed));
+                let gone = before.keys().filter(|key| !self.known.contains_key(*key));
+                let new = self
+                    .known
+                    .iter()
+                    .filter(|(key, state)| before.get(*key) != Some(*state));
+                gone.chain(new.map(|(key, _)| key)).cloned().collect()
             }
         }
     }
 
     fn seen(&mut self, object: &K) -> Vec<ObjectRef<K>> {
-        let mut hasher = DefaultHasher::new();
-        object.tell(&mut hasher);
-        let (key, state) = (ObjectRef::from_obj(object), hasher.finish());
+        let (key, state) = (ObjectRef::from_obj(object), state(object));
         if self.known.insert(key.clone(), state) == Some(state) {
             Vec::new()
         } else {
             vec![key]
         }
     }
+}
+
+/// A number that changes with everything that it tells.
+fn state(object: &impl Telling) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.tell(&mut hasher);
+    hasher.finish()
 }
 
 /// What is asked for and what keeps it from going, of any object.

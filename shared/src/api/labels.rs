@@ -29,6 +29,8 @@ pub const COPY: &str = "helmops.fleet.cattle.io/copy";
 /// Annotation on such a copy with what it was made from, and on a BundleDeployment with what the resources were made from
 /// that its agent copies.
 pub const MADE_FROM: &str = "helmops.fleet.cattle.io/made-from";
+/// Annotation on a Secret with values: the IDs of the deployments that they are of, and that come next.
+pub const VALUES_OF: &str = "helmops.fleet.cattle.io/values-of";
 /// Label on copies of access Secrets, as Fleet has it: `true`.
 pub const INTERNAL_SECRET: &str = "fleet.cattle.io/bundle-internal-secret";
 /// Finalizer on Bundles, removed once none of their BundleDeployments is left: they are in other namespaces, where

@@ -174,21 +174,38 @@ pub struct Copy {
 impl Copy {
     /// The Secret with a deployment's values.
     pub fn of_values(deployment: &BundleDeployment, values: &SecretValues) -> Self {
+        let ids = values.ids.clone().unwrap_or_default().join(" ");
         let (values, staged) = (&values.values, &values.staged);
         let made_from = values_hash(values.as_bytes(), staged.as_bytes());
         let data = [("values", values), ("stagedValues", staged)];
         let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
         let name = deployment.metadata.name.clone().unwrap_or_default();
+        let mut metadata = metadata(deployment, Role::Values, name, &made_from);
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::VALUES_OF.to_owned(), ids);
         Self {
             role: Role::Values,
             object: Object::Secret(Secret {
-                metadata: metadata(deployment, Role::Values, name, &made_from),
+                metadata,
                 type_: Some(VALUES_TYPE.to_owned()),
                 data: Some(data.into()),
                 ..Secret::default()
             }),
             made_from,
         }
+    }
+
+    /// What such a Secret holds.
+    pub fn values_of(secret: &Secret) -> Option<SecretValues> {
+        let data = secret.data.as_ref()?;
+        let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
+        let annotations = secret.metadata.annotations.as_ref();
+        let ids = annotations.and_then(|annotations| annotations.get(labels::VALUES_OF)?.split_once(' '));
+        Some(SecretValues {
+            values: text("values")?,
+            staged: text("stagedValues")?,
+            ids: ids.map(|(deployment, staged)| [deployment.to_owned(), staged.to_owned()]),
+        })
     }
 
     /// The copy of an access Secret, under a name of its own.
@@ -305,19 +322,26 @@ mod tests {
         let values = SecretValues {
             values: r#"{"a":1}"#.to_owned(),
             staged: "null".to_owned(),
+            ids: Some([":a".to_owned(), ":b".to_owned()]),
         };
         let copy = Copy::of_values(&deployment(), &values);
         let expected = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "fleet.cattle.io/bundle-deployment/v1alpha1",
             "metadata": {
                 "name": "web", "namespace": "cluster-c1",
-                "annotations": { labels::MADE_FROM: values_hash(b"{\"a\":1}", b"null") },
+                "annotations": {
+                    labels::MADE_FROM: values_hash(b"{\"a\":1}", b"null"), labels::VALUES_OF: ":a :b"
+                },
                 "labels": { labels::COPY: "values", labels::BUNDLE_NAME: "web", labels::BUNDLE_NAMESPACE: "fleet" }
             },
             "data": { "values": "eyJhIjoxfQ==", "stagedValues": "bnVsbA==" }
         });
         assert_eq!(json(&copy), expected);
         assert_eq!(copy.object.keys(), 2);
+        let Object::Secret(secret) = &copy.object else {
+            panic!("{copy:?}");
+        };
+        assert_eq!(Copy::values_of(secret), Some(values));
     }
 
     #[test]

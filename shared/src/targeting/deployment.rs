@@ -22,6 +22,21 @@ pub struct SecretValues {
     pub values: String,
     /// Those that come next. The key of the Secret is `stagedValues`.
     pub staged: String,
+    /// The IDs of the deployments that both are of, if the Secret tells: so it can be told what they are of even where the
+    /// BundleDeployment says something else, because the process ended between the two writes.
+    pub ids: Option<[String; 2]>,
+}
+
+impl SecretValues {
+    /// The values of a deployment, if they are there.
+    fn of(&self, id: &str) -> Option<&String> {
+        let [deployment, staged] = self.ids.as_ref()?;
+        if deployment == id {
+            Some(&self.values)
+        } else {
+            (staged == id).then_some(&self.staged)
+        }
+    }
 }
 
 /// What is to be done with a deployment's Secret.
@@ -49,6 +64,8 @@ pub struct Written {
 pub struct Around<'a> {
     /// What its Secret holds now, if it is known.
     pub secret: Option<&'a SecretValues>,
+    /// The Secret is known to be the one that belongs to the deployment, whatever is in it.
+    pub is_intact: bool,
     /// What the downstream resources are made from that its agent is to copy; empty for none.
     pub copied: &'a str,
 }
@@ -68,7 +85,7 @@ pub fn deployment(bundle: &Bundle, target: &Target<'_>, turn: Turn, around: Arou
     let is_paused = bundle.spec.paused || target.member.cluster.spec.paused;
     let mut spec = before.clone();
     advance(&mut spec, wanted, turn, is_paused);
-    let secret = with_values(&mut spec, &before, wanted, around.secret);
+    let secret = with_values(&mut spec, &before, wanted, around);
     complete(&mut spec, bundle, target, wanted, is_paused);
     if !around.copied.is_empty() && copied(target) != around.copied {
         // Agents copy anew what has another number.
@@ -112,18 +129,22 @@ fn with_values(
     spec: &mut BundleDeploymentSpec,
     before: &BundleDeploymentSpec,
     wanted: &Wanted,
-    secret: Option<&SecretValues>,
+    around: Around<'_>,
 ) -> Secret {
-    let kept = kept(before, secret);
+    let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
+    let is_as_before = ids == [before.deployment_id.clone(), before.staged_deployment_id.clone()];
+    if around.is_intact && is_as_before && !before.waiting_for_values {
+        return Secret::Untouched;
+    }
     let wanted_values = wanted.options.helm.as_ref().and_then(|helm| helm.values.as_ref());
     let wanted_values = values_text(wanted_values);
+    let kept = kept(before, around.secret);
     // Whatever has the ID that is wanted has the values that are wanted.
     let known = |id: &str, kept: Option<&String>| {
         if id == wanted.id {
-            Some(wanted_values.clone())
-        } else {
-            kept.cloned()
+            return Some(wanted_values.clone());
         }
+        kept.or_else(|| around.secret?.of(id)).cloned()
     };
     let values = known(&spec.deployment_id, kept.as_ref().map(|kept| &kept.values));
     let staged = known(&spec.staged_deployment_id, kept.as_ref().map(|kept| &kept.staged));
@@ -136,7 +157,11 @@ fn with_values(
     if spec.values_hash.is_empty() {
         Secret::None
     } else {
-        Secret::Holds(SecretValues { values, staged })
+        Secret::Holds(SecretValues {
+            values,
+            staged,
+            ids: Some(ids),
+        })
     }
 }
 

@@ -46,7 +46,7 @@ pub use self::{
     criteria::Member,
     deployment::deployment,
     rollout::{Rollout, Turn, plan},
-    target::{Target, orphans, targets},
+    target::{Obstacle, Target, cluster_of, orphans, targets},
 };
 
 use crate::api::target::ClusterCriteria;

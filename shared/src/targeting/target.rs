@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use thiserror::Error;
+
 use super::{
     criteria::Member,
     identity::deployment_id,
@@ -9,7 +11,7 @@ use super::{
     selector::InvalidSelector,
     values::{ValuesError, preprocess},
 };
-use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions};
+use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
 
 /// A cluster that a Bundle goes to, what is to be there and what there is.
 #[derive(Debug)]
@@ -17,9 +19,20 @@ pub struct Target<'a> {
     /// The cluster.
     pub member: Member<'a>,
     /// What is to be deployed, or why that cannot be said. It is the fault of this cluster alone: others get theirs.
-    pub wanted: Result<Wanted, ValuesError>,
+    pub wanted: Result<Wanted, Obstacle>,
     /// What is there.
     pub existing: Option<&'a BundleDeployment>,
+}
+
+/// Why a cluster cannot be given what is wanted. It keeps what it has, and holds up no other.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Its values cannot be made.
+    #[error(transparent)]
+    Values(#[from] ValuesError),
+    /// Something that it needs is not to be had; in words.
+    #[error("{0}")]
+    Missing(String),
 }
 
 /// What is to be deployed on a cluster.
@@ -68,10 +81,12 @@ pub fn targets<'a>(
             options.create_namespace = Some(false);
         }
         let contents = &bundle.spec.contents_id;
-        let wanted = preprocess(&mut options, member.cluster).map(|()| Wanted {
-            id: deployment_id(contents, &options),
-            options,
-        });
+        let wanted = preprocess(&mut options, member.cluster)
+            .map(|()| Wanted {
+                id: deployment_id(contents, &options),
+                options,
+            })
+            .map_err(Obstacle::Values);
         let namespace = &*member.cluster.status.namespace;
         let found = existing.get(namespace).copied().filter(|_| !namespace.is_empty());
         targets.push(Target {
@@ -86,16 +101,28 @@ pub fn targets<'a>(
 
 /// The BundleDeployments of a Bundle that are on none of its clusters any more.
 ///
-/// One whose cluster is out of schedule stays until its time comes.
+/// One whose cluster is out of schedule stays until its time comes, and so does one of a cluster whose namespace is not known
+/// at the moment.
 pub fn orphans<'a>(targets: &[Target<'_>], existing: &[&'a BundleDeployment]) -> Vec<&'a BundleDeployment> {
     let wanted: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
+    let homeless = targets.iter().filter(|target| target.namespace().is_none());
+    let homeless: HashSet<_> = homeless
+        .map(|target| (target.member.namespace(), target.member.name()))
+        .collect();
     let is_wanted = |deployment: &BundleDeployment| {
         let namespace = deployment.metadata.namespace.as_deref();
         namespace.is_some_and(|namespace| wanted.contains(namespace))
+            || cluster_of(deployment).is_some_and(|cluster| homeless.contains(&cluster))
     };
     existing
         .iter()
         .copied()
         .filter(|deployment| !deployment.spec.off_schedule && !is_wanted(deployment))
         .collect()
+}
+
+/// Namespace and name of the Cluster that a deployment is on, as its labels tell.
+pub fn cluster_of(deployment: &BundleDeployment) -> Option<(&str, &str)> {
+    let own = deployment.metadata.labels.as_ref()?;
+    Some((own.get(labels::CLUSTER_NAMESPACE)?, own.get(labels::CLUSTER)?))
 }

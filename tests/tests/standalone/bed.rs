@@ -20,7 +20,6 @@ pub const SOON: Duration = Duration::from_secs(30);
 pub struct Suite {
     pub bed: TestBed,
     _controller: Running,
-    pub api: Api,
 }
 
 /// The suite; the first call starts it.
@@ -38,17 +37,17 @@ async fn start() -> Result<Suite> {
         command
     };
     let controller = helmops::start_controller(&bed, "controller", &command).await?;
-    let api = Api::new(&bed)?;
     Ok(Suite {
         bed,
         _controller: controller,
-        api,
     })
 }
 
 /// A namespace with clusters `c0`, `c1` and so on, and the group `all` of them.
 pub struct Setting {
     pub suite: &'static Suite,
+    /// Of its own: a connection lives no longer than the test that made it.
+    pub api: Api,
     pub namespace: TestNamespace,
     /// The namespace of each cluster.
     pub clusters: Vec<String>,
@@ -60,6 +59,7 @@ impl Setting {
         let namespace = TestNamespace::create(&suite.bed, prefix).await.unwrap();
         let mut setting = Self {
             suite,
+            api: Api::new(&suite.bed).unwrap(),
             namespace,
             clusters: Vec::new(),
         };
@@ -219,7 +219,7 @@ impl Setting {
 
     pub async fn agent_says(&self, cluster: usize, bundle: &str, status: &Value) {
         let patch = vec![(bundle.to_owned(), json!({ "status": status }))];
-        let api = &self.suite.api;
+        let api = &self.api;
         api.patch_status(&self.clusters[cluster], "bundledeployments", patch)
             .await
             .unwrap();

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use serde_json::json;
 
-use crate::bed::{Setting, ready, suite};
+use crate::bed::{Setting, decoded, ready, suite};
 
 /// A Cluster object is all that is needed to register one.
 #[tokio::test]
@@ -99,4 +99,87 @@ async fn deletion_withdraws_from_all_clusters() {
         .await;
     let found = setting.on(0, "bundledeployment/db").await.unwrap();
     found.context("it is gone again").unwrap();
+}
+
+/// Neither a wiped status nor a namespace that is gone takes anything from a cluster.
+#[tokio::test]
+async fn a_cluster_is_mended() {
+    let setting = Setting::new("clusters", 1).await;
+    setting.bundle("web", &json!({})).await;
+    let before = setting.deployment(0, "web").await;
+    let wiped = vec![("c0".to_owned(), json!({ "status": null }))];
+    let api = &setting.api;
+    api.patch_status(setting.namespace.name(), "clusters", wiped)
+        .await
+        .unwrap();
+    setting
+        .until("cluster/c0", |cluster| {
+            ensure!(
+                cluster["status"]["namespace"] == *setting.clusters[0],
+                "it is {}",
+                cluster["status"]
+            );
+            Ok(())
+        })
+        .await;
+    setting
+        .bundle("web", &json!({ "helm": { "version": "1.2.4" } }))
+        .await;
+    let after = setting
+        .until_on(0, "bundledeployment/web", |found| {
+            let version = &found["spec"]["options"]["helm"]["version"];
+            ensure!(version == "1.2.4", "it is {version}");
+            Ok(())
+        })
+        .await;
+    assert_eq!(
+        before["metadata"]["uid"], after["metadata"]["uid"],
+        "it was never withdrawn"
+    );
+    let kubectl = suite().await.bed.kubectl();
+    let deleted = kubectl
+        .run(&["delete", "namespace", &setting.clusters[0], "--wait=false"])
+        .await;
+    deleted.unwrap().ok().unwrap();
+    setting
+        .until_on(0, "bundledeployment/web", |found| {
+            ensure!(
+                found["metadata"]["uid"] != before["metadata"]["uid"],
+                "it is the old one"
+            );
+            Ok(())
+        })
+        .await;
+}
+
+/// Two Bundles of one name on one cluster: the first keeps it.
+#[tokio::test]
+async fn bundles_of_one_name_do_not_fight() {
+    let (home, other) = (
+        Setting::new("clusters", 1).await,
+        Setting::new("clusters", 0).await,
+    );
+    let values = |text: &str| json!({ "helm": { "values": { "of": text } } });
+    home.bundle("web", &values("home")).await;
+    let first = home.deployment(0, "web").await;
+    let label = format!("kubernetes.io/metadata.name={}", home.namespace.name());
+    let (key, name) = label.split_once('=').unwrap();
+    other
+        .apply(&json!({
+            "kind": "BundleNamespaceMapping", "metadata": { "name": "to-home" },
+            "bundleSelector": {}, "namespaceSelector": { "matchLabels": { key: name } },
+        }))
+        .await;
+    let mut second = values("other");
+    second["targets"] = json!([{ "clusterSelector": {} }]);
+    other.bundle("web", &second).await;
+    let told = other.until_ready_is("bundle/web", "NotReady").await;
+    assert!(
+        told.contains("has BundleDeployment web of a Bundle of another namespace"),
+        "{told}"
+    );
+    let secret = home.until_on(0, "secret/web", |_| Ok(())).await;
+    assert_eq!(decoded(&secret, "values").as_deref(), Some(r#"{"of":"home"}"#));
+    let now = home.deployment(0, "web").await;
+    assert_eq!(first["spec"], now["spec"]);
 }

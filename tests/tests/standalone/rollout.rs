@@ -163,3 +163,27 @@ async fn clusters_that_no_partition_has_are_told_of() {
     );
     assert_eq!(setting.places("web").await, [0]);
 }
+
+/// A cluster that cannot be served takes nobody's turn.
+#[tokio::test]
+async fn who_cannot_be_served_holds_up_nobody() {
+    let setting = Setting::new("rollout", 3).await;
+    let strategy = json!({ "rolloutStrategy": { "maxUnavailable": 1 } });
+    setting.deployed(&strategy).await;
+    let missing = json!([{ "kind": "Secret", "name": "missing" }]);
+    let targets = json!([
+        { "clusterName": "c0", "downstreamResources": missing },
+        { "clusterGroup": "all" },
+    ]);
+    let mut second = strategy.clone();
+    second["helm"] = json!({ "version": "2.0.0" });
+    second["targets"] = targets;
+    setting.bundle("web", &second).await;
+    for cluster in 1..3 {
+        setting.until_version(cluster, "2.0.0").await;
+        setting.agent_deploys(cluster, "web").await;
+    }
+    let told = setting.until_ready_is("bundle/web", "NotReady").await;
+    assert!(told.contains("/missing does not exist"), "{told}");
+    assert_eq!(setting.versions().await, ["1.0.0", "2.0.0", "2.0.0"]);
+}

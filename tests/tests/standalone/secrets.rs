@@ -262,3 +262,54 @@ async fn a_name_that_is_taken_is_told_of() {
     let told = setting.until_ready_is("bundle/web", "NotReady").await;
     assert!(told.contains("Secret web has the name of the Bundle"), "{told}");
 }
+
+/// Until its turn comes, a cluster keeps what it deploys with now.
+#[tokio::test]
+async fn who_waits_keeps_its_downstream_resources() {
+    let setting = Setting::new("secrets", 1).await;
+    for name in ["old", "new"] {
+        setting.secret(name, &json!({ "key": "first" })).await;
+    }
+    let named = |name: &str| json!({ "downstreamResources": [{ "kind": "Secret", "name": name }] });
+    setting.bundle("web", &named("old")).await;
+    setting.until_data(0, "old", "key", "first").await;
+    let mut held = named("new");
+    held["paused"] = json!(true);
+    setting.bundle("web", &held).await;
+    setting.until_data(0, "new", "key", "first").await;
+    assert!(setting.on(0, "secret/old").await.unwrap().is_some());
+    setting.bundle("web", &named("new")).await;
+    setting.until_none_on(0, "secret/old").await;
+}
+
+/// What somebody else has in the namespace of a cluster is not overwritten.
+#[tokio::test]
+async fn a_foreign_secret_is_left_alone() {
+    let setting = Setting::new("secrets", 1).await;
+    let kubectl = setting.suite.bed.kubectl().in_namespace(&setting.clusters[0]);
+    let create = [
+        "create",
+        "secret",
+        "generic",
+        "theirs",
+        "--from-literal=key=theirs",
+    ];
+    kubectl.run(&create).await.unwrap().ok().unwrap();
+    setting.secret("theirs", &json!({ "key": "ours" })).await;
+    setting
+        .bundle(
+            "web",
+            &json!({ "downstreamResources": [{ "kind": "Secret", "name": "theirs" }] }),
+        )
+        .await;
+    let told = setting.until_ready_is("bundle/web", "NotReady").await;
+    assert!(told.contains("Secret theirs of somebody else's"), "{told}");
+    setting.until_data(0, "theirs", "key", "theirs").await;
+    kubectl
+        .run(&["delete", "secret", "theirs"])
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    setting.until_data(0, "theirs", "key", "ours").await;
+}

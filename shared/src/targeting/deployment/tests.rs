@@ -41,8 +41,17 @@ fn written(
 ) -> Option<Written> {
     let existing: Vec<_> = existing.into_iter().collect();
     let targets = targets(bundle, [Member::new(cluster, [])], &existing, false).unwrap();
-    let around = Around { secret, copied: "" };
-    deployment(bundle, &targets[0], turn, around)
+    let around = Around {
+        secret,
+        ..Around::default()
+    };
+    let mut written = deployment(bundle, &targets[0], turn, around)?;
+    if let Secret::Holds(values) = &mut written.secret {
+        let spec = &written.deployment.spec;
+        let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
+        assert_eq!(values.ids.take(), Some(ids));
+    }
+    Some(written)
 }
 
 fn first(bundle: &Bundle, turn: Turn) -> Written {
@@ -53,6 +62,7 @@ fn holds(values: &str, staged: &str) -> Secret {
     Secret::Holds(SecretValues {
         values: values.to_owned(),
         staged: staged.to_owned(),
+        ids: None,
     })
 }
 
@@ -136,6 +146,7 @@ fn a_lost_secret_is_made_anew_where_it_is_known_what_was_in_it() {
     let cluster = cluster(&json!({}), &json!({}));
     let existing = first(&old, Turn::Promote).deployment;
     let other = SecretValues {
+        ids: None,
         values: "{}".to_owned(),
         staged: r#"{"changed":1}"#.to_owned(),
     };
@@ -170,6 +181,7 @@ fn what_is_no_part_of_an_id_arrives_too() {
     let diff = json!({ "diff": { "comparePatches": [{ "kind": "Deployment" }] }, "correctDrift": { "enabled": true } });
     let cluster = |paused: bool| cluster(&json!({ "paused": paused }), &json!({}));
     let secret = SecretValues {
+        ids: None,
         values: r#"{"env":"prod"}"#.to_owned(),
         staged: r#"{"env":"prod"}"#.to_owned(),
     };
@@ -231,7 +243,10 @@ fn agents_copy_again_what_has_changed() {
     let round = |existing: Option<&BundleDeployment>, copied: &str| {
         let existing: Vec<_> = existing.into_iter().collect();
         let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false).unwrap();
-        let around = Around { secret: None, copied };
+        let around = Around {
+            copied,
+            ..Around::default()
+        };
         deployment(&bundle, &targets[0], Turn::Promote, around)
             .unwrap()
             .deployment
@@ -247,5 +262,73 @@ fn agents_copy_again_what_has_changed() {
         (number(&none), &none.metadata.annotations),
         (2, &None),
         "nothing is left to copy"
+    );
+}
+
+#[test]
+fn values_are_told_by_their_ids_where_a_write_was_cut_off() {
+    let old = first(
+        &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
+        Turn::Promote,
+    );
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let id = old.deployment.spec.deployment_id.clone();
+    // The Secret was written, and the deployment was not.
+    let mut secret = SecretValues {
+        values: r#"{"a":1}"#.to_owned(),
+        staged: r#"{"env":"prod"}"#.to_owned(),
+        ids: Some([id, ":next".to_owned()]),
+    };
+    let round = |secret: &SecretValues| {
+        written(
+            &bundle,
+            &cluster,
+            Some(&old.deployment),
+            Turn::Stage,
+            Some(secret),
+        )
+        .unwrap()
+    };
+    let staged = round(&secret);
+    assert!(!staged.deployment.spec.waiting_for_values);
+    assert_eq!(staged.secret, holds(r#"{"a":1}"#, r#"{"env":"prod"}"#));
+    secret.ids = None;
+    let unknown = round(&secret);
+    assert!(unknown.deployment.spec.waiting_for_values, "nobody can tell");
+    assert_eq!(unknown.secret, Secret::Untouched);
+}
+
+#[test]
+fn a_secret_that_is_right_need_not_be_read() {
+    let old = first(
+        &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
+        Turn::Promote,
+    );
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let Secret::Holds(secret) = &old.secret else {
+        panic!("{:?}", old.secret)
+    };
+    let staged = written(
+        &bundle,
+        &cluster,
+        Some(&old.deployment),
+        Turn::Stage,
+        Some(secret),
+    )
+    .unwrap();
+    let existing = [&staged.deployment];
+    let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false).unwrap();
+    let again = |is_intact| {
+        let around = Around {
+            is_intact,
+            ..Around::default()
+        };
+        deployment(&bundle, &targets[0], Turn::Stage, around).unwrap()
+    };
+    assert!(again(false).deployment.spec.waiting_for_values);
+    let known = again(true);
+    assert_eq!(
+        (&known.secret, &known.deployment.spec),
+        (&Secret::Untouched, &staged.deployment.spec)
     );
 }
