@@ -23,14 +23,14 @@ use crate::{
     context::{Context, FIELD_MANAGER},
     metrics::Loop,
     queue::Next,
-    watch::Delivery,
+    watch::Reach,
     work::ClusterKey,
 };
 
 /// Brings one Cluster to what it is to be.
-pub async fn reconcile(key: &ClusterKey, delivery: &Delivery, context: &Context) -> Next {
+pub async fn reconcile(key: &ClusterKey, reach: &Reach, context: &Context) -> Next {
     let memory = &context.clusters;
-    let Some(object) = delivery.clusters.all.get(key) else {
+    let Some(object) = reach.clusters.all.get(key) else {
         memory.forget(key);
         return None;
     };
@@ -47,7 +47,7 @@ pub async fn reconcile(key: &ClusterKey, delivery: &Delivery, context: &Context)
         return Some(Pace::CONFLICT.first);
     }
     let started = Instant::now();
-    let result = Box::pin(bring_about(key, cluster, delivery, context)).await;
+    let result = Box::pin(bring_about(key, cluster, reach, context)).await;
     let failure = result.as_ref().err().map(DeliveryError::reason);
     context
         .metrics
@@ -64,11 +64,11 @@ pub async fn reconcile(key: &ClusterKey, delivery: &Delivery, context: &Context)
 async fn bring_about(
     key: &ClusterKey,
     cluster: &Cluster,
-    delivery: &Delivery,
+    reach: &Reach,
     context: &Context,
 ) -> Result<(), DeliveryError> {
     let namespace = namespace_of(cluster);
-    ensure_namespace(cluster, &namespace, delivery, context).await?;
+    ensure_namespace(cluster, &namespace, reach, context).await?;
     let deployments = context.stores.deployments.in_namespace(&namespace);
     let deployments: Vec<_> = deployments.iter().map(|deployment| &**deployment).collect();
     let now = crate::helmop::seconds(k8s_openapi::jiff::Timestamp::now());
@@ -110,10 +110,10 @@ fn namespace_of(cluster: &Cluster) -> String {
 async fn ensure_namespace(
     cluster: &Cluster,
     name: &str,
-    delivery: &Delivery,
+    reach: &Reach,
     context: &Context,
 ) -> Result<(), DeliveryError> {
-    let known = delivery
+    let known = reach
         .clusters
         .namespaces
         .get(&kube::runtime::reflector::ObjectRef::new(name));

@@ -95,15 +95,15 @@ fn forget_failures(work: &Work, context: &Context) {
 
 /// Gives an object to the loop of its kind.
 async fn reconcile(work: Work, place: Place, context: &Context) -> Next {
-    match (work, &context.stores.delivery) {
+    match (work, &context.stores.reach) {
         (Work::HelmOp(key), _) => helmop::reconcile(key, place, context).await,
-        (Work::Bundle(key), Some(delivery)) => {
+        (Work::Bundle(key), Some(reach)) => {
             let span = tracing::error_span!("reconcile", bundle = named(&key));
-            Box::pin(bundle::reconcile(&key, delivery, context).instrument(span)).await
+            Box::pin(bundle::reconcile(&key, reach, context).instrument(span)).await
         }
-        (Work::Cluster(key), Some(delivery)) => {
+        (Work::Cluster(key), Some(reach)) => {
             let span = tracing::error_span!("reconcile", cluster = named(&key));
-            Box::pin(cluster::reconcile(&key, delivery, context).instrument(span)).await
+            Box::pin(cluster::reconcile(&key, reach, context).instrument(span)).await
         }
         (Work::Bundle(_) | Work::Cluster(_), None) => None,
     }

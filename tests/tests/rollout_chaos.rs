@@ -52,7 +52,8 @@ async fn a_roll_out_survives_its_controller() -> Result<()> {
         agents.over.set(true);
         killed
     });
-    let (versions, worst) = (killed?, worst?);
+    let worst = worst?;
+    let versions = killed?;
     println!(
         "rollout chaos: {kills} kills in {versions} roll-outs to {CLUSTERS} clusters; {worst} unavailable at the most, of \
          {MAX_UNAVAILABLE} allowed"
@@ -182,7 +183,11 @@ impl Agents<'_> {
         let mut worst = 0;
         let mut waits: BTreeMap<String, usize> = BTreeMap::new();
         while !self.over.get() {
-            let found = self.api.list_all("bundledeployments", "").await?;
+            // The API server refuses lists of a kind that it has only just learned.
+            let Ok(found) = self.api.list_all("bundledeployments", "").await else {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                continue;
+            };
             let unavailable = found.iter().filter(|one| is_unavailable(one)).count();
             if !self.is_first.get() {
                 worst = worst.max(unavailable);

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use helmops_shared::{
     api::{Bundle, BundleDeployment, Cluster, Guarded, labels},
-    status::{Round, change},
+    status::{self, Round, change},
     targeting::cluster_of,
 };
+use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -14,10 +15,11 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{DeliveryError, next_status, observe::Surroundings};
+use super::{DeliveryError, observe::Surroundings};
 use crate::{
     client::{ApiError, bounded},
     context::{Context, FIELD_MANAGER},
+    helmop::seconds,
     work::BundleKey,
 };
 
@@ -247,7 +249,8 @@ pub async fn status(
     round: Round<'_>,
 ) -> Result<(), DeliveryError> {
     let stored = bundle.status.clone().unwrap_or_default();
-    let Some(change) = change(&stored, &next_status(bundle, round)) else {
+    let next = status::bundle(bundle, round, &seconds(Timestamp::now()));
+    let Some(change) = change(&stored, &next) else {
         return Ok(());
     };
     let base = bundle.resource_version().unwrap_or_default();

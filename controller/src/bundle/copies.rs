@@ -21,7 +21,8 @@ use super::{DeliveryError, deliver::named};
 use crate::{
     client::{ApiError, bounded},
     context::{Context, FIELD_MANAGER},
-    watch::{Copies, Place},
+    watch::{Copies, CopyPlace},
+    work::BundleKey,
 };
 
 /// The copies of a deployment's namespace.
@@ -186,7 +187,7 @@ impl CopiesOf<'_> {
     pub async fn clear(
         &self,
         deployment: &BundleDeployment,
-        needed: &BTreeSet<Place>,
+        needed: &BTreeSet<CopyPlace>,
     ) -> Result<(), DeliveryError> {
         let (Some(uid), Some(namespace)) = (&deployment.metadata.uid, &deployment.metadata.namespace) else {
             return Ok(());
@@ -211,7 +212,23 @@ impl CopiesOf<'_> {
         Ok(())
     }
 
-    async fn delete<K>(&self, place: &Place) -> Result<(), ApiError>
+    /// Clears away what was made for deployments of a Bundle that never came to be.
+    pub async fn clear_unowned(&self, bundle: &BundleKey) -> Result<(), DeliveryError> {
+        for place in self.copies.without_owner(bundle) {
+            let cleared = match place.0 {
+                Kind::Secret => self.delete::<Secret>(&place).await,
+                Kind::ConfigMap => self.delete::<ConfigMap>(&place).await,
+            };
+            let (kind, namespace, name) = &place;
+            cleared.map_err(DeliveryError::of(
+                "clear away",
+                format_args!("{kind} {namespace}/{name}"),
+            ))?;
+        }
+        Ok(())
+    }
+
+    async fn delete<K>(&self, place: &CopyPlace) -> Result<(), ApiError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -230,7 +247,7 @@ impl CopiesOf<'_> {
     }
 
     /// Leaves it to its other owners.
-    async fn disown<K>(&self, place: &Place, uid: &str) -> Result<(), ApiError>
+    async fn disown<K>(&self, place: &CopyPlace, uid: &str) -> Result<(), ApiError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -316,7 +333,7 @@ fn is_ours(found: &impl Copyable) -> bool {
 }
 
 /// Where a copy is.
-pub fn place(copy: &Copy) -> Place {
+pub fn place(copy: &Copy) -> CopyPlace {
     let metadata = copy.object.metadata();
     (
         copy.object.kind(),

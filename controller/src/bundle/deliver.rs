@@ -17,12 +17,13 @@ use kube::Api;
 use super::{
     DeliveryError, apply,
     copies::{CopiesOf, place},
+    is_leaving,
     sources::{self, Missing, Sources},
 };
 use crate::{
     client::bounded,
     context::Context,
-    watch::{Copies, Place},
+    watch::{Copies, CopyPlace},
 };
 
 /// What is the same for all clusters of a Bundle.
@@ -146,12 +147,8 @@ impl Delivery<'_> {
         turn: Turn,
         stored: &mut Option<BundleDeployment>,
     ) -> Result<(), DeliveryError> {
-        if let Some(leaving) = target
-            .existing
-            .filter(|existing| existing.metadata.deletion_timestamp.is_some())
-        {
-            // It is made anew when it is gone.
-            return apply::withdraw_one(self.context, leaving).await;
+        if target.existing.is_some_and(is_leaving) {
+            return Ok(());
         }
         let Some(Written { deployment, secret }) = self.written(target, turn).await? else {
             return Ok(());
@@ -279,9 +276,9 @@ pub fn named(deployment: &BundleDeployment) -> BTreeSet<Source> {
 /// Where everything is that a deployment needs: copies whose source is missing stay.
 fn needed(
     deployment: &BundleDeployment,
-    copies: impl Iterator<Item = Place>,
+    copies: impl Iterator<Item = CopyPlace>,
     secret: &Values,
-) -> BTreeSet<Place> {
+) -> BTreeSet<CopyPlace> {
     let namespace = deployment.metadata.namespace.clone().unwrap_or_default();
     let downstream = named(deployment).into_iter();
     let downstream = downstream.map(|source| (source.kind, namespace.clone(), source.name));
@@ -290,7 +287,7 @@ fn needed(
 }
 
 /// The Secret with a deployment's values has its name.
-fn place_of_values(deployment: &BundleDeployment) -> Place {
+fn place_of_values(deployment: &BundleDeployment) -> CopyPlace {
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     (
         Kind::Secret,

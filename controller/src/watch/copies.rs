@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Where a copy is: its kind, namespace and name.
-pub type Place = (Kind, String, String);
+pub type CopyPlace = (Kind, String, String);
 
 /// What is known of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Copied {
     pub role: Role,
     /// Namespace of the Bundles that it is for.
     pub bundle_namespace: String,
+    /// Name of the Bundle that it is for, where it is for one alone.
+    pub bundle: Option<String>,
     /// What it was made from.
     pub made_from: String,
     /// How many of its keys are as they were written, or nothing where somebody else has written any.
@@ -44,7 +46,7 @@ pub struct Copied {
 /// All copies, as last seen. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    known: Arc<Mutex<BTreeMap<Place, Copied>>>,
+    known: Arc<Mutex<BTreeMap<CopyPlace, Copied>>>,
     /// Kinds that have been listed.
     listed: watch::Sender<BTreeSet<Kind>>,
 }
@@ -58,12 +60,12 @@ impl Copies {
     }
 
     /// One of them.
-    pub fn get(&self, place: &Place) -> Option<Copied> {
+    pub fn get(&self, place: &CopyPlace) -> Option<Copied> {
         lock(&self.known).get(place).cloned()
     }
 
     /// Those in the namespace of a cluster that a deployment owns.
-    pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<(Place, Copied)> {
+    pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<(CopyPlace, Copied)> {
         let known = lock(&self.known);
         let mut found = Vec::new();
         for kind in [Kind::Secret, Kind::ConfigMap] {
@@ -77,6 +79,18 @@ impl Copies {
         found
     }
 
+    /// Those of a Bundle that nothing owns, because its deployment was never made.
+    pub fn without_owner(&self, bundle: &BundleKey) -> Vec<CopyPlace> {
+        let known = lock(&self.known);
+        let is_left = |copy: &Copied| {
+            copy.owners.is_empty()
+                && copy.bundle.as_ref() == Some(&bundle.name)
+                && Some(&copy.bundle_namespace) == bundle.namespace.as_ref()
+        };
+        let left = known.iter().filter(|(_, copy)| is_left(copy));
+        left.map(|(place, _)| place.clone()).collect()
+    }
+
     /// Takes up what was just written.
     pub fn wrote(&self, kind: Kind, metadata: &ObjectMeta) {
         if let Some(copy) = copied(metadata) {
@@ -85,7 +99,7 @@ impl Copies {
     }
 
     /// Takes up that one was just deleted.
-    pub fn deleted(&self, place: &Place) {
+    pub fn deleted(&self, place: &CopyPlace) {
         lock(&self.known).remove(place);
     }
 
@@ -105,7 +119,7 @@ impl Copies {
         &self,
         kind: Kind,
         event: watcher::Event<PartialObjectMeta<K>>,
-        list: &mut BTreeMap<Place, Copied>,
+        list: &mut BTreeMap<CopyPlace, Copied>,
     ) -> Vec<BundleKey> {
         let mut known = lock(&self.known);
         match event {
@@ -122,7 +136,7 @@ impl Copies {
             watcher::Event::InitDone => {
                 let listed = std::mem::take(list);
                 let before: BTreeMap<_, _> = known.extract_if(.., |(its, ..), _| *its == kind).collect();
-                let is_other = |(place, copy): &(&Place, &Copied)| listed.get(*place) != Some(*copy);
+                let is_other = |(place, copy): &(&CopyPlace, &Copied)| listed.get(*place) != Some(*copy);
                 let concerned = before
                     .iter()
                     .filter(is_other)
@@ -167,7 +181,7 @@ impl Copied {
     }
 }
 
-fn place(kind: Kind, metadata: &ObjectMeta) -> Place {
+fn place(kind: Kind, metadata: &ObjectMeta) -> CopyPlace {
     (
         kind,
         metadata.namespace.clone().unwrap_or_default(),
@@ -181,6 +195,7 @@ fn copied(metadata: &ObjectMeta) -> Option<Copied> {
     Some(Copied {
         role: Role::parse(labels.get(labels::COPY)?)?,
         bundle_namespace: labels.get(labels::BUNDLE_NAMESPACE).cloned().unwrap_or_default(),
+        bundle: labels.get(labels::BUNDLE_NAME).cloned(),
         made_from: annotations
             .and_then(|annotations| annotations.get(labels::MADE_FROM))
             .cloned()
@@ -238,7 +253,7 @@ mod tests {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     }
 
-    fn place() -> Place {
+    fn place() -> CopyPlace {
         (Kind::Secret, "cluster-c1".to_owned(), "access-1".to_owned())
     }
 
@@ -287,6 +302,19 @@ mod tests {
         copies.wrote(Kind::Secret, &object("a@1", &own).metadata);
         assert_eq!(see(watcher::Event::Init), 0);
         assert_eq!(see(watcher::Event::InitDone), 1, "it went unseen");
+    }
+
+    #[test]
+    fn what_was_made_for_nothing_is_found() {
+        let copies = Copies::default();
+        let mut object = object("a@1", &[]);
+        object.metadata.owner_references = None;
+        let labels = object.metadata.labels.get_or_insert_default();
+        labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
+        copies.wrote(Kind::Secret, &object.metadata);
+        assert_eq!(copies.without_owner(&key("fleet", WEB)), [place()]);
+        assert_eq!(copies.without_owner(&key("fleet", "db")), []);
+        assert_eq!(copies.without_owner(&key("other", WEB)), []);
     }
 
     #[tokio::test]

@@ -54,7 +54,7 @@ use kube::{
 
 pub use self::{
     clusters::Clusters,
-    copies::{Copies, Place},
+    copies::{Copies, CopyPlace},
     deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
@@ -80,12 +80,12 @@ pub struct Stores {
     /// What HelmOps may use.
     pub policies: KnownPolicies,
     /// What is needed to bring Bundles to clusters, if that is done here.
-    pub delivery: Option<Delivery>,
+    pub reach: Option<Reach>,
 }
 
 /// What is needed to bring Bundles to clusters.
 #[derive(Clone)]
-pub struct Delivery {
+pub struct Reach {
     /// Where they may go.
     pub clusters: Clusters,
     /// What is there for them.
@@ -123,7 +123,7 @@ pub fn stores(delivers: bool) -> (Stores, Writers) {
         deployments: Deployments::new(!delivers),
         rancher_ca,
         policies: KnownPolicies::default(),
-        delivery: clusters.map(|clusters| Delivery {
+        reach: clusters.map(|clusters| Reach {
             clusters,
             copies: Copies::default(),
         }),
@@ -146,9 +146,9 @@ impl Stores {
         self.deployments.wait_until_known().await;
         self.rancher_ca.wait_until_ready().await;
         self.policies.wait_until_known().await;
-        if let Some(delivery) = &self.delivery {
-            delivery.clusters.wait_until_ready().await;
-            delivery.copies.wait_until_known().await;
+        if let Some(reach) = &self.reach {
+            reach.clusters.wait_until_ready().await;
+            reach.copies.wait_until_known().await;
         }
     }
 }
@@ -175,13 +175,13 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
                 .boxed()
         })
         .collect();
-    if let (Some(delivery), Some(writers)) = (&stores.delivery, writers.clusters) {
-        let of_clusters = clusters::watch(client, &delivery.clusters, writers, &stores.bundles);
+    if let (Some(reach), Some(writers)) = (&stores.reach, writers.clusters) {
+        let of_clusters = clusters::watch(client, &reach.clusters, writers, &stores.bundles);
         let divides = scope.shard.is_empty();
         let is_ours = move |work: &Work| ready(divides || !matches!(work, Work::Cluster(_)));
         changes.push(of_clusters.filter(is_ours).boxed());
-        changes.push(copies::<Secret>(client, stores, delivery, Kind::Secret));
-        changes.push(copies::<ConfigMap>(client, stores, delivery, Kind::ConfigMap));
+        changes.push(copies::<Secret>(client, stores, reach, Kind::Secret));
+        changes.push(copies::<ConfigMap>(client, stores, reach, Kind::ConfigMap));
         let secrets = sources::secrets_of_bundles(Api::all(client.clone()), stores.bundles.clone());
         let maps = sources::maps_of_bundles(Api::all(client.clone()), stores.bundles.clone());
         mended.push(secrets.map(Work::Bundle).boxed());
@@ -201,7 +201,7 @@ fn bundles(
     stores: &Stores,
     writer: Writer<Guarded<Bundle>>,
 ) -> impl Stream<Item = Work> + use<> {
-    let delivers = stores.delivery.is_some();
+    let delivers = stores.reach.is_some();
     let config = if delivers { scope.of_shard() } else { of_helmops() };
     let known = stores.helmops.clone();
     let mut news = News::default();
@@ -255,7 +255,7 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
         stores.deployments.are_out_of_sight();
         return stream::pending().boxed();
     }
-    let delivers = stores.delivery.is_some();
+    let delivers = stores.reach.is_some();
     let config = if delivers {
         watcher::Config::default()
     } else {
@@ -292,7 +292,7 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
 }
 
 /// The copies of a kind that this controller has made.
-fn copies<K>(client: &Client, stores: &Stores, delivery: &Delivery, kind: Kind) -> BoxStream<'static, Work>
+fn copies<K>(client: &Client, stores: &Stores, reach: &Reach, kind: Kind) -> BoxStream<'static, Work>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
@@ -300,7 +300,7 @@ where
     let config = paged(watcher::Config::default().labels(labels::COPY));
     let events = shielded::<K, _>(watcher(api, config).default_backoff());
     let bundles = stores.bundles.clone();
-    let concerned = delivery.copies.follow(kind, events);
+    let concerned = reach.copies.follow(kind, events);
     concerned
         .filter(move |bundle| ready(bundles.get(bundle).is_some()))
         .map(Work::Bundle)

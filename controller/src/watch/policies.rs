@@ -30,7 +30,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Ite
             .boxed()
     };
     let helmops = stores.helmops.clone();
-    let bundles = stores.delivery.is_some().then(|| stores.bundles.clone());
+    let bundles = stores.reach.is_some().then(|| stores.bundles.clone());
     changes.flat_map(move |change| {
         let bundles = bundles
             .as_ref()

@@ -1,0 +1,132 @@
+//! One round of a roll-out.
+
+use futures::{FutureExt, StreamExt, stream};
+use helmops_shared::{
+    api::{Bundle, BundleDeployment},
+    policy::Policies,
+    reason::Reason,
+    status::{Place, Round},
+    targeting::{self, Rollout, Target},
+};
+
+use super::{
+    AT_ONCE, DeliveryError, apply,
+    deliver::{Delivered, Delivery},
+    error::{Refusal, check},
+    is_leaving,
+    observe::{self, Surroundings},
+    sources::Sources,
+};
+use crate::{context::Context, watch::Reach, work::BundleKey};
+
+/// A Bundle that is worked on.
+pub struct Run<'r> {
+    pub key: &'r BundleKey,
+    pub bundle: &'r Bundle,
+    pub reach: &'r Reach,
+    pub context: &'r Context,
+}
+
+impl Run<'_> {
+    /// Brings each cluster what it is its turn for, and tells of it. Gives what went wrong with some of them, or why nothing
+    /// was done at all.
+    pub async fn round(&self) -> Result<Result<Vec<DeliveryError>, Refusal>, DeliveryError> {
+        let policies = observe::policies(self.context, self.bundle)?;
+        let surroundings = observe::surroundings(self.context, &self.reach.clusters, self.key, self.bundle);
+        let existing = surroundings.existing();
+        for leaving in existing.iter().filter(|deployment| is_leaving(deployment)) {
+            // It is made anew when it is gone.
+            apply::withdraw_one(self.context, leaving).await?;
+        }
+        let mut targets = match targets(self.bundle, &policies, &surroundings, &existing) {
+            Ok(targets) => targets,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let sources = Sources::read(self.context, self.bundle, &targets).await;
+        let delivery = Delivery {
+            context: self.context,
+            copies: &self.reach.copies,
+            bundle: self.bundle,
+            sources: &sources,
+        };
+        // Before the plan: who cannot be given anything takes nobody's turn.
+        let checked = targets.iter_mut().filter_map(|target| delivery.check(target));
+        let mut failures: Vec<DeliveryError> = checked.collect();
+        let rollout = match targeting::plan(&self.bundle.spec, &targets) {
+            Ok(rollout) => rollout,
+            Err(error) => return Ok(Err(Refusal::new(Reason::InvalidRollout, &error))),
+        };
+        let delivered = deliver(&delivery, &targets, &rollout).await;
+        failures.extend(self.clear_away(&surroundings, &targets, &existing).await);
+        self.tell(&targets, &rollout, &delivered).await?;
+        failures.extend(delivered.into_iter().filter_map(|delivered| delivered.failure));
+        Ok(Ok(failures))
+    }
+
+    /// Withdraws the Bundle from clusters that it does not go to any more.
+    async fn clear_away(
+        &self,
+        surroundings: &Surroundings,
+        targets: &[Target<'_>],
+        existing: &[&BundleDeployment],
+    ) -> Vec<DeliveryError> {
+        let orphans = targeting::orphans(targets, existing);
+        if orphans.is_empty() {
+            return Vec::new();
+        }
+        if let Some(odd) = surroundings.odd() {
+            tracing::warn!("{odd}: nothing is withdrawn from clusters meanwhile");
+            return Vec::new();
+        }
+        let mut failures = Vec::new();
+        for orphan in orphans {
+            let withdrawn = apply::withdraw_orphan(self.context, surroundings, orphan).await;
+            failures.extend(withdrawn.err());
+        }
+        failures
+    }
+
+    async fn tell(
+        &self,
+        targets: &[Target<'_>],
+        rollout: &Rollout,
+        delivered: &[Delivered],
+    ) -> Result<(), DeliveryError> {
+        let left_out = |place: usize| {
+            let is_left_out = rollout.unassigned.contains(&place);
+            is_left_out.then_some("no partition of spec.rolloutStrategy has this cluster; add it to one")
+        };
+        let places: Vec<_> = targets
+            .iter()
+            .zip(delivered)
+            .enumerate()
+            .map(|(place, (target, delivered))| Place {
+                target,
+                deployment: delivered.deployment.as_ref().or(target.existing),
+                problem: delivered.problem.as_deref().or_else(|| left_out(place)),
+            })
+            .collect();
+        apply::status(self.context, self.key, self.bundle, Round::Done(rollout, &places)).await
+    }
+}
+
+fn targets<'a>(
+    bundle: &Bundle,
+    policies: &Policies,
+    surroundings: &'a Surroundings,
+    existing: &[&'a BundleDeployment],
+) -> Result<Vec<Target<'a>>, Refusal> {
+    check(bundle, policies)?;
+    let forbids = policies.forbid_namespace_creation();
+    targeting::targets(bundle, surroundings.members(), existing, forbids)
+        .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))
+}
+
+/// Brings each cluster what it is its turn for.
+async fn deliver(delivery: &Delivery<'_>, targets: &[Target<'_>], rollout: &Rollout) -> Vec<Delivered> {
+    let turns = targets.iter().zip(&rollout.turns);
+    let each: Vec<_> = turns
+        .map(|(target, turn)| delivery.to(target, *turn).boxed())
+        .collect();
+    stream::iter(each).buffered(AT_ONCE).collect().await
+}
