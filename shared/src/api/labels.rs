@@ -1,5 +1,7 @@
 //! Labels, annotations and finalizers of Fleet's objects.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 /// Label with the name of the HelmOp, on its Bundle and its BundleDeployments.
 pub const HELM_NAME: &str = "fleet.cattle.io/fleet-helm-name";
 /// Label with the namespace of the Bundle, on its BundleDeployments, which stand in the namespaces of clusters.
@@ -46,3 +48,9 @@ pub const BUNDLE_DEPLOYMENT_FINALIZER: &str = "fleet.cattle.io/bundle-deployment
 /// It stands on the Bundle so that it is written together with the version, survives a lost status, and needs no
 /// field that Fleet's own CRDs lack.
 pub const RESOLVED: &str = "helmops.fleet.cattle.io/resolved";
+
+/// A label of an object, if it says anything.
+pub fn of<'m>(metadata: &'m ObjectMeta, label: &str) -> Option<&'m str> {
+    let value = metadata.labels.as_ref()?.get(label)?;
+    (!value.is_empty()).then_some(value)
+}

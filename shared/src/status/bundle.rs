@@ -3,7 +3,7 @@
 use super::{
     condition::{self, ConditionType, State},
     deployments::Deployment,
-    ready_message::ready_message,
+    ready_message::of_summary,
     summary,
 };
 use crate::{
@@ -109,14 +109,9 @@ fn ready(summary: Option<&BundleSummary>, bundle: &Bundle) -> State {
             format!("no cluster is targeted: spec.targets match no Cluster in namespace {namespace}");
         return State::False(Reason::NoClusters, message);
     }
-    let message = summary
-        .map(|summary| ready_message(summary, "Cluster"))
-        .unwrap_or_default();
-    if message.is_empty() {
-        State::True(Reason::Ready)
-    } else {
-        State::False(Reason::NotReady, message)
-    }
+    summary.map_or(State::True(Reason::Ready), |summary| {
+        of_summary(summary, "Cluster")
+    })
 }
 
 #[cfg(test)]

@@ -5,19 +5,16 @@ use std::collections::BTreeMap;
 use kube_core::Resource;
 
 use super::{
-    condition::{self, ConditionType, State},
+    condition::{self, ConditionType},
     deployments::{by_bundle, helmop_of},
-    ready_message::ready_message,
+    ready_message::of_summary,
     resources,
     state::DeploymentState,
     summary,
 };
-use crate::{
-    api::{
-        BundleDeployment, Cluster, Guarded,
-        cluster::{ClusterDisplay, ClusterStatus},
-    },
-    reason::Reason,
+use crate::api::{
+    BundleDeployment, Cluster, Guarded,
+    cluster::{ClusterDisplay, ClusterStatus},
 };
 
 /// What `kubectl get` shows of a cluster whose agent has never said that it is there.
@@ -49,12 +46,7 @@ pub fn cluster(
         ready_bundles: summary::ready_of_all(&summary),
         state: if is_silent { NO_AGENT } else { worst }.to_owned(),
     });
-    let message = ready_message(&summary, "Bundle");
-    let ready = if message.is_empty() {
-        State::True(Reason::Ready)
-    } else {
-        State::False(Reason::NotReady, message)
-    };
+    let ready = of_summary(&summary, "Bundle");
     status.summary = Some(summary);
     let generation = cluster.metadata.generation;
     condition::set(

@@ -31,7 +31,7 @@ impl<'a> Name<'a> {
 
     /// The name that two labels give.
     fn told(metadata: &'a ObjectMeta, namespace: &str, name: &str) -> Self {
-        match (label(metadata, namespace), label(metadata, name)) {
+        match (labels::of(metadata, namespace), labels::of(metadata, name)) {
             (Some(namespace), Some(name)) => Self { namespace, name },
             _ => Self {
                 namespace: metadata.namespace.as_deref().unwrap_or_default(),
@@ -149,12 +149,7 @@ fn in_order<'a>(
 ///
 /// Only the labels say it: the BundleDeployment is in the namespace of its cluster.
 pub fn helmop_of(metadata: &ObjectMeta) -> Option<(&str, &str)> {
-    label(metadata, labels::BUNDLE_NAMESPACE).zip(label(metadata, labels::HELM_NAME))
-}
-
-fn label<'m>(metadata: &'m ObjectMeta, key: &str) -> Option<&'m str> {
-    let value = metadata.labels.as_ref()?.get(key)?;
-    (!value.is_empty()).then_some(value)
+    labels::of(metadata, labels::BUNDLE_NAMESPACE).zip(labels::of(metadata, labels::HELM_NAME))
 }
 
 #[cfg(test)]

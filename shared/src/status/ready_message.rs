@@ -1,8 +1,9 @@
 //! What is not ready, in one line.
 
-use super::{state::DeploymentState, summary::count};
+use super::{condition::State, state::DeploymentState, summary::count};
 use crate::{
     api::status::{BundleSummary, ModifiedStatus, NonReadyStatus, ObjectSummary},
+    reason::Reason,
     text::cut,
 };
 
@@ -46,6 +47,16 @@ pub fn ready_message(summary: &BundleSummary, kind: &str) -> String {
     }
     parts.sort();
     parts.join("; ")
+}
+
+/// What the condition `Ready` says of a summary alone.
+pub fn of_summary(summary: &BundleSummary, kind: &str) -> State {
+    let message = ready_message(summary, kind);
+    if message.is_empty() {
+        State::True(Reason::Ready)
+    } else {
+        State::False(Reason::NotReady, message)
+    }
 }
 
 /// Whether a message is one of those above, and not an error of its own.
