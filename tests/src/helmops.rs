@@ -68,20 +68,16 @@ pub async fn control_plane(testbed: &Path, audit_log: bool) -> Result<TestBed> {
 
 /// Applies the definitions, the namespace and the roles.
 pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
-    for file in ["crds", "namespace.yaml", "rbac.yaml"] {
-        let path = manifests().join(file);
-        let path = path.to_str().context("a path that is not UTF-8")?;
-        kubectl
-            .run(&["apply", "--server-side", "--filename", path])
-            .await?
-            .ok()?;
-    }
-    Ok(())
+    apply_files(kubectl, &["crds", "namespace.yaml", "rbac.yaml"]).await
 }
 
 /// Applies what brings Bundles to clusters besides: definitions and roles.
 pub async fn apply_standalone(kubectl: &Kubectl) -> Result<()> {
-    for file in ["standalone/crds", "standalone/rbac.yaml"] {
+    apply_files(kubectl, &["standalone/crds", "standalone/rbac.yaml"]).await
+}
+
+async fn apply_files(kubectl: &Kubectl, files: &[&str]) -> Result<()> {
+    for file in files {
         let path = manifests().join(file);
         let path = path.to_str().context("a path that is not UTF-8")?;
         kubectl

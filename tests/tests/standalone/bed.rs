@@ -120,6 +120,12 @@ impl Setting {
         kubectl.run(arguments).await.unwrap().ok().unwrap();
     }
 
+    /// Changes an object (JSON Merge Patch).
+    pub async fn patch(&self, object: &str, change: &Value) {
+        self.kubectl(&["patch", object, "--type=merge", "-p", &change.to_string()])
+            .await;
+    }
+
     /// Waits until an object of the namespace is as `check` wants it.
     pub async fn until(&self, object: &str, check: impl Fn(&Value) -> Result<()>) -> Value {
         eventually(object, SOON, async || {

@@ -108,13 +108,7 @@ async fn what_is_paused_learns_what_comes_and_waits() {
     assert!(told.starts_with("OutOfSync(2)"), "{told}");
     assert_eq!(setting.versions().await, ["1.0.0", "1.0.0"]);
     setting
-        .kubectl(&[
-            "patch",
-            "cluster/c1",
-            "--type=merge",
-            "-p",
-            r#"{"spec":{"paused":true}}"#,
-        ])
+        .patch("cluster/c1", &json!({"spec":{"paused":true}}))
         .await;
     setting
         .until_on(1, "bundledeployment/web", |found| {

@@ -114,13 +114,7 @@ async fn no_cluster_is_no_success() {
 async fn values_are_made_for_each_cluster() {
     let setting = Setting::new("targets", 2).await;
     setting
-        .kubectl(&[
-            "patch",
-            "cluster/c1",
-            "--type=merge",
-            "-p",
-            r#"{"spec":{"templateValues":{"zone":"z1"}}}"#,
-        ])
+        .patch("cluster/c1", &json!({"spec":{"templateValues":{"zone":"z1"}}}))
         .await;
     let values = json!({ "number": "global.fleet.clusterLabels.number", "zone": "${ .ClusterValues.zone }" });
     setting
@@ -144,13 +138,7 @@ async fn values_are_made_for_each_cluster() {
     assert!(told.contains(&of_c0) && told.contains("zone"), "{told}");
     assert_eq!(setting.places("web").await, [1]);
     setting
-        .kubectl(&[
-            "patch",
-            "cluster/c0",
-            "--type=merge",
-            "-p",
-            r#"{"spec":{"templateValues":{"zone":"z0"}}}"#,
-        ])
+        .patch("cluster/c0", &json!({"spec":{"templateValues":{"zone":"z0"}}}))
         .await;
     setting.deployment(0, "web").await;
     // Without values there is no Secret.
