@@ -10,21 +10,11 @@ use helmops_shared::{
     targeting::names,
 };
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, ResourceExt,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
-};
-use serde_json::json;
+use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
-    backoff::Pace,
-    bundle::DeliveryError,
-    client::bounded,
-    context::{Context, FIELD_MANAGER},
-    metrics::Loop,
-    queue::Next,
-    watch::Reach,
-    work::ClusterKey,
+    backoff::Pace, bundle::DeliveryError, client::bounded, context::Context, memory::Failure, metrics::Loop,
+    queue::Next, watch::Reach, work::ClusterKey, writes,
 };
 
 /// Brings one Cluster to what it is to be.
@@ -48,17 +38,11 @@ pub async fn reconcile(key: &ClusterKey, reach: &Reach, context: &Context) -> Ne
     }
     let started = Instant::now();
     let result = Box::pin(bring_about(key, cluster, reach, context)).await;
-    let failure = result.as_ref().err().map(DeliveryError::reason);
+    let failure = result.as_ref().err().map(Failure::reason);
     context
         .metrics
         .reconciled(Loop::Cluster, failure, started.elapsed());
-    match result {
-        Ok(()) => {
-            memory.backoff.forget(key);
-            None
-        }
-        Err(error) => memory.retry(key, cluster.metadata.generation, &error),
-    }
+    memory.ended(key, cluster.metadata.generation, result)
 }
 
 async fn bring_about(
@@ -76,18 +60,11 @@ async fn bring_about(
     let Some(change) = change(&cluster.status, &next) else {
         return Ok(());
     };
-    let base = cluster.resource_version().unwrap_or_default();
-    let patch = json!({ "metadata": { "resourceVersion": base }, "status": change });
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     let home = cluster.namespace().unwrap_or_default();
     let api = Api::<Cluster>::namespaced(context.client.clone(), &home);
-    match bounded(api.patch_status(&cluster.name_any(), &params, &Patch::Merge(patch))).await {
+    match writes::status(&api, cluster, &change).await {
         Ok(written) => {
-            let new = written.resource_version().unwrap_or_default();
-            context.clusters.written.wrote(key.clone(), &base, &new);
+            context.clusters.written.wrote(key.clone(), cluster, &written);
             Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),
@@ -134,11 +111,7 @@ async fn ensure_namespace(
         },
         ..Namespace::default()
     };
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match bounded(Api::<Namespace>::all(context.client.clone()).create(&params, &namespace)).await {
+    match bounded(Api::<Namespace>::all(context.client.clone()).create(&writes::post(), &namespace)).await {
         Err(error) if !error.exists_already() => {
             Err(DeliveryError::of("make", format_args!("Namespace {name}"))(error))
         }

@@ -6,7 +6,6 @@ use helmops_shared::api::{HelmOp, labels};
 use kube::Client;
 
 use crate::{
-    backoff::Backoff,
     events::Events,
     memory::Memory,
     metrics::Metrics,
@@ -14,7 +13,6 @@ use crate::{
     watch::{Scope, Stores},
     work::{BundleKey, ClusterKey, HelmOpKey},
     workers::Workers,
-    written::Written,
 };
 
 /// The name under which the API server notes who wrote a field.
@@ -36,14 +34,12 @@ pub struct Context {
     pub events: Events,
     /// What Prometheus sees.
     pub metrics: Metrics,
-    /// Failures of HelmOps in a row.
-    pub backoff: Backoff<HelmOpKey, Asked>,
-    /// Statuses of HelmOps that were written and have not been seen yet.
-    pub written: Written<HelmOpKey>,
-    /// Of Bundles, where they are brought to clusters.
-    pub bundles: Memory<BundleKey>,
-    /// Of Clusters.
-    pub clusters: Memory<ClusterKey>,
+    /// What is remembered of HelmOps.
+    pub helmops: Memory<HelmOpKey, Asked>,
+    /// Of Bundles, where they are brought to clusters; they ask for what their generation says.
+    pub bundles: Memory<BundleKey, Option<i64>>,
+    /// Of Clusters, likewise.
+    pub clusters: Memory<ClusterKey, Option<i64>>,
     /// The shortest time between two looks for newer versions.
     pub min_polling_interval: Duration,
     /// Whether the cluster's definition of HelmOp has our fields of the status beyond Fleet's. Where it lacks them the

@@ -7,7 +7,8 @@ use helmops_shared::{
 use thiserror::Error;
 
 use crate::{
-    backoff::Pace, client::ApiError, resolve::ResolveError, watch::MissingKey, workers::Interrupted,
+    backoff::Pace, client::ApiError, memory::Failure, resolve::ResolveError, watch::MissingKey,
+    workers::Interrupted,
 };
 
 /// Why a HelmOp could not be brought to what it asks for.
@@ -68,9 +69,8 @@ pub enum ReconcileError {
     },
 }
 
-impl ReconcileError {
-    /// Why, in a word.
-    pub fn reason(&self) -> Reason {
+impl Failure for ReconcileError {
+    fn reason(&self) -> Reason {
         match self {
             Self::Foreign(_) => Reason::BundleConflict,
             Self::OddBundle { .. } => Reason::Undecodable,
@@ -83,8 +83,7 @@ impl ReconcileError {
         }
     }
 
-    /// When to try again; `None` for never, before something changes.
-    pub fn pace(&self) -> Option<Pace> {
+    fn pace(&self) -> Option<Pace> {
         match self {
             // Bundles of others are not watched.
             Self::Foreign(_) => Some(Pace::SLOW),
@@ -108,21 +107,7 @@ impl ReconcileError {
         }
     }
 
-    /// Whether it may pass by itself: nobody need do anything yet.
-    pub fn may_pass(&self) -> bool {
-        match self {
-            Self::Resolve(error) => error.may_pass(),
-            _ => matches!(self.pace(), Some(Pace::TRANSIENT | Pace::CONFLICT)),
-        }
-    }
-
-    /// Whether a Bundle of the name exists that was not seen.
-    pub fn is_unseen_bundle(&self) -> bool {
-        matches!(self, Self::Bundle { source, .. } if source.exists_already())
-    }
-
-    /// Whether there is nothing to tell a user: somebody else was quicker, or leads, or the process stops.
-    pub fn is_passing(&self) -> bool {
+    fn is_passing(&self) -> bool {
         match self {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 source.is_passing()
@@ -134,5 +119,20 @@ impl ReconcileError {
             | Self::RancherCa(_)
             | Self::Unresolved(_) => false,
         }
+    }
+}
+
+impl ReconcileError {
+    /// Whether it may pass by itself: nobody need do anything yet.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Resolve(error) => error.may_pass(),
+            _ => matches!(self.pace(), Some(Pace::TRANSIENT | Pace::CONFLICT)),
+        }
+    }
+
+    /// Whether a Bundle of the name exists that was not seen.
+    pub fn is_unseen_bundle(&self) -> bool {
+        matches!(self, Self::Bundle { source, .. } if source.exists_already())
     }
 }

@@ -34,6 +34,7 @@ mod run;
 mod watch;
 mod work;
 mod workers;
+mod writes;
 mod written;
 
 pub use args::Args;

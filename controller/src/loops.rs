@@ -51,7 +51,7 @@ pub async fn run(
     let watches = watch::watch(&context.client, &context.scope, &context.stores, writers);
     let mended = watches.mended.inspect(|work| forget_failures(work, &context));
     let all = watches.all.flat_map(|()| {
-        context.backoff.forget_all();
+        context.helmops.backoff.forget_all();
         let helmops = watch::matching(&context.stores.helmops, |_| true);
         stream::iter(helmops.into_iter().map(Work::HelmOp))
     });
@@ -87,7 +87,7 @@ pub async fn run(
 
 fn forget_failures(work: &Work, context: &Context) {
     match work {
-        Work::HelmOp(key) => context.backoff.forget(key),
+        Work::HelmOp(key) => context.helmops.backoff.forget(key),
         Work::Bundle(key) => context.bundles.backoff.forget(key),
         Work::Cluster(key) => context.clusters.backoff.forget(key),
     }

@@ -2,18 +2,35 @@
 
 use std::{fmt, hash::Hash};
 
-use crate::{backoff::Backoff, bundle::DeliveryError, queue::Next, written::Written};
+use helmops_shared::reason::Reason;
 
-/// What is remembered of the objects of a kind.
+use crate::{
+    backoff::{Backoff, Pace},
+    queue::Next,
+    written::Written,
+};
+
+/// Why something was not brought about.
+pub trait Failure: fmt::Display {
+    /// In a word.
+    fn reason(&self) -> Reason;
+    /// When to try again; `None` for never, before something changes.
+    fn pace(&self) -> Option<Pace>;
+    /// Whether there is nothing to tell a user: somebody else was quicker, or leads, or the process stops.
+    fn is_passing(&self) -> bool;
+}
+
+/// What is remembered of the objects of a kind. `W` is what an object asks for: once it asks for something else, failures
+/// before that no longer count.
 #[derive(Debug)]
-pub struct Memory<K> {
-    /// Failures in a row, by what was asked for: the generation.
-    pub backoff: Backoff<K, Option<i64>>,
+pub struct Memory<K, W> {
+    /// Failures in a row.
+    pub backoff: Backoff<K, W>,
     /// Statuses that were written and have not been seen yet.
     pub written: Written<K>,
 }
 
-impl<K> Default for Memory<K> {
+impl<K, W> Default for Memory<K, W> {
     fn default() -> Self {
         Self {
             backoff: Backoff::default(),
@@ -22,24 +39,35 @@ impl<K> Default for Memory<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + fmt::Display> Memory<K> {
+impl<K: Clone + Eq + Hash, W: PartialEq> Memory<K, W> {
     /// Forgets an object that is gone.
     pub fn forget(&self, key: &K) {
         self.backoff.forget(key);
         self.written.forget(key);
     }
 
-    /// When to try again after a failure.
-    pub fn retry(&self, key: &K, generation: Option<i64>, error: &DeliveryError) -> Next {
-        if error.is_passing() {
-            tracing::debug!(%error, "not done; it is looked at again");
-        } else {
-            tracing::warn!(reason = error.reason().as_str(), %error, "not done; it is tried again");
+    /// When to come back to an object that was worked on, if not only when something changes.
+    pub fn ended(&self, key: &K, asked: W, result: Result<(), impl Failure>) -> Next {
+        match result {
+            Ok(()) => {
+                self.backoff.forget(key);
+                None
+            }
+            Err(failure) => self.retry(key, asked, &failure),
         }
-        let Some(pace) = error.pace() else {
+    }
+
+    /// When to try again after a failure.
+    pub fn retry(&self, key: &K, asked: W, failure: &impl Failure) -> Next {
+        if failure.is_passing() {
+            tracing::debug!(error = %failure, "not done; it is looked at again");
+        } else {
+            tracing::warn!(reason = failure.reason().as_str(), error = %failure, "not done; it is tried again");
+        }
+        let Some(pace) = failure.pace() else {
             self.backoff.forget(key);
             return None;
         };
-        Some(self.backoff.failed(key.clone(), generation, pace))
+        Some(self.backoff.failed(key.clone(), asked, pace))
     }
 }

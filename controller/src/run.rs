@@ -9,7 +9,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     args::Args,
-    backoff::Backoff,
     client,
     context::{Context, FIELD_MANAGER as REPORTER},
     events, fleet_metrics,
@@ -20,7 +19,6 @@ use crate::{
     resolve::{Fetches, Resolver},
     watch,
     workers::Workers,
-    written::Written,
 };
 
 /// Runs the controller until it is told to stop.
@@ -64,8 +62,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         workers: Workers::new(args.workers, leadership, supervisor.stop()),
         events,
         metrics,
-        backoff: Backoff::default(),
-        written: Written::default(),
+        helmops: Memory::default(),
         bundles: Memory::default(),
         clusters: Memory::default(),
         min_polling_interval: args.min_polling_interval,

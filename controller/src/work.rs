@@ -21,24 +21,6 @@ pub enum Work {
     Cluster(ClusterKey),
 }
 
-impl From<HelmOpKey> for Work {
-    fn from(key: HelmOpKey) -> Self {
-        Self::HelmOp(key)
-    }
-}
-
-impl From<BundleKey> for Work {
-    fn from(key: BundleKey) -> Self {
-        Self::Bundle(key)
-    }
-}
-
-impl From<ClusterKey> for Work {
-    fn from(key: ClusterKey) -> Self {
-        Self::Cluster(key)
-    }
-}
-
 /// Names an object of a kind.
 pub fn key<K>(namespace: &str, name: &str) -> ObjectRef<K>
 where

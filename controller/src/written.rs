@@ -3,6 +3,7 @@
 use std::{collections::HashMap, hash::Hash, sync::Mutex};
 
 use helmops_shared::runtime::lock;
+use kube::ResourceExt;
 
 /// The resource versions that the last writes were based on, by object: who still sees one of them would do the same work
 /// once more, and be refused.
@@ -22,11 +23,12 @@ impl<K> Default for Written<K> {
 }
 
 impl<K: Eq + Hash> Written<K> {
-    /// Notes a write that was based on one resource version and made another.
-    pub fn wrote(&self, key: K, base: &str, new: &str) {
+    /// Notes a write that was based on one state of an object and made another.
+    pub fn wrote<O: ResourceExt>(&self, key: K, base: &O, new: &O) {
+        let version = |object: &O| object.resource_version().unwrap_or_default();
         // A write that changed nothing is not followed by news.
-        if base != new {
-            lock(&self.bases).insert(key, base.to_owned());
+        if version(base) != version(new) {
+            lock(&self.bases).insert(key, version(base));
         }
     }
 
@@ -48,13 +50,21 @@ impl<K: Eq + Hash> Written<K> {
 
 #[cfg(test)]
 mod tests {
+    use helmops_shared::api::HelmOp;
+
     use super::*;
+
+    fn version(version: &str) -> HelmOp {
+        let mut helmop = HelmOp::default();
+        helmop.metadata.resource_version = Some(version.to_owned());
+        helmop
+    }
 
     #[test]
     fn what_was_written_over_is_old() {
         let written = Written::default();
         assert!(!written.is_behind(&"a", "1"));
-        written.wrote("a", "1", "2");
+        written.wrote("a", &version("1"), &version("2"));
         assert!(written.is_behind(&"a", "1"));
         assert!(!written.is_behind(&"b", "1"));
         assert!(!written.is_behind(&"a", "2"));
@@ -64,9 +74,9 @@ mod tests {
     #[test]
     fn a_write_that_changed_nothing_is_not_waited_for() {
         let written = Written::default();
-        written.wrote("a", "1", "1");
+        written.wrote("a", &version("1"), &version("1"));
         assert!(!written.is_behind(&"a", "1"));
-        written.wrote("a", "1", "2");
+        written.wrote("a", &version("1"), &version("2"));
         written.forget(&"a");
         assert!(!written.is_behind(&"a", "1"));
     }

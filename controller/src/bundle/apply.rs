@@ -8,19 +8,15 @@ use helmops_shared::{
     targeting::cluster_of,
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    core::PartialObjectMeta,
-};
-use serde_json::json;
+use kube::{Api, Resource, ResourceExt, core::PartialObjectMeta};
 
 use super::{DeliveryError, observe::Surroundings};
 use crate::{
     client::{ApiError, bounded},
-    context::{Context, FIELD_MANAGER},
+    context::Context,
     helmop::seconds,
     work::BundleKey,
+    writes,
 };
 
 /// The deployment that is to be, over what else stands in the metadata of the one that is there.
@@ -61,14 +57,10 @@ pub async fn deployment(
     }
     let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
     let api = Api::<BundleDeployment>::namespaced(context.client.clone(), &namespace);
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
     let written = if existing.is_none() {
-        bounded(api.create(&params, &deployment)).await
+        bounded(api.create(&writes::post(), &deployment)).await
     } else {
-        bounded(api.replace(&name, &params, &deployment)).await
+        bounded(api.replace(&name, &writes::post(), &deployment)).await
     };
     if written.as_ref().is_err_and(ApiError::is_not_found) {
         context.stores.deployments.gone(&namespace, &name);
@@ -98,7 +90,7 @@ pub async fn with_finalizer<'b>(
         return Ok(Some(Cow::Borrowed(bundle)));
     }
     finalizers.push(labels::BUNDLE_FINALIZER.to_owned());
-    match set_finalizers(context, bundle, &finalizers).await {
+    match writes::finalizers(&bundles(context, bundle), bundle, &finalizers).await {
         Ok(bundle) => Ok(Some(Cow::Owned(bundle))),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(DeliveryError::of(
@@ -110,20 +102,14 @@ pub async fn with_finalizer<'b>(
 
 /// Withdraws a Bundle that is being deleted from its clusters, and lets it go when it is on none any more.
 pub async fn withdraw(context: &Context, key: &BundleKey, bundle: &Bundle) -> Result<(), DeliveryError> {
-    let finalizers = bundle.finalizers();
-    let others: Vec<_> = finalizers
-        .iter()
-        .filter(|finalizer| *finalizer != labels::BUNDLE_FINALIZER)
-        .cloned()
-        .collect();
-    if others.len() == finalizers.len() {
+    let Some(others) = writes::without_finalizer(bundle, labels::BUNDLE_FINALIZER) else {
         return Ok(());
-    }
+    };
     if !withdraw_all(context, key).await? {
         // News of the last one that goes brings it here again.
         return Ok(());
     }
-    match set_finalizers(context, bundle, &others).await {
+    match writes::finalizers(&bundles(context, bundle), bundle, &others).await {
         Err(error) if !error.is_not_found() => Err(DeliveryError::of(
             "let go",
             format_args!("Bundle {}", bundle.name_any()),
@@ -215,28 +201,18 @@ async fn delete(
     deployment: &BundleDeployment,
 ) -> Result<(), ApiError> {
     let deleted = if deployment.metadata.deletion_timestamp.is_none() {
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: deployment.metadata.uid.clone(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        match bounded(api.delete(name, &params)).await?.left() {
+        match bounded(api.delete(name, &writes::delete(deployment)))
+            .await?
+            .left()
+        {
             Some(deleted) => Cow::Owned(deleted),
             None => return Ok(()),
         }
     } else {
         Cow::Borrowed(deployment)
     };
-    let finalizers = deleted.finalizers().iter();
-    let others: Vec<_> = finalizers
-        .filter(|finalizer| *finalizer != labels::BUNDLE_DEPLOYMENT_FINALIZER)
-        .collect();
-    if others.len() < deleted.finalizers().len() {
-        let metadata = json!({ "resourceVersion": deleted.resource_version(), "finalizers": others });
-        let patch = Patch::Merge(json!({ "metadata": metadata }));
-        bounded(api.patch(name, &params(), &patch)).await?;
+    if let Some(others) = writes::without_finalizer(&*deleted, labels::BUNDLE_DEPLOYMENT_FINALIZER) {
+        writes::finalizers(api, &*deleted, &others).await?;
     }
     Ok(())
 }
@@ -253,14 +229,9 @@ pub async fn status(
     let Some(change) = change(&stored, &next) else {
         return Ok(());
     };
-    let base = bundle.resource_version().unwrap_or_default();
-    let patch = json!({ "metadata": { "resourceVersion": base }, "status": change });
-    match bounded(bundles(context, bundle).patch_status(&bundle.name_any(), &params(), &Patch::Merge(patch)))
-        .await
-    {
+    match writes::status(&bundles(context, bundle), bundle, &change).await {
         Ok(written) => {
-            let new = written.resource_version().unwrap_or_default();
-            context.bundles.written.wrote(key.clone(), &base, &new);
+            context.bundles.written.wrote(key.clone(), bundle, &written);
             Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),
@@ -271,24 +242,6 @@ pub async fn status(
     }
 }
 
-async fn set_finalizers(
-    context: &Context,
-    bundle: &Bundle,
-    finalizers: &[String],
-) -> Result<Bundle, ApiError> {
-    // The resource version makes the write fail if somebody else was quicker.
-    let metadata = json!({ "resourceVersion": bundle.resource_version(), "finalizers": finalizers });
-    let patch = Patch::Merge(json!({ "metadata": metadata }));
-    bounded(bundles(context, bundle).patch(&bundle.name_any(), &params(), &patch)).await
-}
-
 fn bundles(context: &Context, bundle: &Bundle) -> Api<Bundle> {
     Api::namespaced(context.client.clone(), &bundle.namespace().unwrap_or_default())
-}
-
-fn params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    }
 }

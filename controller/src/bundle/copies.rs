@@ -13,16 +13,17 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, Patch},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{DeliveryError, deliver::named};
 use crate::{
     client::{ApiError, bounded},
-    context::{Context, FIELD_MANAGER},
-    watch::{Copies, CopyPlace},
+    context::Context,
+    watch::{self, Copies, CopyPlace},
     work::BundleKey,
+    writes,
 };
 
 /// The copies of a deployment's namespace.
@@ -142,10 +143,7 @@ impl CopiesOf<'_> {
             object.meta().namespace.clone().unwrap_or_default(),
         );
         let api = Api::<K>::namespaced(self.context.client.clone(), &namespace);
-        let create = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
+        let create = writes::post();
         if !is_known {
             match bounded(api.create(&create, &object)).await {
                 Err(error) if error.exists_already() => {}
@@ -158,18 +156,11 @@ impl CopiesOf<'_> {
                 return Ok(None);
             }
             if !found.has_type_of(&object) {
-                let params = DeleteParams {
-                    preconditions: Some(Preconditions {
-                        uid: found.meta().uid.clone(),
-                        resource_version: None,
-                    }),
-                    ..DeleteParams::default()
-                };
-                bounded(api.delete(&name, &params)).await?;
+                bounded(api.delete(&name, &writes::delete(&found))).await?;
                 return Ok(Some(bounded(api.create(&create, &object)).await?.meta().clone()));
             }
         }
-        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let params = writes::patch().force();
         let applied = bounded(api.patch(&name, &params, &Patch::Apply(&object))).await?;
         if applied.has_data_of(&object) {
             return Ok(Some(applied.meta().clone()));
@@ -265,11 +256,7 @@ impl CopiesOf<'_> {
         let patch = serde_json::json!({ "metadata": {
             "resourceVersion": found.metadata.resource_version, "ownerReferences": others
         } });
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let patched = bounded(api.patch(name, &params, &Patch::Merge(patch))).await?;
+        let patched = bounded(api.patch(name, &writes::patch(), &Patch::Merge(patch))).await?;
         self.copies.wrote(*kind, &patched.metadata);
         Ok(())
     }
@@ -334,10 +321,5 @@ fn is_ours(found: &impl Copyable) -> bool {
 
 /// Where a copy is.
 pub fn place(copy: &Copy) -> CopyPlace {
-    let metadata = copy.object.metadata();
-    (
-        copy.object.kind(),
-        metadata.namespace.clone().unwrap_or_default(),
-        metadata.name.clone().unwrap_or_default(),
-    )
+    watch::place(copy.object.kind(), copy.object.metadata())
 }

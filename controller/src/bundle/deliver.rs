@@ -23,7 +23,8 @@ use super::{
 use crate::{
     client::bounded,
     context::Context,
-    watch::{Copies, CopyPlace},
+    memory::Failure,
+    watch::{self, Copies, CopyPlace},
 };
 
 /// What is the same for all clusters of a Bundle.
@@ -288,10 +289,5 @@ fn needed(
 
 /// The Secret with a deployment's values has its name.
 fn place_of_values(deployment: &BundleDeployment) -> CopyPlace {
-    let text = |part: &Option<String>| part.clone().unwrap_or_default();
-    (
-        Kind::Secret,
-        text(&deployment.metadata.namespace),
-        text(&deployment.metadata.name),
-    )
+    watch::place(Kind::Secret, &deployment.metadata)
 }

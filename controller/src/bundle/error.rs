@@ -5,7 +5,7 @@ use std::fmt;
 use helmops_shared::{api::Bundle, chart::version::Version, policy::Policies, reason::Reason};
 use thiserror::Error;
 
-use crate::{backoff::Pace, client::ApiError};
+use crate::{backoff::Pace, client::ApiError, memory::Failure};
 
 /// Why a Bundle could not be brought to its clusters, or not to all of them.
 #[derive(Debug, Error)]
@@ -34,6 +34,34 @@ pub enum DeliveryError {
     },
 }
 
+impl Failure for DeliveryError {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::UnknownPolicies | Self::Behind(_) => Reason::Progressing,
+            Self::Taken(_) => Reason::BundleConflict,
+            Self::Unread(_) | Self::Api { .. } => Reason::ApiError,
+        }
+    }
+
+    fn pace(&self) -> Option<Pace> {
+        match self {
+            Self::UnknownPolicies => None,
+            Self::Behind(_) => Some(Pace::CONFLICT),
+            Self::Taken(_) => Some(Pace::SLOW),
+            Self::Api { .. } if self.is_passing() => Some(Pace::CONFLICT),
+            Self::Unread(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
+        }
+    }
+
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::UnknownPolicies | Self::Behind(_) => true,
+            Self::Unread(_) | Self::Taken(_) => false,
+            Self::Api { source, .. } => source.is_passing(),
+        }
+    }
+}
+
 impl DeliveryError {
     /// One of a call. To be given a verb and the object.
     pub fn of(doing: &'static str, what: impl fmt::Display) -> impl FnOnce(ApiError) -> Self {
@@ -44,26 +72,6 @@ impl DeliveryError {
         }
     }
 
-    /// Why, in a word.
-    pub const fn reason(&self) -> Reason {
-        match self {
-            Self::UnknownPolicies | Self::Behind(_) => Reason::Progressing,
-            Self::Taken(_) => Reason::BundleConflict,
-            Self::Unread(_) | Self::Api { .. } => Reason::ApiError,
-        }
-    }
-
-    /// When to try again; `None` for never, before something changes.
-    pub fn pace(&self) -> Option<Pace> {
-        match self {
-            Self::UnknownPolicies => None,
-            Self::Behind(_) => Some(Pace::CONFLICT),
-            Self::Taken(_) => Some(Pace::SLOW),
-            Self::Api { .. } if self.is_passing() => Some(Pace::CONFLICT),
-            Self::Unread(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
-        }
-    }
-
     /// How much it says: of several, the one that must be told of and is tried again first.
     pub fn weight(&self) -> u8 {
         match self {
@@ -71,15 +79,6 @@ impl DeliveryError {
             Self::Taken(_) => 1,
             _ if self.is_passing() => 3,
             _ => 2,
-        }
-    }
-
-    /// Whether there is nothing to tell a user: somebody else was quicker, or leads, or the process stops.
-    pub fn is_passing(&self) -> bool {
-        match self {
-            Self::UnknownPolicies | Self::Behind(_) => true,
-            Self::Unread(_) | Self::Taken(_) => false,
-            Self::Api { source, .. } => source.is_passing(),
         }
     }
 }

@@ -25,7 +25,10 @@ use helmops_shared::{
 
 pub use self::error::DeliveryError;
 use self::{copies::CopiesOf, error::Refusal, round::Run};
-use crate::{backoff::Pace, context::Context, metrics::Loop, queue::Next, watch::Reach, work::BundleKey};
+use crate::{
+    backoff::Pace, context::Context, memory::Failure, metrics::Loop, queue::Next, watch::Reach,
+    work::BundleKey,
+};
 
 /// How many clusters of a Bundle are worked on at a time.
 const AT_ONCE: usize = 10;
@@ -36,10 +39,8 @@ const AT_ONCE: usize = 10;
 pub async fn reconcile(key: &BundleKey, reach: &Reach, context: &Context) -> Next {
     let Some(object) = context.stores.bundles.get(key) else {
         context.bundles.forget(key);
-        return match Box::pin(apply::withdraw_leftovers(context, key)).await {
-            Ok(()) => None,
-            Err(error) => context.bundles.retry(key, None, &error),
-        };
+        let result = Box::pin(apply::withdraw_leftovers(context, key)).await;
+        return context.bundles.ended(key, None, result);
     };
     let bundle = match &*object {
         Guarded::Good(bundle) => bundle,
@@ -54,17 +55,11 @@ pub async fn reconcile(key: &BundleKey, reach: &Reach, context: &Context) -> Nex
     }
     let started = Instant::now();
     let result = Box::pin(bring_about(key, bundle, reach, context)).await;
-    let failure = result.as_ref().err().map(DeliveryError::reason);
+    let failure = result.as_ref().err().map(Failure::reason);
     context
         .metrics
         .reconciled(Loop::Bundle, failure, started.elapsed());
-    match result {
-        Ok(()) => {
-            context.bundles.backoff.forget(key);
-            None
-        }
-        Err(error) => context.bundles.retry(key, bundle.metadata.generation, &error),
-    }
+    context.bundles.ended(key, bundle.metadata.generation, result)
 }
 
 async fn bring_about(

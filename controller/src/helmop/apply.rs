@@ -7,18 +7,15 @@ use helmops_shared::{
     bundle::Plan,
     status::{change, events, without_extras},
 };
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-};
-use serde_json::{Value, json};
+use kube::{Api, ResourceExt};
 
 use super::observe;
 use crate::{
     client::{ApiError, bounded},
-    context::{Context, FIELD_MANAGER},
+    context::Context,
     error::ReconcileError,
     work::HelmOpKey,
+    writes,
 };
 
 /// Carries out a plan. Gives the Bundle if it was written.
@@ -30,14 +27,10 @@ pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, Rec
     };
     let (name, namespace) = (bundle.name_any(), bundle.namespace().unwrap_or_default());
     let api = Api::<Bundle>::namespaced(context.client.clone(), &namespace);
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
     let written = if is_new {
-        bounded(api.create(&params, &bundle)).await
+        bounded(api.create(&writes::post(), &bundle)).await
     } else {
-        bounded(api.replace(&name, &params, &bundle)).await
+        bounded(api.replace(&name, &writes::post(), &bundle)).await
     };
     let written = written.map_err(|source| ReconcileError::Bundle {
         name: name.clone(),
@@ -64,7 +57,7 @@ pub async fn status(
     let Some(change) = change(&stored, &next) else {
         return Ok(());
     };
-    let written = match patch_status(context, helmop, &change).await {
+    let written = match writes::status(&helmops(context, helmop), helmop, &change).await {
         Err(error) if error.is_not_found() => return Ok(()),
         other => other.map_err(|source| ReconcileError::Status {
             name: helmop.name_any(),
@@ -72,10 +65,7 @@ pub async fn status(
         })?,
     };
     context.events.tell(helmop, events(&stored, &next));
-    let version = |helmop: &HelmOp| helmop.resource_version().unwrap_or_default();
-    context
-        .written
-        .wrote(key.clone(), &version(helmop), &version(&written));
+    context.helmops.written.wrote(key.clone(), helmop, &written);
     let keeps = written
         .status
         .is_some_and(|status| status.observed_generation.is_some());
@@ -88,35 +78,18 @@ pub async fn status(
     Ok(())
 }
 
-async fn patch_status(context: &Context, helmop: &HelmOp, change: &Value) -> Result<HelmOp, ApiError> {
-    // The resource version makes the write fail if somebody else was quicker.
-    let patch = json!({ "metadata": { "resourceVersion": helmop.resource_version() }, "status": change });
-    let api = helmops(context, helmop);
-    bounded(api.patch_status(&helmop.name_any(), &params(), &Patch::Merge(patch))).await
-}
-
 /// Clears away what Fleet's own controller leaves on a HelmOp that is being deleted: its finalizer, and a Bundle that
 /// names no owner. Everything else the API server's garbage collector does.
 pub async fn cleanup(context: &Context, helmop: &HelmOp) -> Result<(), ReconcileError> {
-    let finalizers = helmop.finalizers();
-    if !finalizers
-        .iter()
-        .any(|finalizer| finalizer == labels::HELMOP_FINALIZER)
-    {
+    let Some(others) = writes::without_finalizer(helmop, labels::HELMOP_FINALIZER) else {
         return Ok(());
-    }
+    };
     let failed = |source| ReconcileError::Cleanup {
         name: helmop.name_any(),
         source,
     };
     delete_bundle(context, helmop).await.map_err(failed)?;
-    let rest: Vec<_> = finalizers
-        .iter()
-        .filter(|finalizer| *finalizer != labels::HELMOP_FINALIZER)
-        .collect();
-    let patch = json!({ "metadata": { "resourceVersion": helmop.resource_version(), "finalizers": rest } });
-    let api = helmops(context, helmop);
-    match bounded(api.patch(&helmop.name_any(), &params(), &Patch::Merge(patch))).await {
+    match writes::finalizers(&helmops(context, helmop), helmop, &others).await {
         Err(error) if !error.is_not_found() => Err(failed(error)),
         _ => Ok(()),
     }
@@ -132,12 +105,7 @@ async fn delete_bundle(context: &Context, helmop: &HelmOp) -> Result<(), ApiErro
         return Ok(());
     }
     let api = Api::<Bundle>::namespaced(context.client.clone(), &bundle.namespace().unwrap_or_default());
-    let preconditions = Preconditions {
-        uid: bundle.uid(),
-        resource_version: None,
-    };
-    let params = DeleteParams::default().preconditions(preconditions);
-    match bounded(api.delete(&bundle.name_any(), &params)).await {
+    match bounded(api.delete(&bundle.name_any(), &writes::delete(bundle.as_ref()))).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
@@ -145,11 +113,4 @@ async fn delete_bundle(context: &Context, helmop: &HelmOp) -> Result<(), ApiErro
 
 fn helmops(context: &Context, helmop: &HelmOp) -> Api<HelmOp> {
     Api::namespaced(context.client.clone(), &helmop.namespace().unwrap_or_default())
-}
-
-fn params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    }
 }

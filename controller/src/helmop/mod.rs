@@ -35,6 +35,7 @@ use crate::{
     backoff::Pace,
     context::{Asked, Context},
     error::ReconcileError,
+    memory::Failure,
     metrics::Loop,
     queue::Next,
     work::HelmOpKey,
@@ -47,12 +48,11 @@ use crate::{
 pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> Next {
     let Some(object) = context.stores.helmops.get(&key) else {
         // It is gone, and what was noted of it with it.
-        context.backoff.forget(&key);
-        context.written.forget(&key);
+        context.helmops.forget(&key);
         return None;
     };
     let seen = object.meta().resource_version.as_deref().unwrap_or_default();
-    if context.written.is_behind(&key, seen) {
+    if context.helmops.written.is_behind(&key, seen) {
         return Some(Pace::CONFLICT.first);
     }
     let span = span(object.meta());
@@ -86,27 +86,13 @@ async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut Place, context: &Co
     let result = bring_about(key, helmop, context, place).await;
     context.metrics.reconciled(
         Loop::HelmOp,
-        result.as_ref().err().map(ReconcileError::reason),
+        result.as_ref().err().map(Failure::reason),
         started.elapsed(),
     );
     match result {
         Ok(next) => next,
-        Err(error) => retry(key, helmop, &error, context),
+        Err(error) => context.helmops.retry(key, Asked::of(helmop), &error),
     }
-}
-
-/// When to try again after a failure.
-fn retry(key: &HelmOpKey, helmop: &HelmOp, error: &ReconcileError, context: &Context) -> Next {
-    if error.is_passing() {
-        tracing::debug!(%error, "not done; it is looked at again");
-    } else {
-        tracing::warn!(reason = error.reason().as_str(), %error, "not done; it is tried again");
-    }
-    let Some(pace) = error.pace() else {
-        context.backoff.forget(key);
-        return None;
-    };
-    Some(context.backoff.failed(key.clone(), Asked::of(helmop), pace))
 }
 
 async fn bring_about(
@@ -117,7 +103,7 @@ async fn bring_about(
 ) -> Result<Next, ReconcileError> {
     if helmop.metadata.deletion_timestamp.is_some() {
         Box::pin(apply::cleanup(context, helmop)).await?;
-        context.backoff.forget(key);
+        context.helmops.backoff.forget(key);
         return Ok(None);
     }
     let seen = observe::bundle(context, helmop);
@@ -161,7 +147,7 @@ impl Run<'_> {
                 let message = errors.to_string();
                 let outcome = Outcome::Refused { reason, message };
                 self.tell(bundle, &outcome, &Polling::Off).await?;
-                self.context.backoff.forget(self.key);
+                self.context.helmops.backoff.forget(self.key);
                 return Ok(None);
             }
         };
@@ -183,7 +169,11 @@ impl Run<'_> {
     }
 
     fn agenda(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> Agenda {
-        let pause = self.context.backoff.remaining(self.key, &Asked::of(self.helmop));
+        let pause = self
+            .context
+            .helmops
+            .backoff
+            .remaining(self.key, &Asked::of(self.helmop));
         Agenda::of(
             valid,
             bundle,
@@ -252,12 +242,12 @@ impl Run<'_> {
             Some(error) => {
                 let pace = error.pace().unwrap_or(Pace::SLOW);
                 let asked = Asked::of(self.helmop);
-                Some(self.context.backoff.failed(self.key.clone(), asked, pace))
+                Some(self.context.helmops.backoff.failed(self.key.clone(), asked, pace))
             }
             // A look that has failed and is not to be tried again yet is still a failure.
             None if agenda.is_paused() => None,
             None => {
-                self.context.backoff.forget(self.key);
+                self.context.helmops.backoff.forget(self.key);
                 None
             }
         };

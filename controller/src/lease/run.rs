@@ -12,10 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
-use kube::{
-    Api, Client,
-    api::{ObjectMeta, PostParams},
-};
+use kube::{Api, Client, api::ObjectMeta};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +23,7 @@ use super::{
     leadership::Seat,
     telling::{Failure, Telling},
 };
-use crate::context::FIELD_MANAGER;
+use crate::writes;
 
 /// Longest time to give the Lease back when the process stops: what is left of its time to stop may be short, and without
 /// it another replica waits for the lease duration.
@@ -160,7 +157,7 @@ impl Election {
             self.heartbeat.beat();
         }
         let sent = Instant::now();
-        let params = params();
+        let params = writes::post();
         let written = match self.elector.next(sent, &wall()) {
             Next::Wait(until) => return Ok(Some(until)),
             Next::Create(spec) => {
@@ -230,7 +227,7 @@ impl Election {
                 lease.metadata.managed_fields = None;
                 if self
                     .api
-                    .replace(&self.lease.name, &params(), &lease)
+                    .replace(&self.lease.name, &writes::post(), &lease)
                     .await
                     .is_ok()
                 {
@@ -256,13 +253,6 @@ impl Election {
     fn pause(&self) -> Duration {
         let chance = u32::try_from(self.chance.hash_one(self.tries) % 256).unwrap_or_default();
         self.timing.retry + self.timing.retry / JITTER / 256 * chance
-    }
-}
-
-fn params() -> PostParams {
-    PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
     }
 }
 

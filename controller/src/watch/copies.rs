@@ -181,7 +181,8 @@ impl Copied {
     }
 }
 
-fn place(kind: Kind, metadata: &ObjectMeta) -> CopyPlace {
+/// Where an object is.
+pub fn place(kind: Kind, metadata: &ObjectMeta) -> CopyPlace {
     (
         kind,
         metadata.namespace.clone().unwrap_or_default(),

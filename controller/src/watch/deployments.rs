@@ -262,22 +262,17 @@ impl Index {
 
 impl Concerned {
     fn by(metadata: &ObjectMeta) -> Self {
-        let named = |namespace, name| Some((label(metadata, namespace)?, label(metadata, name)?));
+        let named = |namespace, name| Some((labels::of(metadata, namespace)?, labels::of(metadata, name)?));
         // A HelmOp and its Bundle have the same name.
         let bundle = named(labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME).or_else(|| helmop_of(metadata));
         let cluster = named(labels::CLUSTER_NAMESPACE, labels::CLUSTER);
         Self {
             bundle: bundle.map(|(namespace, name)| key(namespace, name)),
-            shard: label(metadata, labels::SHARD).unwrap_or_default().to_owned(),
+            shard: labels::of(metadata, labels::SHARD).unwrap_or_default().to_owned(),
             helmop: helmop_key(metadata),
             cluster: cluster.map(|(namespace, name)| key(namespace, name)),
         }
     }
-}
-
-fn label<'m>(metadata: &'m ObjectMeta, label: &str) -> Option<&'m str> {
-    let value = metadata.labels.as_ref()?.get(label)?;
-    (!value.is_empty()).then_some(value)
 }
 
 fn helmop_key(metadata: &ObjectMeta) -> Option<HelmOpKey> {

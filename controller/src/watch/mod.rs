@@ -54,7 +54,7 @@ use kube::{
 
 pub use self::{
     clusters::Clusters,
-    copies::{Copies, CopyPlace},
+    copies::{Copies, CopyPlace, place},
     deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
@@ -165,16 +165,12 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
         deployments(client, scope, stores),
         policies::watch(client, scope, stores).boxed(),
     ];
-    let mut mended: Vec<_> = scope
-        .apis(client)
-        .into_iter()
-        .map(|(_, api)| {
-            let (helmops, policies) = (stores.helmops.clone(), stores.policies.clone());
-            sources::of_helmops(api, helmops, policies)
-                .map(Work::HelmOp)
-                .boxed()
-        })
-        .collect();
+    let delivers = stores.reach.is_some();
+    let secrets = |(_, api)| {
+        let bundles = delivers.then(|| stores.bundles.clone());
+        sources::of_secrets(api, stores.helmops.clone(), stores.policies.clone(), bundles).boxed()
+    };
+    let mut mended: Vec<_> = scope.apis(client).into_iter().map(secrets).collect();
     if let (Some(reach), Some(writers)) = (&stores.reach, writers.clusters) {
         let of_clusters = clusters::watch(client, &reach.clusters, writers, &stores.bundles);
         let divides = scope.shard.is_empty();
@@ -182,9 +178,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
         changes.push(of_clusters.filter(is_ours).boxed());
         changes.push(copies::<Secret>(client, stores, reach, Kind::Secret));
         changes.push(copies::<ConfigMap>(client, stores, reach, Kind::ConfigMap));
-        let secrets = sources::secrets_of_bundles(Api::all(client.clone()), stores.bundles.clone());
-        let maps = sources::maps_of_bundles(Api::all(client.clone()), stores.bundles.clone());
-        mended.push(secrets.map(Work::Bundle).boxed());
+        let maps = sources::of_maps(Api::all(client.clone()), stores.bundles.clone());
         mended.push(maps.map(Work::Bundle).boxed());
     }
     Watches {

@@ -25,32 +25,32 @@ use super::{
     matching,
     scope::{paged, shielded},
 };
-use crate::work::{BundleKey, HelmOpKey};
+use crate::work::{BundleKey, HelmOpKey, Work};
 
 /// Helm keeps its releases in Secrets: there are many of them, and no HelmOp names one.
 const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 
-/// HelmOps whose Secret has changed.
-pub fn of_helmops(
+/// HelmOps whose Secret has changed, and Bundles that pass it on to clusters, where that is done here.
+pub fn of_secrets(
     api: Api<PartialObjectMeta<Secret>>,
     helmops: Store<Guarded<HelmOp>>,
     policies: KnownPolicies,
-) -> impl Stream<Item = HelmOpKey> + Send {
+    bundles: Option<Store<Guarded<Bundle>>>,
+) -> impl Stream<Item = Work> + Send {
     let config = watcher::Config::default().fields(NOT_RELEASES);
-    changes(api, config).flat_map(move |secret| stream::iter(named_by(&helmops, &policies, &secret)))
-}
-
-/// Bundles that pass a Secret on to clusters which has changed.
-pub fn secrets_of_bundles(
-    api: Api<PartialObjectMeta<Secret>>,
-    bundles: Store<Guarded<Bundle>>,
-) -> impl Stream<Item = BundleKey> + Send {
-    let config = watcher::Config::default().fields(NOT_RELEASES);
-    changes(api, config).flat_map(move |secret| stream::iter(passed_on_by(&bundles, Kind::Secret, &secret)))
+    changes(api, config).flat_map(move |secret| {
+        let named = named_by(&helmops, &policies, &secret).into_iter();
+        let passed_on = bundles
+            .as_ref()
+            .map(|bundles| passed_on_by(bundles, Kind::Secret, &secret));
+        let passed_on = passed_on.into_iter().flatten();
+        let concerned = named.map(Work::HelmOp).chain(passed_on.map(Work::Bundle));
+        stream::iter(concerned.collect::<Vec<_>>())
+    })
 }
 
 /// Bundles that pass a ConfigMap on to clusters which has changed.
-pub fn maps_of_bundles(
+pub fn of_maps(
     api: Api<PartialObjectMeta<ConfigMap>>,
     bundles: Store<Guarded<Bundle>>,
 ) -> impl Stream<Item = BundleKey> + Send {
