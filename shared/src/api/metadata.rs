@@ -12,6 +12,8 @@ use serde::{
     de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
+use super::wire::Value;
+
 /// Metadata of an object. `managedFields`, often the largest part of an object, are passed over when it is decoded:
 /// nothing here reads them, and a write that leaves them out leaves them as they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -37,6 +39,8 @@ impl DerefMut for Metadata {
         &mut self.0
     }
 }
+
+impl Value for Metadata {}
 
 impl JsonSchema for Metadata {
     fn schema_name() -> Cow<'static, str> {
@@ -64,7 +68,11 @@ impl<'de> Deserialize<'de> for Metadata {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ObjectMeta, A::Error> {
-                ObjectMeta::deserialize(MapAccessDeserializer::new(WithoutManagedFields(map)))
+                let mut metadata =
+                    ObjectMeta::deserialize(MapAccessDeserializer::new(WithoutManagedFields(map)))?;
+                metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
+                metadata.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
+                Ok(metadata)
             }
         }
 
@@ -109,5 +117,11 @@ mod tests {
         let kept = r#"{"generation":2,"labels":{"a":"b"},"name":"web"}"#;
         let kept: serde_json::Value = serde_json::from_str(kept).unwrap();
         assert_eq!(serde_json::to_value(metadata).unwrap(), kept);
+    }
+
+    #[test]
+    fn no_more_memory_than_is_used() {
+        let metadata: Metadata = serde_json::from_str(r#"{"finalizers":["a"]}"#).unwrap();
+        assert_eq!(metadata.finalizers.as_ref().map(Vec::capacity), Some(1));
     }
 }

@@ -79,6 +79,14 @@ fn null_and_absent_and_unknown_fields_are_no_fault() {
 }
 
 #[test]
+fn a_list_takes_no_more_memory_than_it_uses() {
+    let bundle = decoded(&stored()).spec.bundle;
+    assert_eq!(bundle.targets.capacity(), 2);
+    let operations = bundle.options.diff.unwrap().compare_patches;
+    assert_eq!(operations.capacity(), 1);
+}
+
+#[test]
 fn kind_and_api_version_are_written() {
     let policy = Policy {
         require_service_account: true,

@@ -10,7 +10,7 @@
 //! Decoding is one pass over the text without an intermediate tree, which serde's `flatten` cannot do, and an error
 //! names the path of its field.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
@@ -22,6 +22,25 @@ pub trait Part: Default {
     /// Reads the value of `key` from `map` if this struct has a field of that name, and tells whether it had.
     fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
 }
+
+/// The value of a field. Watches keep objects by the ten thousands, so what is not used of a value's memory is given back.
+pub trait Value: Default {
+    /// Gives memory back that is not used.
+    fn fit(&mut self) {}
+}
+
+/// A list is read into room for four, and then for twice as many each time.
+impl<T> Value for Vec<T> {
+    fn fit(&mut self) {
+        self.shrink_to_fit();
+    }
+}
+
+impl Value for String {}
+impl Value for bool {}
+impl Value for i64 {}
+impl<T> Value for Option<T> {}
+impl<K, V> Value for BTreeMap<K, V> {}
 
 /// Decodes a struct; fields that it does not know are passed over.
 pub fn deserialize<'de, P: Part, D: Deserializer<'de>>(deserializer: D) -> Result<P, D::Error> {
@@ -55,11 +74,15 @@ struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 /// Reads the value of the field `name`; `null` is the zero value.
 pub fn value<'de, T, A>(map: &mut A, name: &str) -> Result<T, A::Error>
 where
-    T: Default + Deserialize<'de>,
+    T: Value + Deserialize<'de>,
     A: MapAccess<'de>,
 {
     match map.next_value::<Option<T>>() {
-        Ok(value) => Ok(value.unwrap_or_default()),
+        Ok(value) => {
+            let mut value = value.unwrap_or_default();
+            value.fit();
+            Ok(value)
+        }
         Err(error) => Err(A::Error::custom(format_args!("{name}: {error}"))),
     }
 }
@@ -94,6 +117,8 @@ macro_rules! wire {
                 pub $field: $type,
             )*
         }
+
+        impl $crate::api::wire::Value for $name {}
 
         impl $crate::api::wire::Part for $name {
             fn take<'de, A: ::serde::de::MapAccess<'de>>(
