@@ -7,7 +7,7 @@ CARGO ?= cargo
 COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test chaos lint fmt up down manifests truth bench fuzz tools build
+.PHONY: help demo test chaos lint fmt up down manifests truth bench fuzz tools monitoring build
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ help: ## Show what can be made
 demo: build tools ## Show the main job on an embedded control plane
 	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- demo
 
-test: tools ## Run all tests
+test: tools monitoring ## Run all tests
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO) test --workspace --locked
 
@@ -58,7 +58,10 @@ fuzz: ## Fuzz the readers of foreign texts, each for FUZZ_SECONDS=60 (needs a C+
 	CARGO="$(CARGO)" fuzz/run
 
 tools:
-	@tests/tools/build > /dev/null
+	@tests/tools/build cluster > /dev/null
+
+monitoring:
+	@tests/tools/build monitoring > /dev/null
 
 build:
 	$(CARGO) build --workspace --locked

@@ -1,4 +1,4 @@
-//! The programs of a control plane, Helm and a registry, built from `tests/tools`.
+//! The programs that the tests run, built from `tests/tools`: a control plane, Helm and a registry; Prometheus.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,28 +19,8 @@ impl Tools {
     ///
     /// Progress goes to stderr. There is no deadline: a slow machine is not a fault.
     pub async fn prepare() -> Result<Self> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build");
-        let output = Command::new(&script)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .kill_on_drop(true)
-            .output()
-            .await
-            .with_context(|| format!("cannot run {}", script.display()))?;
-        ensure!(
-            output.status.success(),
-            "{} failed ({}); its messages are above",
-            script.display(),
-            output.status
-        );
-        let stdout = String::from_utf8(output.stdout)?;
-        let directory = stdout
-            .lines()
-            .last()
-            .with_context(|| format!("{} printed no folder", script.display()))?;
-        Ok(Self {
-            directory: directory.into(),
-        })
+        let directory = build("cluster").await?;
+        Ok(Self { directory })
     }
 
     /// The etcd server.
@@ -72,4 +52,53 @@ impl Tools {
     pub fn registry(&self) -> PathBuf {
         self.directory.join("registry")
     }
+}
+
+/// Prometheus and its tool.
+#[derive(Clone, Debug)]
+pub struct Monitoring {
+    directory: PathBuf,
+}
+
+impl Monitoring {
+    /// Builds what is missing, which takes some minutes the first time and nothing afterwards.
+    pub async fn prepare() -> Result<Self> {
+        let directory = build("monitoring").await?;
+        Ok(Self { directory })
+    }
+
+    /// What checks metrics and tests alerts.
+    pub fn promtool(&self) -> PathBuf {
+        self.directory.join("promtool")
+    }
+
+    /// The Prometheus server.
+    pub fn prometheus(&self) -> PathBuf {
+        self.directory.join("prometheus")
+    }
+}
+
+/// Builds the programs of a set that are missing, and gives the folder that holds them.
+async fn build(set: &str) -> Result<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build");
+    let output = Command::new(&script)
+        .arg(set)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .with_context(|| format!("cannot run {}", script.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} {set} failed ({}); its messages are above",
+        script.display(),
+        output.status
+    );
+    let stdout = String::from_utf8(output.stdout)?;
+    let directory = stdout
+        .lines()
+        .last()
+        .with_context(|| format!("{} {set} printed no folder", script.display()))?;
+    Ok(directory.into())
 }

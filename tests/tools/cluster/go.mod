@@ -1,6 +1,6 @@
 // The programs that the tests and the demo run: a real control plane, kubectl, Helm and an OCI registry, built from
 // the module proxy so that a fresh machine needs nothing but Go.
-module helmops.dev/tests/tools
+module helmops.dev/tests/tools/cluster
 
 go 1.26.0
 

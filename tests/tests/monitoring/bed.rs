@@ -1,0 +1,96 @@
+//! The setting: both processes at work, all loops of the controller on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use helmops_tests::chart_server::ChartServer;
+use helmops_tests::charts::ChartRepo;
+use helmops_tests::helmops::{self, Running, Webhook};
+use helmops_tests::test_bed::TestBed;
+use helmops_tests::tools::Monitoring;
+use helmops_tests::wait::eventually;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// A reconciliation takes milliseconds; the machine may be busy with other tests.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Everything that runs.
+pub struct Monitored {
+    pub controller: Running,
+    pub webhook: Webhook,
+    pub monitoring: Monitoring,
+    pub bed: TestBed,
+    pub server: ChartServer,
+    _folder: TempDir,
+}
+
+impl Monitored {
+    /// Starts everything, and has a HelmOp deployed to a cluster and another refused.
+    pub async fn start() -> Result<Self> {
+        let monitoring = Monitoring::prepare().await?;
+        let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
+        helmops::apply_standalone(&bed.kubectl()).await?;
+        let folder = TempDir::new()?;
+        let charts = ChartRepo::build(&bed.tools, folder.path(), &[("alpine", &["0.1.0"])]).await?;
+        let server = ChartServer::http(charts.folder()).await?;
+        let plain = |program: &Path| bed.command(program);
+        let both = |program: &Path| {
+            let mut command = bed.command(program);
+            command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
+            command
+        };
+        let webhook = helmops::start_webhook(&bed, "webhook", &plain).await?;
+        helmops::register_webhook(&bed.kubectl(), &webhook).await?;
+        let controller = helmops::start_controller(&bed, "controller", &both).await?;
+        let monitored = Self {
+            controller,
+            webhook,
+            monitoring,
+            bed,
+            server,
+            _folder: folder,
+        };
+        monitored.deploy().await?;
+        Ok(monitored)
+    }
+
+    /// Work for every loop, and an answer of every kind.
+    async fn deploy(&self) -> Result<()> {
+        let kubectl = self.bed.kubectl();
+        let of_fleet = |kind: &str, name: &str, spec| {
+            json!({
+                "apiVersion": "fleet.cattle.io/v1alpha1", "kind": kind,
+                "metadata": { "name": name, "namespace": "default" }, "spec": spec,
+            })
+            .to_string()
+        };
+        let chart = |version| {
+            json!({
+                "helm": { "repo": self.server.url(), "chart": "alpine", "version": version },
+                "targets": [{ "clusterSelector": {} }], "pollingInterval": "1h",
+            })
+        };
+        kubectl.apply(&of_fleet("Cluster", "c0", json!({}))).await?.ok()?;
+        let denied = kubectl
+            .apply(&of_fleet("HelmOp", "denied", chart("latest")))
+            .await?;
+        ensure!(!denied.status.success(), "it was accepted");
+        kubectl
+            .apply(&of_fleet("HelmOp", "absent", chart("9.x")))
+            .await?
+            .ok()?;
+        kubectl
+            .apply(&of_fleet("HelmOp", "web", chart("0.x")))
+            .await?
+            .ok()?;
+        eventually("a deployment", SOON, async || {
+            let found = ["get", "bundledeployments", "--all-namespaces", "--output=name"];
+            let found = kubectl.run(&found).await?.ok()?;
+            ensure!(found.contains("web"), "there is none");
+            Ok(())
+        })
+        .await
+    }
+}
