@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::join_all, stream};
 use helmops_shared::runtime::{Gate, Health, Heartbeat};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -12,13 +12,22 @@ use crate::{
     context::Context,
     helmop,
     queue::{self, Next},
-    watch::{self, Writers},
+    watch::{self, Stores, Writers},
     work::Work,
     workers::Place,
 };
 
 /// How often the loops say that they are alive.
 const BEAT: Duration = Duration::from_secs(5);
+/// Changes that arrive together are worked on together.
+const MOMENT: Duration = Duration::from_millis(20);
+/// To look at an object with deployments takes a time that grows with their number, and each of them tells of itself: so the
+/// more there are, the longer their news is gathered.
+const MOMENT_OF_ONE: Duration = Duration::from_millis(1);
+/// Nobody waits longer for what has changed.
+const LONGEST_MOMENT: Duration = Duration::from_secs(2);
+/// What is told of a Cluster counts all that is deployed there.
+const MOMENT_OF_CLUSTER: Duration = Duration::from_millis(250);
 /// Whoever says nothing for so long hangs, however slow the machine is.
 const SILENCE: Duration = Duration::from_mins(1);
 
@@ -58,6 +67,7 @@ pub async fn run(
     let triggers = stream::select_all([watches.changes, mended.boxed(), all.boxed()]);
     let opening = async {
         context.stores.wait_until_filled().await;
+        join_all(watches.begun).await;
         tracing::info!(
             helmops = context.stores.helmops.len(),
             bundles = context.stores.bundles.len(),
@@ -75,7 +85,8 @@ pub async fn run(
         }
     };
     let depth = &context.metrics.waiting;
-    let work = queue::run(triggers, &context.workers, depth, &stop, |work, place| {
+    let gather = |work: &Work| moment(work, &context.stores);
+    let work = queue::run(triggers, gather, &context.workers, depth, &stop, |work, place| {
         reconcile(work, place, &context)
     });
     tokio::select! {
@@ -83,6 +94,19 @@ pub async fn run(
         () = opening => {}
         () = beating => {}
     }
+}
+
+/// How long changes of an object are gathered.
+fn moment(work: &Work, stores: &Stores) -> Duration {
+    let deployments = match work {
+        Work::HelmOp(key) => stores.deployments.number(&watch::named_alike(key)),
+        Work::Bundle(key) => stores.deployments.number(key),
+        Work::Cluster(_) => return MOMENT_OF_CLUSTER,
+    };
+    let deployments = u32::try_from(deployments).unwrap_or(u32::MAX);
+    MOMENT_OF_ONE
+        .saturating_mul(deployments)
+        .clamp(MOMENT, LONGEST_MOMENT)
 }
 
 fn forget_failures(work: &Work, context: &Context) {

@@ -33,15 +33,14 @@ use crate::workers::{Place, Stopping, Workers};
 /// What becomes of an object next: when to come back to it, if not only when something changes.
 pub type Next = Option<Duration>;
 
-/// Changes that arrive together are worked on together.
-const MOMENT: Duration = Duration::from_millis(20);
-
 /// Works on what the triggers name until it is told to stop or the triggers end, and then finishes what is under way.
 ///
 /// `work` gets a place, and gives the time after which the object is to be worked on again. `depth` shows how many wait for
-/// a place.
+/// a place. Changes that arrive within a `moment`, which may be longer for some objects than for others, are worked on
+/// together.
 pub async fn run<K, W>(
     triggers: impl Stream<Item = K>,
+    moment: impl Fn(&K) -> Duration,
     workers: &Workers,
     depth: &IntGauge,
     stop: &CancellationToken,
@@ -62,7 +61,7 @@ pub async fn run<K, W>(
         tokio::select! {
             () = stop.cancelled() => break,
             trigger = triggers.next() => match trigger {
-                Some(key) => queue.trigger(key),
+                Some(key) => queue.trigger(key, &moment),
                 None => break,
             },
             () = poll_fn(|context| queue.poll_due(context)) => {}
@@ -74,7 +73,7 @@ pub async fn run<K, W>(
                 (Ok(_), None) => {}
                 (Err(Stopping), _) => break,
             },
-            Some((key, again)) = running.next() => queue.done(key, again),
+            Some((key, again)) = running.next() => queue.done(key, again, &moment),
         }
     }
     while running.next().await.is_some() {}
@@ -109,10 +108,12 @@ impl<K> Default for Queue<K> {
 
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// Something has changed about an object.
-    fn trigger(&mut self, key: K) {
-        match self.running.get_mut(&key) {
-            Some(has_changed) => *has_changed = true,
-            None => self.wait(key, MOMENT),
+    fn trigger(&mut self, key: K, moment: impl Fn(&K) -> Duration) {
+        if let Some(has_changed) = self.running.get_mut(&key) {
+            *has_changed = true;
+        } else {
+            let moment = moment(&key);
+            self.wait(key, moment);
         }
     }
 
@@ -157,9 +158,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// The work on an object has ended.
-    fn done(&mut self, key: K, again: Next) {
+    fn done(&mut self, key: K, again: Next, moment: impl Fn(&K) -> Duration) {
         if self.running.remove(&key) == Some(true) {
-            self.wait(key, MOMENT);
+            let moment = moment(&key);
+            self.wait(key, moment);
         } else if let Some(again) = again {
             self.wait(key, again);
         }

@@ -29,3 +29,15 @@ where
 {
     ObjectRef::new(name).within(namespace)
 }
+
+/// Names an object. Its UID and version are no part of its name: they would cost more than it.
+pub fn key_of<K>(object: &K) -> ObjectRef<K>
+where
+    K: kube::runtime::reflector::Lookup<DynamicType = ()>,
+{
+    let key = ObjectRef::new(&object.name().unwrap_or_default());
+    match object.namespace() {
+        Some(namespace) => key.within(&namespace),
+        None => key,
+    }
+}

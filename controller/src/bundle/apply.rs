@@ -101,7 +101,11 @@ pub async fn with_finalizer<'b>(
 }
 
 /// Withdraws a Bundle that is being deleted from its clusters, and lets it go when it is on none any more.
-pub async fn withdraw(context: &Context, key: &BundleKey, bundle: &Bundle) -> Result<(), DeliveryError> {
+pub async fn withdraw(
+    context: &Context,
+    key: &BundleKey,
+    bundle: &Guarded<Bundle>,
+) -> Result<(), DeliveryError> {
     let Some(others) = writes::without_finalizer(bundle, labels::BUNDLE_FINALIZER) else {
         return Ok(());
     };
@@ -109,7 +113,9 @@ pub async fn withdraw(context: &Context, key: &BundleKey, bundle: &Bundle) -> Re
         // News of the last one that goes brings it here again.
         return Ok(());
     }
-    match writes::finalizers(&bundles(context, bundle), bundle, &others).await {
+    let namespace = bundle.namespace().unwrap_or_default();
+    let api = Api::<Guarded<Bundle>>::namespaced(context.client.clone(), &namespace);
+    match writes::finalizers(&api, bundle, &others).await {
         Err(error) if !error.is_not_found() => Err(DeliveryError::of(
             "let go",
             format_args!("Bundle {}", bundle.name_any()),

@@ -22,6 +22,7 @@ use helmops_shared::{
     api::{Bundle, BundleDeployment, Guarded},
     status::Round,
 };
+use kube::Resource;
 
 pub use self::error::DeliveryError;
 use self::{copies::CopiesOf, error::Refusal, round::Run};
@@ -42,6 +43,10 @@ pub async fn reconcile(key: &BundleKey, reach: &Reach, context: &Context) -> Nex
         let result = Box::pin(apply::withdraw_leftovers(context, key)).await;
         return context.bundles.ended(key, None, result);
     };
+    if object.meta().deletion_timestamp.is_some() {
+        let result = Box::pin(withdraw(key, &object, reach, context)).await;
+        return context.bundles.ended(key, object.meta().generation, result);
+    }
     let bundle = match &*object {
         Guarded::Good(bundle) => bundle,
         Guarded::Odd { error, .. } => {
@@ -62,20 +67,27 @@ pub async fn reconcile(key: &BundleKey, reach: &Reach, context: &Context) -> Nex
     context.bundles.ended(key, bundle.metadata.generation, result)
 }
 
+/// Withdraws a Bundle that is being deleted, whatever else it says.
+async fn withdraw(
+    key: &BundleKey,
+    bundle: &Guarded<Bundle>,
+    reach: &Reach,
+    context: &Context,
+) -> Result<(), DeliveryError> {
+    let copies = CopiesOf {
+        context,
+        copies: &reach.copies,
+    };
+    copies.clear_unowned(key).await?;
+    apply::withdraw(context, key, bundle).await
+}
+
 async fn bring_about(
     key: &BundleKey,
     bundle: &Bundle,
     reach: &Reach,
     context: &Context,
 ) -> Result<(), DeliveryError> {
-    if bundle.metadata.deletion_timestamp.is_some() {
-        let copies = CopiesOf {
-            context,
-            copies: &reach.copies,
-        };
-        copies.clear_unowned(key).await?;
-        return apply::withdraw(context, key, bundle).await;
-    }
     let Some(bundle) = apply::with_finalizer(context, bundle).await? else {
         // It is gone.
         return Ok(());

@@ -30,7 +30,10 @@ pub fn policies(context: &Context, bundle: &Bundle) -> Result<Arc<Policies>, Del
 pub struct Surroundings {
     clusters: Vec<Arc<Guarded<Cluster>>>,
     groups: Vec<Arc<Guarded<ClusterGroup>>>,
+    mappings: Vec<Arc<Guarded<BundleNamespaceMapping>>>,
     deployments: Vec<Deployment>,
+    /// Where the Bundle is.
+    namespace: Option<String>,
 }
 
 /// Looks around.
@@ -40,7 +43,8 @@ pub fn surroundings(
     key: &BundleKey,
     bundle: &Bundle,
 ) -> Surroundings {
-    let within = namespaces(clusters, bundle);
+    let mappings = clusters.mappings.state();
+    let within = namespaces(clusters, bundle, &mappings);
     let mut groups = inside(&clusters.groups, &within);
     // A store has no order, and a status must have one.
     groups.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
@@ -54,7 +58,9 @@ pub fn surroundings(
     Surroundings {
         clusters,
         groups,
+        mappings,
         deployments,
+        namespace: bundle.metadata.namespace.clone(),
     }
 }
 
@@ -71,8 +77,13 @@ impl Surroundings {
 
     /// Something that says where the Bundle goes and does not decode, if there is any: what it says is not known.
     pub fn odd(&self) -> Option<String> {
-        let cluster = self.clusters.iter().find_map(|cluster| odd(cluster));
-        cluster.or_else(|| self.groups.iter().find_map(|group| odd(group)))
+        let clusters = self.clusters.iter().filter_map(|cluster| odd(cluster));
+        let groups = self.groups.iter().filter_map(|group| odd(group));
+        let mappings = self.mappings.iter();
+        let mappings = mappings
+            .filter(|mapping| mapping.meta().namespace == self.namespace)
+            .filter_map(|mapping| odd(mapping));
+        clusters.chain(groups).chain(mappings).next()
     }
 
     /// A cluster as it is seen.
@@ -94,8 +105,11 @@ impl Surroundings {
 }
 
 /// The namespaces in which the Bundle looks for clusters.
-fn namespaces(clusters: &Clusters, bundle: &Bundle) -> Vec<String> {
-    let mappings = clusters.mappings.state();
+fn namespaces(
+    clusters: &Clusters,
+    bundle: &Bundle,
+    mappings: &[Arc<Guarded<BundleNamespaceMapping>>],
+) -> Vec<String> {
     let mappings: Vec<&BundleNamespaceMapping> =
         mappings.iter().filter_map(|mapping| mapping.good()).collect();
     let namespaces = clusters.namespaces.state();

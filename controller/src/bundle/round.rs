@@ -2,7 +2,7 @@
 
 use futures::{FutureExt, StreamExt, stream};
 use helmops_shared::{
-    api::{Bundle, BundleDeployment},
+    api::{Bundle, BundleDeployment, Guarded},
     policy::Policies,
     reason::Reason,
     status::{Place, Round},
@@ -17,7 +17,11 @@ use super::{
     observe::{self, Surroundings},
     sources::Sources,
 };
-use crate::{context::Context, watch::Reach, work::BundleKey};
+use crate::{
+    context::Context,
+    watch::Reach,
+    work::{BundleKey, key},
+};
 
 /// A Bundle that is worked on.
 pub struct Run<'r> {
@@ -70,7 +74,9 @@ impl Run<'_> {
         targets: &[Target<'_>],
         existing: &[&BundleDeployment],
     ) -> Vec<DeliveryError> {
-        let orphans = targeting::orphans(targets, existing);
+        let orphans = targeting::orphans(targets, existing, |deployment| {
+            self.is_out_of_schedule(deployment)
+        });
         if orphans.is_empty() {
             return Vec::new();
         }
@@ -84,6 +90,16 @@ impl Run<'_> {
             failures.extend(withdrawn.err());
         }
         failures
+    }
+
+    /// Whether a deployment is on a cluster that waits for its time: nothing is removed there before.
+    fn is_out_of_schedule(&self, deployment: &BundleDeployment) -> bool {
+        let cluster = targeting::cluster_of(deployment)
+            .and_then(|(namespace, name)| self.reach.clusters.all.get(&key(namespace, name)));
+        cluster.is_some_and(|cluster| match &*cluster {
+            Guarded::Good(cluster) => cluster.status.is_out_of_schedule(),
+            Guarded::Odd { .. } => deployment.spec.off_schedule,
+        })
     }
 
     async fn tell(

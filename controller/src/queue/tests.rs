@@ -19,6 +19,12 @@ use super::*;
 use crate::lease::Leadership;
 
 const LONG: Duration = Duration::from_secs(10);
+const MOMENT: Duration = Duration::from_millis(20);
+
+/// Changes of `large` are gathered for longer.
+fn moment(key: &&str) -> Duration {
+    if *key == "large" { MOMENT * 10 } else { MOMENT }
+}
 
 /// A queue that runs, and what was worked on.
 struct Rig {
@@ -55,7 +61,7 @@ impl Rig {
                 again
             };
             let triggers = tokio_stream(receiver);
-            run(triggers, &workers, &depth(), &stopping, work).await;
+            run(triggers, moment, &workers, &depth(), &stopping, work).await;
         });
         Self {
             triggers,
@@ -104,6 +110,17 @@ async fn what_changes_in_a_moment_is_worked_on_once() {
     rig.trigger(&["a", "b", "a", "a"]);
     pass(MOMENT + Duration::from_millis(1)).await;
     assert_eq!(rig.begun(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_some_are_gathered_for_longer() {
+    let rig = Rig::new(9, LONG, None);
+    rig.trigger(&["large", "small"]);
+    pass(MOMENT * 2).await;
+    assert_eq!(rig.begun(), ["small"]);
+    rig.trigger(&["large"]);
+    pass(MOMENT * 9).await;
+    assert_eq!(rig.begun(), ["large", "small"], "no longer for what came later");
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +212,7 @@ async fn many_that_wait_do_not_cost_the_one_that_goes_on() {
     };
     let depth = depth();
     tokio::select! {
-        () = run(keys, &workers, &depth, &stop, work) => {}
+        () = run(keys, |_| MOMENT, &workers, &depth, &stop, work) => {}
         () = ending => {}
     }
     assert_eq!(polls.load(Ordering::Relaxed), OBJECTS, "each was looked at once");

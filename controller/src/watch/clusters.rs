@@ -139,7 +139,7 @@ pub fn watch(
 
 fn all<K>(client: &Client) -> Api<Guarded<K>>
 where
-    K: Resource<DynamicType = ()>,
+    K: Resource<DynamicType = ()> + Clone,
 {
     Api::all(client.clone())
 }

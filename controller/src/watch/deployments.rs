@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 use tokio::sync::watch;
 
+use super::named_alike;
 use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
 
 /// Namespace and name of a BundleDeployment.
@@ -79,8 +80,7 @@ impl Deployments {
         if *self.presence.borrow() != Presence::Known {
             return None;
         }
-        let bundle = key(helmop.namespace.as_deref().unwrap_or_default(), &helmop.name);
-        let mut deployments = self.of_bundle(&bundle);
+        let mut deployments = self.of_bundle(&named_alike(helmop));
         deployments.retain(|deployment| helmop_key(deployment.meta()).as_ref() == Some(helmop));
         Some(deployments)
     }
@@ -90,6 +90,11 @@ impl Deployments {
         let index = lock(&self.index);
         let names = index.of_bundle.get(bundle).into_iter().flatten();
         names.filter_map(|name| index.all.get(name).cloned()).collect()
+    }
+
+    /// Number of those of a Bundle.
+    pub fn number(&self, bundle: &BundleKey) -> usize {
+        lock(&self.index).of_bundle.get(bundle).map_or(0, BTreeSet::len)
     }
 
     /// Those in the namespace of a cluster.
@@ -146,7 +151,7 @@ impl Deployments {
 
     /// Takes up what was just written, so that the next look does not miss it.
     pub fn wrote(&self, deployment: BundleDeployment) {
-        lock(&self.index).put(Arc::new(Guarded::Good(Box::new(deployment))));
+        lock(&self.index).put(Arc::new(Guarded::Good(Arc::new(deployment))));
     }
 
     /// Takes up that one is gone.
@@ -180,6 +185,7 @@ impl Deployments {
 
     fn kept(&self, mut deployment: Guarded<BundleDeployment>) -> Deployment {
         if let (true, Guarded::Good(deployment)) = (self.is_slim, &mut deployment) {
+            let deployment = Arc::make_mut(deployment);
             let spec = std::mem::take(&mut deployment.spec);
             deployment.spec.deployment_id = spec.deployment_id;
             deployment.spec.staged_deployment_id = spec.staged_deployment_id;
@@ -431,7 +437,7 @@ mod tests {
         let Guarded::Good(written) = version("10", ":new") else {
             panic!("it decodes");
         };
-        deployments.wrote(*written);
+        deployments.wrote(written.as_ref().clone());
         assert!(
             deployments
                 .see(watcher::Event::Apply(version("9", ":old")))

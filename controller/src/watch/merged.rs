@@ -15,7 +15,7 @@ pub fn merged<K, S>(
     watches: Vec<(String, S)>,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>>
 where
-    K: Resource<DynamicType = ()> + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + Send + 'static,
     S: Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
 {
     let mut merge = Merge::new(watches.iter().map(|(namespace, _)| namespace.clone()));
@@ -59,7 +59,7 @@ impl<K> Default for Namespace<K> {
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Merge<K> {
+impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
     fn new(namespaces: impl Iterator<Item = String>) -> Self {
         let unlisted: HashSet<_> = namespaces.collect();
         Self {

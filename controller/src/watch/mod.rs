@@ -52,6 +52,8 @@ use kube::{
     },
 };
 
+use tokio::sync::oneshot;
+
 pub use self::{
     clusters::Clusters,
     copies::{Copies, CopyPlace, place},
@@ -64,7 +66,7 @@ use self::{
     news::News,
     scope::{paged, shielded},
 };
-use crate::work::{BundleKey, HelmOpKey, Work, key};
+use crate::work::{BundleKey, HelmOpKey, Work, key, key_of};
 
 /// What has been seen, as it was last.
 #[derive(Clone)]
@@ -108,6 +110,8 @@ pub struct Watches {
     pub mended: BoxStream<'static, Work>,
     /// Something has changed that concerns every HelmOp.
     pub all: BoxStream<'static, ()>,
+    /// End when the watches that fill no store have begun. What is read before that could change unseen.
+    pub begun: Vec<oneshot::Receiver<()>>,
 }
 
 /// Empty stores. `delivers` says whether Bundles are brought to clusters here.
@@ -166,11 +170,18 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
         policies::watch(client, scope, stores).boxed(),
     ];
     let delivers = stores.reach.is_some();
-    let secrets = |(_, api)| {
-        let bundles = delivers.then(|| stores.bundles.clone());
-        sources::of_secrets(api, stores.helmops.clone(), stores.policies.clone(), bundles).boxed()
+    let mut begun = Vec::new();
+    let mut begins = || {
+        let (sender, receiver) = oneshot::channel();
+        begun.push(receiver);
+        sender
     };
-    let mut mended: Vec<_> = scope.apis(client).into_iter().map(secrets).collect();
+    let mut mended = Vec::new();
+    for (_, api) in scope.apis(client) {
+        let bundles = delivers.then(|| stores.bundles.clone());
+        let (helmops, policies) = (stores.helmops.clone(), stores.policies.clone());
+        mended.push(sources::of_secrets(api, begins(), helmops, policies, bundles).boxed());
+    }
     if let (Some(reach), Some(writers)) = (&stores.reach, writers.clusters) {
         let of_clusters = clusters::watch(client, &reach.clusters, writers, &stores.bundles);
         let divides = scope.shard.is_empty();
@@ -178,13 +189,14 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
         changes.push(of_clusters.filter(is_ours).boxed());
         changes.push(copies::<Secret>(client, stores, reach, Kind::Secret));
         changes.push(copies::<ConfigMap>(client, stores, reach, Kind::ConfigMap));
-        let maps = sources::of_maps(Api::all(client.clone()), stores.bundles.clone());
+        let maps = sources::of_maps(Api::all(client.clone()), begins(), stores.bundles.clone());
         mended.push(maps.map(Work::Bundle).boxed());
     }
     Watches {
         changes: stream::select_all(changes).boxed(),
         mended: stream::select_all(mended).boxed(),
         all: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),
+        begun,
     }
 }
 
@@ -224,10 +236,10 @@ fn of_helmops() -> watcher::Config {
 fn touched(event: &watcher::Event<Guarded<Bundle>>, listed: &mut Vec<HelmOpKey>) -> Vec<HelmOpKey> {
     match event {
         watcher::Event::Apply(bundle) | watcher::Event::Delete(bundle) => {
-            vec![named_alike(&ObjectRef::from_obj(bundle))]
+            vec![named_alike(&key_of(bundle))]
         }
         watcher::Event::InitApply(bundle) => {
-            listed.push(named_alike(&ObjectRef::from_obj(bundle)));
+            listed.push(named_alike(&key_of(bundle)));
             Vec::new()
         }
         watcher::Event::Init => {
@@ -239,8 +251,10 @@ fn touched(event: &watcher::Event<Guarded<Bundle>>, listed: &mut Vec<HelmOpKey>)
 }
 
 /// A HelmOp and its Bundle have the same name.
-fn named_alike(bundle: &ObjectRef<Guarded<Bundle>>) -> HelmOpKey {
-    key(bundle.namespace.as_deref().unwrap_or_default(), &bundle.name)
+pub fn named_alike<K: Lookup<DynamicType = ()>, O: Lookup<DynamicType = ()>>(
+    object: &ObjectRef<K>,
+) -> ObjectRef<O> {
+    key(object.namespace.as_deref().unwrap_or_default(), &object.name)
 }
 
 /// They are in the namespaces of clusters, which only who may see the whole cluster may see.
@@ -308,5 +322,5 @@ where
 {
     let objects = store.state();
     let wanted = objects.iter().filter(|object| is_wanted(object));
-    wanted.map(|object| ObjectRef::from_obj(&**object)).collect()
+    wanted.map(|object| key_of(&**object)).collect()
 }

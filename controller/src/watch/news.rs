@@ -16,6 +16,8 @@ use kube::{
     },
 };
 
+use crate::work::key_of;
+
 /// An object of which some changes are news.
 pub trait Telling {
     /// Feeds everything about it that is acted on: what is asked for, who works on it, what keeps it from going, and
@@ -58,12 +60,12 @@ where
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
-                self.listed.insert(ObjectRef::from_obj(object), state(object));
+                self.listed.insert(key_of(object), state(object));
                 Vec::new()
             }
             watcher::Event::Apply(object) => self.seen(object),
             watcher::Event::Delete(object) => {
-                let key = ObjectRef::from_obj(object);
+                let key = key_of(object);
                 self.known.remove(&key);
                 vec![key]
             }
@@ -80,7 +82,7 @@ where
     }
 
     fn seen(&mut self, object: &K) -> Vec<ObjectRef<K>> {
-        let (key, state) = (ObjectRef::from_obj(object), state(object));
+        let (key, state) = (key_of(object), state(object));
         if self.known.insert(key.clone(), state) == Some(state) {
             Vec::new()
         } else {

@@ -20,6 +20,7 @@ use kube::{
     core::PartialObjectMeta,
     runtime::{WatchStreamExt, reflector::Store, watcher},
 };
+use tokio::sync::oneshot;
 
 use super::{
     matching,
@@ -30,15 +31,17 @@ use crate::work::{BundleKey, HelmOpKey, Work};
 /// Helm keeps its releases in Secrets: there are many of them, and no HelmOp names one.
 const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 
-/// HelmOps whose Secret has changed, and Bundles that pass it on to clusters, where that is done here.
+/// HelmOps whose Secret has changed, and Bundles that pass it on to clusters, where that is done here. `begins` is told when
+/// changes are seen from then on.
 pub fn of_secrets(
     api: Api<PartialObjectMeta<Secret>>,
+    begins: oneshot::Sender<()>,
     helmops: Store<Guarded<HelmOp>>,
     policies: KnownPolicies,
     bundles: Option<Store<Guarded<Bundle>>>,
 ) -> impl Stream<Item = Work> + Send {
     let config = watcher::Config::default().fields(NOT_RELEASES);
-    changes(api, config).flat_map(move |secret| {
+    changes(api, config, begins).flat_map(move |secret| {
         let named = named_by(&helmops, &policies, &secret).into_iter();
         let passed_on = bundles
             .as_ref()
@@ -52,15 +55,17 @@ pub fn of_secrets(
 /// Bundles that pass a ConfigMap on to clusters which has changed.
 pub fn of_maps(
     api: Api<PartialObjectMeta<ConfigMap>>,
+    begins: oneshot::Sender<()>,
     bundles: Store<Guarded<Bundle>>,
 ) -> impl Stream<Item = BundleKey> + Send {
-    let changes = changes(api, watcher::Config::default());
+    let changes = changes(api, watcher::Config::default(), begins);
     changes.flat_map(move |map| stream::iter(passed_on_by(&bundles, Kind::ConfigMap, &map)))
 }
 
 fn changes<K>(
     api: Api<PartialObjectMeta<K>>,
     config: watcher::Config,
+    begins: oneshot::Sender<()>,
 ) -> impl Stream<Item = PartialObjectMeta<K>> + Send
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -71,8 +76,17 @@ where
         + 'static,
 {
     let mut is_first = true;
-    shielded::<K, _>(watcher(api, paged(config)).default_backoff())
-        .filter_map(move |event| ready(changed(event, &mut is_first)))
+    let mut begins = Some(begins);
+    let events = watcher(api, paged(config)).inspect(move |event| {
+        // Where they may not be looked at, nobody waits for them.
+        if matches!(event, Ok(watcher::Event::InitDone) | Err(_))
+            && let Some(begins) = begins.take()
+        {
+            // Nobody may be waiting any more.
+            let _ = begins.send(());
+        }
+    });
+    shielded::<K, _>(events.default_backoff()).filter_map(move |event| ready(changed(event, &mut is_first)))
 }
 
 /// The object that an event is about. Those of the first list have not changed; after that a list is what is left of

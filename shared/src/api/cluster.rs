@@ -121,6 +121,13 @@ wire! {
     }
 }
 
+impl ClusterStatus {
+    /// Whether some Schedule is about the cluster, and now is not its time: nothing is changed there.
+    pub const fn is_out_of_schedule(&self) -> bool {
+        self.scheduled && !self.active_schedule
+    }
+}
+
 wire! {
     /// What `kubectl get` shows of a Cluster.
     pub struct ClusterDisplay {

@@ -85,8 +85,17 @@ fn bundle() -> Value {
 
 fn bundle_deployment() -> Value {
     let columns = [
-        ("Deployed", "string", ".status.display.deployed"),
-        ("Monitored", "string", ".status.display.monitored"),
+        // Straight from the agent: Fleet has its controller copy them to `.status.display`, one more write each time.
+        (
+            "Deployed",
+            "string",
+            ".status.conditions[?(@.type==\"Deployed\")].status",
+        ),
+        (
+            "Monitored",
+            "string",
+            ".status.conditions[?(@.type==\"Monitored\")].status",
+        ),
         READY_MESSAGE,
         AGE,
     ];

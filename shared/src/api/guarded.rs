@@ -1,6 +1,6 @@
 //! Objects that do not decode must not stop a watch.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
@@ -15,8 +15,8 @@ use super::metadata::Metadata;
 /// only where the metadata is unreadable, which an API server does not serve.
 #[derive(Clone, Debug)]
 pub enum Guarded<K> {
-    /// The object.
-    Good(Box<K>),
+    /// The object. Clones share it: a store and the watch that fills it hold one and the same.
+    Good(Arc<K>),
     /// One that does not decode.
     Odd {
         /// Its metadata, enough to name it.
@@ -45,7 +45,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
 
         let text = Box::<RawValue>::deserialize(deserializer)?;
         match serde_json::from_str(text.get()) {
-            Ok(object) => Ok(Self::Good(object)),
+            Ok(object) => Ok(Self::Good(Arc::new(object))),
             Err(error) => {
                 let Named { metadata } =
                     serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
@@ -58,7 +58,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     }
 }
 
-impl<K: Resource> Resource for Guarded<K> {
+impl<K: Resource + Clone> Resource for Guarded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -87,7 +87,7 @@ impl<K: Resource> Resource for Guarded<K> {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         match self {
-            Self::Good(object) => object.meta_mut(),
+            Self::Good(object) => Arc::make_mut(object).meta_mut(),
             Self::Odd { metadata, .. } => metadata,
         }
     }

@@ -40,7 +40,7 @@ impl DerefMut for Metadata {
     }
 }
 
-impl Value for Metadata {}
+impl Value<'_> for Metadata {}
 
 impl JsonSchema for Metadata {
     fn schema_name() -> Cow<'static, str> {

@@ -25,6 +25,7 @@ pub mod rollout;
 pub mod schema;
 pub mod status;
 pub mod target;
+pub mod target_options;
 pub mod wire;
 
 pub use bundle::{Bundle, BundleSpec};

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{options::BundleDeploymentOptions, wire::wire};
+use super::{target_options::TargetOptions, wire::wire};
 
 wire! {
     /// What makes a cluster belong to a set: it must fulfil every criterion that is there. Without any, none belongs.
@@ -22,7 +22,7 @@ wire! {
     /// A set of clusters and what is different on them. A cluster belongs to the target if it fulfils every criterion
     /// (`clusterName`, `clusterSelector`, `clusterGroup`, `clusterGroupSelector`) that the target has; a target
     /// without any matches no cluster.
-    pub struct BundleTarget: [options: BundleDeploymentOptions, criteria: ClusterCriteria] {
+    pub struct BundleTarget: [options: TargetOptions, criteria: ClusterCriteria] {
         /// Name of the target. Targets without one are numbered: `target000`, `target001` and so on.
         "name" => name: String,
         /// Deploy nothing to the clusters of this target, even where a later target matches them.

@@ -14,7 +14,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, IgnoredAny, MapAccess, Visitor},
+    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
 /// A struct that can pick its fields out of a JSON object, alone or embedded in another one.
@@ -23,24 +23,58 @@ pub trait Part: Default {
     fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
 }
 
-/// The value of a field. Watches keep objects by the ten thousands, so what is not used of a value's memory is given back.
-pub trait Value: Default {
-    /// Gives memory back that is not used.
-    fn fit(&mut self) {}
-}
-
-/// A list is read into room for four, and then for twice as many each time.
-impl<T> Value for Vec<T> {
-    fn fit(&mut self) {
-        self.shrink_to_fit();
+/// The value of a field.
+pub trait Value<'de>: Default + Deserialize<'de> {
+    /// Reads it; `null` is the zero value.
+    fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
+        Ok(map.next_value::<Option<Self>>()?.unwrap_or_default())
     }
 }
 
-impl Value for String {}
-impl Value for bool {}
-impl Value for i64 {}
-impl<T> Value for Option<T> {}
-impl<K, V> Value for BTreeMap<K, V> {}
+/// Watches keep objects by the ten thousands: no list takes more memory than it uses.
+impl<'de, T: Deserialize<'de>> Value<'de> for Vec<T> {
+    fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
+        let list = map.next_value::<Option<Tight<T>>>()?;
+        Ok(list.map(|Tight(list)| list).unwrap_or_default())
+    }
+}
+
+impl Value<'_> for String {}
+impl Value<'_> for bool {}
+impl Value<'_> for i64 {}
+impl<'de, T: Deserialize<'de>> Value<'de> for Option<T> {}
+impl<'de, V: Deserialize<'de>> Value<'de> for BTreeMap<String, V> {}
+
+/// A list without room for more. Most have one element, where a list would begin with room for four.
+struct Tight<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Tight<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Elements<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a sequence")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+                let mut list = Vec::new();
+                while let Some(element) = elements.next_element()? {
+                    if list.len() == list.capacity() {
+                        list.reserve_exact(list.len().max(1));
+                    }
+                    list.push(element);
+                }
+                list.shrink_to_fit();
+                Ok(list)
+            }
+        }
+
+        deserializer.deserialize_seq(Elements(PhantomData)).map(Self)
+    }
+}
 
 /// Decodes a struct; fields that it does not know are passed over.
 pub fn deserialize<'de, P: Part, D: Deserializer<'de>>(deserializer: D) -> Result<P, D::Error> {
@@ -71,20 +105,9 @@ pub fn deserialize<'de, P: Part, D: Deserializer<'de>>(deserializer: D) -> Resul
 #[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Reads the value of the field `name`; `null` is the zero value.
-pub fn value<'de, T, A>(map: &mut A, name: &str) -> Result<T, A::Error>
-where
-    T: Value + Deserialize<'de>,
-    A: MapAccess<'de>,
-{
-    match map.next_value::<Option<T>>() {
-        Ok(value) => {
-            let mut value = value.unwrap_or_default();
-            value.fit();
-            Ok(value)
-        }
-        Err(error) => Err(A::Error::custom(format_args!("{name}: {error}"))),
-    }
+/// Reads the value of the field `name`.
+pub fn value<'de, T: Value<'de>, A: MapAccess<'de>>(map: &mut A, name: &str) -> Result<T, A::Error> {
+    T::read(map).map_err(|error| A::Error::custom(format_args!("{name}: {error}")))
 }
 
 /// Whether Go would leave this value out (`omitempty`).
@@ -118,7 +141,7 @@ macro_rules! wire {
             )*
         }
 
-        impl $crate::api::wire::Value for $name {}
+        impl $crate::api::wire::Value<'_> for $name {}
 
         impl $crate::api::wire::Part for $name {
             fn take<'de, A: ::serde::de::MapAccess<'de>>(

@@ -185,9 +185,8 @@ fn complete(
     wanted: &Wanted,
     is_paused: bool,
 ) {
-    let status = &target.member.cluster.status;
     spec.paused = is_paused;
-    spec.off_schedule = status.scheduled && !status.active_schedule;
+    spec.off_schedule = target.member.cluster.status.is_out_of_schedule();
     spec.depends_on.clone_from(&bundle.spec.depends_on);
     spec.correct_drift.clone_from(&wanted.options.correct_drift);
     spec.oci_contents = !bundle.spec.contents_id.is_empty();

@@ -67,7 +67,7 @@ impl<'a> Matcher<'a> {
                 None => Some(merge(base, &target.options)),
             };
         }
-        let mut own = target.options.clone();
+        let mut own = (*target.options).clone();
         for customization in customizations {
             if customization.do_not_deploy {
                 return None;

@@ -101,9 +101,12 @@ pub fn targets<'a>(
 
 /// The BundleDeployments of a Bundle that are on none of its clusters any more.
 ///
-/// One whose cluster is out of schedule stays until its time comes, and so does one of a cluster whose namespace is not known
-/// at the moment.
-pub fn orphans<'a>(targets: &[Target<'_>], existing: &[&'a BundleDeployment]) -> Vec<&'a BundleDeployment> {
+/// One that `is_kept` stays, and so does one of a cluster whose namespace is not known at the moment.
+pub fn orphans<'a>(
+    targets: &[Target<'_>],
+    existing: &[&'a BundleDeployment],
+    is_kept: impl Fn(&BundleDeployment) -> bool,
+) -> Vec<&'a BundleDeployment> {
     let wanted: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
     let homeless = targets.iter().filter(|target| target.namespace().is_none());
     let homeless: HashSet<_> = homeless
@@ -117,7 +120,7 @@ pub fn orphans<'a>(targets: &[Target<'_>], existing: &[&'a BundleDeployment]) ->
     existing
         .iter()
         .copied()
-        .filter(|deployment| !deployment.spec.off_schedule && !is_wanted(deployment))
+        .filter(|deployment| !is_wanted(deployment) && !is_kept(deployment))
         .collect()
 }
 

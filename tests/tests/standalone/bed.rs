@@ -192,6 +192,17 @@ impl Setting {
         places
     }
 
+    /// Waits until a Bundle is on these clusters.
+    pub async fn until_places(&self, bundle: &str, wanted: &[usize]) {
+        eventually("its clusters", SOON, async || {
+            let places = self.places(bundle).await;
+            ensure!(places == wanted, "it is on {places:?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
     /// Waits until the condition `Ready` of an object has this reason, in the present generation, and gives its message.
     pub async fn until_ready_is(&self, object: &str, reason: &str) -> String {
         let found = self

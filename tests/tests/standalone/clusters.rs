@@ -25,6 +25,53 @@ async fn a_cluster_gets_its_namespace() {
     );
 }
 
+/// What is deployed on a cluster that waits for its time stays until then, also when the cluster is targeted no more.
+#[tokio::test]
+async fn nothing_is_removed_out_of_schedule() {
+    let setting = Setting::new("clusters", 2).await;
+    setting.bundle("web", &json!({})).await;
+    setting.deployment(0, "web").await;
+    setting.deployment(1, "web").await;
+    let schedule = async |is_active: bool| {
+        let status = json!({ "status": { "scheduled": true, "activeSchedule": is_active } }).to_string();
+        let patch = [
+            "patch",
+            "cluster/c0",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &status,
+        ];
+        setting.kubectl(&patch).await;
+    };
+    schedule(false).await;
+    setting
+        .until_on(0, "bundledeployment/web", |found| {
+            ensure!(found["spec"]["offSchedule"] == true, "it is {}", found["spec"]);
+            Ok(())
+        })
+        .await;
+    setting
+        .patch("bundle/web", &json!({ "spec": { "targets": [] } }))
+        .await;
+    setting.until_places("web", &[0]).await;
+    schedule(true).await;
+    setting.until_places("web", &[]).await;
+}
+
+/// A Bundle that no longer decodes is left alone, but for its deletion.
+#[tokio::test]
+async fn an_odd_bundle_can_be_deleted() {
+    let setting = Setting::new("clusters", 1).await;
+    setting.bundle("web", &json!({})).await;
+    setting.deployment(0, "web").await;
+    // The definition takes any whole number; it is more than the field holds.
+    let odd = json!({ "spec": { "rolloutStrategy": { "maxUnavailable": 5_000_000_000_u64 } } });
+    setting.patch("bundle/web", &odd).await;
+    setting.kubectl(&["delete", "bundle/web", "--timeout=30s"]).await;
+    assert!(setting.places("web").await.is_empty());
+}
+
 /// J.6 L1.
 #[tokio::test]
 async fn a_cluster_counts_its_helmops() {
