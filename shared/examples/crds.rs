@@ -17,7 +17,10 @@ fn main() -> ExitCode {
 
 fn write() -> Result<(), Box<dyn std::error::Error>> {
     let manifests: PathBuf = env::args_os().nth(1).ok_or("usage: crds FOLDER")?.into();
-    for (folder, definitions) in [("crds", crds::all()?), ("standalone/crds", crds::of_clusters()?)] {
+    for (folder, definitions) in [
+        ("definitions/crds", crds::all()?),
+        ("standalone/crds", crds::of_clusters()?),
+    ] {
         let folder = manifests.join(folder);
         fs::create_dir_all(&folder)?;
         for (file, definition) in definitions {

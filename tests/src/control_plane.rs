@@ -103,7 +103,8 @@ impl ControlPlane {
         self.start_api_server(&etcd, options).await?;
         self.install(&options.crds).await?;
         if options.helmops {
-            self.install(&[helmops::manifests().join("crds")]).await?;
+            self.install(&[helmops::manifests().join("definitions/crds")])
+                .await?;
         }
         self.start_controllers()
     }

@@ -58,7 +58,7 @@ pub async fn control_plane(testbed: &Path, audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
         // The garbage collector knows kinds at once that are there when it starts.
-        crds: vec![manifests().join("crds")],
+        crds: vec![manifests().join("definitions/crds")],
         ..Options::default()
     };
     let bed = TestBed::start(testbed, &options).await?;
@@ -68,7 +68,11 @@ pub async fn control_plane(testbed: &Path, audit_log: bool) -> Result<TestBed> {
 
 /// Applies the definitions, the namespace and the roles.
 pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
-    apply_files(kubectl, &["crds", "namespace.yaml", "rbac.yaml"]).await
+    apply_files(
+        kubectl,
+        &["definitions/crds", "base/namespace.yaml", "base/rbac.yaml"],
+    )
+    .await
 }
 
 /// Applies what brings Bundles to clusters besides: definitions and roles.
@@ -182,7 +186,7 @@ pub async fn start_webhook(
 /// Applies the shipped webhook configurations, with the address of a process outside of the cluster in place of the
 /// Service, and waits until the API server asks it.
 pub async fn register_webhook(kubectl: &Kubectl, webhook: &Webhook) -> Result<()> {
-    for file in ["mutatingwebhook.yaml", "validatingwebhook.yaml"] {
+    for file in ["base/mutatingwebhook.yaml", "base/validatingwebhook.yaml"] {
         let configuration = configuration(kubectl, file, webhook).await?;
         kubectl.apply(&configuration.to_string()).await?.ok()?;
     }

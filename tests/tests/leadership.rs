@@ -230,7 +230,7 @@ async fn a_leader_without_the_right_to_renew_stops_until_it_has_it_again() {
     let log = pair.one.process.log();
     assert_eq!(log.matches("cannot renew the Lease").count(), 1, "{log}");
     assert_eq!(log.matches("could not be renewed in time").count(), 1, "{log}");
-    assert!(log.contains("manifests/rbac.yaml"), "{log}");
+    assert!(log.contains("manifests/base/rbac.yaml"), "{log}");
     helmops::apply_manifests(&pair.kubectl).await.unwrap();
     pair.until_bundles(5, "0.1.0").await;
     pair.audit();

@@ -94,7 +94,7 @@ impl Failure {
             Class::Refused(401) => "the token of the ServiceAccount is not accepted",
             Class::Refused(403) => {
                 "the Role and RoleBinding for Leases are missing in this namespace, or are those of another shard; see \
-                 manifests/rbac.yaml, and manifests/shard for a shard"
+                 manifests/base/rbac.yaml, and manifests/shard for a shard"
             }
             Class::Refused(404) => "there is no such namespace; see --namespace",
             Class::NoAnswer | Class::Broken | Class::Refused(_) => {

@@ -80,7 +80,8 @@ mod tests {
     fn only_options_take_memory() {
         let plain = target(r#"{"name":"a","clusterGroup":"eu","newer":1}"#);
         assert!(plain.options.0.is_none());
-        let mut other = target(r#"{"name":"a","namespace":"shop","clusterGroup":"eu","helm":{"chart":"web"}}"#);
+        let mut other =
+            target(r#"{"name":"a","namespace":"shop","clusterGroup":"eu","helm":{"chart":"web"}}"#);
         assert_eq!(other.options.namespace, "shop");
         assert_ne!(plain, other);
         other.options.namespace.clear();

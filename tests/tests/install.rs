@@ -1,0 +1,104 @@
+//! Each way to install the manifests, on a control plane with nothing in it.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails where something is not as told"
+)]
+
+use std::path::Path;
+
+use helmops_tests::control_plane::Options;
+use helmops_tests::helmops::{NAMESPACE, manifests};
+use helmops_tests::kubectl::Kubectl;
+use helmops_tests::test_bed::TestBed;
+use serde_json::{Value, json};
+
+async fn empty() -> TestBed {
+    let testbed = Path::new(env!("CARGO_BIN_EXE_testbed"));
+    TestBed::start(testbed, &Options::default()).await.unwrap()
+}
+
+async fn apply(kubectl: &Kubectl, folder: &str, more: &[&str]) {
+    let path = manifests().join(folder);
+    let mut arguments = vec!["apply", "--server-side", "-k", path.to_str().unwrap()];
+    arguments.extend(more);
+    let applied = kubectl.run(&arguments).await.unwrap();
+    assert_eq!(applied.stderr, "", "{folder}");
+    applied.ok().unwrap();
+}
+
+async fn list(kubectl: &Kubectl, kind: &str) -> Vec<Value> {
+    let arguments = ["get", kind, "--namespace", NAMESPACE, "--output=json"];
+    let found = kubectl.run(&arguments).await.unwrap().ok().unwrap();
+    let mut found: Value = serde_json::from_str(&found).unwrap();
+    match found["items"].take() {
+        Value::Array(items) => items,
+        other => panic!("{other}"),
+    }
+}
+
+/// Has the API server look at the pods that the Deployments ask for; the namespace enforces the strictest rules that it knows.
+async fn check_pods(kubectl: &Kubectl) {
+    for deployment in list(kubectl, "deployments").await {
+        let name = &deployment["metadata"]["name"];
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "namespace": NAMESPACE },
+            "spec": deployment["spec"]["template"]["spec"],
+        });
+        let create = ["create", "--dry-run=server", "--filename=-"];
+        let made = kubectl.run_with_input(&create, &pod.to_string()).await.unwrap();
+        assert_eq!(made.stderr, "", "{name}");
+        made.ok().unwrap();
+    }
+}
+
+/// What one container of a Deployment is told in its environment.
+async fn told(kubectl: &Kubectl, deployment: &str, variable: &str) -> Value {
+    let found = list(kubectl, "deployments").await;
+    let found = found.iter().find(|found| found["metadata"]["name"] == deployment);
+    let env = &found.unwrap()["spec"]["template"]["spec"]["containers"][0]["env"];
+    let one = env.as_array().unwrap().iter().find(|one| one["name"] == variable);
+    one.map_or(Value::Null, |one| one["value"].clone())
+}
+
+#[tokio::test]
+async fn with_own_definitions_and_beyond() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    apply(&kubectl, ".", &[]).await;
+    check_pods(&kubectl).await;
+    assert_eq!(
+        told(&kubectl, "helmops-controller", "HELMOPS_CONTROLLERS").await,
+        Value::Null
+    );
+    apply(&kubectl, "standalone", &[]).await;
+    check_pods(&kubectl).await;
+    assert_eq!(
+        told(&kubectl, "helmops-controller", "HELMOPS_CONTROLLERS").await,
+        "helmop,bundle"
+    );
+    apply(&kubectl, "shard", &[]).await;
+    check_pods(&kubectl).await;
+    assert_eq!(
+        told(&kubectl, "helmops-controller-b", "FLEET_SHARD_ID").await,
+        "b"
+    );
+    let team = ["create", "namespace", "team-a"];
+    kubectl.run(&team).await.unwrap().ok().unwrap();
+    apply(&kubectl, "namespaced", &["--namespace=team-a"]).await;
+}
+
+/// Fleet's own definitions stay as they are.
+#[tokio::test]
+async fn beside_fleet_no_definition_is_touched() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    apply(&kubectl, "beside-fleet", &[]).await;
+    check_pods(&kubectl).await;
+    assert_eq!(
+        list(&kubectl, "customresourcedefinitions").await,
+        [Value::Null; 0]
+    );
+}
