@@ -230,7 +230,7 @@ pub async fn status(
     bundle: &Bundle,
     round: Round<'_>,
 ) -> Result<(), DeliveryError> {
-    let stored = bundle.status.clone().unwrap_or_default();
+    let stored = bundle.status.as_deref().cloned().unwrap_or_default();
     let next = status::bundle(bundle, round, &seconds(Timestamp::now()));
     let Some(change) = change(&stored, &next) else {
         return Ok(());

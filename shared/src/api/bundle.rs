@@ -19,7 +19,7 @@ wire! {
         /// What is deployed and to which clusters.
         "spec" => spec: BundleSpec,
         /// What came of it.
-        "status" => status: Option<BundleStatus>,
+        "status" => status: Option<Box<BundleStatus>>,
     }
 }
 

@@ -42,7 +42,7 @@ pub enum Round<'a> {
 /// else stays too: it is what the clusters have.
 pub fn bundle(bundle: &Bundle, round: Round<'_>, now: &str) -> BundleStatus {
     let generation = bundle.metadata.generation;
-    let mut status = bundle.status.clone().unwrap_or_default();
+    let mut status = bundle.status.as_deref().cloned().unwrap_or_default();
     status.observed_generation = generation;
     let ready = match round {
         Round::Done(rollout, places) => {

@@ -25,7 +25,7 @@ impl<'a> From<Option<&'a Bundle>> for Seen<'a> {
 impl<'a> Seen<'a> {
     /// What came of the Bundle.
     pub fn status(&self) -> Option<&'a BundleStatus> {
-        self.bundle.and_then(|bundle| bundle.status.as_ref())
+        self.bundle.and_then(|bundle| bundle.status.as_deref())
     }
 }
 

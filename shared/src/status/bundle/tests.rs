@@ -127,10 +127,10 @@ fn ready_is_where_something_is_deployed() {
 #[test]
 fn a_refusal_leaves_what_clusters_have() {
     let mut bundle = web(&json!([{ "clusterName": "a" }]));
-    bundle.status = Some(status(
+    bundle.status = Some(Box::new(status(
         &bundle,
         &[(cluster("a"), Some(deployment("a", &done())), None)],
-    ));
+    )));
     let told = super::bundle(
         &bundle,
         Round::Refused(Reason::InvalidSelector, "no selector"),
