@@ -70,6 +70,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         transport,
         router(Shared {
             metrics,
+            health,
             policies: known,
         }),
         limits,
