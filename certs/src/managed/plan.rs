@@ -74,7 +74,7 @@ impl Sight {
     /// What to do now.
     pub(crate) fn plan(&self, wanted: &Wanted, now: Now) -> Plan {
         let stored = self.secret().get();
-        let usable = stored.and_then(|stored| usable(stored, now.wall));
+        let usable = stored.and_then(|stored| usable(stored, wanted, now.wall));
         let serve = usable.filter(|leaf| self.takes_up(leaf, wanted, now));
         let bundle = usable.and(stored).map(|stored| bundle::pem(&stored.authorities));
         let inject = bundle.as_deref().map(|bundle| self.lacking(bundle)).unwrap_or_default();
@@ -130,7 +130,7 @@ impl Sight {
             Known::Absent => return self.anew(None, now.wall).map(|step| (step, "there is no Secret".to_owned())),
             Known::Is(stored) => stored,
         };
-        let Some(leaf) = usable(stored, now.wall) else {
+        let Some(leaf) = usable(stored, wanted, now.wall) else {
             return self.mend(stored, now.wall);
         };
         let issuer = issuer(stored, now.wall);
@@ -142,13 +142,15 @@ impl Sight {
 
     /// What to do about a Secret without a certificate that can be served.
     fn mend(&self, stored: &Arc<Stored>, now: SystemTime) -> Option<(Step, String)> {
-        let why = match &stored.leaf {
-            Err(flaw) => flaw.to_string(),
-            Ok(_) => "the certificate is not valid now".to_owned(),
+        let (why, names) = match &stored.leaf {
+            Err(flaw) => (flaw.to_string(), Vec::new()),
+            Ok(leaf) if !leaf.is_valid(now) => ("the certificate is not valid now".to_owned(), Vec::new()),
+            // Another replica, of another version or with other flags, may want those that are in it.
+            Ok(leaf) => ("the certificate is not for all names".to_owned(), leaf.pair.names().to_vec()),
         };
         // A certificate of the same authority is trusted at once.
         let step = if issuer(stored, now).is_some() {
-            Some(Step::Renew { names: Vec::new() })
+            Some(Step::Renew { names })
         } else {
             self.anew(Some(stored), now)
         };
@@ -229,8 +231,9 @@ impl Sight {
 }
 
 /// The certificate in the Secret, if it can be served now.
-fn usable(stored: &Arc<Stored>, now: SystemTime) -> Option<&Leaf> {
-    stored.leaf.as_ref().ok().filter(|leaf| leaf.is_valid(now))
+fn usable<'s>(stored: &'s Stored, wanted: &Wanted, now: SystemTime) -> Option<&'s Leaf> {
+    let leaf = stored.leaf.as_ref().ok();
+    leaf.filter(|leaf| leaf.is_valid(now) && leaf.is_for(&wanted.names))
 }
 
 /// Who can issue now.
@@ -246,11 +249,6 @@ fn next(stored: &Stored, now: SystemTime) -> Option<&Issuer> {
 fn renewal(leaf: &Leaf, issuer: Option<&Issuer>, wanted: &Wanted, now: SystemTime) -> Option<(Step, String)> {
     let issuer = issuer?;
     let pair = &leaf.pair;
-    if !leaf.is_for(&wanted.names) {
-        // Another replica, of another version or with other flags, may want those that are in it.
-        let names = pair.names().to_vec();
-        return Some((Step::Renew { names }, "the certificate is not for all names".to_owned()));
-    }
     let due = wanted.lifetimes.due(pair.not_before(), pair.not_after());
     if pair.not_after() >= issuer.authority.not_after() {
         // It could not be longer, only sooner.

@@ -343,6 +343,20 @@ fn replicas_that_want_different_names_do_not_fight() {
     assert!(replica.plan().step.is_none());
     replica.wanted = mine;
     assert!(replica.plan().step.is_none(), "it is for both");
+    // Without a key nobody can add names: from the beginning, and the certificate for other names is not served.
+    replica.wanted = wanted(&["e.f.svc"]);
+    replica.holds(ISSUER_KEY, b"");
+    assert!(replica.plan().serve.is_none() && replica.plan().bundle.is_none());
+    assert!(matches!(replica.plan().step, Some((Step::Anew { .. }, _))));
+}
+
+#[test]
+fn names_that_nobody_wants_any_more_go_with_the_next_renewal() {
+    let mut replica = Replica::settled();
+    let (mine, theirs) = (replica.wanted.clone(), wanted(&["c.d.svc"]));
+    replica.wanted = theirs.clone();
+    replica.step();
+    replica.wanted = mine;
     // With the next regular renewal those go that nobody wants.
     replica.pass(61 * DAY);
     replica.step();
