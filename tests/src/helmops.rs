@@ -280,7 +280,9 @@ pub async fn configuration_without_bundle(kubectl: &Kubectl, file: &str, url: &s
 
 /// How each webhook of a configuration is reached.
 fn clients(configuration: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let hooks = configuration.pointer_mut("/webhooks").and_then(Value::as_array_mut);
+    let hooks = configuration
+        .pointer_mut("/webhooks")
+        .and_then(Value::as_array_mut);
     hooks
         .into_iter()
         .flatten()

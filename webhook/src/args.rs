@@ -92,7 +92,9 @@ pub enum Certificate {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ArgsError {
     /// Files that nobody would read.
-    #[error("--tls-cert-file and --tls-private-key-file are read with --tls-source=files alone; give that, or leave them out")]
+    #[error(
+        "--tls-cert-file and --tls-private-key-file are read with --tls-source=files alone; give that, or leave them out"
+    )]
     UnreadFiles,
     /// What the webhook cannot keep.
     #[error(transparent)]
@@ -111,7 +113,8 @@ impl Args {
             TlsSource::Managed if files.iter().any(|file| file.is_some()) => Err(ArgsError::UnreadFiles),
             TlsSource::Managed => Ok(Certificate::Managed(Box::new(self.managed.settings()?))),
             TlsSource::Files => {
-                let or = |file: &Option<PathBuf>, default: &str| file.clone().unwrap_or_else(|| default.into());
+                let or =
+                    |file: &Option<PathBuf>, default: &str| file.clone().unwrap_or_else(|| default.into());
                 Ok(Certificate::Files(PairPaths {
                     cert: or(&self.tls_cert_file, "/etc/helmops/tls/tls.crt"),
                     key: or(&self.tls_private_key_file, "/etc/helmops/tls/tls.key"),
@@ -126,7 +129,9 @@ mod tests {
     use super::*;
 
     fn certificate(args: &[&str]) -> Result<Certificate, ArgsError> {
-        Args::try_parse_from([&["x", "--namespace=here"], args].concat()).unwrap().certificate()
+        Args::try_parse_from([&["x", "--namespace=here"], args].concat())
+            .unwrap()
+            .certificate()
     }
 
     #[test]
@@ -136,7 +141,10 @@ mod tests {
             Ok(Certificate::Files(paths)) => paths,
             other => panic!("{other:?}"),
         };
-        assert_eq!(files(&["--tls-source=files"]).cert, PathBuf::from("/etc/helmops/tls/tls.crt"));
+        assert_eq!(
+            files(&["--tls-source=files"]).cert,
+            PathBuf::from("/etc/helmops/tls/tls.crt")
+        );
         let told = files(&["--tls-source=files", "--tls-private-key-file=/k"]);
         assert_eq!(told.key, PathBuf::from("/k"));
     }
@@ -145,6 +153,11 @@ mod tests {
     fn files_that_nobody_would_read_are_refused() {
         let error = certificate(&["--tls-cert-file=/c"]).unwrap_err();
         assert_eq!(error, ArgsError::UnreadFiles);
-        assert!(certificate(&["--tls-validity=1s"]).unwrap_err().to_string().contains("--tls-validity"));
+        assert!(
+            certificate(&["--tls-validity=1s"])
+                .unwrap_err()
+                .to_string()
+                .contains("--tls-validity")
+        );
     }
 }

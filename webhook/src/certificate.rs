@@ -35,7 +35,13 @@ pub fn keep(
         }
         Certificate::Managed(settings) => {
             let client = client.context("no way to the API server")?;
-            let keeper = Keeper::new(client, &settings, hot, ManagedMetrics::register(registry)?, health);
+            let keeper = Keeper::new(
+                client,
+                &settings,
+                hot,
+                ManagedMetrics::register(registry)?,
+                health,
+            );
             supervisor.spawn("certificate keeper", keeper.run(supervisor.stop(), follow));
         }
     }

@@ -85,7 +85,12 @@ async fn mutate(State(Shared { metrics, .. }): State<Shared>, body: Bytes) -> Re
     })
 }
 
-async fn validate(State(Shared { metrics, policies, .. }): State<Shared>, body: Bytes) -> Response {
+async fn validate(
+    State(Shared {
+        metrics, policies, ..
+    }): State<Shared>,
+    body: Bytes,
+) -> Response {
     answer(&metrics, Webhook::Validate, &body, |request| {
         let policies = policies.of(&request.subject.namespace).unwrap_or_default();
         let (answer, reason) = decide::validate(request, &policies);

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use helmops_certs::hot::{HotPair, server_config};
 use helmops_shared::runtime::{
-    self, AdminServer, Health, Limits, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies,
-    telemetry,
+    self, AdminServer, Health, Limits, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies, telemetry,
 };
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;

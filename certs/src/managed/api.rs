@@ -97,7 +97,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_without_an_answer_is_given_up() {
-        let failure = bounded(std::future::pending::<kube::Result<()>>()).await.unwrap_err();
+        let failure = bounded(std::future::pending::<kube::Result<()>>())
+            .await
+            .unwrap_err();
         assert_eq!(failure.to_string(), "the API server did not answer within 10 s");
     }
 }

@@ -87,7 +87,9 @@ pub enum SettingsError {
     #[error(transparent)]
     Lifetime(#[from] LifetimeError),
     /// No name and no address.
-    #[error("{0:?} is neither a DNS name nor an IP address; see --tls-service, --namespace and --tls-extra-names")]
+    #[error(
+        "{0:?} is neither a DNS name nor an IP address; see --tls-service, --namespace and --tls-extra-names"
+    )]
     Name(String),
 }
 
@@ -116,7 +118,8 @@ impl ManagedArgs {
 
 /// As a certificate tells it: addresses have more than one spelling.
 fn canonical(name: &str) -> String {
-    name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |address| address.to_string())
+    name.parse::<IpAddr>()
+        .map_or_else(|_| name.to_owned(), |address| address.to_string())
 }
 
 fn is_name(name: &str) -> bool {
@@ -155,18 +158,36 @@ mod tests {
     #[test]
     fn the_certificate_is_for_the_service_and_what_else_is_told() {
         let names = |args| settings(args).unwrap().wanted.names;
-        assert_eq!(names(&[]), ["helmops-webhook.here.svc", "helmops-webhook.here.svc.cluster.local"]);
-        let extra = ["--tls-service=hook", "--tls-extra-names=127.0.0.1,a.example.com,0:0::1"];
+        assert_eq!(
+            names(&[]),
+            [
+                "helmops-webhook.here.svc",
+                "helmops-webhook.here.svc.cluster.local"
+            ]
+        );
+        let extra = [
+            "--tls-service=hook",
+            "--tls-extra-names=127.0.0.1,a.example.com,0:0::1",
+        ];
         assert_eq!(
             names(&extra),
-            ["hook.here.svc", "hook.here.svc.cluster.local", "127.0.0.1", "a.example.com", "::1"]
+            [
+                "hook.here.svc",
+                "hook.here.svc.cluster.local",
+                "127.0.0.1",
+                "a.example.com",
+                "::1"
+            ]
         );
     }
 
     #[test]
     fn what_cannot_be_followed_is_refused() {
         let error = settings(&["--tls-extra-names=a b"]).unwrap_err().to_string();
-        assert!(error.starts_with("\"a b\" is neither a DNS name nor an IP address"), "{error}");
+        assert!(
+            error.starts_with("\"a b\" is neither a DNS name nor an IP address"),
+            "{error}"
+        );
         let error = settings(&["--tls-validity=1h", "--tls-ca-validity=2h"]).unwrap_err();
         assert!(matches!(error, SettingsError::Lifetime(_)), "{error}");
         assert!(Cli::try_parse_from(["x", "--tls-validity=90d"]).is_err());

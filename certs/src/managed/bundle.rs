@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn what_is_damaged_foreign_or_told_twice_is_left_out() {
         let ca = ca();
-        let leaf = crate::issue::issue_leaf(&ca, &["a.b.svc".to_owned()], &[], SystemTime::now(), DAY).unwrap();
+        let leaf =
+            crate::issue::issue_leaf(&ca, &["a.b.svc".to_owned()], &[], SystemTime::now(), DAY).unwrap();
         let authority = Authority::of(&ca).unwrap();
         for text in [
             format!("{0}{0}", ca.cert_pem()),
@@ -151,7 +152,7 @@ mod tests {
             format!("{}-----BEGIN CERTIFICATE-----\nAAAA", ca.cert_pem()),
             format!("garbage\n{}", ca.cert_pem()),
         ] {
-            assert_eq!(read(text.as_bytes()), [authority.clone()], "{text}");
+            assert_eq!(read(text.as_bytes()), std::slice::from_ref(&authority), "{text}");
         }
         assert_eq!(read(b""), []);
         assert_eq!(read(&[0xff; 64]), []);

@@ -17,7 +17,10 @@ use super::api::{FIELD_MANAGER, Failure, bounded};
 use super::sight::{Configuration, Hook, Kind};
 
 /// The webhooks of this project. Others in the same configuration are somebody else's.
-const HOOKS: [&str; 2] = ["mutate.helmops.fleet.cattle.io", "validate.helmops.fleet.cattle.io"];
+const HOOKS: [&str; 2] = [
+    "mutate.helmops.fleet.cattle.io",
+    "validate.helmops.fleet.cattle.io",
+];
 
 /// The annotations by which cert-manager is asked to inject.
 const INJECTORS: [&str; 3] = [
@@ -41,14 +44,18 @@ trait Webhooks: Resource<DynamicType = ()> {
 impl Webhooks for MutatingWebhookConfiguration {
     fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)> {
         let hooks = self.webhooks.iter().flatten();
-        hooks.map(|hook| (hook.name.as_str(), &hook.client_config)).collect()
+        hooks
+            .map(|hook| (hook.name.as_str(), &hook.client_config))
+            .collect()
     }
 }
 
 impl Webhooks for ValidatingWebhookConfiguration {
     fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)> {
         let hooks = self.webhooks.iter().flatten();
-        hooks.map(|hook| (hook.name.as_str(), &hook.client_config)).collect()
+        hooks
+            .map(|hook| (hook.name.as_str(), &hook.client_config))
+            .collect()
     }
 }
 
@@ -98,13 +105,22 @@ where
 }
 
 fn read<K: Webhooks>(object: &K) -> Configuration {
-    let ours = object.webhooks().into_iter().filter(|(name, _)| HOOKS.contains(name));
+    let ours = object
+        .webhooks()
+        .into_iter()
+        .filter(|(name, _)| HOOKS.contains(name));
     let hook = |(name, client): (&str, &WebhookClientConfig)| Hook {
         name: name.to_owned(),
-        bundle: client.ca_bundle.as_ref().map(|bundle| bundle.0.clone()).unwrap_or_default(),
+        bundle: client
+            .ca_bundle
+            .as_ref()
+            .map(|bundle| bundle.0.clone())
+            .unwrap_or_default(),
     };
     let annotations = object.annotations();
-    let injector = INJECTORS.iter().find(|annotation| annotations.contains_key(**annotation));
+    let injector = INJECTORS
+        .iter()
+        .find(|annotation| annotations.contains_key(**annotation));
     Configuration {
         uid: object.uid(),
         resource_version: object.resource_version(),
@@ -113,7 +129,12 @@ fn read<K: Webhooks>(object: &K) -> Configuration {
     }
 }
 
-async fn apply<K>(api: &Api<K>, name: &str, seen: &Configuration, bundle: &str) -> Result<Configuration, Failure>
+async fn apply<K>(
+    api: &Api<K>,
+    name: &str,
+    seen: &Configuration,
+    bundle: &str,
+) -> Result<Configuration, Failure>
 where
     K: Webhooks + Clone + fmt::Debug + serde::de::DeserializeOwned,
 {

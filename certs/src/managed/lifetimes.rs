@@ -39,7 +39,9 @@ pub struct Lifetimes {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum LifetimeError {
     /// Out of bounds.
-    #[error("--tls-validity {0:?} is out of bounds: at least 10s and at most ten years; the default is 2160h")]
+    #[error(
+        "--tls-validity {0:?} is out of bounds: at least 10s and at most ten years; the default is 2160h"
+    )]
     Leaf(Duration),
     /// Out of bounds.
     #[error("--tls-ca-validity {0:?} is too long: at most ten years; the default is 43800h")]
@@ -138,11 +140,21 @@ mod tests {
     fn a_certificate_is_renewed_after_two_thirds_of_its_life() {
         let hours = |number: i64| number * 3600;
         // Issued at 1000 h, backdated by one, for 90 days.
-        assert_eq!(lifetimes(0.0).due(hours(999), hours(1000 + 2160)), hours(1000 + 1440));
-        assert_eq!(lifetimes(1.0).due(hours(999), hours(1000 + 2160)), hours(1000 + 1440 + 36));
+        assert_eq!(
+            lifetimes(0.0).due(hours(999), hours(1000 + 2160)),
+            hours(1000 + 1440)
+        );
+        assert_eq!(
+            lifetimes(1.0).due(hours(999), hours(1000 + 2160)),
+            hours(1000 + 1440 + 36)
+        );
         // One that somebody else issued, for less than an hour.
         assert_eq!(lifetimes(0.0).due(0, 1800), 1200);
-        assert_eq!(lifetimes(0.0).due(i64::MIN / 2, i64::MAX), i64::MAX, "an odd one is not due early");
+        assert_eq!(
+            lifetimes(0.0).due(i64::MIN / 2, i64::MAX),
+            i64::MAX,
+            "an odd one is not due early"
+        );
     }
 
     #[test]
@@ -159,10 +171,22 @@ mod tests {
     fn lifetimes_that_do_not_go_together_are_refused_with_the_flags_named() {
         let new = |leaf, authority| Lifetimes::new(leaf, authority, 0.0).unwrap_err().to_string();
         for (text, words) in [
-            (new(Duration::from_secs(9), HOUR), "--tls-validity 9s is out of bounds"),
-            (new(90_000 * HOUR, 90_000 * HOUR), "--tls-validity 324000000s is out of bounds"),
-            (new(HOUR, 90_000 * HOUR), "--tls-ca-validity 324000000s is too long"),
-            (new(2 * HOUR, 5 * HOUR), "--tls-ca-validity 18000s must be at least three times --tls-validity 7200s"),
+            (
+                new(Duration::from_secs(9), HOUR),
+                "--tls-validity 9s is out of bounds",
+            ),
+            (
+                new(90_000 * HOUR, 90_000 * HOUR),
+                "--tls-validity 324000000s is out of bounds",
+            ),
+            (
+                new(HOUR, 90_000 * HOUR),
+                "--tls-ca-validity 324000000s is too long",
+            ),
+            (
+                new(2 * HOUR, 5 * HOUR),
+                "--tls-ca-validity 18000s must be at least three times --tls-validity 7200s",
+            ),
         ] {
             assert!(text.starts_with(words), "{text}");
         }

@@ -117,6 +117,8 @@ impl ManagedMetrics {
     }
 
     pub(crate) fn acted(&self, action: Action, outcome: Outcome) {
-        self.actions.with_label_values(&[action.as_str(), outcome.as_str()]).inc();
+        self.actions
+            .with_label_values(&[action.as_str(), outcome.as_str()])
+            .inc();
     }
 }

@@ -60,7 +60,10 @@ pub(crate) fn mint(
 /// Those in the Secret that are valid.
 fn valid(stored: Option<&Stored>, now: SystemTime) -> Vec<Authority> {
     let authorities = stored.iter().flat_map(|stored| &stored.authorities);
-    authorities.filter(|authority| authority.is_valid(now)).cloned().collect()
+    authorities
+        .filter(|authority| authority.is_valid(now))
+        .cloned()
+        .collect()
 }
 
 fn anew(
@@ -87,8 +90,17 @@ fn prepare(
     // That of the certificate must not be the one that is left out.
     let current = stored.and_then(|stored| stored.leaf.as_ref().ok());
     let current = current.map(|leaf| &leaf.authority);
-    let others: Vec<_> = authorities.iter().filter(|one| Some(*one) != current).cloned().collect();
-    let all: Vec<_> = current.into_iter().cloned().chain([authority]).chain(newest(&others)).collect();
+    let others: Vec<_> = authorities
+        .iter()
+        .filter(|one| Some(*one) != current)
+        .cloned()
+        .collect();
+    let all: Vec<_> = current
+        .into_iter()
+        .cloned()
+        .chain([authority])
+        .chain(newest(&others))
+        .collect();
     changes.insert(NEXT_KEY, Some(ca.key_pem().into_bytes()));
     set_authorities(changes, &all);
     Ok(())

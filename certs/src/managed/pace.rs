@@ -65,6 +65,10 @@ mod tests {
         assert_eq!(pauses, [200, 400, 800, 1000, 1000]);
         now += Duration::from_secs(3);
         pace.tried(now);
-        assert_eq!(pace.wait(now).unwrap() - now, SHORTEST, "after a quiet time it begins anew");
+        assert_eq!(
+            pace.wait(now).unwrap() - now,
+            SHORTEST,
+            "after a quiet time it begins anew"
+        );
     }
 }

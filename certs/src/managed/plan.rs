@@ -77,7 +77,10 @@ impl Sight {
         let usable = stored.and_then(|stored| usable(stored, wanted, now.wall));
         let serve = usable.filter(|leaf| self.takes_up(leaf, wanted, now));
         let bundle = usable.and(stored).map(|stored| bundle::pem(&stored.authorities));
-        let inject = bundle.as_deref().map(|bundle| self.lacking(bundle)).unwrap_or_default();
+        let inject = bundle
+            .as_deref()
+            .map(|bundle| self.lacking(bundle))
+            .unwrap_or_default();
         Plan {
             serve: serve.cloned(),
             step: self.step(wanted, now),
@@ -127,7 +130,11 @@ impl Sight {
     fn step(&self, wanted: &Wanted, now: Now) -> Option<(Step, String)> {
         let stored = match self.secret() {
             Known::Unknown => return None,
-            Known::Absent => return self.anew(None, now.wall).map(|step| (step, "there is no Secret".to_owned())),
+            Known::Absent => {
+                return self
+                    .anew(None, now.wall)
+                    .map(|step| (step, "there is no Secret".to_owned()));
+            }
             Known::Is(stored) => stored,
         };
         let Some(leaf) = usable(stored, wanted, now.wall) else {
@@ -146,7 +153,10 @@ impl Sight {
             Err(flaw) => (flaw.to_string(), Vec::new()),
             Ok(leaf) if !leaf.is_valid(now) => ("the certificate is not valid now".to_owned(), Vec::new()),
             // Another replica, of another version or with other flags, may want those that are in it.
-            Ok(leaf) => ("the certificate is not for all names".to_owned(), leaf.pair.names().to_vec()),
+            Ok(leaf) => (
+                "the certificate is not for all names".to_owned(),
+                leaf.pair.names().to_vec(),
+            ),
         };
         // A certificate of the same authority is trusted at once.
         let step = if issuer(stored, now).is_some() {
@@ -160,7 +170,10 @@ impl Sight {
     /// From the beginning. Whoever is trusted anywhere stays trusted until all replicas have the new certificate; while it is
     /// not known who is, nothing is done.
     fn anew(&self, stored: Option<&Arc<Stored>>, now: SystemTime) -> Option<Step> {
-        if Kind::ALL.into_iter().any(|kind| self.configuration(kind).is_unknown()) {
+        if Kind::ALL
+            .into_iter()
+            .any(|kind| self.configuration(kind).is_unknown())
+        {
             return None;
         }
         let served = self.served().map(|leaf| leaf.authority.clone());
@@ -190,7 +203,10 @@ impl Sight {
             return is_settled.then(|| (Step::Switch, "every caller trusts the next CA".to_owned()));
         }
         if issuer.is_none() {
-            return Some((Step::Prepare, "the key of the CA is missing or damaged".to_owned()));
+            return Some((
+                Step::Prepare,
+                "the key of the CA is missing or damaged".to_owned(),
+            ));
         }
         if unix_seconds(now.wall) >= due(&leaf.authority, wanted) {
             return Some((Step::Prepare, "two thirds of the CA's life are over".to_owned()));
@@ -198,8 +214,12 @@ impl Sight {
         let is_over = |time: Option<Duration>| time.is_some_and(|time| time >= 2 * settle);
         let has_settled = is_over(self.signs_for(&leaf.authority, now.steady))
             && is_over(self.trusted_for(&leaf.authority, now.steady));
-        (stored.authorities.len() > 1 && has_settled)
-            .then(|| (Step::Retire, "every replica serves a certificate of the new CA".to_owned()))
+        (stored.authorities.len() > 1 && has_settled).then(|| {
+            (
+                Step::Retire,
+                "every replica serves a certificate of the new CA".to_owned(),
+            )
+        })
     }
 
     /// How long nothing will be to do, if nothing changes.
@@ -226,7 +246,11 @@ impl Sight {
             }
         }
         waits.extend(self.served().map(|leaf| until(now.wall, leaf.pair.not_after())));
-        waits.into_iter().filter(|wait| !wait.is_zero()).min().unwrap_or(LONGEST_WAIT)
+        waits
+            .into_iter()
+            .filter(|wait| !wait.is_zero())
+            .min()
+            .unwrap_or(LONGEST_WAIT)
     }
 }
 
@@ -238,11 +262,17 @@ fn usable<'s>(stored: &'s Stored, wanted: &Wanted, now: SystemTime) -> Option<&'
 
 /// Who can issue now.
 fn issuer(stored: &Stored, now: SystemTime) -> Option<&Issuer> {
-    stored.issuer.as_ref().filter(|issuer| issuer.authority.is_valid(now))
+    stored
+        .issuer
+        .as_ref()
+        .filter(|issuer| issuer.authority.is_valid(now))
 }
 
 fn next(stored: &Stored, now: SystemTime) -> Option<&Issuer> {
-    stored.next.as_ref().filter(|issuer| issuer.authority.is_valid(now))
+    stored
+        .next
+        .as_ref()
+        .filter(|issuer| issuer.authority.is_valid(now))
 }
 
 /// Whether a certificate that can be served is to be followed by another of the same authority.
@@ -254,11 +284,18 @@ fn renewal(leaf: &Leaf, issuer: Option<&Issuer>, wanted: &Wanted, now: SystemTim
         // It could not be longer, only sooner.
         return None;
     }
-    let renew = || (Step::Renew { names: Vec::new() }, "two thirds of its life are over".to_owned());
+    let renew = || {
+        (
+            Step::Renew { names: Vec::new() },
+            "two thirds of its life are over".to_owned(),
+        )
+    };
     (unix_seconds(now) >= due).then(renew)
 }
 
 /// When an authority is to be followed by another, in seconds since 1970.
 fn due(authority: &Authority, wanted: &Wanted) -> i64 {
-    wanted.lifetimes.due(authority.not_before(), authority.not_after())
+    wanted
+        .lifetimes
+        .due(authority.not_before(), authority.not_after())
 }

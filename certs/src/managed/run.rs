@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What a watch tells.
 enum Event {
-    Secret(watcher::Result<Option<Secret>>),
+    Secret(Box<watcher::Result<Option<Secret>>>),
     Configuration(Kind, watcher::Result<Option<Configuration>>),
 }
 
@@ -112,7 +112,7 @@ impl Keeper {
     }
 
     fn events(&self) -> impl Stream<Item = Event> + Send + use<> {
-        let secrets = self.store.watch().map(Event::Secret).boxed();
+        let secrets = self.store.watch().map(Box::new).map(Event::Secret).boxed();
         let configurations = Kind::ALL.map(|kind| {
             let seen = self.injector.watch(kind);
             seen.map(move |seen| Event::Configuration(kind, seen)).boxed()
@@ -122,9 +122,11 @@ impl Keeper {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Secret(Ok(secret)) => self.secret_is(secret),
+            Event::Secret(secret) => match *secret {
+                Ok(secret) => self.secret_is(secret),
+                Err(error) => self.telling.watch_fails("the Secret", &error),
+            },
             Event::Configuration(kind, Ok(seen)) => self.configuration_is(kind, seen),
-            Event::Secret(Err(error)) => self.telling.watch_fails("the Secret", &error),
             Event::Configuration(kind, Err(error)) => self.telling.watch_fails(kind.as_str(), &error),
         }
     }
@@ -133,7 +135,9 @@ impl Keeper {
         let version = |secret: &Option<Secret>| secret.as_ref().and_then(ResourceExt::resource_version);
         let is_same = secret.is_some() && version(&secret) == version(&self.secret);
         if !is_same {
-            let stored = secret.as_ref().map(|secret| Arc::new(Stored::read(&data(secret))));
+            let stored = secret
+                .as_ref()
+                .map(|secret| Arc::new(Stored::read(&data(secret))));
             if let Some(leaf) = stored.as_ref().and_then(|stored| stored.leaf.as_ref().ok()) {
                 self.metrics.authority_expires(leaf.authority.not_after());
             }
@@ -171,7 +175,10 @@ impl Keeper {
     /// When to look again, if nothing is told before.
     fn again(&self, plan: &Plan, now: Instant) -> Instant {
         let step = plan.step.as_ref().and_then(|_| self.steps.wait(now));
-        let injections = plan.inject.iter().filter_map(|kind| self.injections.of(*kind).wait(now));
+        let injections = plan
+            .inject
+            .iter()
+            .filter_map(|kind| self.injections.of(*kind).wait(now));
         injections.chain(step).fold(plan.again, Instant::min)
     }
 
@@ -221,7 +228,9 @@ impl Keeper {
         let Some(bundle) = &plan.bundle else { return false };
         let mut is_tried = false;
         for kind in &plan.inject {
-            let Some(seen) = self.sight.configuration(*kind).get().cloned() else { continue };
+            let Some(seen) = self.sight.configuration(*kind).get().cloned() else {
+                continue;
+            };
             let pace = self.injections.of_mut(*kind);
             if pace.wait(now).is_none() {
                 pace.tried(now);

@@ -20,8 +20,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 const REPLICAS: usize = 3;
-const LEAF: Duration = Duration::from_secs(60);
-const AUTHORITY: Duration = Duration::from_secs(180);
+const LEAF: Duration = Duration::from_mins(1);
+const AUTHORITY: Duration = Duration::from_mins(3);
 /// Milliseconds. Together they are shorter than the settle time, which is what that is for.
 const LONGEST_WATCH: u64 = 1200;
 const LONGEST_WRITE: u64 = 800;
@@ -120,7 +120,9 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let lifetimes = Lifetimes::new(LEAF, AUTHORITY, 0.5).unwrap();
-        assert!(lifetimes.settle().as_millis() > u128::from(LONGEST_WATCH + 2 * LONGEST_WRITE + LONGEST_NOTICE));
+        assert!(
+            lifetimes.settle().as_millis() > u128::from(LONGEST_WATCH + 2 * LONGEST_WRITE + LONGEST_NOTICE)
+        );
         let mut world = Self {
             secret: None,
             bundles: Each {
@@ -251,7 +253,9 @@ impl World {
 
     /// The next thing that happens.
     fn advance(&mut self) {
-        let next = (0..self.agenda.len()).min_by_key(|&at| (self.agenda[at].0, self.agenda[at].1)).unwrap();
+        let next = (0..self.agenda.len())
+            .min_by_key(|&at| (self.agenda[at].0, self.agenda[at].1))
+            .unwrap();
         let (time, _, happening) = self.agenda.swap_remove(next);
         // What was noticed in between counts from then on.
         self.time = time;
@@ -291,7 +295,12 @@ impl World {
                 News::Secret(self.secret.clone())
             }
             Write::Bundle(kind, version, bundle) => {
-                if self.bundles.of(kind).as_ref().is_some_and(|(_, now)| *now == version) {
+                if self
+                    .bundles
+                    .of(kind)
+                    .as_ref()
+                    .is_some_and(|(_, now)| *now == version)
+                {
                     self.writes += 1;
                     self.set_bundle(kind, bundle.into_bytes());
                 }
@@ -302,7 +311,11 @@ impl World {
         if is_answered {
             self.at(back, Happening::Reaches(at, life, news));
         }
-        let over = if is_answered { back + 1 } else { self.time + GIVEN_UP };
+        let over = if is_answered {
+            back + 1
+        } else {
+            self.time + GIVEN_UP
+        };
         self.at(over, Happening::Reaches(at, life, News::Over));
     }
 
@@ -311,7 +324,10 @@ impl World {
         match news {
             News::Secret(secret) => {
                 let stored = secret.as_ref().map(|(data, version)| {
-                    let read = self.read.entry(*version).or_insert_with(|| Arc::new(Stored::read(data)));
+                    let read = self
+                        .read
+                        .entry(*version)
+                        .or_insert_with(|| Arc::new(Stored::read(data)));
                     Arc::clone(read)
                 });
                 let replica = &mut self.replicas[at];
@@ -360,7 +376,10 @@ impl World {
         }
         let wait = again.saturating_duration_since(now.steady).as_millis() + 1;
         let life = self.replicas[at].life;
-        self.at(self.time + u64::try_from(wait).unwrap(), Happening::Wakes(at, life));
+        self.at(
+            self.time + u64::try_from(wait).unwrap(),
+            Happening::Wakes(at, life),
+        );
     }
 
     fn step(&mut self, at: usize, step: &Step, now: Now) {
@@ -412,8 +431,16 @@ impl World {
             }
             5..=7 => self.damage_secret(),
             _ => {
-                let kind = if self.chance.in_thousand(500) { Kind::Mutating } else { Kind::Validating };
-                let bundle: &[u8] = if self.chance.in_thousand(500) { b"" } else { b"-----BEGIN CERT" };
+                let kind = if self.chance.in_thousand(500) {
+                    Kind::Mutating
+                } else {
+                    Kind::Validating
+                };
+                let bundle: &[u8] = if self.chance.in_thousand(500) {
+                    b""
+                } else {
+                    b"-----BEGIN CERT"
+                };
                 self.bundle_damaged = self.time;
                 self.set_bundle(kind, bundle.to_vec());
             }
@@ -422,7 +449,9 @@ impl World {
 
     fn damage_secret(&mut self) {
         self.secret_damaged = self.time;
-        let Some((mut data, _)) = self.secret.clone() else { return };
+        let Some((mut data, _)) = self.secret.clone() else {
+            return;
+        };
         let kind = self.chance.below(8);
         match kind {
             0 | 1 => return self.set_secret(None),
@@ -452,11 +481,23 @@ impl World {
                 continue;
             }
             let leaf = replica.sight.served().unwrap().clone();
-            assert!(leaf.is_valid(wall), "{at} serves what is not valid at {} ms", self.time);
+            assert!(
+                leaf.is_valid(wall),
+                "{at} serves what is not valid at {} ms",
+                self.time
+            );
             for kind in Kind::ALL {
-                let noticed = self.noticed.of(kind).iter().rev().find(|(from, _)| *from <= self.time);
+                let noticed = self
+                    .noticed
+                    .of(kind)
+                    .iter()
+                    .rev()
+                    .find(|(from, _)| *from <= self.time);
                 let Some((_, bundle)) = noticed else { continue };
-                let trusted = self.trusted.entry(bundle.clone()).or_insert_with(|| bundle::read(bundle));
+                let trusted = self
+                    .trusted
+                    .entry(bundle.clone())
+                    .or_insert_with(|| bundle::read(bundle));
                 assert!(
                     trusted.contains(&leaf.authority),
                     "{at} serves a certificate of {}, and {kind:?} trusts {trusted:?} at {} ms",
@@ -472,7 +513,9 @@ impl World {
         let stored = Stored::read(&self.secret.as_ref().unwrap().0);
         let leaf = stored.leaf.as_ref().unwrap();
         let pem = bundle::pem(&stored.authorities);
-        let served = |replica: &Replica| replica.is_ready && replica.sight.served().unwrap().authority == leaf.authority;
+        let served = |replica: &Replica| {
+            replica.is_ready && replica.sight.served().unwrap().authority == leaf.authority
+        };
         let holds = |kind: Kind| self.bundles.of(kind).as_ref().unwrap().0 == pem.as_bytes();
         self.replicas.iter().all(served) && Kind::ALL.into_iter().all(holds) && stored.issuer.is_some()
     }

@@ -88,5 +88,6 @@ impl Store {
 /// The data of a Secret.
 pub(crate) fn data(secret: &Secret) -> Data {
     let data = secret.data.iter().flatten();
-    data.map(|(key, ByteString(value))| (key.clone(), value.clone())).collect()
+    data.map(|(key, ByteString(value))| (key.clone(), value.clone()))
+        .collect()
 }

@@ -101,11 +101,13 @@ impl Stored {
         let leaf = read_leaf(of(LEAF_CERT), of(LEAF_KEY), &authorities);
         let signer = leaf.as_ref().ok().map(|leaf| &leaf.authority);
         // Where the certificate is damaged, any of them will do.
-        let candidates = authorities.iter().filter(|one| signer.is_none_or(|signer| *one == signer));
-        let issuer = candidates.filter_map(|one| with_key(ISSUER_KEY, of(ISSUER_KEY), one)).next();
+        let mut candidates = authorities
+            .iter()
+            .filter(|one| signer.is_none_or(|signer| *one == signer));
+        let issuer = candidates.find_map(|one| with_key(ISSUER_KEY, of(ISSUER_KEY), one));
         let current = signer.or(issuer.as_ref().map(|issuer| &issuer.authority));
-        let others = authorities.iter().filter(|one| Some(*one) != current);
-        let next = others.filter_map(|one| with_key(NEXT_KEY, of(NEXT_KEY), one)).next();
+        let mut others = authorities.iter().filter(|one| Some(*one) != current);
+        let next = others.find_map(|one| with_key(NEXT_KEY, of(NEXT_KEY), one));
         Self {
             authorities,
             leaf,

@@ -70,9 +70,10 @@ impl Telling {
         };
         let told = self.told.of_mut(kind);
         if *told != obstacle {
-            match &obstacle {
-                Some(obstacle) => tracing::warn!("{obstacle}"),
-                None => tracing::info!("{kind_name} {name:?} is there; its caBundle is kept"),
+            if let Some(obstacle) = &obstacle {
+                tracing::warn!("{obstacle}");
+            } else {
+                tracing::info!("{kind_name} {name:?} is there; its caBundle is kept");
             }
             *told = obstacle;
         }
@@ -82,7 +83,8 @@ impl Telling {
         let told = told_of_watch(error);
         if self.failing.insert(what.to_owned()) {
             tracing::warn!(
-                secret = self.secret, configuration = self.configuration,
+                secret = self.secret,
+                configuration = self.configuration,
                 "the watch of {what} failed and is begun anew; the certificate that is loaded is served meanwhile: {told}"
             );
         } else {
@@ -92,20 +94,26 @@ impl Telling {
 
     pub(crate) fn stepped(&mut self, action: Action, why: &str) {
         self.mended("the Secret");
-        let (secret, did) = (&self.secret, match action {
-            Action::Anew => "issued a new CA and a certificate of it",
-            Action::Renew => "renewed the serving certificate",
-            Action::Prepare => "issued the next CA; its certificate follows when every caBundle trusts it",
-            Action::Switch => "issued a certificate of the next CA",
-            Action::Retire => "retired the CA before",
-            Action::Inject => "injected caBundle",
-        });
+        let (secret, did) = (
+            &self.secret,
+            match action {
+                Action::Anew => "issued a new CA and a certificate of it",
+                Action::Renew => "renewed the serving certificate",
+                Action::Prepare => {
+                    "issued the next CA; its certificate follows when every caBundle trusts it"
+                }
+                Action::Switch => "issued a certificate of the next CA",
+                Action::Retire => "retired the CA before",
+                Action::Inject => "injected caBundle",
+            },
+        );
         tracing::info!(secret, action = action.as_str(), "{did}: {why}");
     }
 
     pub(crate) fn overtaken(&self, action: Action) {
         tracing::info!(
-            secret = self.secret, action = action.as_str(),
+            secret = self.secret,
+            action = action.as_str(),
             "somebody else was quicker; looking at what is there now"
         );
     }
@@ -114,7 +122,8 @@ impl Telling {
         let (secret, action) = (&self.secret, action.as_str());
         if self.failing.insert(format!("the Secret: {failure}")) {
             tracing::warn!(
-                secret, action,
+                secret,
+                action,
                 "cannot change the Secret, although {why}; trying again, and what is loaded is served meanwhile: {failure}"
             );
         } else {
@@ -128,14 +137,19 @@ impl Telling {
 
     pub(crate) fn injected(&mut self, kind: Kind) {
         self.mended(kind.as_str());
-        tracing::info!(configuration = self.configuration, kind = kind.as_str(), "injected caBundle");
+        tracing::info!(
+            configuration = self.configuration,
+            kind = kind.as_str(),
+            "injected caBundle"
+        );
     }
 
     pub(crate) fn injection_fails(&mut self, kind: Kind, failure: &Failure) {
         let (configuration, kind) = (&self.configuration, kind.as_str());
         if self.failing.insert(format!("{kind}: {failure}")) {
             tracing::warn!(
-                configuration, kind,
+                configuration,
+                kind,
                 "cannot inject caBundle, and without it the API server does not trust this webhook; trying again: {failure}"
             );
         } else {

@@ -17,6 +17,8 @@ const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 /// Of the lifetimes below.
 const SETTLE: Duration = HOUR;
+/// A second less.
+const ALMOST: Duration = Duration::from_secs(3599);
 
 /// One replica, whose API server and Secret do what it says at once.
 struct Replica {
@@ -157,7 +159,7 @@ fn nothing_is_issued_before_it_is_known_what_is_there() {
 #[test]
 fn a_certificate_is_renewed_after_two_thirds_of_its_life_and_served_at_once() {
     let mut replica = Replica::settled();
-    replica.pass(60 * DAY - 3 * HOUR);
+    replica.pass((60 * 24 - 3) * HOUR);
     assert!(replica.plan().step.is_none());
     replica.pass(HOUR);
     let signer = replica.signer();
@@ -183,7 +185,7 @@ fn a_ca_is_followed_by_another_that_is_trusted_before_it_is_used() {
     replica.pass(SETTLE);
     assert!(replica.plan().step.is_none(), "no caller trusts it yet");
     replica.follow();
-    replica.pass(SETTLE - Duration::from_secs(1));
+    replica.pass(ALMOST);
     assert!(replica.plan().step.is_none());
     let again = replica.plan().again - replica.now.steady;
     assert_eq!(again, Duration::from_secs(1), "and it looks when it is time");
@@ -195,7 +197,7 @@ fn a_ca_is_followed_by_another_that_is_trusted_before_it_is_used() {
     assert_eq!(replica.plan().serve.unwrap().authority, next);
 
     replica.follow();
-    replica.pass(2 * SETTLE - Duration::from_secs(1));
+    replica.pass(2 * ALMOST + Duration::from_secs(1));
     assert!(replica.plan().step.is_none());
     replica.pass(Duration::from_secs(1));
     assert_eq!(replica.step(), Step::Retire);
@@ -215,7 +217,9 @@ fn a_rotation_waits_while_a_caller_does_not_trust_the_next_ca() {
     replica.follow();
     replica.pass(SETTLE / 2);
     // Somebody puts the bundle back, and it is injected again.
-    replica.sight.configuration_is(Kind::Mutating, Some(configuration(&old)), replica.now.steady);
+    replica
+        .sight
+        .configuration_is(Kind::Mutating, Some(configuration(&old)), replica.now.steady);
     assert_eq!(replica.plan().inject, [Kind::Mutating]);
     replica.pass(SETTLE);
     assert!(replica.plan().step.is_none());
@@ -251,7 +255,12 @@ fn a_secret_that_is_gone_is_made_anew_and_the_certificate_that_is_trusted_stays(
     let old = replica.signer();
     replica.sight.secret_is(None, replica.now.steady);
     replica.data.clear();
-    assert_eq!(replica.step(), Step::Anew { retained: vec![old.clone()] });
+    assert_eq!(
+        replica.step(),
+        Step::Anew {
+            retained: vec![old.clone()]
+        }
+    );
     let new = replica.signer();
     assert_eq!(replica.stored().authorities, [new.clone(), old.clone()]);
     assert!(replica.plan().serve.is_none(), "nobody trusts it yet");
@@ -288,7 +297,10 @@ fn damage_is_mended_with_the_same_ca_where_there_is_one() {
         &[(LEAF_CERT, garbage)],
         &[(LEAF_KEY, b"garbage")],
         &[(LEAF_KEY, anothers.as_bytes())],
-        &[(LEAF_CERT, foreign.cert_pem.as_bytes()), (LEAF_KEY, foreign.key_pem.as_bytes())],
+        &[
+            (LEAF_CERT, foreign.cert_pem.as_bytes()),
+            (LEAF_KEY, foreign.key_pem.as_bytes()),
+        ],
     ];
     for damage in damages {
         let mut replica = Replica::settled();
@@ -297,7 +309,12 @@ fn damage_is_mended_with_the_same_ca_where_there_is_one() {
             replica.holds(key, value);
         }
         assert!(replica.plan().serve.is_none(), "what is served stays");
-        assert_eq!(replica.step(), Step::Renew { names: vec![] }, "{:?}", replica.stored());
+        assert_eq!(
+            replica.step(),
+            Step::Renew { names: vec![] },
+            "{:?}",
+            replica.stored()
+        );
         assert_eq!(replica.stored().authorities, authorities);
         let plan = replica.plan();
         assert!(plan.serve.is_some() && plan.step.is_none() && plan.inject.is_empty());
@@ -374,7 +391,10 @@ fn a_certificate_never_outlives_its_ca() {
     assert_eq!(leaf.pair.not_after(), leaf.authority.not_after());
     replica.follow();
     replica.pass(15 * DAY);
-    assert!(!matches!(replica.plan().step, Some((Step::Renew { .. }, _))), "it could not be longer");
+    assert!(
+        !matches!(replica.plan().step, Some((Step::Renew { .. }, _))),
+        "it could not be longer"
+    );
 }
 
 #[test]
@@ -387,9 +407,19 @@ fn readiness_wants_a_caller_and_the_trust_of_each() {
     for (mutating, validating, is_injected, inject) in [
         (None, None, false, vec![]),
         (Some(configuration(&bundle)), None, true, vec![]),
-        (Some(configuration(&bundle)), Some(configuration("")), false, vec![Kind::Validating]),
+        (
+            Some(configuration(&bundle)),
+            Some(configuration("")),
+            false,
+            vec![Kind::Validating],
+        ),
         (Some(foreign.clone()), None, false, vec![]),
-        (Some(configuration(&format!("{bundle}# by hand\n"))), None, true, vec![Kind::Mutating]),
+        (
+            Some(configuration(&format!("{bundle}# by hand\n"))),
+            None,
+            true,
+            vec![Kind::Mutating],
+        ),
     ] {
         replica.sight.configuration_is(Kind::Mutating, mutating, now);
         replica.sight.configuration_is(Kind::Validating, validating, now);

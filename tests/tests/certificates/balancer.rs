@@ -61,7 +61,10 @@ impl Balancer {
     }
 
     pub fn ready(&self) -> usize {
-        lock(&self.backends).values().filter(|backend| backend.is_ready).count()
+        lock(&self.backends)
+            .values()
+            .filter(|backend| backend.is_ready)
+            .count()
     }
 }
 
@@ -74,7 +77,9 @@ async fn look(backends: Backends) {
     loop {
         let known: Vec<_> = lock(&backends).clone().into_iter().collect();
         for (name, backend) in known {
-            let is_ready = probe::get(&client, &format!("{}/readyz", backend.admin)).await.is_ok();
+            let is_ready = probe::get(&client, &format!("{}/readyz", backend.admin))
+                .await
+                .is_ok();
             if let Some(backend) = lock(&backends).get_mut(&name) {
                 backend.is_ready = is_ready;
             }
@@ -88,9 +93,15 @@ async fn accept(listener: TcpListener, backends: Backends) {
     let mut turn = 0_usize;
     loop {
         while connections.try_join_next().is_some() {}
-        let Ok((mut caller, _)) = listener.accept().await else { continue };
+        let Ok((mut caller, _)) = listener.accept().await else {
+            continue;
+        };
         turn = turn.wrapping_add(1);
-        let ready: Vec<_> = lock(&backends).values().filter(|backend| backend.is_ready).map(|backend| backend.https).collect();
+        let ready: Vec<_> = lock(&backends)
+            .values()
+            .filter(|backend| backend.is_ready)
+            .map(|backend| backend.https)
+            .collect();
         if ready.is_empty() {
             continue;
         }

@@ -49,7 +49,10 @@ impl Bed {
             replicas: BTreeMap::new(),
             balancer: Balancer::start().await?,
             kubectl: bed.kubectl().in_namespace(NAMESPACE),
-            flags: flags.iter().map(|(flag, value)| (*flag, (*value).to_owned())).collect(),
+            flags: flags
+                .iter()
+                .map(|(flag, value)| (*flag, (*value).to_owned()))
+                .collect(),
             bed,
             _turn: turn,
         })
@@ -86,7 +89,11 @@ impl Bed {
         let mut replica = self.replicas.remove(name).context("no such replica")?;
         let status = replica.running.process.terminate(SOON).await?;
         self.balancer.remove(name);
-        ensure!(status.success(), "{name} ended with {status}: {}", replica.running.process.tail());
+        ensure!(
+            status.success(),
+            "{name} ended with {status}: {}",
+            replica.running.process.tail()
+        );
         Ok(())
     }
 
@@ -113,7 +120,8 @@ impl Bed {
 
     /// Changes an object (JSON Merge Patch).
     pub async fn patch(&self, object: &str, change: &Value) -> Result<()> {
-        self.run(&["patch", object, "--type=merge", "-p", &change.to_string()]).await?;
+        self.run(&["patch", object, "--type=merge", "-p", &change.to_string()])
+            .await?;
         Ok(())
     }
 
@@ -137,7 +145,10 @@ impl Bed {
         eventually("the bundle in both configurations", SOON, async || {
             let secret = self.secret().await?;
             for key in ["tls.crt", "tls.key", "ca.crt", "ca.key"] {
-                ensure!(secret.get(key).is_some_and(|text| text.contains("BEGIN")), "no {key}");
+                ensure!(
+                    secret.get(key).is_some_and(|text| text.contains("BEGIN")),
+                    "no {key}"
+                );
             }
             for configuration in CONFIGURATIONS {
                 let bundle = self.bundle(configuration).await?;
@@ -154,9 +165,18 @@ impl Bed {
             "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp",
             "metadata": { "name": "never-stored", "namespace": "default" },
         });
-        let create = ["create", "--namespace=default", "--dry-run=server", "--filename=-"];
+        let create = [
+            "create",
+            "--namespace=default",
+            "--dry-run=server",
+            "--filename=-",
+        ];
         let output = self.kubectl.run_with_input(&create, &refused.to_string()).await?;
-        ensure!(output.stderr.contains("helm options are empty"), "{}", output.stderr);
+        ensure!(
+            output.stderr.contains("helm options are empty"),
+            "{}",
+            output.stderr
+        );
         Ok(())
     }
 
@@ -184,7 +204,9 @@ impl Bed {
 
 fn decoded(value: &Value) -> Result<String> {
     let bytes = STANDARD.decode(value.as_str().unwrap_or_default());
-    Ok(String::from_utf8(bytes.map_err(|error| anyhow!("{value}: {error}"))?)?)
+    Ok(String::from_utf8(
+        bytes.map_err(|error| anyhow!("{value}: {error}"))?,
+    )?)
 }
 
 /// How many certificates a text holds.

@@ -16,7 +16,9 @@ use crate::bed::{Bed, CONFIGURATIONS, SECRET, certificates};
 const FLAGS: [(&str, &str); 2] = [("HELMOPS_TLS_VALIDITY", "2m"), ("HELMOPS_TLS_CA_VALIDITY", "10m")];
 
 fn data(values: &[(&str, &str)]) -> Value {
-    let values = values.iter().map(|(key, value)| ((*key).to_owned(), json!(STANDARD.encode(value))));
+    let values = values
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(STANDARD.encode(value))));
     json!({ "data": values.collect::<serde_json::Map<_, _>>() })
 }
 
@@ -57,10 +59,19 @@ async fn a_secret_that_is_spoiled_is_mended_and_no_request_fails() {
     let foreign = stranger.issue(&["127.0.0.1"]).unwrap();
     let elsewhere = stranger.issue(&["elsewhere.example.com"]).unwrap();
     let damages = [
-        ("emptied", data(&[("tls.crt", ""), ("tls.key", ""), ("ca.crt", ""), ("ca.key", "")])),
-        ("broken", data(&[("tls.crt", "-----BEGIN CERTIFICATE-----\nAAAA")])),
+        (
+            "emptied",
+            data(&[("tls.crt", ""), ("tls.key", ""), ("ca.crt", ""), ("ca.key", "")]),
+        ),
+        (
+            "broken",
+            data(&[("tls.crt", "-----BEGIN CERTIFICATE-----\nAAAA")]),
+        ),
         ("another's key", data(&[("tls.key", &foreign.key)])),
-        ("foreign", data(&[("tls.crt", &foreign.certificate), ("tls.key", &foreign.key)])),
+        (
+            "foreign",
+            data(&[("tls.crt", &foreign.certificate), ("tls.key", &foreign.key)]),
+        ),
         ("no authority", data(&[("ca.crt", "garbage")])),
         (
             "other names",
@@ -81,7 +92,9 @@ async fn a_secret_that_is_spoiled_is_mended_and_no_request_fails() {
                 bed.admits().await?;
             }
             let secret = bed.secret().await?;
-            let is_mended = ["tls.crt", "tls.key", "ca.key"].iter().all(|key| secret[*key].contains("BEGIN"));
+            let is_mended = ["tls.crt", "tls.key", "ca.key"]
+                .iter()
+                .all(|key| secret[*key].contains("BEGIN"));
             ensure!(is_mended && secret["tls.crt"] != before["tls.crt"], "not mended");
             ensure!(secret["tls.crt"] != foreign.certificate, "it is foreign");
             Ok(())
@@ -99,9 +112,17 @@ async fn a_bundle_that_is_spoiled_is_injected_again() {
     let secret = bed.until_injected().await.unwrap();
     let stranger = STANDARD.encode(PrivateCa::new("stranger").unwrap().pem());
     for object in CONFIGURATIONS {
-        for bundle in [Value::Null, json!(""), json!(STANDARD.encode("garbage")), json!(stranger)] {
-            let change = json!([{ "op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle }]);
-            let patched = bed.run(&["patch", object, "--type=json", "-p", &change.to_string()]).await;
+        for bundle in [
+            Value::Null,
+            json!(""),
+            json!(STANDARD.encode("garbage")),
+            json!(stranger),
+        ] {
+            let change =
+                json!([{ "op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle }]);
+            let patched = bed
+                .run(&["patch", object, "--type=json", "-p", &change.to_string()])
+                .await;
             let what = format!("{object}: {bundle}");
             if bundle != json!(STANDARD.encode("garbage")) {
                 // An API server may refuse what is no PEM.
@@ -110,18 +131,30 @@ async fn a_bundle_that_is_spoiled_is_injected_again() {
             let spoiled = Instant::now();
             bed.until_injected().await.unwrap();
             bed.until_admits().await.unwrap();
-            assert!(spoiled.elapsed() < Duration::from_secs(10), "{what}: {:?}", spoiled.elapsed());
+            assert!(
+                spoiled.elapsed() < Duration::from_secs(10),
+                "{what}: {:?}",
+                spoiled.elapsed()
+            );
         }
     }
-    assert_eq!(bed.secret().await.unwrap()["ca.crt"], secret["ca.crt"], "nothing is issued for that");
+    assert_eq!(
+        bed.secret().await.unwrap()["ca.crt"],
+        secret["ca.crt"],
+        "nothing is issued for that"
+    );
 }
 
 #[tokio::test]
 async fn a_replica_without_rights_goes_on_serving_and_tells() {
     let bed = Bed::with_replica(&FLAGS).await.unwrap();
     bed.until_admits().await.unwrap();
-    bed.run(&["delete", "rolebinding", "helmops-webhook"]).await.unwrap();
-    bed.run(&["delete", "clusterrolebinding", "helmops-webhook"]).await.unwrap();
+    bed.run(&["delete", "rolebinding", "helmops-webhook"])
+        .await
+        .unwrap();
+    bed.run(&["delete", "clusterrolebinding", "helmops-webhook"])
+        .await
+        .unwrap();
     sleep(Duration::from_secs(1)).await;
     bed.run(&["delete", SECRET]).await.unwrap();
     eventually("a word in the log", Duration::from_secs(20), async || {
@@ -137,9 +170,14 @@ async fn a_replica_without_rights_goes_on_serving_and_tells() {
     .unwrap();
     bed.admits().await.unwrap();
     let failed = [("action", "issue_all"), ("outcome", "failed")];
-    let failed = bed.metric("one", "helmops_webhook_certificate_actions_total", &failed).await.unwrap();
+    let failed = bed
+        .metric("one", "helmops_webhook_certificate_actions_total", &failed)
+        .await
+        .unwrap();
     assert!(failed > 0.5);
-    helmops_tests::helmops::apply_manifests(&bed.bed.kubectl()).await.unwrap();
+    helmops_tests::helmops::apply_manifests(&bed.bed.kubectl())
+        .await
+        .unwrap();
     bed.until_injected().await.unwrap();
     bed.admits().await.unwrap();
 }

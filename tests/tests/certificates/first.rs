@@ -18,7 +18,10 @@ async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
     let secret = bed.until_injected().await.unwrap();
     bed.until_admits().await.unwrap();
     assert_eq!(certificates(&secret["ca.crt"]), 1);
-    assert_eq!(bed.kubectl.get(SECRET).await.unwrap().unwrap()["type"], "kubernetes.io/tls");
+    assert_eq!(
+        bed.kubectl.get(SECRET).await.unwrap().unwrap()["type"],
+        "kubernetes.io/tls"
+    );
 
     bed.add("two").await.unwrap();
     bed.until_ready("two").await.unwrap();
@@ -28,7 +31,10 @@ async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
         bed.until_admits().await.unwrap();
     }
     // Ninety days, and the CA five years.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs_f64();
     for (name, days) in [
         ("helmops_webhook_certificate_expiry_timestamp_seconds", 90.0),
         ("helmops_webhook_ca_expiry_timestamp_seconds", 1825.0),
@@ -37,7 +43,10 @@ async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
         assert!((left - days).abs() < 0.1, "{name}: {left}");
     }
     let failed = [("outcome", "failed")];
-    let failed = bed.metric("two", "helmops_webhook_certificate_actions_total", &failed).await.unwrap();
+    let failed = bed
+        .metric("two", "helmops_webhook_certificate_actions_total", &failed)
+        .await
+        .unwrap();
     assert!(failed < 0.5, "{failed}");
     bed.keeps_its_secrets(&secret);
 }
@@ -76,7 +85,10 @@ async fn a_configuration_that_comes_later_is_injected_and_the_replica_waits_for_
         assert_eq!(log.matches(&format!("there is no {kind}")).count(), 1, "{log}");
     }
     for object in CONFIGURATIONS {
-        assert!(bed.kubectl.get(object).await.unwrap().is_none(), "it is made by nobody");
+        assert!(
+            bed.kubectl.get(object).await.unwrap().is_none(),
+            "it is made by nobody"
+        );
     }
 
     bed.configure().await.unwrap();
@@ -101,26 +113,42 @@ async fn only_the_bundle_is_written_and_only_where_it_is_ours() {
     other["name"] = json!("other.example.com");
     other["failurePolicy"] = json!("Ignore");
     configuration["webhooks"].as_array_mut().unwrap().push(other);
-    bed.kubectl.apply(&configuration.to_string()).await.unwrap().ok().unwrap();
+    bed.kubectl
+        .apply(&configuration.to_string())
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
     let mut asked = bed.configuration("mutatingwebhook.yaml").await.unwrap();
     asked["metadata"]["annotations"] = json!({ "cert-manager.io/inject-ca-from": "a/b" });
     bed.kubectl.apply(&asked.to_string()).await.unwrap().ok().unwrap();
     bed.add("one").await.unwrap();
     bed.until_ready("one").await.unwrap();
 
-    let found = bed.kubectl.run(&["get", CONFIGURATIONS[1], "--output=json", "--show-managed-fields"]).await.unwrap();
+    let found = bed
+        .kubectl
+        .run(&["get", CONFIGURATIONS[1], "--output=json", "--show-managed-fields"])
+        .await
+        .unwrap();
     let found: serde_json::Value = serde_json::from_str(&found.ok().unwrap()).unwrap();
     assert!(found["webhooks"][0]["clientConfig"]["caBundle"].is_string());
     assert!(found["webhooks"][1]["clientConfig"]["caBundle"].is_null());
     let managers = found["metadata"]["managedFields"].as_array().unwrap();
-    let ours: Vec<_> = managers.iter().filter(|manager| manager["manager"] == "helmops-certs").collect();
+    let ours: Vec<_> = managers
+        .iter()
+        .filter(|manager| manager["manager"] == "helmops-certs")
+        .collect();
     let key = r#"k:{"name":"validate.helmops.fleet.cattle.io"}"#;
     assert_eq!(
         ours[0]["fieldsV1"],
         json!({ "f:webhooks": { key: { ".": {}, "f:clientConfig": { "f:caBundle": {} }, "f:name": {} } } })
     );
     assert_eq!((ours.len(), ours[0]["operation"].as_str()), (1, Some("Apply")));
-    assert_eq!(bed.bundle(CONFIGURATIONS[0]).await.unwrap(), "", "that is cert-manager's");
+    assert_eq!(
+        bed.bundle(CONFIGURATIONS[0]).await.unwrap(),
+        "",
+        "that is cert-manager's"
+    );
     let log = bed.replicas["one"].running.process.log();
     assert!(log.contains("its caBundle is left to cert-manager"), "{log}");
 }
@@ -145,6 +173,11 @@ async fn the_webhook_may_do_what_it_does_and_nothing_else() {
         let mut arguments = vec!["auth", "can-i", WEBHOOK, "--namespace", NAMESPACE];
         arguments.extend(what.split(' '));
         let answer = bed.kubectl.run(&arguments).await.unwrap();
-        assert_eq!(answer.stdout.trim() == "yes", expected, "{what}: {}", answer.stderr);
+        assert_eq!(
+            answer.stdout.trim() == "yes",
+            expected,
+            "{what}: {}",
+            answer.stderr
+        );
     }
 }

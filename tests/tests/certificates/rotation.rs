@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use crate::bed::{Bed, certificates};
 
 /// Renewed every ten seconds, and the CA followed by another every thirty; the settle time is two seconds.
-pub const FLAGS: [(&str, &str); 2] = [("HELMOPS_TLS_VALIDITY", "15s"), ("HELMOPS_TLS_CA_VALIDITY", "45s")];
+pub const FLAGS: [(&str, &str); 2] = [
+    ("HELMOPS_TLS_VALIDITY", "15s"),
+    ("HELMOPS_TLS_CA_VALIDITY", "45s"),
+];
 
 #[tokio::test]
 async fn a_ca_is_followed_by_another_although_replicas_are_killed() {
@@ -23,7 +26,10 @@ async fn a_ca_is_followed_by_another_although_replicas_are_killed() {
         if !secret["ca.crt"].contains(&first["ca.crt"]) {
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(100), "the first CA is still there");
+        assert!(
+            start.elapsed() < Duration::from_secs(100),
+            "the first CA is still there"
+        );
         // A kill, and another replica: nobody but the Secret knows how far it was.
         let names: Vec<_> = bed.replicas.keys().cloned().collect();
         for name in names {

@@ -58,7 +58,11 @@ async fn no_request_fails_whatever_becomes_of_certificates_and_replicas() -> Res
         Ok(text) => text.parse()?,
         Err(_) => SECONDS,
     };
-    let (leaf, authority) = if seconds < LONG { ("15s", "45s") } else { ("60s", "180s") };
+    let (leaf, authority) = if seconds < LONG {
+        ("15s", "45s")
+    } else {
+        ("60s", "180s")
+    };
     let mut bed = Bed::start(&[
         ("HELMOPS_TLS_VALIDITY", leaf),
         ("HELMOPS_TLS_CA_VALIDITY", authority),
@@ -92,11 +96,22 @@ async fn no_request_fails_whatever_becomes_of_certificates_and_replicas() -> Res
 }
 
 fn judge(record: &Record, seconds: u64) -> Result<()> {
-    let is_excused = |at| record.emptied.is_some_and(|(begin, end)| begin <= at && at < end + MENDED);
-    let failures: Vec<_> = record.failures.iter().filter(|(at, _)| !is_excused(*at)).collect();
+    let is_excused = |at| {
+        record
+            .emptied
+            .is_some_and(|(begin, end)| begin <= at && at < end + MENDED)
+    };
+    let failures: Vec<_> = record
+        .failures
+        .iter()
+        .filter(|(at, _)| !is_excused(*at))
+        .collect();
     ensure!(failures.is_empty(), "{} failed: {failures:?}", failures.len());
     ensure!(record.writes > seconds * 10, "{record}");
-    ensure!(record.leaves.len() >= 5 && record.authorities.len() >= 3, "{record}");
+    ensure!(
+        record.leaves.len() >= 5 && record.authorities.len() >= 3,
+        "{record}"
+    );
     Ok(())
 }
 
@@ -108,7 +123,8 @@ async fn create(api: &Api) -> Result<()> {
             "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.0.0" } },
         })
     };
-    api.create("default", "helmops", (0..WRITERS).map(helmop).collect()).await
+    api.create("default", "helmops", (0..WRITERS).map(helmop).collect())
+        .await
 }
 
 /// Changes a HelmOp again and again, so that the API server asks both webhooks.
@@ -143,8 +159,16 @@ async fn trouble(bed: &mut Bed, time: Duration, record: &std::cell::RefCell<Reco
             4 => _ = bed.run(&["delete", SECRET]).await?,
             7 => {
                 let begin = Instant::now();
-                let change = json!([{ "op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "" }]);
-                bed.run(&["patch", CONFIGURATIONS[1], "--type=json", "-p", &change.to_string()]).await?;
+                let change =
+                    json!([{ "op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "" }]);
+                bed.run(&[
+                    "patch",
+                    CONFIGURATIONS[1],
+                    "--type=json",
+                    "-p",
+                    &change.to_string(),
+                ])
+                .await?;
                 record.borrow_mut().emptied = Some((begin, Instant::now()));
             }
             _ => {}
@@ -163,8 +187,12 @@ async fn watch(bed: &Bed, until: Instant, record: &std::cell::RefCell<Record>) -
         let mut record = record.borrow_mut();
         record.leaves.extend(secret.get("tls.crt").cloned());
         let authorities = secret.get("ca.crt").map(String::as_str).unwrap_or_default();
-        let each = authorities.split_inclusive("-----END CERTIFICATE-----\n").map(str::to_owned);
-        record.authorities.extend(each.filter(|text| certificates(text) == 1));
+        let each = authorities
+            .split_inclusive("-----END CERTIFICATE-----\n")
+            .map(str::to_owned);
+        record
+            .authorities
+            .extend(each.filter(|text| certificates(text) == 1));
     }
     Ok(())
 }
@@ -176,10 +204,11 @@ async fn roll(bed: &mut Bed, round: u32, record: &std::cell::RefCell<Record>) ->
         let fresh = format!("replica-{round}-{number}");
         bed.add(&fresh).await?;
         bed.until_ready(&fresh).await?;
-        let noticed = helmops_tests::wait::eventually("the balancer to notice", Duration::from_secs(10), async || {
-            ensure!(bed.balancer.ready() == 3, "{} are ready", bed.balancer.ready());
-            Ok(())
-        });
+        let noticed =
+            helmops_tests::wait::eventually("the balancer to notice", Duration::from_secs(10), async || {
+                ensure!(bed.balancer.ready() == 3, "{} are ready", bed.balancer.ready());
+                Ok(())
+            });
         noticed.await.context(fresh)?;
         bed.end(name).await?;
         record.borrow_mut().restarts += 1;
