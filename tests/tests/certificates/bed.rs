@@ -35,7 +35,7 @@ pub struct Bed {
     pub balancer: Balancer,
     pub kubectl: Kubectl,
     pub flags: Vec<(&'static str, String)>,
-    pub bed: TestBed,
+    pub cluster: TestBed,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -44,16 +44,16 @@ impl Bed {
     pub async fn start(flags: &[(&'static str, &str)]) -> Result<Self> {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
-        let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
+        let cluster = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
         Ok(Self {
             replicas: BTreeMap::new(),
             balancer: Balancer::start().await?,
-            kubectl: bed.kubectl().in_namespace(NAMESPACE),
+            kubectl: cluster.kubectl().in_namespace(NAMESPACE),
             flags: flags
                 .iter()
                 .map(|(flag, value)| (*flag, (*value).to_owned()))
                 .collect(),
-            bed,
+            cluster,
             _turn: turn,
         })
     }
@@ -69,11 +69,11 @@ impl Bed {
 
     pub async fn add(&mut self, name: &str) -> Result<()> {
         let command = |program: &Path| -> Command {
-            let mut command = self.bed.command(program);
+            let mut command = self.cluster.command(program);
             command.envs(self.flags.iter().map(|(flag, value)| (*flag, value)));
             command
         };
-        let replica = helmops::start_managed_webhook(&self.bed, name, &command).await?;
+        let replica = helmops::start_managed_webhook(&self.cluster, name, &command).await?;
         self.balancer.add(name, replica.https, &replica.running.admin);
         self.replicas.insert(name.to_owned(), replica);
         Ok(())

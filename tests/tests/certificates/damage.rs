@@ -175,7 +175,7 @@ async fn a_replica_without_rights_goes_on_serving_and_tells() {
         .await
         .unwrap();
     assert!(failed > 0.5);
-    helmops_tests::helmops::apply_manifests(&bed.bed.kubectl())
+    helmops_tests::helmops::apply_manifests(&bed.cluster.kubectl())
         .await
         .unwrap();
     bed.until_injected().await.unwrap();

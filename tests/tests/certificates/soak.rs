@@ -2,7 +2,7 @@
 //! other, the Secret is deleted and a bundle is emptied. No request fails for a certificate or a restart, but in the second
 //! after a bundle was emptied.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::env;
 use std::fmt;
@@ -36,6 +36,15 @@ struct Record {
     leaves: BTreeSet<String>,
     authorities: BTreeSet<String>,
     restarts: u32,
+}
+
+impl Record {
+    fn wrote(&mut self, begun: Instant, written: Result<()>) {
+        self.writes += 1;
+        if let Err(error) = written {
+            self.failures.push((begun, format!("{error:#}")));
+        }
+    }
 }
 
 impl fmt::Display for Record {
@@ -77,10 +86,10 @@ async fn no_request_fails_whatever_becomes_of_certificates_and_replicas() -> Res
         bed.until_ready(name).await?;
     }
     bed.until_admits().await?;
-    let api = Api::new(&bed.bed)?;
+    let api = Api::new(&bed.cluster)?;
     create(&api).await?;
 
-    let record = std::cell::RefCell::new(Record::default());
+    let record = RefCell::new(Record::default());
     let over = Cell::new(false);
     let writers = join_all((0..WRITERS).map(|writer| write(&api, writer, &record, &over)));
     let troubles = async {
@@ -128,7 +137,7 @@ async fn create(api: &Api) -> Result<()> {
 }
 
 /// Changes a HelmOp again and again, so that the API server asks both webhooks.
-async fn write(api: &Api, writer: usize, record: &std::cell::RefCell<Record>, over: &Cell<bool>) {
+async fn write(api: &Api, writer: usize, record: &RefCell<Record>, over: &Cell<bool>) {
     let name = format!("soak-{writer}");
     let mut counter = 0_u64;
     while !over.get() {
@@ -136,18 +145,13 @@ async fn write(api: &Api, writer: usize, record: &std::cell::RefCell<Record>, ov
         let change = json!({ "spec": { "helm": { "version": format!("1.0.{counter}") } } });
         let begun = Instant::now();
         let written = api.patch("default", "helmops", &name, change).await;
-        let mut record = record.borrow_mut();
-        record.writes += 1;
-        if let Err(error) = written {
-            record.failures.push((begun, format!("{error:#}")));
-        }
-        drop(record);
+        record.borrow_mut().wrote(begun, written);
         sleep(PAUSE).await;
     }
 }
 
 /// Everything that happens to certificates and replicas, spread over this time.
-async fn trouble(bed: &mut Bed, time: Duration, record: &std::cell::RefCell<Record>) -> Result<()> {
+async fn trouble(bed: &mut Bed, time: Duration, record: &RefCell<Record>) -> Result<()> {
     let begun = Instant::now();
     let mut restarts = 0;
     for part in 1..=10 {
@@ -158,7 +162,7 @@ async fn trouble(bed: &mut Bed, time: Duration, record: &std::cell::RefCell<Reco
             }
             4 => _ = bed.run(&["delete", SECRET]).await?,
             7 => {
-                let begin = Instant::now();
+                let emptying = Instant::now();
                 let change =
                     json!([{ "op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "" }]);
                 bed.run(&[
@@ -169,7 +173,7 @@ async fn trouble(bed: &mut Bed, time: Duration, record: &std::cell::RefCell<Reco
                     &change.to_string(),
                 ])
                 .await?;
-                record.borrow_mut().emptied = Some((begin, Instant::now()));
+                record.borrow_mut().emptied = Some((emptying, Instant::now()));
             }
             _ => {}
         }
@@ -179,7 +183,7 @@ async fn trouble(bed: &mut Bed, time: Duration, record: &std::cell::RefCell<Reco
 }
 
 /// Notes which certificates there are until then.
-async fn watch(bed: &Bed, until: Instant, record: &std::cell::RefCell<Record>) -> Result<()> {
+async fn watch(bed: &Bed, until: Instant, record: &RefCell<Record>) -> Result<()> {
     let mut ticks = interval(Duration::from_millis(500));
     while Instant::now() < until {
         ticks.tick().await;
@@ -198,7 +202,7 @@ async fn watch(bed: &Bed, until: Instant, record: &std::cell::RefCell<Record>) -
 }
 
 /// Restarts both replicas one after the other, as a Deployment does: another one is ready first.
-async fn roll(bed: &mut Bed, round: u32, record: &std::cell::RefCell<Record>) -> Result<()> {
+async fn roll(bed: &mut Bed, round: u32, record: &RefCell<Record>) -> Result<()> {
     let names: Vec<_> = bed.replicas.keys().cloned().collect();
     for (number, name) in names.iter().enumerate() {
         let fresh = format!("replica-{round}-{number}");
