@@ -7,7 +7,7 @@ CARGO ?= cargo
 COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test chaos lint fmt up down manifests truth bench fuzz tools monitoring build
+.PHONY: help demo test chaos soak lint fmt up down manifests truth bench fuzz tools monitoring build
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ chaos: tools ## Kill the controller 50 times while HelmOps come, change and go, 
 	$(CARGO) build --workspace --bins --locked
 	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked -p helmops-tests --test chaos -- --nocapture
 	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked -p helmops-tests --test rollout_chaos -- --nocapture
+
+soak: tools ## Write HelmOps for 10 minutes while certificates live for 60 s and replicas of the webhook are restarted
+	$(CARGO) build --workspace --bins --locked
+	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked -p helmops-tests --test certificates -- --nocapture soak
 
 lint: ## Check format, lints, documentation, generated files and dependencies
 	$(CARGO) fmt --all --check

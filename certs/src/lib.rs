@@ -1,6 +1,7 @@
-//! The serving certificates of the helmops webhook: issue, load, reload.
+//! The serving certificates of the helmops webhook: issue, keep, load, reload.
 //!
 //! ```text
+//! managed: the webhook itself ─────────────► Secret, caBundle ────────────────────► HotPair ─► TLS handshakes
 //! helmops-certs issue ─► tls.crt, tls.key ─► Secret ─► mounted files ─► watch ─► HotPair ─► TLS handshakes
 //! cert-manager ────────────────────────────────┘         (every few seconds, by content)
 //! ```
@@ -10,6 +11,8 @@
 
 pub mod hot;
 pub mod issue;
+#[cfg(feature = "managed")]
+pub mod managed;
 pub mod pair;
 pub mod reload;
 

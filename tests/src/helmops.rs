@@ -1,5 +1,6 @@
 //! helmops in a control plane: its manifests as shipped, its processes as their own service accounts.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,6 +47,15 @@ pub struct Webhook {
     pub url: String,
     /// The authority of its certificate, PEM.
     pub ca: String,
+}
+
+/// A webhook that keeps its own certificate, and where it serves.
+#[derive(Debug)]
+pub struct Managed {
+    /// The process.
+    pub running: Running,
+    /// Where its webhooks are.
+    pub https: SocketAddr,
 }
 
 /// Folder of the shipped manifests.
@@ -163,7 +173,7 @@ pub async fn start_webhook(
                 .args(["--bind-address", &local(https)])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig)
-                .arg("--tls-cert-file")
+                .args(["--tls-source", "files", "--tls-cert-file"])
                 .arg(&certificate)
                 .arg("--tls-private-key-file")
                 .arg(&key);
@@ -180,6 +190,40 @@ pub async fn start_webhook(
         running,
         url: format!("https://{}", local(https)),
         ca: ca.pem().to_owned(),
+    })
+}
+
+/// Starts the webhook as its service account, with a certificate that it keeps itself, also for 127.0.0.1. It is alive, and
+/// ready when the API server trusts it.
+pub async fn start_managed_webhook(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+) -> Result<Managed> {
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-webhook").await?;
+    let program = test_bed::binary("helmops-webhook")?;
+    let (process, [https, admin]) = Process::start_on_ports(
+        name,
+        &cluster.log(name),
+        |[https, admin]| {
+            let mut command = command(&program);
+            command
+                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
+                .args(["--bind-address", &local(https), "--tls-extra-names", "127.0.0.1"])
+                .args(["--namespace", NAMESPACE])
+                .arg("--kubeconfig")
+                .arg(&kubeconfig);
+            command
+        },
+        async |[_, admin]| alive(admin).await,
+    )
+    .await?;
+    Ok(Managed {
+        running: Running {
+            process,
+            admin: format!("http://{}", local(admin)),
+        },
+        https: ([127, 0, 0, 1], https).into(),
     })
 }
 
@@ -212,6 +256,18 @@ pub async fn register_webhook(kubectl: &Kubectl, webhook: &Webhook) -> Result<()
 
 /// A shipped webhook configuration for a webhook outside of the cluster.
 pub async fn configuration(kubectl: &Kubectl, file: &str, webhook: &Webhook) -> Result<Value> {
+    let mut configuration = configuration_without_bundle(kubectl, file, &webhook.url).await?;
+    let ca = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &webhook.ca);
+    for client in clients(&mut configuration) {
+        if let Some(client) = client.as_object_mut() {
+            client.insert("caBundle".to_owned(), json!(ca));
+        }
+    }
+    Ok(configuration)
+}
+
+/// The same, for a webhook that injects its bundle itself.
+pub async fn configuration_without_bundle(kubectl: &Kubectl, file: &str, url: &str) -> Result<Value> {
     let path = manifests().join(file);
     let path = path.to_str().context("a path that is not UTF-8")?;
     let shipped = kubectl
@@ -219,23 +275,27 @@ pub async fn configuration(kubectl: &Kubectl, file: &str, webhook: &Webhook) -> 
         .await?
         .ok()?;
     let mut configuration: Value = serde_json::from_str(&shipped)?;
-    for hook in configuration
-        .pointer_mut("/webhooks")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        let path = hook
-            .pointer("/clientConfig/service/path")
-            .and_then(Value::as_str)
-            .context("no path")?;
-        let url = format!("{}{path}", webhook.url);
-        let ca = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &webhook.ca);
-        if let Some(client) = hook.pointer_mut("/clientConfig") {
-            *client = json!({ "url": url, "caBundle": ca });
-        }
+    for client in clients(&mut configuration) {
+        let path = client.pointer("/service/path").and_then(Value::as_str);
+        *client = json!({ "url": format!("{url}{}", path.context("no path")?) });
     }
     Ok(configuration)
+}
+
+/// How each webhook of a configuration is reached.
+fn clients(configuration: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let hooks = configuration
+        .pointer_mut("/webhooks")
+        .and_then(Value::as_array_mut);
+    hooks
+        .into_iter()
+        .flatten()
+        .filter_map(|hook| hook.pointer_mut("/clientConfig"))
+}
+
+async fn alive(port: u16) -> Result<()> {
+    let client = probe::client(None)?;
+    probe::ready(&client, &format!("http://{}/livez", local(port)), READY_DEADLINE).await
 }
 
 async fn ready(port: u16) -> Result<()> {

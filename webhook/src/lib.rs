@@ -3,11 +3,15 @@
 //! ```text
 //! API server ──HTTPS──► router ──► review (wire) ──► decide ──► helmops_shared::{admit, policy} (the rules)
 //! API server ◄──watch── policies ─────────────────────┘
+//! API server ◄────────── certificate: the Secret and caBundle that make it trust the first line
 //! ```
 //!
-//! It writes nothing, and reaches out to nobody while it answers: what it needs beside the request is in memory.
+//! It writes nothing but those two, and reaches out to nobody while it answers: what it needs beside the request is in
+//! memory.
 
 mod args;
+mod certificate;
+mod cluster;
 mod decide;
 mod metrics;
 mod policies;

@@ -6,11 +6,15 @@ use axum::{
     Router,
     body::Bytes,
     extract::{DefaultBodyLimit, State},
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONNECTION, CONTENT_TYPE},
+    },
+    middleware::map_response_with_state,
     response::{IntoResponse, Response},
     routing::post,
 };
-use helmops_shared::runtime::cluster::KnownPolicies;
+use helmops_shared::runtime::{Health, cluster::KnownPolicies};
 use serde::Deserialize;
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
@@ -31,6 +35,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub struct Shared {
     /// What Prometheus sees.
     pub metrics: Metrics,
+    /// Whether the process is about to end.
+    pub health: Health,
     /// What HelmOps may use. While that is unknown, nothing is held against them.
     pub policies: KnownPolicies,
 }
@@ -52,7 +58,19 @@ pub fn router(shared: Shared) -> Router {
             DEADLINE,
         ))
         .layer(CatchPanicLayer::new())
+        .layer(map_response_with_state(shared.health.clone(), farewell))
         .with_state(shared)
+}
+
+/// Sends callers elsewhere while the process is about to end. An API server keeps its connections and sends the next request
+/// on one; where that is closed at this very moment, the request has failed. So it is told beforehand to open another.
+async fn farewell(State(health): State<Health>, mut response: Response) -> Response {
+    if health.is_stopping() {
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 async fn mutate(State(Shared { metrics, .. }): State<Shared>, body: Bytes) -> Response {
@@ -67,7 +85,12 @@ async fn mutate(State(Shared { metrics, .. }): State<Shared>, body: Bytes) -> Re
     })
 }
 
-async fn validate(State(Shared { metrics, policies }): State<Shared>, body: Bytes) -> Response {
+async fn validate(
+    State(Shared {
+        metrics, policies, ..
+    }): State<Shared>,
+    body: Bytes,
+) -> Response {
     answer(&metrics, Webhook::Validate, &body, |request| {
         let policies = policies.of(&request.subject.namespace).unwrap_or_default();
         let (answer, reason) = decide::validate(request, &policies);

@@ -3,20 +3,16 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use helmops_certs::{
-    hot::{HotPair, server_config},
-    pair::PairPaths,
-    reload::{self, ReloadEvent},
-};
+use helmops_certs::hot::{HotPair, server_config};
 use helmops_shared::runtime::{
-    self, AdminServer, Gate, Health, Limits, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies,
-    telemetry,
+    self, AdminServer, Health, Limits, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies, telemetry,
 };
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
     args::Args,
+    certificate, cluster,
     metrics::Metrics,
     policies,
     router::{Shared, router},
@@ -28,6 +24,7 @@ use crate::{
 /// Where it cannot start, or a part of it fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
+    let source = args.certificate()?;
     let registry = runtime::metrics::registry()?;
     let metrics = Metrics::register(&registry)?;
     let serve_metrics = ServeMetrics::register(&registry, "helmops_webhook")?;
@@ -38,7 +35,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
 
     let known = KnownPolicies::default();
-    if let Some(client) = policies::client(&args).await? {
+    let client = cluster::client(&args).await?;
+    if let Some(client) = client.clone().filter(|_| args.policies) {
+        tracing::info!(
+            "until Policies are known, what they forbid is let pass, and refused by the controller alone"
+        );
         // Readiness does not wait for it: a webhook that is away stops everybody, one that knows less stops nobody.
         let keep = policies::keep(client, known.clone(), supervisor.stop());
         supervisor.spawn("policies", keep);
@@ -50,19 +51,14 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on --bind-address {}", args.bind_address))?;
     tracing::info!(address = %listener.local_addr()?, version = runtime::version(), "serving admission webhooks");
-    supervisor.spawn(
-        "certificate reload",
-        reload::watch(
-            PairPaths {
-                cert: args.tls_cert_file,
-                key: args.tls_private_key_file,
-            },
-            hot,
-            reload::DEFAULT_INTERVAL,
-            supervisor.stop(),
-            follow(health.gate("certificate"), metrics.clone()),
-        ),
-    );
+    certificate::keep(
+        source,
+        client,
+        hot,
+        (&metrics, &registry),
+        &health,
+        &mut supervisor,
+    )?;
     let limits = Limits {
         drain: args.process.drain(),
         ..Limits::default()
@@ -73,6 +69,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         transport,
         router(Shared {
             metrics,
+            health,
             policies: known,
         }),
         limits,
@@ -84,16 +81,4 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     });
     supervisor.run().await?;
     Ok(())
-}
-
-/// Ready from the first certificate on; a later one that cannot be used leaves the last good one in place.
-fn follow(gate: Gate, metrics: Metrics) -> impl FnMut(ReloadEvent<'_>) + Send {
-    move |event| match event {
-        ReloadEvent::Loaded(pair) => {
-            metrics.certificate_loaded(pair.not_after());
-            gate.open();
-        }
-        ReloadEvent::Refused(_) => metrics.certificate_failed(),
-        ReloadEvent::Unchanged => {}
-    }
 }

@@ -99,6 +99,18 @@ impl ServingPair {
         &self.names
     }
 
+    /// The first second of the certificate's lifetime, in seconds since 1970.
+    #[cfg(feature = "managed")]
+    pub(crate) fn not_before(&self) -> i64 {
+        self.not_before.timestamp()
+    }
+
+    /// The certificates, the serving one first.
+    #[cfg(feature = "managed")]
+    pub(crate) fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.key.cert
+    }
+
     /// Where `now` stands against the certificate's lifetime.
     pub fn validity(&self, now: SystemTime) -> Validity {
         let now = unix_seconds(now);

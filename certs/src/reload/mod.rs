@@ -129,7 +129,7 @@ fn log_refused(error: &PairError, current: Option<&ServingPair>) {
 }
 
 /// Warns when the validity differs from what was last `told`, and returns what is told now.
-fn tell_validity(pair: &ServingPair, told: Validity, now: SystemTime) -> Validity {
+pub(crate) fn tell_validity(pair: &ServingPair, told: Validity, now: SystemTime) -> Validity {
     let validity = pair.validity(now);
     if validity == told {
         return told;

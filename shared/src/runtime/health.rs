@@ -130,7 +130,8 @@ impl Health {
         Report(std::iter::once(stopping).chain(gates).collect())
     }
 
-    fn is_stopping(&self) -> bool {
+    /// Whether the process is shutting down.
+    pub fn is_stopping(&self) -> bool {
         self.0.stopping.load(Ordering::Acquire)
     }
 }

@@ -67,7 +67,7 @@ async fn install(
     }
     let webhook = helmops::start_webhook(cluster, "webhook", command).await?;
     remark(&format!(
-        "helmops-webhook serves at {}, with the right to read Policies and nothing else",
+        "helmops-webhook serves at {} as its own ServiceAccount, with the rights of rbac.yaml alone",
         webhook.url
     ))?;
     helmops::register_webhook(&cluster.kubectl(), &webhook).await?;

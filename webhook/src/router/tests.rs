@@ -9,7 +9,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{KnownPolicies, MAX_BODY, Shared, router};
+use super::{CONNECTION, Health, KnownPolicies, MAX_BODY, Shared, router};
 use crate::metrics::Metrics;
 
 async fn send(method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
@@ -23,7 +23,11 @@ async fn send_under(
     body: impl Into<Body>,
 ) -> (StatusCode, Vec<u8>) {
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let app = router(Shared { metrics, policies });
+    let app = router(Shared {
+        metrics,
+        health: Health::default(),
+        policies,
+    });
     let request = HttpRequest::builder()
         .method(method)
         .uri(path)
@@ -290,4 +294,22 @@ async fn what_is_no_review_is_refused_with_a_reason() {
     assert!(String::from_utf8_lossy(&body).contains("/validate"));
     let (status, _) = send(Method::GET, "/validate", "").await;
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn a_process_that_is_about_to_end_sends_callers_elsewhere() {
+    let health = Health::default();
+    let app = router(Shared {
+        metrics: Metrics::register(&Registry::new()).unwrap(),
+        health: health.clone(),
+        policies: KnownPolicies::default(),
+    });
+    let connection = async || {
+        let request = HttpRequest::post("/validate").body(Body::empty()).unwrap();
+        let response = app.clone().oneshot(request).await.unwrap();
+        response.headers().get(CONNECTION).cloned()
+    };
+    assert_eq!(connection().await, None);
+    health.stopping();
+    assert_eq!(connection().await.unwrap(), "close");
 }

@@ -1,0 +1,207 @@
+//! The flags of a webhook that keeps its own certificate.
+
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use helmops_shared::api::duration;
+use rustls::pki_types::DnsName;
+use thiserror::Error;
+
+use super::lifetimes::{LifetimeError, Lifetimes};
+use super::plan::Wanted;
+
+/// Where a pod finds the namespace of its ServiceAccount.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// The namespace of the manifests.
+const NAMESPACE: &str = "helmops-system";
+
+/// The flags.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Certificate, with --tls-source=managed")]
+pub struct ManagedArgs {
+    /// Secret that all replicas share, with the certificate, its CA and their keys
+    #[arg(
+        long,
+        env = "HELMOPS_TLS_SECRET",
+        default_value = "helmops-webhook-tls",
+        value_name = "NAME"
+    )]
+    pub tls_secret: String,
+
+    /// Namespace of the Secret and the Service; by default that of the pod's ServiceAccount, or else helmops-system
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Service by which the API server reaches the webhook; the certificate is for SERVICE.NAMESPACE.svc
+    #[arg(
+        long,
+        env = "HELMOPS_TLS_SERVICE",
+        default_value = "helmops-webhook",
+        value_name = "NAME"
+    )]
+    pub tls_service: String,
+
+    /// Further DNS names and IP addresses of the certificate, separated by commas, for a webhook that is reached by URL
+    #[arg(
+        long,
+        env = "HELMOPS_TLS_EXTRA_NAMES",
+        value_name = "NAMES",
+        value_delimiter = ','
+    )]
+    pub tls_extra_names: Vec<String>,
+
+    /// Name of both webhook configurations, whose caBundle is kept
+    #[arg(
+        long,
+        env = "HELMOPS_WEBHOOK_CONFIGURATION",
+        default_value = "helmops",
+        value_name = "NAME"
+    )]
+    pub webhook_configuration: String,
+
+    /// How long a certificate is valid; it is renewed after two thirds of that
+    #[arg(long, env = "HELMOPS_TLS_VALIDITY", default_value = "2160h", value_parser = duration::parse, value_name = "DURATION")]
+    pub tls_validity: Duration,
+
+    /// How long a CA is valid; the next one is prepared after two thirds of that
+    #[arg(long, env = "HELMOPS_TLS_CA_VALIDITY", default_value = "43800h", value_parser = duration::parse, value_name = "DURATION")]
+    pub tls_ca_validity: Duration,
+}
+
+/// What the flags say, checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(crate) namespace: String,
+    pub(crate) secret: String,
+    pub(crate) configuration: String,
+    pub(crate) wanted: Wanted,
+}
+
+/// Flags that cannot be followed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SettingsError {
+    /// Lifetimes that do not go together.
+    #[error(transparent)]
+    Lifetime(#[from] LifetimeError),
+    /// No name and no address.
+    #[error(
+        "{0:?} is neither a DNS name nor an IP address; see --tls-service, --namespace and --tls-extra-names"
+    )]
+    Name(String),
+}
+
+impl ManagedArgs {
+    /// What the flags say.
+    ///
+    /// # Errors
+    /// Names the flags that cannot be followed.
+    pub fn settings(&self) -> Result<Settings, SettingsError> {
+        let namespace = self.namespace.clone().unwrap_or_else(own_namespace);
+        let service = format!("{}.{namespace}.svc", self.tls_service);
+        let mut names = vec![service.clone(), format!("{service}.cluster.local")];
+        names.extend(self.tls_extra_names.iter().map(|name| canonical(name)));
+        if let Some(odd) = names.iter().find(|name| !is_name(name)) {
+            return Err(SettingsError::Name(odd.clone()));
+        }
+        let lifetimes = Lifetimes::new(self.tls_validity, self.tls_ca_validity, chance())?;
+        Ok(Settings {
+            namespace,
+            secret: self.tls_secret.clone(),
+            configuration: self.webhook_configuration.clone(),
+            wanted: Wanted { names, lifetimes },
+        })
+    }
+}
+
+/// As a certificate tells it: addresses have more than one spelling.
+fn canonical(name: &str) -> String {
+    name.parse::<IpAddr>()
+        .map_or_else(|_| name.to_owned(), |address| address.to_string())
+}
+
+fn is_name(name: &str) -> bool {
+    name.parse::<IpAddr>().is_ok() || DnsName::try_from(name).is_ok()
+}
+
+fn own_namespace() -> String {
+    let told = fs::read_to_string(NAMESPACE_FILE).unwrap_or_default();
+    let told = told.trim();
+    if told.is_empty() { NAMESPACE } else { told }.to_owned()
+}
+
+/// A number between 0 and 1 that other processes do not have.
+fn chance() -> f64 {
+    let number = RandomState::new().hash_one(std::process::id()) % 1000;
+    f64::from(u32::try_from(number).unwrap_or_default()) / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        managed: ManagedArgs,
+    }
+
+    fn settings(args: &[&str]) -> Result<Settings, SettingsError> {
+        let args = [&["x", "--namespace", "here"], args].concat();
+        Cli::try_parse_from(args).unwrap().managed.settings()
+    }
+
+    #[test]
+    fn the_certificate_is_for_the_service_and_what_else_is_told() {
+        let names = |args| settings(args).unwrap().wanted.names;
+        assert_eq!(
+            names(&[]),
+            [
+                "helmops-webhook.here.svc",
+                "helmops-webhook.here.svc.cluster.local"
+            ]
+        );
+        let extra = [
+            "--tls-service=hook",
+            "--tls-extra-names=127.0.0.1,a.example.com,0:0::1",
+        ];
+        assert_eq!(
+            names(&extra),
+            [
+                "hook.here.svc",
+                "hook.here.svc.cluster.local",
+                "127.0.0.1",
+                "a.example.com",
+                "::1"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        let error = settings(&["--tls-extra-names=a b"]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("\"a b\" is neither a DNS name nor an IP address"),
+            "{error}"
+        );
+        let error = settings(&["--tls-validity=1h", "--tls-ca-validity=2h"]).unwrap_err();
+        assert!(matches!(error, SettingsError::Lifetime(_)), "{error}");
+        assert!(Cli::try_parse_from(["x", "--tls-validity=90d"]).is_err());
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_twin() {
+        for arg in Cli::command().get_arguments() {
+            let Some(long) = arg.get_long() else { continue };
+            let twin = match long {
+                "namespace" => "POD_NAMESPACE".to_owned(),
+                long => format!("HELMOPS_{}", long.to_uppercase().replace('-', "_")),
+            };
+            assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(twin.as_str()));
+        }
+    }
+}

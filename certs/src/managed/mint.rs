@@ -1,0 +1,183 @@
+//! From a step to what the Secret is to hold.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use super::bundle::{self, Authority};
+use super::lifetimes::{BACKDATED, until};
+use super::plan::{Step, Wanted};
+use super::stored::{AUTHORITIES, ISSUER_KEY, Issuer, LEAF_CERT, LEAF_KEY, NEXT_KEY, Stored};
+use crate::issue::{Ca, IssueError, Leaf, issue_ca, issue_leaf};
+
+/// What an authority is called.
+const CA_COMMON_NAME: &str = "helmops webhook CA";
+
+/// The most authorities beside the newest: two mishaps during a rotation.
+const MOST_RETAINED: usize = 4;
+
+/// Keys of a Secret and what they are to hold; `None` for nothing.
+pub(crate) type Changes = BTreeMap<&'static str, Option<Vec<u8>>>;
+
+/// What the step changes in the Secret.
+///
+/// # Errors
+/// Where the names are no names.
+pub(crate) fn mint(
+    step: &Step,
+    stored: Option<&Stored>,
+    wanted: &Wanted,
+    now: SystemTime,
+) -> Result<Changes, IssueError> {
+    let mut changes = Changes::new();
+    let authorities = || valid(stored, now);
+    let issuer = stored.and_then(|stored| stored.issuer.as_ref());
+    let next = stored.and_then(|stored| stored.next.as_ref());
+    match (step, issuer, next) {
+        (Step::Renew { names }, Some(issuer), _) => {
+            renew(&mut changes, &issuer.ca, &issuer.authority, names, wanted, now)?;
+            set_authorities(&mut changes, &authorities());
+        }
+        (Step::Prepare, ..) => prepare(&mut changes, stored, &authorities(), wanted, now)?,
+        (Step::Switch, _, Some(Issuer { ca, authority })) => {
+            renew(&mut changes, ca, authority, &[], wanted, now)?;
+            set_key(&mut changes, ca);
+            set_authorities(&mut changes, &first(authority, &authorities()));
+        }
+        (Step::Retire, ..) => {
+            let leaf = stored.and_then(|stored| stored.leaf.as_ref().ok());
+            let kept: Vec<_> = leaf.iter().map(|leaf| leaf.authority.clone()).collect();
+            set_authorities(&mut changes, &kept);
+            changes.insert(NEXT_KEY, None);
+        }
+        (Step::Anew { retained }, ..) => anew(&mut changes, retained, wanted, now)?,
+        // Planned for something else; the next plan is for what is there.
+        (Step::Renew { .. }, None, _) | (Step::Switch, _, None) => {}
+    }
+    Ok(changes)
+}
+
+/// Those in the Secret that are valid.
+fn valid(stored: Option<&Stored>, now: SystemTime) -> Vec<Authority> {
+    let authorities = stored.iter().flat_map(|stored| &stored.authorities);
+    authorities
+        .filter(|authority| authority.is_valid(now))
+        .cloned()
+        .collect()
+}
+
+fn anew(
+    changes: &mut Changes,
+    retained: &[Authority],
+    wanted: &Wanted,
+    now: SystemTime,
+) -> Result<(), IssueError> {
+    let (ca, authority) = new_authority(wanted, now)?;
+    renew(changes, &ca, &authority, &[], wanted, now)?;
+    set_key(changes, &ca);
+    set_authorities(changes, &first(&authority, &newest(retained)));
+    Ok(())
+}
+
+fn prepare(
+    changes: &mut Changes,
+    stored: Option<&Stored>,
+    authorities: &[Authority],
+    wanted: &Wanted,
+    now: SystemTime,
+) -> Result<(), IssueError> {
+    let (ca, authority) = new_authority(wanted, now)?;
+    // That of the certificate must not be the one that is left out.
+    let current = stored.and_then(|stored| stored.leaf.as_ref().ok());
+    let current = current.map(|leaf| &leaf.authority);
+    let others: Vec<_> = authorities
+        .iter()
+        .filter(|one| Some(*one) != current)
+        .cloned()
+        .collect();
+    let all: Vec<_> = current
+        .into_iter()
+        .cloned()
+        .chain([authority])
+        .chain(newest(&others))
+        .collect();
+    changes.insert(NEXT_KEY, Some(ca.key_pem().into_bytes()));
+    set_authorities(changes, &all);
+    Ok(())
+}
+
+fn renew(
+    changes: &mut Changes,
+    ca: &Ca,
+    authority: &Authority,
+    names: &[String],
+    wanted: &Wanted,
+    now: SystemTime,
+) -> Result<(), IssueError> {
+    // It ends with its authority at the latest.
+    let life = wanted.lifetimes.leaf().min(until(now, authority.not_after()));
+    let Leaf { cert_pem, key_pem } = leaf(ca, wanted.names.iter().chain(names), now, life)?;
+    changes.insert(LEAF_CERT, Some(cert_pem.into_bytes()));
+    changes.insert(LEAF_KEY, Some(key_pem.into_bytes()));
+    Ok(())
+}
+
+fn leaf(
+    ca: &Ca,
+    names: impl Iterator<Item = impl AsRef<str>>,
+    now: SystemTime,
+    life: Duration,
+) -> Result<Leaf, IssueError> {
+    let (mut dns_names, mut addresses) = (Vec::new(), Vec::new());
+    for name in names {
+        let name = name.as_ref();
+        match name.parse::<IpAddr>() {
+            Ok(address) => addresses.push(address),
+            Err(_) => dns_names.push(name.to_owned()),
+        }
+    }
+    dedup(&mut dns_names);
+    dedup(&mut addresses);
+    issue_leaf(ca, &dns_names, &addresses, now - BACKDATED, life + BACKDATED)
+}
+
+fn new_authority(wanted: &Wanted, now: SystemTime) -> Result<(Ca, Authority), IssueError> {
+    let life = wanted.lifetimes.authority() + BACKDATED;
+    let ca = issue_ca(CA_COMMON_NAME, now - BACKDATED, life)?;
+    let authority = Authority::of(&ca).ok_or_else(|| IssueError::NotACa {
+        file: AUTHORITIES.to_owned(),
+    })?;
+    Ok((ca, authority))
+}
+
+/// The key of who issues from now on; the one that was to follow follows no more.
+fn set_key(changes: &mut Changes, ca: &Ca) {
+    changes.insert(ISSUER_KEY, Some(ca.key_pem().into_bytes()));
+    changes.insert(NEXT_KEY, None);
+}
+
+fn set_authorities(changes: &mut Changes, authorities: &[Authority]) {
+    changes.insert(AUTHORITIES, Some(bundle::pem(authorities).into_bytes()));
+}
+
+/// Leaves the first of each.
+fn dedup<T: PartialEq + Clone>(values: &mut Vec<T>) {
+    let mut kept: Vec<T> = Vec::with_capacity(values.len());
+    values.retain(|value| {
+        let is_new = !kept.contains(value);
+        kept.push(value.clone());
+        is_new
+    });
+}
+
+fn first(authority: &Authority, others: &[Authority]) -> Vec<Authority> {
+    let others = others.iter().filter(|one| *one != authority);
+    std::iter::once(authority).chain(others).cloned().collect()
+}
+
+fn newest(authorities: &[Authority]) -> Vec<Authority> {
+    let mut newest = authorities.to_vec();
+    newest.sort_by_key(|authority| std::cmp::Reverse(authority.not_before()));
+    newest.truncate(MOST_RETAINED);
+    newest
+}

@@ -1,0 +1,93 @@
+//! The Secret that all replicas share.
+
+use std::collections::BTreeMap;
+
+use futures::Stream;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ObjectMeta, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+
+use super::api::{FIELD_MANAGER, Failure, bounded};
+use super::mint::Changes;
+use super::stored::Data;
+
+/// The way to the Secret.
+pub(crate) struct Store {
+    api: Api<Secret>,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Store {
+    pub(crate) fn new(client: Client, namespace: &str, name: &str) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// What becomes of it, from now on.
+    pub(crate) fn watch(&self) -> impl Stream<Item = watcher::Result<Option<Secret>>> + Send + use<> {
+        watcher::watch_object(self.api.clone(), &self.name).default_backoff()
+    }
+
+    pub(crate) async fn read(&self) -> Result<Option<Secret>, Failure> {
+        bounded(self.api.get_opt(&self.name)).await
+    }
+
+    /// Changes the Secret as it was seen, or makes it where there was none.
+    pub(crate) async fn write(&self, seen: Option<&Secret>, changes: Changes) -> Result<Secret, Failure> {
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let secret = self.changed(seen, changes);
+        if seen.is_some() {
+            bounded(self.api.replace(&self.name, &params, &secret)).await
+        } else {
+            bounded(self.api.create(&params, &secret)).await
+        }
+    }
+
+    /// The Secret with these changes; what else is in it stays.
+    fn changed(&self, seen: Option<&Secret>, changes: Changes) -> Secret {
+        let mut secret = seen.cloned().unwrap_or_else(|| self.fresh());
+        secret.metadata.managed_fields = None;
+        let data = secret.data.get_or_insert_default();
+        for (key, value) in changes {
+            match value {
+                Some(value) => data.insert(key.to_owned(), ByteString(value)),
+                None => data.remove(key),
+            };
+        }
+        secret
+    }
+
+    fn fresh(&self) -> Secret {
+        let labels = [
+            ("app.kubernetes.io/name", "helmops-webhook"),
+            ("app.kubernetes.io/part-of", "helmops"),
+        ];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                namespace: Some(self.namespace.clone()),
+                labels: Some(BTreeMap::from(labels)),
+                ..ObjectMeta::default()
+            },
+            type_: Some("kubernetes.io/tls".to_owned()),
+            ..Secret::default()
+        }
+    }
+}
+
+/// The data of a Secret.
+pub(crate) fn data(secret: &Secret) -> Data {
+    let data = secret.data.iter().flatten();
+    data.map(|(key, ByteString(value))| (key.clone(), value.clone()))
+        .collect()
+}

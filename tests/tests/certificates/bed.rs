@@ -1,0 +1,215 @@
+//! The setting of each test.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use helmops_tests::helmops::{self, Managed, NAMESPACE};
+use helmops_tests::kubectl::Kubectl;
+use helmops_tests::metrics::Metrics;
+use helmops_tests::test_bed::TestBed;
+use helmops_tests::wait::eventually;
+use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::balancer::Balancer;
+
+/// All takes less than a second; the machine may be busy with other tests.
+pub const SOON: Duration = Duration::from_secs(30);
+/// The Secret of the manifests.
+pub const SECRET: &str = "secret/helmops-webhook-tls";
+/// Both kinds of configurations.
+pub const CONFIGURATIONS: [&str; 2] = [
+    "mutatingwebhookconfiguration/helmops",
+    "validatingwebhookconfiguration/helmops",
+];
+const FILES: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhook.yaml"];
+
+/// A control plane, and replicas behind a balancer.
+pub struct Bed {
+    pub replicas: BTreeMap<String, Managed>,
+    pub balancer: Balancer,
+    pub kubectl: Kubectl,
+    pub flags: Vec<(&'static str, String)>,
+    pub cluster: TestBed,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bed {
+    /// Without a replica yet, and with nothing that asks one.
+    pub async fn start(flags: &[(&'static str, &str)]) -> Result<Self> {
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let turn = TURN.lock().await;
+        let cluster = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
+        Ok(Self {
+            replicas: BTreeMap::new(),
+            balancer: Balancer::start().await?,
+            kubectl: cluster.kubectl().in_namespace(NAMESPACE),
+            flags: flags
+                .iter()
+                .map(|(flag, value)| (*flag, (*value).to_owned()))
+                .collect(),
+            cluster,
+            _turn: turn,
+        })
+    }
+
+    /// With both configurations and a replica that is ready.
+    pub async fn with_replica(flags: &[(&'static str, &str)]) -> Result<Self> {
+        let mut bed = Self::start(flags).await?;
+        bed.configure().await?;
+        bed.add("one").await?;
+        bed.until_ready("one").await?;
+        Ok(bed)
+    }
+
+    pub async fn add(&mut self, name: &str) -> Result<()> {
+        let command = |program: &Path| -> Command {
+            let mut command = self.cluster.command(program);
+            command.envs(self.flags.iter().map(|(flag, value)| (*flag, value)));
+            command
+        };
+        let replica = helmops::start_managed_webhook(&self.cluster, name, &command).await?;
+        self.balancer.add(name, replica.https, &replica.running.admin);
+        self.replicas.insert(name.to_owned(), replica);
+        Ok(())
+    }
+
+    pub async fn until_ready(&mut self, name: &str) -> Result<()> {
+        let running = &mut self.replicas.get_mut(name).context("no such replica")?.running;
+        running.process.until_ready(&running.admin, SOON).await
+    }
+
+    /// Ends a replica as the kubelet does: it goes on for a while, and then in peace.
+    pub async fn end(&mut self, name: &str) -> Result<()> {
+        let mut replica = self.replicas.remove(name).context("no such replica")?;
+        let status = replica.running.process.terminate(SOON).await?;
+        self.balancer.remove(name);
+        ensure!(
+            status.success(),
+            "{name} ended with {status}: {}",
+            replica.running.process.tail()
+        );
+        Ok(())
+    }
+
+    /// Applies both configurations as shipped, without a bundle, for the balancer's address. Both fail closed, so that every
+    /// failure is seen.
+    pub async fn configure(&self) -> Result<()> {
+        for file in FILES {
+            let configuration = self.configuration(file).await?;
+            self.kubectl.apply(&configuration.to_string()).await?.ok()?;
+        }
+        Ok(())
+    }
+
+    pub async fn configuration(&self, file: &str) -> Result<Value> {
+        let url = format!("https://{}", self.balancer.address);
+        let mut configuration = helmops::configuration_without_bundle(&self.kubectl, file, &url).await?;
+        configuration["webhooks"][0]["failurePolicy"] = json!("Fail");
+        Ok(configuration)
+    }
+
+    pub async fn run(&self, arguments: &[&str]) -> Result<String> {
+        self.kubectl.run(arguments).await?.ok()
+    }
+
+    /// Changes an object (JSON Merge Patch).
+    pub async fn patch(&self, object: &str, change: &Value) -> Result<()> {
+        self.run(&["patch", object, "--type=merge", "-p", &change.to_string()])
+            .await?;
+        Ok(())
+    }
+
+    /// What the Secret holds, decoded.
+    pub async fn secret(&self) -> Result<BTreeMap<String, String>> {
+        let secret = self.kubectl.get(SECRET).await?.context("there is none")?;
+        let data = secret["data"].as_object().cloned().unwrap_or_default();
+        data.into_iter()
+            .map(|(key, value)| Ok((key, decoded(&value)?)))
+            .collect()
+    }
+
+    /// The bundle in a configuration, decoded.
+    pub async fn bundle(&self, configuration: &str) -> Result<String> {
+        let found = self.kubectl.get(configuration).await?.context("there is none")?;
+        decoded(&found["webhooks"][0]["clientConfig"]["caBundle"])
+    }
+
+    /// Waits until the Secret is whole and both configurations have its bundle, and gives what it holds.
+    pub async fn until_injected(&self) -> Result<BTreeMap<String, String>> {
+        eventually("the bundle in both configurations", SOON, async || {
+            let secret = self.secret().await?;
+            for key in ["tls.crt", "tls.key", "ca.crt", "ca.key"] {
+                ensure!(
+                    secret.get(key).is_some_and(|text| text.contains("BEGIN")),
+                    "no {key}"
+                );
+            }
+            for configuration in CONFIGURATIONS {
+                let bundle = self.bundle(configuration).await?;
+                ensure!(bundle == secret["ca.crt"], "{configuration} has {bundle:?}");
+            }
+            Ok(secret)
+        })
+        .await
+    }
+
+    /// Whether HelmOps are admitted, by a request that changes nothing.
+    pub async fn admits(&self) -> Result<()> {
+        let refused = json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp",
+            "metadata": { "name": "never-stored", "namespace": "default" },
+        });
+        let create = [
+            "create",
+            "--namespace=default",
+            "--dry-run=server",
+            "--filename=-",
+        ];
+        let output = self.kubectl.run_with_input(&create, &refused.to_string()).await?;
+        ensure!(
+            output.stderr.contains("helm options are empty"),
+            "{}",
+            output.stderr
+        );
+        Ok(())
+    }
+
+    pub async fn until_admits(&self) -> Result<()> {
+        eventually("an admission", SOON, async || self.admits().await).await
+    }
+
+    pub async fn metric(&self, replica: &str, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+        let admin = &self.replicas[replica].running.admin;
+        let metrics = Metrics::scrape(&format!("{admin}/metrics")).await?;
+        metrics.sum(name, labels).with_context(|| format!("no {name}"))
+    }
+
+    /// No log says anything of a key.
+    pub fn keeps_its_secrets(&self, secret: &BTreeMap<String, String>) {
+        for replica in self.replicas.values() {
+            let log = replica.running.process.log();
+            for key in ["tls.key", "ca.key"] {
+                let line = secret[key].lines().nth(1).unwrap();
+                assert!(!log.contains(line), "{key} is in the log");
+            }
+        }
+    }
+}
+
+fn decoded(value: &Value) -> Result<String> {
+    let bytes = STANDARD.decode(value.as_str().unwrap_or_default());
+    Ok(String::from_utf8(
+        bytes.map_err(|error| anyhow!("{value}: {error}"))?,
+    )?)
+}
+
+/// How many certificates a text holds.
+pub fn certificates(pem: &str) -> usize {
+    pem.matches("BEGIN CERTIFICATE").count()
+}

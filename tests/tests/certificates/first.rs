@@ -1,0 +1,183 @@
+//! The first start, further replicas, and configurations that come later.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use helmops_tests::helmops::NAMESPACE;
+use helmops_tests::wait::eventually;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::bed::{Bed, CONFIGURATIONS, SECRET, SOON, certificates};
+
+const WEBHOOK: &str = "--as=system:serviceaccount:helmops-system:helmops-webhook";
+
+#[tokio::test]
+async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
+    let mut bed = Bed::with_replica(&[]).await.unwrap();
+    let secret = bed.until_injected().await.unwrap();
+    bed.until_admits().await.unwrap();
+    assert_eq!(certificates(&secret["ca.crt"]), 1);
+    assert_eq!(
+        bed.kubectl.get(SECRET).await.unwrap().unwrap()["type"],
+        "kubernetes.io/tls"
+    );
+
+    bed.add("two").await.unwrap();
+    bed.until_ready("two").await.unwrap();
+    assert_eq!(bed.secret().await.unwrap(), secret, "two issues nothing");
+    bed.end("one").await.unwrap();
+    for _ in 0..10 {
+        bed.until_admits().await.unwrap();
+    }
+    // Ninety days, and the CA five years.
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs_f64();
+    for (name, days) in [
+        ("helmops_webhook_certificate_expiry_timestamp_seconds", 90.0),
+        ("helmops_webhook_ca_expiry_timestamp_seconds", 1825.0),
+    ] {
+        let left = (bed.metric("two", name, &[]).await.unwrap() - now) / 86_400.0;
+        assert!((left - days).abs() < 0.1, "{name}: {left}");
+    }
+    let failed = [("outcome", "failed")];
+    let failed = bed
+        .metric("two", "helmops_webhook_certificate_actions_total", &failed)
+        .await
+        .unwrap();
+    assert!(failed < 0.5, "{failed}");
+    bed.keeps_its_secrets(&secret);
+}
+
+#[tokio::test]
+async fn replicas_that_start_together_share_what_one_of_them_issues() {
+    let mut bed = Bed::start(&[]).await.unwrap();
+    bed.configure().await.unwrap();
+    for name in ["one", "two", "three"] {
+        bed.add(name).await.unwrap();
+    }
+    for name in ["one", "two", "three"] {
+        bed.until_ready(name).await.unwrap();
+    }
+    let secret = bed.until_injected().await.unwrap();
+    assert_eq!(certificates(&secret["ca.crt"]), 1);
+    for _ in 0..20 {
+        bed.admits().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_that_comes_later_is_injected_and_the_replica_waits_for_it() {
+    let mut bed = Bed::start(&[]).await.unwrap();
+    bed.add("one").await.unwrap();
+    eventually("a certificate", SOON, async || {
+        ensure!(bed.secret().await?.contains_key("tls.crt"), "not yet");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(bed.balancer.ready(), 0, "nobody trusts it yet");
+    let log = bed.replicas["one"].running.process.log();
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        assert_eq!(log.matches(&format!("there is no {kind}")).count(), 1, "{log}");
+    }
+    for object in CONFIGURATIONS {
+        assert!(
+            bed.kubectl.get(object).await.unwrap().is_none(),
+            "it is made by nobody"
+        );
+    }
+
+    bed.configure().await.unwrap();
+    bed.until_ready("one").await.unwrap();
+    bed.until_admits().await.unwrap();
+    bed.until_injected().await.unwrap();
+
+    // A configuration that goes leaves the replica ready, and one that comes again is injected again.
+    bed.run(&["delete", CONFIGURATIONS[1]]).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(bed.balancer.ready(), 1);
+    bed.configure().await.unwrap();
+    bed.until_injected().await.unwrap();
+    bed.until_admits().await.unwrap();
+}
+
+#[tokio::test]
+async fn only_the_bundle_is_written_and_only_where_it_is_ours() {
+    let mut bed = Bed::start(&[]).await.unwrap();
+    let mut configuration = bed.configuration("validatingwebhook.yaml").await.unwrap();
+    let mut other = configuration["webhooks"][0].clone();
+    other["name"] = json!("other.example.com");
+    other["failurePolicy"] = json!("Ignore");
+    configuration["webhooks"].as_array_mut().unwrap().push(other);
+    bed.kubectl
+        .apply(&configuration.to_string())
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    let mut asked = bed.configuration("mutatingwebhook.yaml").await.unwrap();
+    asked["metadata"]["annotations"] = json!({ "cert-manager.io/inject-ca-from": "a/b" });
+    bed.kubectl.apply(&asked.to_string()).await.unwrap().ok().unwrap();
+    bed.add("one").await.unwrap();
+    bed.until_ready("one").await.unwrap();
+
+    let found = bed
+        .kubectl
+        .run(&["get", CONFIGURATIONS[1], "--output=json", "--show-managed-fields"])
+        .await
+        .unwrap();
+    let found: serde_json::Value = serde_json::from_str(&found.ok().unwrap()).unwrap();
+    assert!(found["webhooks"][0]["clientConfig"]["caBundle"].is_string());
+    assert!(found["webhooks"][1]["clientConfig"]["caBundle"].is_null());
+    let managers = found["metadata"]["managedFields"].as_array().unwrap();
+    let ours: Vec<_> = managers
+        .iter()
+        .filter(|manager| manager["manager"] == "helmops-certs")
+        .collect();
+    let key = r#"k:{"name":"validate.helmops.fleet.cattle.io"}"#;
+    assert_eq!(
+        ours[0]["fieldsV1"],
+        json!({ "f:webhooks": { key: { ".": {}, "f:clientConfig": { "f:caBundle": {} }, "f:name": {} } } })
+    );
+    assert_eq!((ours.len(), ours[0]["operation"].as_str()), (1, Some("Apply")));
+    assert_eq!(
+        bed.bundle(CONFIGURATIONS[0]).await.unwrap(),
+        "",
+        "that is cert-manager's"
+    );
+    let log = bed.replicas["one"].running.process.log();
+    assert!(log.contains("its caBundle is left to cert-manager"), "{log}");
+}
+
+#[tokio::test]
+async fn the_webhook_may_do_what_it_does_and_nothing_else() {
+    let bed = Bed::start(&[]).await.unwrap();
+    for (what, expected) in [
+        ("get secret/helmops-webhook-tls", true),
+        ("update secret/helmops-webhook-tls", true),
+        ("create secrets", true),
+        ("get secret/other", false),
+        ("list secrets", false),
+        ("delete secret/helmops-webhook-tls", false),
+        ("patch validatingwebhookconfiguration/helmops", true),
+        ("patch mutatingwebhookconfiguration/helmops", true),
+        ("patch validatingwebhookconfiguration/other", false),
+        ("update validatingwebhookconfiguration/helmops", false),
+        ("create validatingwebhookconfigurations", false),
+        ("list mutatingwebhookconfigurations", false),
+    ] {
+        let mut arguments = vec!["auth", "can-i", WEBHOOK, "--namespace", NAMESPACE];
+        arguments.extend(what.split(' '));
+        let answer = bed.kubectl.run(&arguments).await.unwrap();
+        assert_eq!(
+            answer.stdout.trim() == "yes",
+            expected,
+            "{what}: {}",
+            answer.stderr
+        );
+    }
+}
