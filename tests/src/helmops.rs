@@ -230,7 +230,7 @@ pub async fn start_managed_webhook(
 /// Applies the shipped webhook configurations, with the address of a process outside of the cluster in place of the
 /// Service, and waits until the API server asks it.
 pub async fn register_webhook(kubectl: &Kubectl, webhook: &Webhook) -> Result<()> {
-    for file in ["base/mutatingwebhook.yaml", "base/validatingwebhook.yaml"] {
+    for file in ["mutatingwebhook.yaml", "validatingwebhook.yaml"] {
         let configuration = configuration(kubectl, file, webhook).await?;
         kubectl.apply(&configuration.to_string()).await?.ok()?;
     }
@@ -268,7 +268,7 @@ pub async fn configuration(kubectl: &Kubectl, file: &str, webhook: &Webhook) -> 
 
 /// The same, for a webhook that injects its bundle itself.
 pub async fn configuration_without_bundle(kubectl: &Kubectl, file: &str, url: &str) -> Result<Value> {
-    let path = manifests().join(file);
+    let path = manifests().join("base").join(file);
     let path = path.to_str().context("a path that is not UTF-8")?;
     let shipped = kubectl
         .run(&["create", "--dry-run=client", "--output=json", "--filename", path])
