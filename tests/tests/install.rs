@@ -31,11 +31,8 @@ async fn apply(kubectl: &Kubectl, folder: &str, more: &[&str]) {
 async fn list(kubectl: &Kubectl, kind: &str) -> Vec<Value> {
     let arguments = ["get", kind, "--namespace", NAMESPACE, "--output=json"];
     let found = kubectl.run(&arguments).await.unwrap().ok().unwrap();
-    let mut found: Value = serde_json::from_str(&found).unwrap();
-    match found["items"].take() {
-        Value::Array(items) => items,
-        other => panic!("{other}"),
-    }
+    let found: Value = serde_json::from_str(&found).unwrap();
+    found["items"].as_array().unwrap().clone()
 }
 
 /// Has the API server look at the pods that the Deployments ask for; the namespace enforces the strictest rules that it knows.
