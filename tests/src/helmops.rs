@@ -24,6 +24,8 @@ use crate::wait::eventually;
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 /// The API server notices a new webhook configuration within a second.
 const REGISTERED_DEADLINE: Duration = Duration::from_secs(30);
+/// The shipped webhook configurations.
+pub const CONFIGURATIONS: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhook.yaml"];
 /// Where the manifests put helmops.
 pub const NAMESPACE: &str = "helmops-system";
 /// Where the shipped examples live: Fleet's own workspace for clusters other than its own.
@@ -230,10 +232,24 @@ pub async fn start_managed_webhook(
 /// Applies the shipped webhook configurations, with the address of a process outside of the cluster in place of the
 /// Service, and waits until the API server asks it.
 pub async fn register_webhook(kubectl: &Kubectl, webhook: &Webhook) -> Result<()> {
-    for file in ["mutatingwebhook.yaml", "validatingwebhook.yaml"] {
+    for file in CONFIGURATIONS {
         let configuration = configuration(kubectl, file, webhook).await?;
         kubectl.apply(&configuration.to_string()).await?.ok()?;
     }
+    until_asked(kubectl).await
+}
+
+/// The same for a webhook that injects its bundle itself.
+pub async fn register_managed_webhook(kubectl: &Kubectl, webhook: &Managed) -> Result<()> {
+    let url = format!("https://{}", webhook.https);
+    for file in CONFIGURATIONS {
+        let configuration = configuration_without_bundle(kubectl, file, &url).await?;
+        kubectl.apply(&configuration.to_string()).await?.ok()?;
+    }
+    until_asked(kubectl).await
+}
+
+async fn until_asked(kubectl: &Kubectl) -> Result<()> {
     let refused = json!({
         "apiVersion": "fleet.cattle.io/v1alpha1",
         "kind": "HelmOp",

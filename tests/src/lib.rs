@@ -13,6 +13,7 @@
 pub mod command;
 pub mod probe;
 pub mod process;
+pub mod prometheus;
 pub mod random;
 pub mod wait;
 

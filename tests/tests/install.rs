@@ -99,3 +99,30 @@ async fn beside_fleet_no_definition_is_touched() {
         [Value::Null; 0]
     );
 }
+
+/// What is for other people's operators is put together; the kinds are theirs.
+#[tokio::test]
+async fn what_is_for_operators_is_put_together() {
+    let bed = empty().await;
+    for (folder, kinds) in [
+        (
+            "monitoring",
+            ["kind: ServiceMonitor", "kind: PrometheusRule", "kind: ConfigMap"].as_slice(),
+        ),
+        (
+            "../certs/cert-manager",
+            &["kind: Certificate", "kind: Issuer", "--tls-source=files"],
+        ),
+    ] {
+        let path = manifests().join(folder);
+        let built = bed
+            .kubectl()
+            .run(&["kustomize", path.to_str().unwrap()])
+            .await
+            .unwrap();
+        let built = built.ok().unwrap();
+        for kind in kinds {
+            assert!(built.contains(kind), "{folder} has no {kind}");
+        }
+    }
+}

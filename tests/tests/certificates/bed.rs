@@ -27,8 +27,6 @@ pub const CONFIGURATIONS: [&str; 2] = [
     "mutatingwebhookconfiguration/helmops",
     "validatingwebhookconfiguration/helmops",
 ];
-const FILES: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhook.yaml"];
-
 /// A control plane, and replicas behind a balancer.
 pub struct Bed {
     pub replicas: BTreeMap<String, Managed>,
@@ -100,7 +98,7 @@ impl Bed {
     /// Applies both configurations as shipped, without a bundle, for the balancer's address. Both fail closed, so that every
     /// failure is seen.
     pub async fn configure(&self) -> Result<()> {
-        for file in FILES {
+        for file in helmops::CONFIGURATIONS {
             let configuration = self.configuration(file).await?;
             self.kubectl.apply(&configuration.to_string()).await?.ok()?;
         }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use helmops_tests::chart_server::ChartServer;
 use helmops_tests::charts::ChartRepo;
-use helmops_tests::helmops::{self, Running, Webhook};
+use helmops_tests::helmops::{self, Managed, Running};
+use helmops_tests::random;
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::tools::Monitoring;
 use helmops_tests::wait::eventually;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
@@ -19,7 +20,7 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// Everything that runs.
 pub struct Monitored {
     pub controller: Running,
-    pub webhook: Webhook,
+    pub webhook: Managed,
     pub monitoring: Monitoring,
     pub bed: TestBed,
     pub server: ChartServer,
@@ -41,8 +42,8 @@ impl Monitored {
             command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
             command
         };
-        let webhook = helmops::start_webhook(&bed, "webhook", &plain).await?;
-        helmops::register_webhook(&bed.kubectl(), &webhook).await?;
+        let webhook = helmops::start_managed_webhook(&bed, "webhook", &plain).await?;
+        helmops::register_managed_webhook(&bed.kubectl(), &webhook).await?;
         let controller = helmops::start_controller(&bed, "controller", &both).await?;
         let monitored = Self {
             controller,
@@ -59,30 +60,12 @@ impl Monitored {
     /// Work for every loop, and an answer of every kind.
     async fn deploy(&self) -> Result<()> {
         let kubectl = self.bed.kubectl();
-        let of_fleet = |kind: &str, name: &str, spec| {
-            json!({
-                "apiVersion": "fleet.cattle.io/v1alpha1", "kind": kind,
-                "metadata": { "name": name, "namespace": "default" }, "spec": spec,
-            })
-            .to_string()
-        };
-        let chart = |version| {
-            json!({
-                "helm": { "repo": self.server.url(), "chart": "alpine", "version": version },
-                "targets": [{ "clusterSelector": {} }], "pollingInterval": "1h",
-            })
-        };
-        kubectl.apply(&of_fleet("Cluster", "c0", json!({}))).await?.ok()?;
-        let denied = kubectl
-            .apply(&of_fleet("HelmOp", "denied", chart("latest")))
-            .await?;
-        ensure!(!denied.status.success(), "it was accepted");
         kubectl
-            .apply(&of_fleet("HelmOp", "absent", chart("9.x")))
+            .apply(&of_fleet("Cluster", "c0", &json!({})))
             .await?
             .ok()?;
         kubectl
-            .apply(&of_fleet("HelmOp", "web", chart("0.x")))
+            .apply(&of_fleet("HelmOp", "web", &self.chart("0.x")))
             .await?
             .ok()?;
         eventually("a deployment", SOON, async || {
@@ -91,6 +74,38 @@ impl Monitored {
             ensure!(found.contains("web"), "there is none");
             Ok(())
         })
-        .await
+        .await?;
+        self.ask_for_something().await
     }
+
+    /// Has a HelmOp denied, another accepted and looked up, and one asked for anew.
+    pub async fn ask_for_something(&self) -> Result<()> {
+        let kubectl = self.bed.kubectl();
+        let denied = kubectl
+            .apply(&of_fleet("HelmOp", "denied", &self.chart("latest")))
+            .await?;
+        ensure!(!denied.status.success(), "it was accepted");
+        let token = format!("helmops.fleet.cattle.io/poll={}", random::word());
+        let ask = ["annotate", "--overwrite", "helmop/web", &token];
+        kubectl.run(&ask).await?.ok()?;
+        Ok(())
+    }
+
+    fn chart(&self, version: &str) -> Value {
+        json!({
+            "helm": { "repo": self.server.url(), "chart": "alpine", "version": version },
+            "targets": [{ "clusterSelector": {} }],
+            "pollingInterval": "1h",
+        })
+    }
+}
+
+fn of_fleet(kind: &str, name: &str, spec: &Value) -> String {
+    json!({
+        "apiVersion": "fleet.cattle.io/v1alpha1",
+        "kind": kind,
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": spec,
+    })
+    .to_string()
 }

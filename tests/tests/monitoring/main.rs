@@ -1,6 +1,11 @@
 //! What Prometheus sees, judged by its own programs.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where something is not as told")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails where something is not as told"
+)]
 
+mod alerts;
 mod bed;
 mod metrics;

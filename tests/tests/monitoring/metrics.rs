@@ -1,15 +1,18 @@
-//! `promtool check metrics`: names, types, help and units as Prometheus wants them.
+//! What the processes tell: judged by `promtool check metrics`, and asked for by every panel of the dashboard.
 
-use std::process::Stdio;
+use std::collections::BTreeMap;
 
+use anyhow::ensure;
+use helmops_tests::helmops::manifests;
 use helmops_tests::probe;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use helmops_tests::prometheus::{Prometheus, promtool};
+use helmops_tests::wait::eventually;
+use serde_json::Value;
 
-use crate::bed::Monitored;
+use crate::bed::{Monitored, SOON};
 
 #[tokio::test]
-async fn promtool_finds_nothing_to_say() {
+async fn promtool_finds_nothing_to_say_and_every_panel_shows_something() {
     let monitored = Monitored::start().await.unwrap();
     let client = probe::client(None).unwrap();
     for process in [&monitored.controller, &monitored.webhook.running] {
@@ -19,22 +22,45 @@ async fn promtool_finds_nothing_to_say() {
     }
     let odd = "# TYPE odd counter\nodd 1\n";
     assert!(check(&monitored, odd).await.contains("odd"), "it looks");
+    every_panel_shows_something(&monitored).await;
 }
 
 /// What promtool says of metrics.
 async fn check(monitored: &Monitored, text: &str) -> String {
-    let mut promtool = Command::new(monitored.monitoring.promtool())
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
+    let folder = std::env::temp_dir();
+    let checked = promtool(&monitored.monitoring, &folder, &["check", "metrics"], text).await;
+    checked.unwrap().1
+}
+
+async fn every_panel_shows_something(monitored: &Monitored) {
+    let address = |admin: &str| admin.trim_start_matches("http://").to_owned();
+    let targets = BTreeMap::from([
+        ("helmops-controller", address(&monitored.controller.admin)),
+        ("helmops-webhook", address(&monitored.webhook.running.admin)),
+    ]);
+    let prometheus = Prometheus::start(&monitored.monitoring, &targets).await.unwrap();
+    let queries = queries();
+    assert!(queries.len() > 15, "{queries:?}");
+    for query in queries {
+        eventually(&query, SOON, async || {
+            // A rate needs more than one scrape, and something that happens between them.
+            monitored.ask_for_something().await?;
+            ensure!(!prometheus.query(&query).await?.is_empty(), "nothing is shown");
+            Ok(())
+        })
+        .await
         .unwrap();
-    let mut input = promtool.stdin.take().unwrap();
-    input.write_all(text.as_bytes()).await.unwrap();
-    drop(input);
-    let output = promtool.wait_with_output().await.unwrap();
-    let told = [output.stdout, output.stderr].concat();
-    String::from_utf8(told).unwrap()
+    }
+}
+
+/// The queries of the dashboard, with what Grafana puts in.
+fn queries() -> Vec<String> {
+    let text = std::fs::read_to_string(manifests().join("monitoring/dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().unwrap())
+        .map(|target| target["expr"].as_str().unwrap().replace("$__rate_interval", "5m"))
+        .collect()
 }

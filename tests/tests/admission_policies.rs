@@ -1,0 +1,99 @@
+//! The optional rules that the API server keeps by itself.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where something is not as told")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::ensure;
+use helmops_tests::helmops::{self, manifests};
+use helmops_tests::kubectl::Kubectl;
+use helmops_tests::wait::eventually;
+use serde_json::{Value, json};
+
+/// The API server takes up new rules within seconds.
+const SOON: Duration = Duration::from_secs(30);
+
+fn helmop(name: &str, spec: &Value) -> String {
+    json!({
+        "apiVersion": "fleet.cattle.io/v1alpha1",
+        "kind": "HelmOp",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": spec,
+    })
+    .to_string()
+}
+
+fn chart(repo: &str) -> Value {
+    json!({ "helm": { "repo": repo, "chart": "web", "version": "1.2.3" } })
+}
+
+/// What the API server says to a HelmOp that it refuses; nothing to one that it takes.
+async fn said(kubectl: &Kubectl, name: &str, spec: &Value) -> String {
+    kubectl.apply(&helmop(name, spec)).await.unwrap().stderr
+}
+
+#[tokio::test]
+async fn they_deny_what_they_are_about() {
+    let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false)
+        .await
+        .unwrap();
+    let kubectl = bed.kubectl();
+    let insecure = json!({
+        "helm": { "repo": "https://charts.example.com", "chart": "web" }, "insecureSkipTLSVerify": true,
+    });
+    assert_eq!(said(&kubectl, "early", &insecure).await, "");
+    let folder = manifests().join("admission-policies");
+    let apply = ["apply", "--server-side", "-k", folder.to_str().unwrap()];
+    kubectl.run(&apply).await.unwrap().ok().unwrap();
+    eventually("the rules", SOON, async || {
+        let told = said(&kubectl, "late", &insecure).await;
+        ensure!(
+            told.contains("spec.insecureSkipTLSVerify: \"true\" is not allowed"),
+            "it said {told}"
+        );
+        let told = said(&kubectl, "elsewhere", &chart("https://elsewhere.example.com")).await;
+        ensure!(
+            told.contains("https://elsewhere.example.com is not allowed"),
+            "it said {told}"
+        );
+        ensure!(
+            told.contains("allowed are https://charts.example.com, oci://registry"),
+            "it said {told}"
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
+    for repo in ["https://charts.example.com", "https://charts.example.com/stable"] {
+        assert_eq!(said(&kubectl, "web", &chart(repo)).await, "", "{repo}");
+    }
+    for foreign in [
+        chart("https://charts.example.com.evil.example.org"),
+        json!({ "helm": { "chart": "https://elsewhere.example.com/web-1.0.0.tgz" } }),
+        json!({ "helm": { "repo": "oci://registry.example.com/charts/web" },
+                "targets": [{ "helm": { "repo": "https://elsewhere.example.com" } }] }),
+    ] {
+        let told = said(&kubectl, "foreign", &foreign).await;
+        assert!(told.contains("is not allowed"), "{foreign}: {told}");
+    }
+    let early = ["label", "helmop/early", "team=a"];
+    kubectl.run(&early).await.unwrap().ok().unwrap();
+    protects(&kubectl).await;
+}
+
+async fn protects(kubectl: &Kubectl) {
+    let run = async |arguments: &[&str]| kubectl.run(arguments).await.unwrap();
+    let annotation = "helmops.fleet.cattle.io/protected";
+    let protect = format!("{annotation}=true");
+    run(&["annotate", "helmop/web", &protect]).await.ok().unwrap();
+    let denied = run(&["delete", "helmop/web"]).await;
+    assert!(
+        denied.stderr.contains("the HelmOp is protected from deletion"),
+        "{}",
+        denied.stderr
+    );
+    let release = format!("{annotation}-");
+    run(&["annotate", "helmop/web", &release]).await.ok().unwrap();
+    run(&["delete", "helmop/web"]).await.ok().unwrap();
+}
