@@ -135,6 +135,8 @@ pub async fn start_controller(
         |[port]| {
             let mut command = command(&program);
             command
+                // As the manifest has it.
+                .env("MALLOC_ARENA_MAX", "1")
                 .args(["--log-format", "text", "--metrics-bind-address", &local(port)])
                 .args(["--namespace", NAMESPACE, "--pod-name", name])
                 .arg("--kubeconfig")
