@@ -165,31 +165,16 @@ pub async fn start_webhook(
     let (certificate, key) = (tls.join("tls.crt"), tls.join("tls.key"));
     std::fs::write(&certificate, issued.certificate)?;
     std::fs::write(&key, issued.key)?;
-    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-webhook").await?;
-    let program = test_bed::binary("helmops-webhook")?;
-    let (process, [https, admin]) = Process::start_on_ports(
-        name,
-        &cluster.log(name),
-        |[https, admin]| {
-            let mut command = command(&program);
-            command
-                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
-                .args(["--bind-address", &local(https)])
-                .arg("--kubeconfig")
-                .arg(&kubeconfig)
-                .args(["--tls-source", "files", "--tls-cert-file"])
-                .arg(&certificate)
-                .arg("--tls-private-key-file")
-                .arg(&key);
-            command
-        },
-        async |[_, admin]| ready(admin).await,
-    )
-    .await?;
-    let running = Running {
-        process,
-        admin: format!("http://{}", local(admin)),
+    let command = |program: &Path| {
+        let mut command = command(program);
+        command
+            .args(["--tls-source", "files", "--tls-cert-file"])
+            .arg(&certificate)
+            .arg("--tls-private-key-file")
+            .arg(&key);
+        command
     };
+    let (running, https) = start_webhook_process(cluster, name, &command, ready).await?;
     Ok(Webhook {
         running,
         url: format!("https://{}", local(https)),
@@ -204,6 +189,25 @@ pub async fn start_managed_webhook(
     name: &str,
     command: &dyn Fn(&Path) -> Command,
 ) -> Result<Managed> {
+    let command = |program: &Path| {
+        let mut command = command(program);
+        command.args(["--tls-extra-names", "127.0.0.1", "--namespace", NAMESPACE]);
+        command
+    };
+    let (running, https) = start_webhook_process(cluster, name, &command, alive).await?;
+    Ok(Managed {
+        running,
+        https: ([127, 0, 0, 1], https).into(),
+    })
+}
+
+/// Starts the webhook as its service account, waits until it is `up` by its admin port, and gives the port of its webhooks.
+async fn start_webhook_process(
+    cluster: &Cluster,
+    name: &str,
+    command: &dyn Fn(&Path) -> Command,
+    up: impl AsyncFn(u16) -> Result<()>,
+) -> Result<(Running, u16)> {
     let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-webhook").await?;
     let program = test_bed::binary("helmops-webhook")?;
     let (process, [https, admin]) = Process::start_on_ports(
@@ -213,22 +217,16 @@ pub async fn start_managed_webhook(
             let mut command = command(&program);
             command
                 .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
-                .args(["--bind-address", &local(https), "--tls-extra-names", "127.0.0.1"])
-                .args(["--namespace", NAMESPACE])
+                .args(["--bind-address", &local(https)])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig);
             command
         },
-        async |[_, admin]| alive(admin).await,
+        async |[_, admin]| up(admin).await,
     )
     .await?;
-    Ok(Managed {
-        running: Running {
-            process,
-            admin: format!("http://{}", local(admin)),
-        },
-        https: ([127, 0, 0, 1], https).into(),
-    })
+    let admin = format!("http://{}", local(admin));
+    Ok((Running { process, admin }, https))
 }
 
 /// Applies the shipped webhook configurations, with the address of a process outside of the cluster in place of the

@@ -1,19 +1,16 @@
 //! The flags of a webhook that keeps its own certificate.
 
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use helmops_shared::api::duration;
+use helmops_shared::runtime::cluster::own_namespace;
 use rustls::pki_types::DnsName;
 use thiserror::Error;
 
 use super::lifetimes::{LifetimeError, Lifetimes};
 use super::plan::Wanted;
-
-/// Where a pod finds the namespace of its ServiceAccount.
-const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// The namespace of the manifests.
 const NAMESPACE: &str = "helmops-system";
@@ -99,7 +96,8 @@ impl ManagedArgs {
     /// # Errors
     /// Names the flags that cannot be followed.
     pub fn settings(&self) -> Result<Settings, SettingsError> {
-        let namespace = self.namespace.clone().unwrap_or_else(own_namespace);
+        let namespace = self.namespace.clone().or_else(own_namespace);
+        let namespace = namespace.unwrap_or_else(|| NAMESPACE.to_owned());
         let service = format!("{}.{namespace}.svc", self.tls_service);
         let mut names = vec![service.clone(), format!("{service}.cluster.local")];
         names.extend(self.tls_extra_names.iter().map(|name| canonical(name)));
@@ -124,12 +122,6 @@ fn canonical(name: &str) -> String {
 
 fn is_name(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || DnsName::try_from(name).is_ok()
-}
-
-fn own_namespace() -> String {
-    let told = fs::read_to_string(NAMESPACE_FILE).unwrap_or_default();
-    let told = told.trim();
-    if told.is_empty() { NAMESPACE } else { told }.to_owned()
 }
 
 /// A number between 0 and 1 that other processes do not have.

@@ -104,13 +104,18 @@ impl Authority {
 /// The authorities in a PEM text, each once. What is damaged, and what is no authority, is left out.
 pub(crate) fn read(pem: &[u8]) -> Vec<Authority> {
     let certificates = CertificateDer::pem_slice_iter(pem).map_while(Result::ok);
-    let mut authorities: Vec<Authority> = Vec::new();
-    for authority in certificates.filter_map(Authority::from_der) {
-        if !authorities.contains(&authority) {
-            authorities.push(authority);
+    distinct(certificates.filter_map(Authority::from_der))
+}
+
+/// The first of each, in their order.
+pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
         }
     }
-    authorities
+    distinct
 }
 
 /// The text of a bundle: the same for the same authorities in the same order.

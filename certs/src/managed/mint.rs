@@ -136,8 +136,7 @@ fn leaf(
             Err(_) => dns_names.push(name.to_owned()),
         }
     }
-    dedup(&mut dns_names);
-    dedup(&mut addresses);
+    let (dns_names, addresses) = (bundle::distinct(dns_names), bundle::distinct(addresses));
     issue_leaf(ca, &dns_names, &addresses, now - BACKDATED, life + BACKDATED)
 }
 
@@ -160,19 +159,8 @@ fn set_authorities(changes: &mut Changes, authorities: &[Authority]) {
     changes.insert(AUTHORITIES, Some(bundle::pem(authorities).into_bytes()));
 }
 
-/// Leaves the first of each.
-fn dedup<T: PartialEq + Clone>(values: &mut Vec<T>) {
-    let mut kept: Vec<T> = Vec::with_capacity(values.len());
-    values.retain(|value| {
-        let is_new = !kept.contains(value);
-        kept.push(value.clone());
-        is_new
-    });
-}
-
 fn first(authority: &Authority, others: &[Authority]) -> Vec<Authority> {
-    let others = others.iter().filter(|one| *one != authority);
-    std::iter::once(authority).chain(others).cloned().collect()
+    bundle::distinct([authority].into_iter().chain(others).cloned())
 }
 
 fn newest(authorities: &[Authority]) -> Vec<Authority> {

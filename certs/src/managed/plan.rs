@@ -140,7 +140,7 @@ impl Sight {
         let Some(leaf) = usable(stored, wanted, now.wall) else {
             return self.mend(stored, now.wall);
         };
-        let issuer = issuer(stored, now.wall);
+        let issuer = able(stored.issuer.as_ref(), now.wall);
         if let Some(change) = renewal(leaf, issuer, wanted, now.wall) {
             return Some(change);
         }
@@ -159,7 +159,7 @@ impl Sight {
             ),
         };
         // A certificate of the same authority is trusted at once.
-        let step = if issuer(stored, now).is_some() {
+        let step = if able(stored.issuer.as_ref(), now).is_some() {
             Some(Step::Renew { names })
         } else {
             self.anew(Some(stored), now)
@@ -178,12 +178,8 @@ impl Sight {
         }
         let served = self.served().map(|leaf| leaf.authority.clone());
         let stored = stored.iter().flat_map(|stored| stored.authorities.clone());
-        let mut retained: Vec<Authority> = Vec::new();
-        for authority in served.into_iter().chain(self.injected()).chain(stored) {
-            if authority.is_valid(now) && !retained.contains(&authority) {
-                retained.push(authority);
-            }
-        }
+        let trusted = served.into_iter().chain(self.injected()).chain(stored);
+        let retained = bundle::distinct(trusted.filter(|authority| authority.is_valid(now)));
         Some(Step::Anew { retained })
     }
 
@@ -196,8 +192,7 @@ impl Sight {
         now: Now,
     ) -> Option<(Step, String)> {
         let settle = wanted.lifetimes.settle();
-        let next = next(stored, now.wall);
-        if let Some(next) = next {
+        if let Some(next) = able(stored.next.as_ref(), now.wall) {
             let trusted = self.trusted_for(&next.authority, now.steady);
             let is_settled = trusted.is_some_and(|time| time >= settle);
             return is_settled.then(|| (Step::Switch, "every caller trusts the next CA".to_owned()));
@@ -260,19 +255,9 @@ fn usable<'s>(stored: &'s Stored, wanted: &Wanted, now: SystemTime) -> Option<&'
     leaf.filter(|leaf| leaf.is_valid(now) && leaf.is_for(&wanted.names))
 }
 
-/// Who can issue now.
-fn issuer(stored: &Stored, now: SystemTime) -> Option<&Issuer> {
-    stored
-        .issuer
-        .as_ref()
-        .filter(|issuer| issuer.authority.is_valid(now))
-}
-
-fn next(stored: &Stored, now: SystemTime) -> Option<&Issuer> {
-    stored
-        .next
-        .as_ref()
-        .filter(|issuer| issuer.authority.is_valid(now))
+/// One that can issue now.
+fn able(issuer: Option<&Issuer>, now: SystemTime) -> Option<&Issuer> {
+    issuer.filter(|issuer| issuer.authority.is_valid(now))
 }
 
 /// Whether a certificate that can be served is to be followed by another of the same authority.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::bundle::{self, Authority};
 use super::lifetimes::Lifetimes;
@@ -34,22 +35,6 @@ const MENDED: u64 = 12_000;
 const TROUBLE: u64 = 250_000;
 /// Long enough for an authority to be followed by another.
 const PEACE: u64 = 200_000;
-
-/// A repeatable source of chance.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
-    fn in_thousand(&mut self, times: u64) -> bool {
-        self.below(1000) < times
-    }
-}
 
 /// An object with its version, if it is there.
 type Object<T> = Option<(T, u64)>;
@@ -106,7 +91,7 @@ struct World {
     agenda: Vec<(u64, u64, Happening)>,
     read: HashMap<u64, Arc<Stored>>,
     trusted: HashMap<Vec<u8>, Vec<Authority>>,
-    chance: Chance,
+    chance: TestRng,
     counter: u64,
     time: u64,
     wall: SystemTime,
@@ -120,7 +105,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: &[u8; 32]) -> Self {
         let lifetimes = Lifetimes::new(LEAF, AUTHORITY, 0.5).unwrap();
         assert!(
             lifetimes.settle().as_millis() > u128::from(LONGEST_WATCH + 2 * LONGEST_WRITE + LONGEST_NOTICE)
@@ -136,7 +121,7 @@ impl World {
             agenda: Vec::new(),
             read: HashMap::new(),
             trusted: HashMap::new(),
-            chance: Chance(seed | 1),
+            chance: TestRng::from_seed(RngAlgorithm::ChaCha, seed),
             counter: 10,
             time: 0,
             wall: SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
@@ -177,7 +162,7 @@ impl World {
                 validating: Pace::new(longest),
             },
             latest: [0; 3],
-            skew: self.chance.below(2000),
+            skew: self.chance.random_range(0..2000),
         }
     }
 
@@ -186,10 +171,10 @@ impl World {
     }
 
     fn delay(&mut self, longest: u64) -> u64 {
-        if self.chance.in_thousand(700) {
-            1 + self.chance.below(60)
+        if self.chance.random_ratio(700, 1000) {
+            1 + self.chance.random_range(0..60)
         } else {
-            1 + self.chance.below(longest)
+            1 + self.chance.random_range(0..longest)
         }
     }
 
@@ -199,7 +184,7 @@ impl World {
     }
 
     fn plan_trouble(&mut self) {
-        let next = self.time + 2000 + self.chance.below(40_000);
+        let next = self.time + 2000 + self.chance.random_range(0..40_000);
         self.at(next, Happening::Trouble);
     }
 
@@ -247,7 +232,7 @@ impl World {
     fn set_bundle(&mut self, kind: Kind, bundle: Vec<u8>) {
         self.counter += 1;
         let noticed = self.noticed.of(kind).last().map_or(0, |(time, _)| *time);
-        let noticed = noticed.max(self.time + self.chance.below(LONGEST_NOTICE));
+        let noticed = noticed.max(self.time + self.chance.random_range(0..LONGEST_NOTICE));
         self.noticed.of_mut(kind).push((noticed, bundle.clone()));
         *self.bundles.of_mut(kind) = Some((bundle, self.counter));
         self.tell_all(&News::Bundle(kind, self.bundles.of(kind).clone()));
@@ -422,7 +407,10 @@ impl World {
         let (is_lost, is_answered) = if self.is_peaceful() {
             (false, true)
         } else {
-            (self.chance.in_thousand(50), !self.chance.in_thousand(50))
+            (
+                self.chance.random_ratio(50, 1000),
+                !self.chance.random_ratio(50, 1000),
+            )
         };
         if is_lost {
             self.at(self.time + GIVEN_UP, Happening::Answered(at, life, None));
@@ -432,20 +420,20 @@ impl World {
     }
 
     fn trouble(&mut self) {
-        match self.chance.below(10) {
+        match self.chance.random_range(0..10) {
             0..=4 => {
-                let at = usize::try_from(self.chance.below(REPLICAS as u64)).unwrap();
+                let at = usize::try_from(self.chance.random_range(0..REPLICAS as u64)).unwrap();
                 self.replicas[at] = self.newborn();
                 self.list(at);
             }
             5..=7 => self.damage_secret(),
             _ => {
-                let kind = if self.chance.in_thousand(500) {
+                let kind = if self.chance.random_ratio(500, 1000) {
                     Kind::Mutating
                 } else {
                     Kind::Validating
                 };
-                let bundle: &[u8] = if self.chance.in_thousand(500) {
+                let bundle: &[u8] = if self.chance.random_ratio(500, 1000) {
                     b""
                 } else {
                     b"-----BEGIN CERT"
@@ -461,7 +449,7 @@ impl World {
         let Some((mut data, _)) = self.secret.clone() else {
             return;
         };
-        let kind = self.chance.below(8);
+        let kind = self.chance.random_range(0..8);
         match kind {
             0 | 1 => return self.set_secret(None),
             2 => data.clear(),
@@ -534,8 +522,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_is_asked_presents_what_is_trusted_and_all_is_mended_in_the_end(seed in any::<u64>()) {
-        let mut world = World::new(seed);
+    fn whoever_is_asked_presents_what_is_trusted_and_all_is_mended_in_the_end(seed in any::<[u8; 32]>()) {
+        let mut world = World::new(&seed);
         while world.time < TROUBLE + PEACE {
             world.advance();
         }

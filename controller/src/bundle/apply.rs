@@ -7,7 +7,7 @@ use helmops_shared::{
     status::{self, Round, change},
     targeting::cluster_of,
 };
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
 use kube::{Api, Resource, ResourceExt, core::PartialObjectMeta};
 
 use super::{DeliveryError, observe::Surroundings};
@@ -113,9 +113,7 @@ pub async fn withdraw(
         // News of the last one that goes brings it here again.
         return Ok(());
     }
-    let namespace = bundle.namespace().unwrap_or_default();
-    let api = Api::<Guarded<Bundle>>::namespaced(context.client.clone(), &namespace);
-    match writes::finalizers(&api, bundle, &others).await {
+    match writes::finalizers(&bundles(context, bundle), bundle, &others).await {
         Err(error) if !error.is_not_found() => Err(DeliveryError::of(
             "let go",
             format_args!("Bundle {}", bundle.name_any()),
@@ -248,6 +246,10 @@ pub async fn status(
     }
 }
 
-fn bundles(context: &Context, bundle: &Bundle) -> Api<Bundle> {
+/// The API for a Bundle, whether it decodes or not.
+fn bundles<K>(context: &Context, bundle: &K) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
     Api::namespaced(context.client.clone(), &bundle.namespace().unwrap_or_default())
 }

@@ -5,13 +5,11 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
+use helmops_shared::runtime::cluster::own_namespace;
 use thiserror::Error;
 
 /// The name that Fleet gives the Lease of its own HelmOps controller; another shard's has the shard behind it.
 const NAME: &str = "fleet-helmops-leader-election-shard";
-
-/// Where a pod finds the namespace of its ServiceAccount.
-const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Where Linux tells the name of the host, which in a pod is the pod's.
 const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
@@ -49,8 +47,10 @@ impl LeaseName {
     /// # Errors
     /// Where there is no namespace, or no such name.
     pub fn new(namespace: Option<&str>, shard: Option<&str>) -> Result<Self, NameError> {
-        let own = || fs::read_to_string(NAMESPACE_FILE).ok();
-        let given = namespace.map(str::to_owned).or_else(own).unwrap_or_default();
+        let given = namespace
+            .map(str::to_owned)
+            .or_else(own_namespace)
+            .unwrap_or_default();
         let namespace = given.trim();
         if namespace.is_empty() {
             return Err(NameError::NoNamespace);

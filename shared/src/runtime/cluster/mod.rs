@@ -1,10 +1,12 @@
 //! What processes that talk to the API server have in common, behind the feature `cluster`.
 
 mod connect;
+mod own_namespace;
 mod policies;
 mod seen;
 mod watch;
 
 pub use connect::{ConnectError, configuration, connect};
+pub use own_namespace::own_namespace;
 pub use policies::{Change, KnownPolicies};
 pub use watch::{is_absent, patient};
