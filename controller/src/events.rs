@@ -3,7 +3,7 @@
 //! They are told on the side: whoever reconciles leaves them in a queue, and where they come faster than the API server
 //! takes them some are dropped and counted. The status says it all anyhow.
 
-use helmops_shared::{api::HelmOp, status::Event};
+use helmops_shared::{api::HelmOp, runtime::exit::with_causes, status::Event};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Client, Resource,
@@ -83,7 +83,13 @@ async fn tell(recorder: &Recorder, helmop: &ObjectReference, event: Event) {
         secondary: None,
     };
     if let Err(error) = bounded(recorder.publish(&event, helmop)).await {
-        tracing::warn!(namespace = helmop.namespace, helmop = helmop.name, reason, %error, "event is not told");
+        tracing::warn!(
+            namespace = helmop.namespace,
+            helmop = helmop.name,
+            reason,
+            error = with_causes(&error),
+            "event is not told"
+        );
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is remembered of objects between two looks at them.
 
-use std::{fmt, hash::Hash};
+use std::{error::Error, hash::Hash};
 
-use helmops_shared::reason::Reason;
+use helmops_shared::{reason::Reason, runtime::exit::with_causes};
 
 use crate::{
     backoff::{Backoff, Pace},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Why something was not brought about.
-pub trait Failure: fmt::Display {
+pub trait Failure: Error {
     /// In a word.
     fn reason(&self) -> Reason;
     /// When to try again; `None` for never, before something changes.
@@ -60,9 +60,13 @@ impl<K: Clone + Eq + Hash, W: PartialEq> Memory<K, W> {
     /// When to try again after a failure.
     pub fn retry(&self, key: &K, asked: W, failure: &impl Failure) -> Next {
         if failure.is_passing() {
-            tracing::debug!(error = %failure, "not done; it is looked at again");
+            tracing::debug!(error = with_causes(failure), "not done; it is looked at again");
         } else {
-            tracing::warn!(reason = failure.reason().as_str(), error = %failure, "not done; it is tried again");
+            tracing::warn!(
+                reason = failure.reason().as_str(),
+                error = with_causes(failure),
+                "not done; it is tried again"
+            );
         }
         let Some(pace) = failure.pace() else {
             self.backoff.forget(key);

@@ -42,7 +42,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
 
-    let config = configuration(args.kubeconfig.as_deref()).await?;
+    let config = configuration("helmops-controller", args.kubeconfig.as_deref()).await?;
     // What the Lease is held for, to its end.
     let work = TaskTracker::new();
     let (election, leadership) = elect(&args, config.clone(), &registry, &health)?;

@@ -6,6 +6,9 @@ use kube::Client;
 
 use crate::args::{Args, TlsSource};
 
+/// Whom the API server's logs name.
+const NAME: &str = "helmops-webhook";
+
 /// The way to the API server; `None` where nobody needs it, or only Policies do and nobody says where it is.
 ///
 /// # Errors
@@ -18,7 +21,7 @@ pub async fn client(args: &Args) -> anyhow::Result<Option<Client>> {
     }
     match args.tls_source {
         TlsSource::Managed => {
-            let client = connect(args.kubeconfig.as_deref()).await.context(
+            let client = connect(NAME, args.kubeconfig.as_deref()).await.context(
                 "--tls-source=managed keeps the certificate in a Secret; without an API server give --tls-source=files",
             )?;
             Ok(Some(client))
@@ -29,7 +32,7 @@ pub async fn client(args: &Args) -> anyhow::Result<Option<Client>> {
 }
 
 async fn for_policies(args: &Args) -> anyhow::Result<Option<Client>> {
-    match connect(args.kubeconfig.as_deref()).await {
+    match connect(NAME, args.kubeconfig.as_deref()).await {
         Ok(client) => Ok(Some(client)),
         Err(error @ ConnectError::Nowhere(_)) => {
             tracing::warn!("what Policies forbid is let pass, and refused by the controller alone: {error}");

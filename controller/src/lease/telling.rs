@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmops_shared::runtime::exit::with_causes;
 use kube::core::Status;
 use thiserror::Error;
 
@@ -173,16 +174,26 @@ impl Telling {
             Kind::Leading => {
                 let seconds = remaining.unwrap_or_default().as_secs();
                 tracing::warn!(
-                    namespace, name, %error, advice,
+                    namespace,
+                    name,
+                    error = with_causes(error),
+                    advice,
                     "cannot renew the Lease; work goes on for {seconds} s, and stops then unless it is renewed"
                 );
             }
             Kind::Lapsed => tracing::error!(
-                namespace, name, %error, advice,
+                namespace,
+                name,
+                error = with_causes(error),
+                advice,
                 "the Lease could not be renewed in time: nothing is written until it is, or somebody else takes it"
             ),
             Kind::Standby(holder) => tracing::warn!(
-                namespace, name, holder, %error, advice,
+                namespace,
+                name,
+                holder,
+                error = with_causes(error),
+                advice,
                 "cannot read or write the Lease, which is tried again and again; this process does not lead"
             ),
         }

@@ -8,7 +8,7 @@ use std::{
 use futures::{Stream, StreamExt};
 use helmops_shared::{
     api::{BundleDeployment, Guarded, labels},
-    runtime::{cluster::is_absent, lock},
+    runtime::{cluster::is_absent, exit::with_causes, lock},
     status::helmop_of,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -206,7 +206,11 @@ impl Deployments {
                  installed"
             );
         } else if !is_absent {
-            tracing::warn!(kind = "BundleDeployment", %error, "watch failed and is begun anew");
+            tracing::warn!(
+                kind = "BundleDeployment",
+                error = with_causes(&error),
+                "watch failed and is begun anew"
+            );
         }
     }
 }

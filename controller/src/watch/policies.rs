@@ -5,7 +5,10 @@ use std::future::ready;
 use futures::{Stream, StreamExt, stream};
 use helmops_shared::{
     api::Guarded,
-    runtime::cluster::{Change, is_absent},
+    runtime::{
+        cluster::{Change, is_absent},
+        exit::with_causes,
+    },
 };
 use kube::{
     Client, Resource,
@@ -52,7 +55,10 @@ fn is_passing<T>(event: &watcher::Result<T>) -> bool {
     };
     let is_passing = !is_absent(error);
     if is_passing {
-        tracing::warn!(%error, "the watch of Policies failed and is begun anew");
+        tracing::warn!(
+            error = with_causes(&error),
+            "the watch of Policies failed and is begun anew"
+        );
     }
     is_passing
 }

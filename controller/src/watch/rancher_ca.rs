@@ -7,6 +7,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
+use helmops_shared::runtime::exit::with_causes;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
@@ -126,7 +127,10 @@ pub fn watch(client: &Client, scope: &Scope, writers: [Writer<Secret>; 2]) -> Bo
                         Some(())
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "watch of Rancher's authorities failed and is begun anew");
+                        tracing::warn!(
+                            error = with_causes(&error),
+                            "watch of Rancher's authorities failed and is begun anew"
+                        );
                         None
                     }
                 }

@@ -5,7 +5,7 @@ use std::fmt;
 use futures::{Stream, StreamExt, stream::BoxStream};
 use helmops_shared::{
     api::{Guarded, labels},
-    runtime::cluster::patient,
+    runtime::{cluster::patient, exit::with_causes},
 };
 use kube::{
     Api, Client, Resource,
@@ -119,7 +119,7 @@ pub fn shielded<K: Resource<DynamicType = ()>, T>(
         match change {
             Ok(told) => Some(told),
             Err(error) => {
-                tracing::warn!(kind = %K::kind(&()), %error, "watch failed and is begun anew");
+                tracing::warn!(kind = %K::kind(&()), error = with_causes(&error), "watch failed and is begun anew");
                 None
             }
         }

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use axum::http::{HeaderValue, header::USER_AGENT};
 use kube::{
     Client, Config,
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use thiserror::Error;
+
+use crate::runtime::build_info::{COMMIT, VERSION};
 
 /// Why there is no way to the API server.
 #[derive(Debug, Error)]
@@ -37,24 +40,29 @@ pub enum ConnectError {
     Client(#[source] kube::Error),
 }
 
-/// Makes a client as the kubeconfig says, or as the surroundings do. It does not talk to the API server yet.
+/// Makes a client as the kubeconfig says, or as the surroundings do. It does not talk to the API server yet. `process` is
+/// whom the API server's logs name.
 ///
 /// # Errors
 /// Where the kubeconfig is missing or damaged, or there is none and no ServiceAccount either.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    let config = configuration(kubeconfig).await?;
+pub async fn connect(process: &str, kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    let config = configuration(process, kubeconfig).await?;
     Client::try_from(config).map_err(ConnectError::Client)
 }
 
-/// The way to the API server that the kubeconfig says, or the surroundings do.
+/// The way to the API server that the kubeconfig says, or the surroundings do. `process` is whom the API server's logs
+/// name.
 ///
 /// # Errors
 /// Where the kubeconfig is missing or damaged, or there is none and no ServiceAccount either.
-pub async fn configuration(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
-    match kubeconfig {
-        Some(path) => read(path).await,
-        None => Config::infer().await.map_err(ConnectError::Nowhere),
-    }
+pub async fn configuration(process: &str, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(path) => read(path).await?,
+        None => Config::infer().await.map_err(ConnectError::Nowhere)?,
+    };
+    let agent = HeaderValue::from_str(&format!("{process}/{VERSION} ({COMMIT})"));
+    config.headers.extend(agent.map(|agent| (USER_AGENT, agent)));
+    Ok(config)
 }
 
 async fn read(path: &Path) -> Result<Config, ConnectError> {

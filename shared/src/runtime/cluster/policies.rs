@@ -16,6 +16,7 @@ use super::{
 use crate::{
     api::{Guarded, Policy},
     policy::Policies,
+    runtime::exit::with_causes,
 };
 
 /// Policies per page of a list: bounds the memory of an answer.
@@ -166,12 +167,16 @@ impl Keeper {
     /// Logs the first failure of a row: the next ones say the same.
     fn tell(&mut self, error: &watcher::Error, is_absent: bool) {
         if std::mem::replace(&mut self.fails, true) {
-            tracing::debug!(%error, "the watch of Policies still fails");
+            tracing::debug!(error = with_causes(error), "the watch of Policies still fails");
         } else if is_absent {
             tracing::info!("this cluster has no definition of Policies: nothing is restricted");
         } else {
             let is_known = self.known.namespaces.borrow().is_some();
-            tracing::warn!(%error, is_known, "the watch of Policies failed and is begun anew");
+            tracing::warn!(
+                error = with_causes(error),
+                is_known,
+                "the watch of Policies failed and is begun anew"
+            );
         }
     }
 }
