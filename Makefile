@@ -45,8 +45,9 @@ up: build tools ## Start a control plane with helmops in it, and print its KUBEC
 down: ## Stop what `make up` started
 	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- down
 
-manifests: ## Generate the definitions in manifests from the types
+manifests: ## Generate the definitions in manifests from the types, and docs/reasons.md
 	$(CARGO) run --quiet --locked -p helmops-shared --example crds -- manifests
+	$(CARGO) run --quiet --locked -p helmops-shared --example reasons > docs/reasons.md
 
 truth: ## Generate the truth tables in tests/truth from the Go modules that they are about
 	cd tests/truth && go run . semver semver && go run . index index && go run . tags tags
