@@ -28,11 +28,12 @@ soak: tools ## Write HelmOps for 10 minutes while certificates live for 60 s and
 	$(CARGO) build --workspace --bins --locked
 	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked -p helmops-tests --test certificates -- --nocapture soak
 
-lint: ## Check format, lints, documentation, generated files and dependencies
+lint: tools ## Check format, lints, documentation, generated files and dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items --quiet
 	tests/lint/structure
+	tests/lint/chart
 	cd tests/truth && go vet ./... && test -z "$$(gofmt -l .)"
 
 fmt: ## Format the code

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::cluster::Cluster;
+use crate::command::run;
 use crate::control_plane::Options;
 use crate::kubectl::Kubectl;
 use crate::private_ca::PrivateCa;
@@ -18,6 +19,7 @@ use crate::process::Process;
 use crate::serve::Step;
 use crate::service_account::service_account_kubeconfig;
 use crate::test_bed::{self, TestBed};
+use crate::tools::Tools;
 use crate::wait::eventually;
 
 /// Both processes are ready in a tenth of a second; a busy machine takes longer.
@@ -90,6 +92,14 @@ pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
 /// Applies what brings Bundles to clusters besides: definitions and roles.
 pub async fn apply_standalone(kubectl: &Kubectl) -> Result<()> {
     apply_files(kubectl, &["standalone/crds", "standalone/rbac.yaml"]).await
+}
+
+/// The objects that a folder of the manifests installs.
+pub async fn objects(tools: &Tools, folder: &str) -> Result<Vec<Value>> {
+    let mut command = Command::new(tools.kubectl());
+    command.arg("kustomize").arg(manifests().join(folder));
+    let built = run(command, "", READY_DEADLINE).await?.ok()?;
+    Ok(serde_saphyr::from_multiple(&built)?)
 }
 
 async fn apply_files(kubectl: &Kubectl, files: &[&str]) -> Result<()> {
@@ -309,7 +319,8 @@ fn clients(configuration: &mut Value) -> impl Iterator<Item = &mut Value> {
         .filter_map(|hook| hook.pointer_mut("/clientConfig"))
 }
 
-async fn alive(port: u16) -> Result<()> {
+/// Waits until a process is alive, by its admin port.
+pub async fn alive(port: u16) -> Result<()> {
     let client = probe::client(None)?;
     probe::ready(&client, &format!("http://{}/livez", local(port)), READY_DEADLINE).await
 }

@@ -37,6 +37,7 @@ pub mod metrics;
 pub mod audit;
 pub mod leader;
 pub mod namespace;
+pub mod node;
 pub mod service_account;
 pub mod test_bed;
 

@@ -1,25 +1,19 @@
-//! Each way to install the manifests, on a control plane with nothing in it.
+//! Each way to install the manifests.
 
-#![expect(
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "a test fails where something is not as told"
-)]
+use std::time::Duration;
 
-use std::path::Path;
-
-use helmops_tests::control_plane::Options;
+use anyhow::ensure;
 use helmops_tests::helmops::{NAMESPACE, manifests};
 use helmops_tests::kubectl::Kubectl;
-use helmops_tests::test_bed::TestBed;
+use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-async fn empty() -> TestBed {
-    let testbed = Path::new(env!("CARGO_BIN_EXE_testbed"));
-    TestBed::start(testbed, &Options::default()).await.unwrap()
-}
+use crate::empty;
 
-async fn apply(kubectl: &Kubectl, folder: &str, more: &[&str]) {
+/// The API server notices new configurations within a second.
+const SOON: Duration = Duration::from_secs(30);
+
+pub async fn apply(kubectl: &Kubectl, folder: &str, more: &[&str]) {
     let path = manifests().join(folder);
     let mut arguments = vec!["apply", "--server-side", "-k", path.to_str().unwrap()];
     arguments.extend(more);
@@ -85,6 +79,45 @@ async fn with_own_definitions_and_beyond() {
     let team = ["create", "namespace", "team-a"];
     kubectl.run(&team).await.unwrap().ok().unwrap();
     apply(&kubectl, "namespaced", &["--namespace=team-a"]).await;
+}
+
+/// While no replica of the webhook answers, nobody is kept from what it could not refuse.
+#[tokio::test]
+async fn an_outage_of_the_webhook_holds_up_specs_alone() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    apply(&kubectl, "definitions", &[]).await;
+    let helmop = |version: &str| {
+        json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1",
+            "kind": "HelmOp",
+            "metadata": { "name": "web", "namespace": "default", "finalizers": ["example.com/hold"] },
+            "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web", "version": version } },
+        })
+        .to_string()
+    };
+    kubectl.apply(&helmop("1.0.0")).await.unwrap().ok().unwrap();
+    apply(&kubectl, ".", &[]).await;
+    eventually("the webhook to be missed", SOON, async || {
+        let told = kubectl.apply(&helmop("1.0.1")).await?.stderr;
+        ensure!(
+            told.contains("failed calling webhook \"validate.helmops"),
+            "it said {told}"
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let finalizers = r#"{"metadata":{"finalizers":null}}"#;
+    for harmless in [
+        &["label", "helmop/web", "team=a"][..],
+        &["annotate", "helmop/web", "helmops.fleet.cattle.io/poll=1"],
+        &["delete", "helmop/web", "--wait=false"],
+        &["patch", "helmop/web", "--type=merge", "--patch", finalizers],
+    ] {
+        kubectl.run(harmless).await.unwrap().ok().unwrap();
+    }
+    assert_eq!(kubectl.get("helmop/web").await.unwrap(), None);
 }
 
 /// Fleet's own definitions stay as they are.

@@ -1,0 +1,54 @@
+{{/*
+The templates take the files that `kubectl apply -k` takes, and change in them what the values say. What is not changed by a
+value is written in one place, which is not here.
+*/}}
+
+{{/* The text of a file, for the namespace of the release: include "helmops.text" (list $ "base/rbac.yaml") */}}
+{{- define "helmops.text" -}}
+{{- $root := index . 0 -}}
+{{- $file := index . 1 -}}
+{{- $text := $root.Files.Get $file | required (print "the chart lacks its file " $file) -}}
+{{- $namespace := $root.Release.Namespace -}}
+{{- $text | replace "namespace: helmops-system" (print "namespace: " $namespace) | replace ".helmops-system.svc" (print "." $namespace ".svc") -}}
+{{- end -}}
+
+{{/* All objects of a file, as they are: include "helmops.file" (list $ "base/rbac.yaml") */}}
+{{- define "helmops.file" -}}
+{{- range splitList "\n---\n" (include "helmops.text" .) }}
+{{- include "helmops.object" (fromYaml .) }}
+{{- end }}
+{{- end -}}
+
+{{/* An object: include "helmops.object" $object */}}
+{{- define "helmops.object" }}
+---
+{{ toYaml . }}
+{{ end -}}
+
+{{/* A Deployment, changed as the values of its component say: include "helmops.deployment" (list $ $deployment $values) */}}
+{{- define "helmops.deployment" -}}
+{{- $root := index . 0 -}}
+{{- $deployment := index . 1 -}}
+{{- $values := index . 2 -}}
+{{- $template := $deployment.spec.template -}}
+{{- $pod := $template.spec -}}
+{{- $container := first $pod.containers -}}
+{{- $image := $root.Values.image -}}
+{{- $_ := set $deployment.spec "replicas" $values.replicas -}}
+{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
+{{- with $values.podAnnotations }}{{ $_ := set $template.metadata "annotations" . }}{{ end -}}
+{{- $tag := print ":" ($image.tag | default $root.Chart.AppVersion) -}}
+{{- $_ := set $container "image" (print $image.repository (ternary (print "@" $image.digest) $tag (not (empty $image.digest)))) -}}
+{{- with $image.pullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end -}}
+{{- with $image.pullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
+{{- $_ := set $container "resources" (mergeOverwrite $container.resources $values.resources) -}}
+{{- $_ := set $container "args" (concat ($container.args | default list) $values.args) -}}
+{{- $_ := set $container "env" (concat ($container.env | default list) $values.env) -}}
+{{- with $root.Values.priorityClassName }}{{ $_ := set $pod "priorityClassName" . }}{{ end -}}
+{{- range $field := list "nodeSelector" "tolerations" "affinity" }}
+{{- with get $values $field }}{{ $_ := set $pod $field . }}{{ end }}
+{{- end }}
+{{- if empty $container.args }}{{ $_ := unset $container "args" }}{{ end }}
+{{- if empty $container.env }}{{ $_ := unset $container "env" }}{{ end }}
+{{- include "helmops.object" $deployment }}
+{{- end -}}

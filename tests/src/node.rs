@@ -1,0 +1,179 @@
+//! A node that a control plane here does not have: it runs what the shipped Deployments ask for as processes of this machine,
+//! and leads the shipped Services to them.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::cluster::Cluster;
+use crate::helmops::{NAMESPACE, Running};
+use crate::kubectl::Kubectl;
+use crate::process::Process;
+use crate::service_account::service_account_kubeconfig;
+use crate::wait::eventually;
+use crate::{helmops, test_bed};
+
+/// The controller manager makes pods within a second.
+const MADE: Duration = Duration::from_secs(30);
+
+/// A pod of a Deployment.
+#[derive(Debug)]
+pub struct Pod {
+    /// Its process.
+    pub running: Running,
+    /// Where its webhooks are, if it has any.
+    pub https: SocketAddr,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    service_account_name: String,
+    containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+struct Container {
+    command: Vec<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: Vec<Variable>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Variable {
+    name: String,
+    #[serde(default)]
+    value: String,
+    value_from: Option<Value>,
+}
+
+impl Variable {
+    fn value(&self, pod: &str) -> Result<String> {
+        let Some(from) = &self.value_from else {
+            return Ok(self.value.clone());
+        };
+        let path = from.pointer("/fieldRef/fieldPath").and_then(Value::as_str);
+        match path.with_context(|| format!("{} is from {from}", self.name))? {
+            "metadata.name" => Ok(pod.to_owned()),
+            "metadata.namespace" => Ok(NAMESPACE.to_owned()),
+            other => anyhow::bail!("{} is from {other}", self.name),
+        }
+    }
+}
+
+/// Runs one pod of a Deployment, with its command, arguments, environment and ServiceAccount, on ports of its own; it is
+/// ready. `in_group` makes the command for a program.
+pub async fn run_pod(
+    cluster: &Cluster,
+    deployment: &str,
+    pod: &str,
+    in_group: &dyn Fn(&Path) -> Command,
+) -> Result<Pod> {
+    let object = format!("deployment/{deployment}");
+    let found = cluster.kubectl().in_namespace(NAMESPACE).get(&object).await?;
+    let found = found.with_context(|| format!("no {object}"))?;
+    let spec = found.pointer("/spec/template/spec");
+    let spec = PodSpec::deserialize(spec.with_context(|| format!("{object} has no pods"))?)?;
+    let [container] = spec.containers.as_slice() else {
+        anyhow::bail!("{object} has {} containers", spec.containers.len());
+    };
+    let [program] = container.command.as_slice() else {
+        anyhow::bail!("{object} has the command {:?}", container.command);
+    };
+    let program = test_bed::binary(program.trim_start_matches('/'))?;
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, &spec.service_account_name).await?;
+    let environment: Vec<_> = container
+        .env
+        .iter()
+        .map(|variable| Ok((variable.name.clone(), variable.value(pod)?)))
+        .collect::<Result<_>>()?;
+    let (process, [https, admin]) = Process::start_on_ports(
+        pod,
+        &cluster.log(pod),
+        |[https, admin]| {
+            let mut command = in_group(&program);
+            command
+                .args(&container.args)
+                .envs(environment.clone())
+                // In place of what the kubelet and the network of a cluster bring.
+                .env("KUBECONFIG", &kubeconfig)
+                .env("HELMOPS_BIND_ADDRESS", format!("127.0.0.1:{https}"))
+                .env("HELMOPS_METRICS_BIND_ADDRESS", format!("127.0.0.1:{admin}"));
+            command
+        },
+        async |[_, admin]| helmops::alive(admin).await,
+    )
+    .await?;
+    Ok(Pod {
+        running: Running {
+            process,
+            admin: format!("http://127.0.0.1:{admin}"),
+        },
+        https: ([127, 0, 0, 1], https).into(),
+    })
+}
+
+/// Leads the webhook's Service to a pod, as the API server asks it. The port of the Service, 443, is not to be had here, so
+/// the configurations name that of the pod.
+pub async fn lead_to(kubectl: &Kubectl, pod: &Pod) -> Result<()> {
+    let service = json!({ "spec": { "type": "ExternalName", "externalName": pod.https.ip() } }).to_string();
+    let patch = [
+        "patch",
+        "service",
+        "helmops-webhook",
+        "--namespace",
+        NAMESPACE,
+        "--patch",
+        &service,
+    ];
+    kubectl.run(&patch).await?.ok()?;
+    for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+        let object = format!("{kind}/helmops");
+        let port = json!([{
+            "op": "add", "path": "/webhooks/0/clientConfig/service/port", "value": pod.https.port(),
+        }]);
+        kubectl
+            .run(&["patch", &object, "--type=json", "--patch", &port.to_string()])
+            .await?
+            .ok()?;
+    }
+    Ok(())
+}
+
+/// Tells of all pods that they are ready, as a kubelet would.
+pub async fn tell_ready(kubectl: &Kubectl) -> Result<()> {
+    let kubectl = kubectl.in_namespace(NAMESPACE);
+    let status =
+        json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let status = status.to_string();
+    eventually("all pods to be made", MADE, async || {
+        let wanted = fields(&kubectl, "deployments", "{.spec.replicas}").await?;
+        let wanted = wanted
+            .iter()
+            .map(|number| Ok(number.parse::<usize>()?))
+            .sum::<Result<usize>>()?;
+        let pods = fields(&kubectl, "pods", "{.metadata.name}").await?;
+        ensure!(pods.len() == wanted, "{} of {wanted} pods", pods.len());
+        for pod in pods {
+            let patch = ["patch", "pod", &pod, "--subresource=status", "--patch", &status];
+            kubectl.run(&patch).await?.ok()?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A field of each object of a kind.
+async fn fields(kubectl: &Kubectl, kind: &str, field: &str) -> Result<Vec<String>> {
+    let format = format!("jsonpath={{range .items[*]}}{field}{{\"\\n\"}}{{end}}");
+    let printed = kubectl.run(&["get", kind, "--output", &format]).await?.ok()?;
+    Ok(printed.lines().map(str::to_owned).collect())
+}
