@@ -17,7 +17,8 @@ demo: build tools ## Show the main job on an embedded control plane
 
 test: tools monitoring ## Run all tests
 	$(CARGO) build --workspace --all-targets --locked
-	$(CARGO) test --workspace --locked
+	rm -rf target/rights && HELMOPS_RIGHTS=$(CURDIR)/target/rights $(CARGO) test --workspace --locked
+	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- rights target/rights
 
 chaos: tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)
 	$(CARGO) build --workspace --bins --locked

@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::process::Process;
 use crate::tools::Tools;
 use crate::wait::eventually;
-use crate::{credentials, helmops, kubeconfig, probe, programs};
+use crate::{credentials, helmops, kubeconfig, probe, programs, rights};
 
 /// Three seconds on an idle machine; twenty times that is for a busy one.
 const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -137,6 +137,11 @@ impl ControlPlane {
         for process in self.processes.iter_mut().rev() {
             process.kill().await?;
         }
+        if let Some(folder) = rights_folder()
+            && self.cluster.audit_log().exists()
+        {
+            rights::leave(&folder, &self.cluster.audit_log())?;
+        }
         if self.keep {
             return Ok(());
         }
@@ -178,7 +183,7 @@ impl ControlPlane {
             &log,
             |[port]| {
                 let mut command = programs::api_server(tools, directory, etcd, port);
-                if options.audit_log {
+                if options.audit_log || rights_folder().is_some() {
                     programs::audit(&mut command, &policy, &self.cluster.audit_log());
                 }
                 command
@@ -219,4 +224,9 @@ impl ControlPlane {
         self.adopt(process);
         Ok(())
     }
+}
+
+/// Where to leave which rights were used, if somebody wants to know.
+fn rights_folder() -> Option<PathBuf> {
+    std::env::var_os(rights::FOLDER).map(PathBuf::from)
 }

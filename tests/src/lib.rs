@@ -15,6 +15,7 @@ pub mod probe;
 pub mod process;
 pub mod prometheus;
 pub mod random;
+pub mod rights;
 pub mod wait;
 
 mod ports;

@@ -1,7 +1,7 @@
 //! A control plane on this machine, for tests and for trying things out.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,8 @@ use helmops_tests::cluster::Cluster;
 use helmops_tests::control_plane::Options;
 use helmops_tests::detached::{Detached, Status};
 use helmops_tests::serve::{self, Step, Until};
-use helmops_tests::{demo, helmops};
+use helmops_tests::tools::Tools;
+use helmops_tests::{demo, helmops, rights};
 
 /// A Kubernetes control plane on this machine, without nodes.
 #[derive(Parser)]
@@ -46,6 +47,12 @@ enum Command {
     Down,
     /// Tell whether a control plane runs in the background.
     Status,
+    /// Compare the rights that the manifests give with those that were used, by what control planes with `HELMOPS_RIGHTS` in
+    /// their environment left in its folder.
+    Rights {
+        /// The folder.
+        folder: PathBuf,
+    },
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -94,6 +101,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         Command::Up { options } => up(&detached, &options).await,
         Command::Down => down(&detached).await,
         Command::Status => status(&detached),
+        Command::Rights { folder } => compare_rights(&folder).await,
     }
 }
 
@@ -132,6 +140,27 @@ async fn down(detached: &Detached) -> Result<()> {
             say("down")
         }
     }
+}
+
+async fn compare_rights(folder: &Path) -> Result<()> {
+    let tools = Tools::prepare().await?;
+    let granted = async |folder| rights::granted(&helmops::objects(&tools, folder).await?);
+    let [installed, shard] = [granted("standalone").await?, granted("shard").await?];
+    let all = &installed | &shard;
+    let mut findings = rights::findings(&all, &rights::left(folder)?);
+    // In some namespaces the same rights in their place, and no test for each of them.
+    let elsewhere = rights::beyond(&granted("namespaced").await?, &installed);
+    findings.extend(elsewhere);
+    if findings.is_empty() {
+        return say(&format!(
+            "rights: each of the {} that the manifests give was used, and no other was asked for",
+            all.len()
+        ));
+    }
+    bail!(
+        "the rights in manifests are not those that are used:\n{}",
+        findings.join("\n")
+    )
 }
 
 fn status(detached: &Detached) -> Result<()> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
 use helmops_tests::audit::{self, Write};
-use helmops_tests::helmops;
+use helmops_tests::helmops::{self, NAMESPACE};
 use helmops_tests::leader::{LEASE, holder};
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ async fn each_shard_works_on_its_own() {
     let manifests = helmops::manifests();
     let shard = manifests.join("shard");
     alone.run(&["apply", "-k", shard.to_str().unwrap()]).await;
-    let _shard = start_controller(&alone.bed, "shard-b", &[("FLEET_SHARD_ID", "b")])
+    let mut other = start_controller(&alone.bed, "shard-b", &[("FLEET_SHARD_ID", "b")])
         .await
         .unwrap();
     for (lease, name) in [
@@ -106,6 +106,18 @@ async fn each_shard_works_on_its_own() {
         let own: Vec<_> = own.cloned().collect();
         assert_eq!(audit::terms(&own).unwrap().hands, 1);
     }
+    // It gives its own Lease back.
+    assert!(other.process.terminate(SOON).await.unwrap().success());
+    let lease = format!("lease/{LEASE}-b");
+    let lease = alone
+        .bed
+        .kubectl()
+        .in_namespace(NAMESPACE)
+        .get(&lease)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "");
 }
 
 /// The shard of each writer, by the Lease that it writes: nothing, or `-` and its name.

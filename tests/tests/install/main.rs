@@ -8,6 +8,7 @@
 
 mod manifests;
 mod readme;
+mod rights;
 
 use std::path::Path;
 

@@ -139,6 +139,23 @@ async fn downstream_resources_go_where_they_are_named() {
             })
             .await;
     }
+    // What somebody puts beside it goes.
+    let more = [
+        "patch",
+        "configmap",
+        "settings",
+        "--type=merge",
+        "-p",
+        r#"{"data":{"b":"2"}}"#,
+    ];
+    let kubectl = setting.suite.bed.kubectl().in_namespace(&setting.clusters[0]);
+    kubectl.run(&more).await.unwrap().ok().unwrap();
+    setting
+        .until_on(0, "configmap/settings", |found| {
+            ensure!(found["data"] == json!({ "a": "1" }), "it is {}", found["data"]);
+            Ok(())
+        })
+        .await;
     setting.until_data(1, "somewhere", "key", "first").await;
     assert!(setting.on(0, "secret/somewhere").await.unwrap().is_none());
     setting

@@ -1,0 +1,408 @@
+//! Which rights the processes have, by the manifests, and which they use, by the API server's audit log.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::helmops::NAMESPACE;
+
+/// Names the folder in which every control plane leaves what was used on it.
+pub const FOLDER: &str = "HELMOPS_RIGHTS";
+
+/// The ServiceAccounts of the manifests.
+const ACCOUNTS: &str = "system:serviceaccount:helmops-system:";
+/// How the processes call themselves: what a test asks by kubectl in their name is not their own.
+const PROCESSES: &str = "helmops-";
+/// Why the API server let a request pass, such as
+/// `RBAC: allowed by RoleBinding "web/helmops-system" of Role "web" to ServiceAccount "web/helmops-system"`.
+const REASON: &str = "authorization.k8s.io/reason";
+const DECISION: &str = "authorization.k8s.io/decision";
+
+/// A verb on a resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Right {
+    /// The verb.
+    pub verb: String,
+    /// Resource and subresource, such as `helmops/status`.
+    pub resource: String,
+    /// API group; empty for the core.
+    pub group: String,
+    /// Name of the object; none for any object.
+    pub name: Option<String>,
+}
+
+/// A right that a role gives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Granted {
+    /// Kind and name of the role, such as `ClusterRole helmops-webhook`.
+    pub role: String,
+    /// What it gives.
+    pub right: Right,
+}
+
+/// A request of a process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Used {
+    /// Its ServiceAccount.
+    pub account: String,
+    /// What it asked for.
+    pub right: Right,
+    /// Kind and name of the role that allowed it; none where it was forbidden.
+    pub role: Option<String>,
+}
+
+impl Right {
+    /// Whether who has this may do the other.
+    fn covers(&self, asked: &Self) -> bool {
+        let what = |right: &Self| (right.verb.clone(), right.resource.clone(), right.group.clone());
+        what(self) == what(asked) && (self.name.is_none() || self.name == asked.name)
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        self.name.iter().try_for_each(|name| write!(f, " {name:?}"))
+    }
+}
+
+/// What speaks against the roles: rights that nobody used, and requests that none of them allows.
+pub fn findings(granted: &BTreeSet<Granted>, used: &BTreeSet<Used>) -> Vec<String> {
+    let is_used = |one: &&Granted| {
+        let by = |used: &Used| used.role.as_ref() == Some(&one.role) && one.right.covers(&used.right);
+        used.iter().any(by)
+    };
+    // A test may take rights away: missing is only what no manifest gives.
+    let is_granted = |used: &&Used| granted.iter().any(|one| one.right.covers(&used.right));
+    let unused = granted.iter().filter(|one| !is_used(one));
+    let missing = used
+        .iter()
+        .filter(|used| used.role.is_none() && !is_granted(used));
+    unused
+        .map(|one| format!("{} gives the right to {}, which nobody used", one.role, one.right))
+        .chain(missing.map(|used| {
+            format!(
+                "{} was refused to {}, which no role allows",
+                used.account, used.right
+            )
+        }))
+        .collect()
+}
+
+/// Rights that none of `others` is, whatever role gives it.
+pub fn beyond(granted: &BTreeSet<Granted>, others: &BTreeSet<Granted>) -> Vec<String> {
+    let is_other = |one: &&Granted| others.iter().any(|other| other.right == one.right);
+    let beyond = granted.iter().filter(|one| !is_other(one));
+    beyond
+        .map(|one| {
+            format!(
+                "{} gives the right to {}, which no other role gives",
+                one.role, one.right
+            )
+        })
+        .collect()
+}
+
+/// What the roles among these objects give.
+///
+/// # Errors
+/// Where a rule has a wildcard, or something that this does not know.
+pub fn granted(objects: &[Value]) -> Result<BTreeSet<Granted>> {
+    let mut granted = BTreeSet::new();
+    for object in objects {
+        let object = Role::deserialize(object)?;
+        if !["Role", "ClusterRole"].contains(&&*object.kind) {
+            continue;
+        }
+        let role = format!("{} {}", object.kind, object.metadata.name);
+        for rule in object.rules {
+            let rights = Rule::deserialize(rule).map(|rule| rule.rights());
+            let rights = rights
+                .with_context(|| role.clone())?
+                .with_context(|| role.clone())?;
+            granted.extend(rights.into_iter().map(|right| Granted {
+                role: role.clone(),
+                right,
+            }));
+        }
+    }
+    Ok(granted)
+}
+
+#[derive(Deserialize)]
+struct Role {
+    kind: String,
+    metadata: Metadata,
+    #[serde(default)]
+    rules: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rule {
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    verbs: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+}
+
+impl Rule {
+    fn rights(&self) -> Result<Vec<Right>> {
+        let mut rights = Vec::new();
+        for group in &self.api_groups {
+            for resource in &self.resources {
+                for verb in &self.verbs {
+                    ensure!(
+                        ![group, resource, verb].iter().any(|text| text.contains('*')),
+                        "a wildcard"
+                    );
+                    let right = |name| Right {
+                        verb: verb.clone(),
+                        resource: resource.clone(),
+                        group: group.clone(),
+                        name,
+                    };
+                    let named = self.resource_names.iter().map(|name| right(Some(name.clone())));
+                    rights.extend(named);
+                    if self.resource_names.is_empty() {
+                        rights.push(right(None));
+                    }
+                }
+            }
+        }
+        Ok(rights)
+    }
+}
+
+/// What the processes did, by an audit log; each kind of request once.
+///
+/// # Errors
+/// Where the log cannot be read.
+pub fn used(log: &Path) -> Result<BTreeSet<Used>> {
+    let file = File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
+    let mut used = BTreeSet::new();
+    for line in BufReader::new(file).lines() {
+        // The API server may have been killed in the middle of the last one.
+        if let Ok(event) = serde_json::from_str::<Event>(&line?) {
+            used.extend(event.used());
+        }
+    }
+    Ok(used)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    verb: String,
+    user: User,
+    #[serde(default)]
+    user_agent: String,
+    object_ref: Option<ObjectRef>,
+    #[serde(default)]
+    annotations: std::collections::HashMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectRef {
+    #[serde(default)]
+    resource: String,
+    #[serde(default)]
+    subresource: String,
+    #[serde(default)]
+    api_group: String,
+    #[serde(default)]
+    namespace: String,
+    name: Option<String>,
+}
+
+impl Event {
+    /// None for what is no request of a process for objects.
+    fn used(self) -> Option<Used> {
+        let account = self.user.username.strip_prefix(ACCOUNTS)?.to_owned();
+        let object = self
+            .object_ref
+            .filter(|_| self.user_agent.starts_with(PROCESSES))?;
+        let part = if object.subresource.is_empty() { "" } else { "/" };
+        let role = match self.annotations.get(DECISION)?.as_str() {
+            "allow" => Some(role(self.annotations.get(REASON)?)?),
+            _ => None,
+        };
+        Some(Used {
+            account,
+            right: Right {
+                verb: self.verb,
+                resource: format!("{}{part}{}", object.resource, object.subresource),
+                group: object.api_group,
+                // Rules name objects of helmops itself, and of the cluster; others would only fill the files.
+                name: object
+                    .name
+                    .filter(|_| ["", NAMESPACE].contains(&&*object.namespace)),
+            },
+            role,
+        })
+    }
+}
+
+/// The role that a reason names.
+fn role(reason: &str) -> Option<String> {
+    let (_, role) = reason.split_once(" of ")?;
+    let (kind, name) = role.split_once(" \"")?;
+    Some(format!("{kind} {}", name.split_once('"')?.0))
+}
+
+/// Leaves what was used on a control plane in a file of its own in the folder.
+pub fn leave(folder: &Path, log: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let file = tempfile::Builder::new().suffix(".json").tempfile_in(folder)?;
+    serde_json::to_writer(BufWriter::new(&file), &used(log)?)?;
+    file.keep()?;
+    Ok(())
+}
+
+/// What all control planes left.
+pub fn left(folder: &Path) -> Result<BTreeSet<Used>> {
+    let mut used = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let left: BTreeSet<Used> = serde_json::from_slice(&std::fs::read(entry?.path())?)?;
+        used.extend(left);
+    }
+    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn role() -> BTreeSet<Granted> {
+        let role = json!({
+            "kind": "Role",
+            "metadata": { "name": "web" },
+            "rules": [
+                { "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["tls"] },
+                { "apiGroups": ["apps"], "resources": ["deployments/status"], "verbs": ["list", "patch"] },
+            ],
+        });
+        granted(&[role, json!({ "kind": "Service", "metadata": { "name": "web" } })]).unwrap()
+    }
+
+    fn event(verb: &str, resource: &str, name: &str, allowed_by: Option<&str>) -> Value {
+        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+        let group = if resource == "deployments" { "apps" } else { "" };
+        let reason = allowed_by.map(|role| {
+            format!("RBAC: allowed by RoleBinding \"a/b\" of {role} to ServiceAccount \"web/helmops-system\"")
+        });
+        json!({
+            "verb": verb,
+            "userAgent": "helmops-web/1",
+            "user": { "username": "system:serviceaccount:helmops-system:web" },
+            "objectRef": {
+                "resource": resource, "subresource": part, "apiGroup": group, "namespace": NAMESPACE, "name": name,
+            },
+            "annotations": {
+                DECISION: if allowed_by.is_some() { "allow" } else { "forbid" },
+                REASON: reason.unwrap_or_default(),
+            },
+        })
+    }
+
+    fn found(events: &[Value]) -> Vec<String> {
+        let lines: Vec<_> = events.iter().map(Value::to_string).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("audit.log");
+        std::fs::write(&log, lines.join("\n") + "\n{\"verb\": \"g").unwrap();
+        let left_behind = folder.path().join("left");
+        leave(&left_behind, &log).unwrap();
+        findings(&role(), &left(&left_behind).unwrap())
+    }
+
+    #[test]
+    fn what_is_granted_and_used_is_well() {
+        let role = Some("Role \"web\"");
+        let all = [
+            event("get", "secrets", "tls", role),
+            event("list", "deployments/status", "", role),
+            event("patch", "deployments/status", "any", role),
+        ];
+        assert_eq!(found(&all), Vec::<String>::new());
+        // A test that took the right away.
+        let refused = event("get", "secrets", "tls", None);
+        assert_eq!(
+            found(&[all.as_slice(), &[refused]].concat()),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn what_is_granted_and_not_used_is_found() {
+        let role = Some("Role \"web\"");
+        let mut foreign = event("list", "deployments/status", "", role);
+        foreign["userAgent"] = json!("kubectl/v1");
+        let events = [
+            foreign,
+            event("get", "secrets", "another", role),
+            event("patch", "deployments/status", "any", Some("ClusterRole \"web\"")),
+        ];
+        assert_eq!(
+            found(&events),
+            [
+                "Role web gives the right to get secrets \"tls\", which nobody used",
+                "Role web gives the right to list deployments/status.apps, which nobody used",
+                "Role web gives the right to patch deployments/status.apps, which nobody used",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_no_role_gives_is_found() {
+        let found = found(&[event("delete", "secrets", "tls", None)]);
+        let last = found.last().unwrap();
+        assert_eq!(
+            last,
+            "web was refused to delete secrets \"tls\", which no role allows"
+        );
+    }
+
+    #[test]
+    fn what_only_one_role_gives_is_found() {
+        assert_eq!(beyond(&role(), &role()), Vec::<String>::new());
+        let mut fewer = role();
+        fewer.pop_first();
+        let found = beyond(&role(), &fewer);
+        assert_eq!(
+            found,
+            ["Role web gives the right to get secrets \"tls\", which no other role gives"]
+        );
+    }
+
+    #[test]
+    fn a_wildcard_is_refused() {
+        let rules = json!([{ "apiGroups": [""], "resources": ["*"], "verbs": ["get"] }]);
+        let role = json!({ "kind": "ClusterRole", "metadata": { "name": "web" }, "rules": rules });
+        let error = granted(&[role]).unwrap_err();
+        assert_eq!(format!("{error:#}"), "ClusterRole web: a wildcard");
+    }
+}
