@@ -7,7 +7,7 @@ CARGO ?= cargo
 COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test chaos soak lint fmt up down manifests truth bench fuzz tools monitoring build
+.PHONY: help demo test chaos soak lint fmt up down manifests truth bench image fuzz tools monitoring build
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,12 @@ bench: tools ## Measure the webhook under load, the reader of indexes beside Hel
 	$(CARGO) run --quiet --release --locked -p helmops-tests --bin index-bench
 	$(CARGO) run --quiet --release --locked -p helmops-tests --bin controller-bench
 	$(CARGO) run --quiet --release --locked -p helmops-tests --bin delivery-bench
+
+image: tools ## Build the image (needs buildah), say what is in it, and run both processes from it
+	image/build
+	image/sbom
+	$(CARGO) build --quiet --locked -p helmops-tests -p helmops-webhook -p helmops-controller
+	$(CARGO) run --quiet --locked -p helmops-tests --bin image-check -- $(or $(CARGO_TARGET_DIR),target)/image/helmops-*.oci.tar
 
 fuzz: ## Fuzz the readers of foreign texts, each for FUZZ_SECONDS=60 (needs a C++ compiler)
 	CARGO="$(CARGO)" fuzz/run

@@ -48,5 +48,6 @@ pub mod charts;
 pub mod oci_registry;
 pub mod demo;
 pub mod helmops;
+pub mod image;
 
 pub mod bench;
