@@ -1,5 +1,7 @@
 //! What kubectl says to users: defaults, denials and warnings through the API server.
 
+use std::collections::BTreeSet;
+
 use helmops_tests::helmops;
 use helmops_tests::metrics::Metrics;
 use helmops_tests::namespace::TestNamespace;
@@ -275,4 +277,91 @@ async fn the_shipped_examples_are_accepted() {
         let output = namespace.kubectl().run_with_input(&dry, &example).await.unwrap();
         assert!(output.status.success(), "{}: {}", path.display(), output.stderr);
     }
+}
+
+/// The blocks of YAML in a document.
+fn blocks(document: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(helmops::manifests().join("../docs").join(document)).unwrap();
+    let blocks = text.split("\n```yaml\n").skip(1);
+    blocks
+        .map(|block| block.split_once("\n```").unwrap().0.to_owned())
+        .collect()
+}
+
+/// The paths of all fields below a schema, but for those of label selectors.
+fn paths(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let items = schema.get("items").unwrap_or(schema);
+    for (name, field) in items["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        if !name.ends_with("Selector") && name != "selector" {
+            paths(field, &path, found);
+        }
+        found.insert(path);
+    }
+}
+
+/// The paths of all fields of a value.
+fn named(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    for item in value.as_array().into_iter().flatten() {
+        named(item, path, found);
+    }
+    for (name, field) in value.as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        named(field, &path, found);
+        found.insert(path);
+    }
+}
+
+/// In `docs/fields.md` every field that means something for a HelmOp has an example, and every example is accepted.
+#[tokio::test]
+async fn every_field_has_an_example_that_is_accepted() {
+    let namespace = namespace().await;
+    let mut shown = BTreeSet::new();
+    for block in blocks("fields.md") {
+        let mut spec: Value = serde_saphyr::from_str(&block).unwrap();
+        named(&spec, "", &mut shown);
+        if spec["helm"].is_null() {
+            spec["helm"] = good()["helm"].clone();
+        }
+        let create = ["create", "--dry-run=server", "--validate=strict", "--filename=-"];
+        let shown = helmop("shown", &spec);
+        let output = namespace.kubectl().run_with_input(&create, &shown).await.unwrap();
+        assert!(output.status.success(), "{}\n{block}", output.stderr);
+    }
+    let definition = namespace
+        .kubectl()
+        .get("crd/helmops.fleet.cattle.io")
+        .await
+        .unwrap()
+        .unwrap();
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let mut all = BTreeSet::new();
+    paths(schema, "", &mut all);
+    assert!(all.contains(".helm.valuesFrom.secretKeyRef.key"), "{all:?}");
+    let meaningless = |path: &&String| {
+        let internal = [
+            "contentsId",
+            "helmOpOptions",
+            "kustomize",
+            "overwrites",
+            "resources",
+            "valuesHash",
+            "yaml",
+        ];
+        let first = path.split('.').nth(1).unwrap_or_default();
+        internal.contains(&first) || *path == ".helm.valuesFiles"
+    };
+    // A target takes what the HelmOp itself takes; what is its own is shown.
+    let own = [
+        ".targets.name",
+        ".targets.clusterName",
+        ".targets.doNotDeploy",
+        ".targets.clusterGroup",
+    ];
+    let is_of_targets = |path: &&String| path.starts_with(".targets.") && !own.contains(&path.as_str());
+    let missing: Vec<_> = all
+        .difference(&shown)
+        .filter(|path| !meaningless(path) && !is_of_targets(path))
+        .collect();
+    assert_eq!(missing, Vec::<&String>::new());
 }
