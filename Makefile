@@ -17,7 +17,8 @@ demo: build tools ## Show the main job on an embedded control plane
 
 test: tools monitoring ## Run all tests
 	$(CARGO) build --workspace --all-targets --locked
-	rm -rf target/rights && HELMOPS_RIGHTS=$(CURDIR)/target/rights $(CARGO) test --workspace --locked
+	# More tests at a time than processors: most of them wait most of the time.
+	rm -rf target/rights && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),4) HELMOPS_RIGHTS=$(CURDIR)/target/rights $(CARGO) test --workspace --locked
 	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- rights target/rights
 
 chaos: tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)
