@@ -1,12 +1,13 @@
 //! Who wrote what, as the API server's audit log tells it.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+pub(crate) mod event;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
 use serde_json::Value;
+
+use event::Event;
 
 /// The ServiceAccount of the controller.
 const CONTROLLER: &str = "system:serviceaccount:helmops-system:helmops-controller";
@@ -44,42 +45,6 @@ pub struct Terms {
     pub others: usize,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Event {
-    verb: String,
-    user: User,
-    #[serde(default)]
-    object_ref: ObjectRef,
-    #[serde(default)]
-    response_status: ResponseStatus,
-    request_object: Option<Value>,
-    request_received_timestamp: String,
-}
-
-#[derive(Deserialize)]
-struct User {
-    #[serde(default)]
-    username: String,
-    #[serde(default)]
-    extra: std::collections::HashMap<String, Vec<String>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ObjectRef {
-    resource: String,
-    subresource: String,
-    namespace: String,
-    name: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ResponseStatus {
-    code: u16,
-}
-
 impl Write {
     /// Whether the API server did it.
     pub fn is_accepted(&self) -> bool {
@@ -102,18 +67,11 @@ impl Write {
 /// # Errors
 /// Where the log cannot be read.
 pub fn writes(log: &Path) -> Result<Vec<Write>> {
-    let file = File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
     let mut writes = Vec::new();
-    let mut lines = BufReader::new(file).lines().peekable();
-    while let Some(line) = lines.next() {
-        let line = line?;
-        match serde_json::from_str(&line) {
-            Ok(event) => writes.extend(write(event)?),
-            // The API server may be in the middle of it.
-            Err(_) if lines.peek().is_none() => {}
-            Err(error) => return Err(error).with_context(|| format!("no event: {line}")),
-        }
-    }
+    event::read(log, |event| {
+        writes.extend(write(event)?);
+        Ok(())
+    })?;
     // Those of the same moment stay in the order in which they were answered.
     writes.sort_by(|one, other| one.received.cmp(&other.received));
     Ok(writes)
@@ -124,20 +82,15 @@ fn write(event: Event) -> Result<Option<Write>> {
         return Ok(None);
     }
     let token = event.user.extra.get(TOKEN).and_then(|tokens| tokens.first());
-    let ObjectRef {
-        resource,
-        subresource,
-        namespace,
-        name,
-    } = event.object_ref;
+    let object = event.object_ref.unwrap_or_default();
     Ok(Some(Write {
         writer: token
             .context("a write of the controller without a token")?
             .clone(),
-        resource,
-        subresource,
-        namespace,
-        name,
+        resource: object.resource,
+        subresource: object.subresource,
+        namespace: object.namespace,
+        name: object.name,
         code: event.response_status.code,
         body: event.request_object,
         received: event.request_received_timestamp,

@@ -70,26 +70,19 @@ impl Variable {
 }
 
 /// Runs one pod of a Deployment, with its command, arguments, environment and ServiceAccount, on ports of its own; it is
-/// ready. `in_group` makes the command for a program.
+/// alive. `command` makes the command for a program.
 pub async fn run_pod(
     cluster: &Cluster,
     deployment: &str,
     pod: &str,
-    in_group: &dyn Fn(&Path) -> Command,
+    command: &dyn Fn(&Path) -> Command,
 ) -> Result<Pod> {
-    let object = format!("deployment/{deployment}");
-    let found = cluster.kubectl().in_namespace(NAMESPACE).get(&object).await?;
-    let found = found.with_context(|| format!("no {object}"))?;
-    let spec = found.pointer("/spec/template/spec");
-    let spec = PodSpec::deserialize(spec.with_context(|| format!("{object} has no pods"))?)?;
-    let [container] = spec.containers.as_slice() else {
-        anyhow::bail!("{object} has {} containers", spec.containers.len());
-    };
+    let (container, account) = container(cluster, deployment).await?;
     let [program] = container.command.as_slice() else {
-        anyhow::bail!("{object} has the command {:?}", container.command);
+        anyhow::bail!("{deployment} has the command {:?}", container.command);
     };
     let program = test_bed::binary(program.trim_start_matches('/'))?;
-    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, &spec.service_account_name).await?;
+    let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, &account).await?;
     let environment: Vec<_> = container
         .env
         .iter()
@@ -99,7 +92,7 @@ pub async fn run_pod(
         pod,
         &cluster.log(pod),
         |[https, admin]| {
-            let mut command = in_group(&program);
+            let mut command = command(&program);
             command
                 .args(&container.args)
                 .envs(environment.clone())
@@ -119,6 +112,19 @@ pub async fn run_pod(
         },
         https: ([127, 0, 0, 1], https).into(),
     })
+}
+
+/// The only container of a Deployment's pods, and their ServiceAccount.
+async fn container(cluster: &Cluster, deployment: &str) -> Result<(Container, String)> {
+    let object = format!("deployment/{deployment}");
+    let found = cluster.kubectl().in_namespace(NAMESPACE).get(&object).await?;
+    let found = found.with_context(|| format!("no {object}"))?;
+    let spec = found.pointer("/spec/template/spec");
+    let mut spec = PodSpec::deserialize(spec.with_context(|| format!("{object} has no pods"))?)?;
+    let container = spec.containers.pop();
+    ensure!(spec.containers.is_empty(), "{object} has more than one container");
+    let container = container.with_context(|| format!("{object} has no container"))?;
+    Ok((container, spec.service_account_name))
 }
 
 /// Leads the webhook's Service to a pod, as the API server asks it. The port of the Service, 443, is not to be had here, so

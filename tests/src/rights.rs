@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter};
+use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::audit::event::{self, Event};
 use crate::helmops::NAMESPACE;
 
 /// Names the folder in which every control plane leaves what was used on it.
@@ -194,75 +194,37 @@ impl Rule {
 /// # Errors
 /// Where the log cannot be read.
 pub fn used(log: &Path) -> Result<BTreeSet<Used>> {
-    let file = File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
     let mut used = BTreeSet::new();
-    for line in BufReader::new(file).lines() {
-        // The API server may have been killed in the middle of the last one.
-        if let Ok(event) = serde_json::from_str::<Event>(&line?) {
-            used.extend(event.used());
-        }
-    }
+    event::read(log, |event| {
+        used.extend(request(event));
+        Ok(())
+    })?;
     Ok(used)
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Event {
-    verb: String,
-    user: User,
-    #[serde(default)]
-    user_agent: String,
-    object_ref: Option<ObjectRef>,
-    #[serde(default)]
-    annotations: std::collections::HashMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct User {
-    #[serde(default)]
-    username: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ObjectRef {
-    #[serde(default)]
-    resource: String,
-    #[serde(default)]
-    subresource: String,
-    #[serde(default)]
-    api_group: String,
-    #[serde(default)]
-    namespace: String,
-    name: Option<String>,
-}
-
-impl Event {
-    /// None for what is no request of a process for objects.
-    fn used(self) -> Option<Used> {
-        let account = self.user.username.strip_prefix(ACCOUNTS)?.to_owned();
-        let object = self
-            .object_ref
-            .filter(|_| self.user_agent.starts_with(PROCESSES))?;
-        let part = if object.subresource.is_empty() { "" } else { "/" };
-        let role = match self.annotations.get(DECISION)?.as_str() {
-            "allow" => Some(role(self.annotations.get(REASON)?)?),
-            _ => None,
-        };
-        Some(Used {
-            account,
-            right: Right {
-                verb: self.verb,
-                resource: format!("{}{part}{}", object.resource, object.subresource),
-                group: object.api_group,
-                // Rules name objects of helmops itself, and of the cluster; others would only fill the files.
-                name: object
-                    .name
-                    .filter(|_| ["", NAMESPACE].contains(&&*object.namespace)),
-            },
-            role,
-        })
-    }
+/// None for what is no request of a process for objects.
+fn request(event: Event) -> Option<Used> {
+    let account = event.user.username.strip_prefix(ACCOUNTS)?.to_owned();
+    let object = event
+        .object_ref
+        .filter(|_| event.user_agent.starts_with(PROCESSES))?;
+    let part = if object.subresource.is_empty() { "" } else { "/" };
+    let role = match event.annotations.get(DECISION)?.as_str() {
+        "allow" => Some(role(event.annotations.get(REASON)?)?),
+        _ => None,
+    };
+    // Rules name objects of helmops itself, and of the cluster; others would only fill the files.
+    let is_told = !object.name.is_empty() && ["", NAMESPACE].contains(&&*object.namespace);
+    Some(Used {
+        account,
+        right: Right {
+            verb: event.verb,
+            resource: format!("{}{part}{}", object.resource, object.subresource),
+            group: object.api_group,
+            name: is_told.then_some(object.name),
+        },
+        role,
+    })
 }
 
 /// The role that a reason names.
@@ -318,6 +280,7 @@ mod tests {
         json!({
             "verb": verb,
             "userAgent": "helmops-web/1",
+            "requestReceivedTimestamp": "",
             "user": { "username": "system:serviceaccount:helmops-system:web" },
             "objectRef": {
                 "resource": resource, "subresource": part, "apiGroup": group, "namespace": NAMESPACE, "name": name,
