@@ -16,6 +16,7 @@ pub mod process;
 pub mod prometheus;
 pub mod random;
 pub mod rights;
+pub mod turn;
 pub mod wait;
 
 mod ports;

@@ -19,11 +19,11 @@ use helmops_tests::kubectl::Kubectl;
 use helmops_tests::leader::{LEASE, until_holder};
 use helmops_tests::metrics::Metrics;
 use helmops_tests::test_bed::TestBed;
+use helmops_tests::turn::{Turn, turn};
 use helmops_tests::wait::eventually;
 use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
 
 /// The machine may be busy with other tests.
 const SOON: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ struct Pair {
     server: ChartServer,
     bed: TestBed,
     _charts: (ChartRepo, TempDir),
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Pair {
@@ -47,8 +47,7 @@ impl Pair {
     }
 
     async fn try_start() -> Result<Self> {
-        static TURN: Mutex<()> = Mutex::const_new(());
-        let turn = TURN.lock().await;
+        let turn = turn().await?;
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
         let kubectl = bed.kubectl();
         let folder = TempDir::new()?;

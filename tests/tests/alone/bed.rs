@@ -10,10 +10,10 @@ use helmops_tests::helmops::{self, Running};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::metrics::{Metrics, api_requests};
 use helmops_tests::test_bed::TestBed;
+use helmops_tests::turn::{Turn, turn};
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
 
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
@@ -25,14 +25,13 @@ pub struct Alone {
     pub kubectl: Kubectl,
     pub bed: TestBed,
     pub charts: (ChartRepo, TempDir),
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Alone {
     /// `change` is done to the definitions before anything else starts.
     pub async fn start(change: Option<&str>) -> Result<Self> {
-        static TURN: Mutex<()> = Mutex::const_new(());
-        let turn = TURN.lock().await;
+        let turn = turn().await?;
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
         let kubectl = bed.kubectl();
         if let Some(change) = change {

@@ -11,10 +11,10 @@ use helmops_tests::helmops::{self, Managed, NAMESPACE};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::metrics::Metrics;
 use helmops_tests::test_bed::TestBed;
+use helmops_tests::turn::{Turn, turn};
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 use tokio::process::Command;
-use tokio::sync::{Mutex, MutexGuard};
 
 use crate::balancer::Balancer;
 
@@ -34,14 +34,13 @@ pub struct Bed {
     pub kubectl: Kubectl,
     pub flags: Vec<(&'static str, String)>,
     pub cluster: TestBed,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Bed {
     /// Without a replica yet, and with nothing that asks one.
     pub async fn start(flags: &[(&'static str, &str)]) -> Result<Self> {
-        static TURN: Mutex<()> = Mutex::const_new(());
-        let turn = TURN.lock().await;
+        let turn = turn().await?;
         let cluster = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
         Ok(Self {
             replicas: BTreeMap::new(),
