@@ -3,6 +3,9 @@
 # `make fuzz` alone wants a C++ compiler too.
 
 CARGO ?= cargo
+# Programs are built with the whole workspace and run from this folder: `cargo run -p` would build each dependency once more, with
+# the fewer features that one member asks for.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
 # What --version tells; only in release builds, since a change of it rebuilds everything.
 COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
@@ -13,22 +16,20 @@ help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build tools ## Show the main job on an embedded control plane
-	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- demo
+	$(TARGET)/debug/testbed demo
 
 test: tools monitoring ## Run all tests
 	$(CARGO) build --workspace --all-targets --locked
 	# More tests at a time than processors: most of them wait most of the time.
 	rm -rf target/rights && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),4) HELMOPS_RIGHTS=$(CURDIR)/target/rights $(CARGO) test --workspace --locked
-	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- rights target/rights
+	$(TARGET)/debug/testbed rights target/rights
 
-chaos: tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)
-	$(CARGO) build --workspace --bins --locked
-	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked -p helmops-tests --test chaos -- --nocapture
-	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked -p helmops-tests --test rollout_chaos -- --nocapture
+chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)
+	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test chaos -- --nocapture
+	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test rollout_chaos -- --nocapture
 
-soak: tools ## Write HelmOps for 10 minutes while certificates live for 60 s and replicas of the webhook are restarted
-	$(CARGO) build --workspace --bins --locked
-	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked -p helmops-tests --test certificates -- --nocapture soak
+soak: build tools ## Write HelmOps for 10 minutes while certificates live for 60 s and replicas of the webhook are restarted
+	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked --workspace --test certificates -- --nocapture soak
 
 lint: tools ## Check format, lints, documentation, generated files and dependencies
 	$(CARGO) fmt --all --check
@@ -43,30 +44,30 @@ fmt: ## Format the code
 	cd tests/truth && gofmt -w .
 
 up: build tools ## Start a control plane with helmops in it, and print its KUBECONFIG
-	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- up --helmops
+	$(TARGET)/debug/testbed up --helmops
 
-down: ## Stop what `make up` started
-	$(CARGO) run --quiet --locked -p helmops-tests --bin testbed -- down
+down: build ## Stop what `make up` started
+	$(TARGET)/debug/testbed down
 
 manifests: ## Generate the definitions in manifests from the types, and docs/reasons.md
-	$(CARGO) run --quiet --locked -p helmops-shared --example crds -- manifests
-	$(CARGO) run --quiet --locked -p helmops-shared --example reasons > docs/reasons.md
+	$(CARGO) build --workspace --examples --locked
+	$(TARGET)/debug/examples/crds manifests
+	$(TARGET)/debug/examples/reasons > docs/reasons.md
 
 truth: ## Generate the truth tables in tests/truth from the Go modules that they are about
 	cd tests/truth && go run . semver semver && go run . index index && go run . tags tags
 
 bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, and the controller
-	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --locked -p helmops-webhook -p helmops-controller -p helmops-tests
-	$(CARGO) run --quiet --release --locked -p helmops-tests --bin admission-bench
-	$(CARGO) run --quiet --release --locked -p helmops-tests --bin index-bench
-	$(CARGO) run --quiet --release --locked -p helmops-tests --bin controller-bench
-	$(CARGO) run --quiet --release --locked -p helmops-tests --bin delivery-bench
+	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked
+	$(TARGET)/release/admission-bench
+	$(TARGET)/release/index-bench
+	$(TARGET)/release/controller-bench
+	$(TARGET)/release/delivery-bench
 
-image: tools ## Build the image (needs buildah), say what is in it, and run both processes from it
+image: build tools ## Build the image (needs buildah), say what is in it, and run both processes from it
 	image/build
 	image/sbom
-	$(CARGO) build --quiet --locked -p helmops-tests -p helmops-webhook -p helmops-controller
-	$(CARGO) run --quiet --locked -p helmops-tests --bin image-check -- $(or $(CARGO_TARGET_DIR),target)/image/helmops-*.oci.tar
+	$(TARGET)/debug/image-check $(TARGET)/image/helmops-*.oci.tar
 
 fuzz: ## Fuzz the readers of foreign texts, each for FUZZ_SECONDS=60 (needs a C++ compiler)
 	CARGO="$(CARGO)" fuzz/run
