@@ -146,6 +146,11 @@ impl Version {
         self.parsed.pre.as_str()
     }
 
+    /// The build metadata: what follows the plus sign, without it; empty if there is none.
+    pub fn metadata(&self) -> &str {
+        self.parsed.build.as_str()
+    }
+
     /// Whether this is a pre-release such as `1.2.3-rc.1`.
     pub fn is_prerelease(&self) -> bool {
         !self.parsed.pre.is_empty()

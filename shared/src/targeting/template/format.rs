@@ -39,6 +39,7 @@ fn write(heap: &mut Heap, out: &mut String, value: &Value, depth: usize) -> Resu
             heap.spend_text(text.len())?;
             out.push_str(text);
         }
+        Value::Version(version) => out.push_str(&version.to_string()),
         Value::List(list) => {
             out.push('[');
             for (index, item) in heap.items(*list).to_vec().iter().enumerate() {
@@ -99,7 +100,7 @@ pub fn quote(text: &str) -> String {
 
 /// `unicode.IsPrint`, as far as the standard library tells: it escapes what does not print, and a few characters that
 /// combine with others.
-fn is_printable(c: char) -> bool {
+pub fn is_printable(c: char) -> bool {
     match c {
         ' ' => true,
         // Spaces other than that one do not print in Go.

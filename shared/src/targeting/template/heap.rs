@@ -185,7 +185,8 @@ impl Heap {
             | Value::Int(_)
             | Value::Int64(_)
             | Value::Float(_)
-            | Value::Str(_) => Ok(value.clone()),
+            | Value::Str(_)
+            | Value::Version(_) => Ok(value.clone()),
         }
     }
 
@@ -199,6 +200,7 @@ impl Heap {
             (Value::Int(one), Value::Int(other)) | (Value::Int64(one), Value::Int64(other)) => one == other,
             (Value::Float(one), Value::Float(other)) => one.partial_cmp(other) == Some(Ordering::Equal),
             (Value::Str(one), Value::Str(other)) => one == other,
+            (Value::Version(one), Value::Version(other)) => one.original() == other.original(),
             (Value::List(one), Value::List(other)) => {
                 let (a, b) = (self.items(*one).to_vec(), self.items(*other).to_vec());
                 let mut equal = self.elements(*one) == self.elements(*other) && a.len() == b.len();
@@ -225,6 +227,7 @@ impl Heap {
     pub fn type_of(&self, value: &Value) -> &'static str {
         match value {
             Value::Nil => "<nil>",
+            Value::Version(_) => "*semver.Version",
             Value::List(list) => self.elements(*list).list_type(),
             Value::Map(map) => self.map_elements(*map).map_type(),
             Value::Bool(_) | Value::Int(_) | Value::Int64(_) | Value::Float(_) | Value::Str(_) => {
@@ -241,6 +244,7 @@ impl Heap {
             Value::Int(number) | Value::Int64(number) => *number != 0,
             Value::Float(number) => *number != 0.0,
             Value::Str(text) => !text.is_empty(),
+            Value::Version(_) => true,
             Value::List(list) => !self.items(*list).is_empty(),
             Value::Map(map) => self.len(*map) > 0,
         }

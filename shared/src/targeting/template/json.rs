@@ -41,6 +41,7 @@ fn write(
         Value::Float(number) if number.is_finite() => out.push_str(&go_json::number(*number)),
         Value::Float(_) => return Err("json: unsupported value: NaN or infinity".to_owned()),
         Value::Str(text) => go_json::string(out, text, layout != Layout::Raw),
+        Value::Version(version) => go_json::string(out, &version.to_string(), layout != Layout::Raw),
         Value::List(list) => {
             let items = heap.items(*list).to_vec();
             out.push('[');

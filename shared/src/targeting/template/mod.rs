@@ -14,8 +14,8 @@
 //! - What is no Base64 or Base32 is an error, where Fleet deploys the text of the error.
 //! - A text that a function would cut in the middle of a character is an error here, and is not valid YAML there.
 //!
-//! Not there: complex numbers, functions as values, and those functions of `sprig` that need a clock, keys, passwords
-//! or another host; `functions/mod.rs` lists them, and using one is an error that names it.
+//! Not there: complex numbers, functions as values, and those functions of `sprig` that need a clock, keys or passwords;
+//! `functions/mod.rs` lists them, and using one is an error that names it.
 
 mod error;
 mod exec;
@@ -29,6 +29,7 @@ mod node;
 pub mod number;
 mod parse;
 mod printf;
+mod url;
 mod value;
 
 pub use self::error::TemplateError;

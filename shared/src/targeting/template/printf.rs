@@ -118,6 +118,7 @@ fn verb_of(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
         }
         Value::Float(number) if "veEfFgG".contains(verb) => float(spec, verb, *number)?,
         Value::Str(text) if "vsqxX".contains(verb) => string(spec, verb, text),
+        Value::Version(version) if "vsqxX".contains(verb) => string(spec, verb, &version.to_string()),
         Value::List(_) | Value::Map(_) if spec.sharp => {
             return Err("printf: %#v of lists and maps is not supported".to_owned());
         }

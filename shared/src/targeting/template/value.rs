@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use crate::chart::version::Version;
+
 /// A value. Lists and maps are in the [`Heap`](super::heap::Heap); copies of a value mean the same list or map.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -17,6 +19,8 @@ pub enum Value {
     Float(f64),
     /// `string`
     Str(Rc<str>),
+    /// `*semver.Version`, what the function `semver` gives.
+    Version(Rc<Version>),
     /// A slice, by its place in the heap.
     List(usize),
     /// A map, by its place in the heap.
@@ -63,7 +67,13 @@ impl Value {
     pub fn integer(&self) -> Option<i64> {
         match self {
             Self::Int(number) | Self::Int64(number) => Some(*number),
-            Self::Nil | Self::Bool(_) | Self::Float(_) | Self::Str(_) | Self::List(_) | Self::Map(_) => None,
+            Self::Nil
+            | Self::Bool(_)
+            | Self::Float(_)
+            | Self::Str(_)
+            | Self::Version(_)
+            | Self::List(_)
+            | Self::Map(_) => None,
         }
     }
 
@@ -76,6 +86,7 @@ impl Value {
             Self::Int64(_) => "int64",
             Self::Float(_) => "float64",
             Self::Str(_) => "string",
+            Self::Version(_) => "ptr",
             Self::List(_) => "slice",
             Self::Map(_) => "map",
         }

@@ -48,13 +48,7 @@ impl Run<'_> {
             return self.call(dot, first, name, others, last);
         }
         if !others.is_empty() || last.is_some() {
-            let what = self.text.get(first.place.clone()).unwrap_or_default();
-            let message = if first.fields.is_empty() {
-                format!("can't give argument to non-function {what}")
-            } else {
-                format!("{what} is not a method but has arguments")
-            };
-            return Err(self.error(&first.place, message));
+            return self.method(dot, first, others, last);
         }
         if matches!(first.term, Term::Nil) {
             return Err(self.error(&first.place, "nil is not a command"));
@@ -62,7 +56,35 @@ impl Run<'_> {
         self.operand(dot, first)
     }
 
+    /// Calls the method that an operand ends with.
+    fn method(
+        &mut self,
+        dot: &Value,
+        operand: &Operand,
+        others: &[Operand],
+        last: Option<Value>,
+    ) -> Ran<Value> {
+        let what = self.text.get(operand.place.clone()).unwrap_or_default();
+        let Some((name, fields)) = operand.fields.split_last() else {
+            let message = format!("can't give argument to non-function {what}");
+            return Err(self.error(&operand.place, message));
+        };
+        let Value::Version(version) = self.walk(dot, operand, fields)? else {
+            return Err(self.error(
+                &operand.place,
+                format!("{what} is not a method but has arguments"),
+            ));
+        };
+        let args = self.arguments(dot, others, last)?;
+        self.at(&operand.place, |_| functions::method(&version, name, &args))
+    }
+
     fn operand(&mut self, dot: &Value, operand: &Operand) -> Ran<Value> {
+        self.walk(dot, operand, &operand.fields)
+    }
+
+    /// The value of an operand's term, and then of one field after the other.
+    fn walk(&mut self, dot: &Value, operand: &Operand, fields: &[String]) -> Ran<Value> {
         self.at(&operand.place, |heap| heap.spend(1))?;
         let mut value = match &operand.term {
             Term::Dot => dot.clone(),
@@ -81,7 +103,7 @@ impl Run<'_> {
             Term::Function(name) => self.call(dot, operand, name, &[], None)?,
             Term::Pipe(pipe) => self.pipe(dot, pipe)?,
         };
-        for field in &operand.fields {
+        for field in fields {
             value = self.field(&operand.place, &value, field)?;
         }
         Ok(value)
@@ -93,6 +115,9 @@ impl Run<'_> {
                 Some(value) => Ok(value.clone()),
                 None => Err(self.error(place, format!("map has no entry for key {field:?}"))),
             },
+            Value::Version(version) => {
+                functions::method(version, field, &[]).map_err(|message| self.error(place, message))
+            }
             Value::Nil => Err(self.error(place, format!("nil data; no entry for key {field:?}"))),
             other => {
                 let message = format!(
@@ -120,12 +145,17 @@ impl Run<'_> {
         if matches!(name, "and" | "or") {
             return self.logic(dot, name == "or", operands, last);
         }
-        let mut args = Vec::with_capacity(count);
+        let args = self.arguments(dot, operands, last)?;
+        self.at(&function.place, |heap| functions::call(name, heap, args))
+    }
+
+    fn arguments(&mut self, dot: &Value, operands: &[Operand], last: Option<Value>) -> Ran<Vec<Value>> {
+        let mut args = Vec::with_capacity(operands.len() + 1);
         for operand in operands {
             args.push(self.operand(dot, operand)?);
         }
         args.extend(last);
-        self.at(&function.place, |heap| functions::call(name, heap, args))
+        Ok(args)
     }
 
     /// `and` and `or` look at no more arguments than they need.

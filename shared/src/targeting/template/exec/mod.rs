@@ -151,7 +151,7 @@ impl Run<'_> {
             Value::Int64(count) => Ok((0..*count)
                 .map(|number| (Value::Nil, Value::Int64(number)))
                 .collect()),
-            Value::Bool(_) | Value::Float(_) | Value::Str(_) => {
+            Value::Bool(_) | Value::Float(_) | Value::Str(_) | Value::Version(_) => {
                 let shown = self.at(&pipe.place, |heap| format::display(heap, value))?;
                 Err(self.error(&pipe.place, format!("range can't iterate over {shown}")))
             }

@@ -132,7 +132,7 @@ pub fn to_int64(value: &Value) -> i64 {
         Value::Float(number) if (-9.3e18..9.2e18).contains(number) => *number as i64,
         Value::Float(_) => i64::MIN,
         Value::Str(text) => number::parse_int(without_zero_decimals(text)).unwrap_or_default(),
-        Value::Nil | Value::List(_) | Value::Map(_) => 0,
+        Value::Nil | Value::Version(_) | Value::List(_) | Value::Map(_) => 0,
     }
 }
 
@@ -144,7 +144,7 @@ pub fn to_float(value: &Value) -> f64 {
         Value::Bool(value) => f64::from(u8::from(*value)),
         Value::Float(number) => *number,
         Value::Str(text) => number::parse_float(text).unwrap_or_default(),
-        Value::Nil | Value::List(_) | Value::Map(_) => 0.0,
+        Value::Nil | Value::Version(_) | Value::List(_) | Value::Map(_) => 0.0,
     }
 }
 

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::digest::{self, Algorithm};
 
 use super::{
-    super::value::Value,
+    super::{format::is_printable, value::Value},
     args::{Call, Function, at_least, exactly},
     strings::sprint,
 };
@@ -36,6 +36,10 @@ pub fn find(name: &str) -> Option<Function> {
         "html" => at_least(0, |c| {
             let text = printed(c)?;
             Ok(html(&text).into())
+        }),
+        "js" => at_least(0, |c| {
+            let text = printed(c)?;
+            Ok(script(&text).into())
         }),
         "urlquery" => at_least(0, |c| {
             let text = printed(c)?;
@@ -127,6 +131,21 @@ fn html(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A text that may stand between the quotes of a script.
+fn script(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        // Writing into a string cannot fail.
+        match c {
+            '\\' | '\'' | '"' => out.extend(['\\', c]),
+            '<' | '>' | '&' | '=' | '\0'..='\x1f' => _ = write!(out, "\\u{:04X}", u32::from(c)),
+            c if c.is_ascii() || is_printable(c) => out.push(c),
+            c => _ = write!(out, "\\u{:04X}", u32::from(c)),
         }
     }
     out

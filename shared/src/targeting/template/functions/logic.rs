@@ -1,6 +1,6 @@
 //! Comparisons, and what is used when something is missing.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, rc::Rc};
 
 use super::{
     super::{format, heap::Heap, value::Value},
@@ -39,7 +39,13 @@ pub fn find(name: &str) -> Option<Function> {
         "ternary" => exactly(3, |c| Ok(c.any(usize::from(!c.flag(2)?)))),
         "fail" => exactly(1, |c| Err(c.text(0)?.to_string())),
         "typeOf" => exactly(1, |c| Ok(Value::str(c.heap.type_of(&c.any(0))))),
-        "typeIs" | "typeIsLike" => exactly(2, |c| Ok((*c.text(0)? == *c.heap.type_of(&c.any(1))).into())),
+        "typeIs" => exactly(2, |c| Ok((*c.text(0)? == *c.heap.type_of(&c.any(1))).into())),
+        // A pointer is like what it points to.
+        "typeIsLike" => exactly(2, |c| {
+            let found = c.heap.type_of(&c.any(1));
+            let wanted = c.text(0)?;
+            Ok((*wanted == *found || found.strip_prefix('*') == Some(&wanted)).into())
+        }),
         "kindOf" => exactly(1, |c| Ok(Value::str(c.any(0).kind()))),
         "kindIs" => exactly(2, |c| Ok((*c.text(0)? == *c.any(1).kind()).into())),
         "deepEqual" => exactly(2, |c| {
@@ -80,6 +86,8 @@ fn equals(heap: &mut Heap, one: &Value, other: &Value) -> Result<bool, String> {
         (Value::Bool(one), Value::Bool(other)) => one == other,
         (Value::Float(one), Value::Float(other)) => one.partial_cmp(other) == Some(Ordering::Equal),
         (Value::Str(one), Value::Str(other)) => one == other,
+        // Whether it is the same one, as Go compares pointers.
+        (Value::Version(one), Value::Version(other)) => Rc::ptr_eq(one, other),
         (Value::List(_), Value::List(_)) | (Value::Map(_), Value::Map(_)) => {
             let shown = format::display(heap, other)?;
             return Err(format!("non-comparable type {shown}: {}", heap.type_of(other)));
@@ -96,8 +104,8 @@ fn order(c: &Call<'_>) -> Result<Option<Ordering>, String> {
     match (&one, &other) {
         (Value::Float(one), Value::Float(other)) => Ok(one.partial_cmp(other)),
         (Value::Str(one), Value::Str(other)) => Ok(Some(one.cmp(other))),
-        (Value::Nil | Value::List(_) | Value::Map(_), _)
-        | (_, Value::Nil | Value::List(_) | Value::Map(_))
+        (Value::Nil | Value::Version(_) | Value::List(_) | Value::Map(_), _)
+        | (_, Value::Nil | Value::Version(_) | Value::List(_) | Value::Map(_))
         | (Value::Bool(_), Value::Bool(_)) => Err("invalid type for comparison".to_owned()),
         _ => Err(incompatible(c.heap, &one, &other)),
     }

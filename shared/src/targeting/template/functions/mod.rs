@@ -3,6 +3,7 @@
 mod args;
 mod cases;
 mod data;
+mod durations;
 mod encodings;
 mod lists;
 mod logic;
@@ -11,10 +12,13 @@ mod numbers;
 mod paths;
 mod patterns;
 mod strings;
+mod urls;
+mod versions;
 mod wrap;
 
 use super::{heap::Heap, value::Value};
 use args::{Call, Function};
+pub use versions::method;
 
 /// Functions that give another result each time.
 const RANDOM: &[&str] = &[
@@ -46,7 +50,6 @@ const TIME: &[&str] = &[
     "date_modify",
     "dateInZone",
     "dateModify",
-    "durationRound",
     "htmlDate",
     "htmlDateInZone",
     "must_date_modify",
@@ -57,18 +60,8 @@ const TIME: &[&str] = &[
     "unixEpoch",
 ];
 
-/// Functions that nobody has needed here.
-const MISSING: &[&str] = &[
-    "buildCustomCert",
-    "call",
-    "decryptAES",
-    "derivePassword",
-    "duration",
-    "js",
-    "semver",
-    "urlJoin",
-    "urlParse",
-];
+/// Functions that work with keys and passwords, which values are no place for, and Go's function that calls a function.
+const MISSING: &[&str] = &["buildCustomCert", "call", "decryptAES", "derivePassword"];
 
 /// Why a function cannot be used; nothing if it can.
 pub fn refusal(name: &str) -> Option<String> {
@@ -137,6 +130,9 @@ fn find(name: &str) -> Option<Function> {
         .or_else(|| encodings::find(name))
         .or_else(|| patterns::find(name))
         .or_else(|| paths::find(name))
+        .or_else(|| versions::find(name))
+        .or_else(|| urls::find(name))
+        .or_else(|| durations::find(name))
 }
 
 #[cfg(test)]

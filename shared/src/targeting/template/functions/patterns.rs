@@ -6,10 +6,7 @@ use super::{
     super::value::Value,
     args::{Call, Function, exactly},
 };
-use crate::{
-    chart::{constraint::Constraint, version::Version},
-    policy::expression,
-};
+use crate::policy::expression;
 
 pub fn find(name: &str) -> Option<Function> {
     Some(match name {
@@ -44,11 +41,6 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "regexSplit" | "mustRegexSplit" => exactly(3, split),
         "regexQuoteMeta" => exactly(1, |c| Ok(quote_meta(&c.text(0)?).into())),
-        "semverCompare" => exactly(2, |c| {
-            let constraint = Constraint::parse(&c.text(0)?).map_err(|error| error.to_string())?;
-            let version = Version::parse(&c.text(1)?).map_err(|error| error.to_string())?;
-            Ok(constraint.matches(&version).into())
-        }),
         _ => return None,
     })
 }

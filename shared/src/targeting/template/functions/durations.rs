@@ -1,0 +1,71 @@
+//! Spans of time.
+
+use super::{
+    super::value::Value,
+    args::{Function, exactly},
+};
+use crate::api::duration;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+pub fn find(name: &str) -> Option<Function> {
+    Some(match name {
+        "duration" => exactly(1, |c| Ok(written(seconds(&c.any(0))).into())),
+        "durationRound" => exactly(1, |c| Ok(rounded(nanoseconds(&c.any(0))).into())),
+        _ => return None,
+    })
+}
+
+/// Seconds as `sprig` takes them: a number in a template, which is an `int`, is none.
+fn seconds(value: &Value) -> i64 {
+    match value {
+        Value::Int64(number) => *number,
+        Value::Str(text) => text.parse().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+/// As Go writes a duration of whole seconds.
+fn written(seconds: i64) -> String {
+    let sign = if seconds < 0 { "-" } else { "" };
+    let size = seconds.unsigned_abs();
+    let (hours, minutes, seconds) = (size / HOUR, size % HOUR / MINUTE, size % MINUTE);
+    match size {
+        HOUR.. => format!("{sign}{hours}h{minutes}m{seconds}s"),
+        MINUTE.. => format!("{sign}{minutes}m{seconds}s"),
+        _ => format!("{sign}{seconds}s"),
+    }
+}
+
+/// How long a duration is, whatever its sign.
+fn nanoseconds(value: &Value) -> u128 {
+    match value {
+        Value::Int64(number) => number.unsigned_abs().into(),
+        Value::Str(text) => {
+            let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+            let is_signed_twice = unsigned.starts_with(['-', '+']) && unsigned.len() < text.len();
+            let read = duration::parse(unsigned).ok().filter(|_| !is_signed_twice);
+            read.unwrap_or_default().as_nanos()
+        }
+        _ => 0,
+    }
+}
+
+/// In the largest unit of which it is more than one.
+fn rounded(nanoseconds: u128) -> String {
+    let units = [
+        (365 * DAY, "y"),
+        (30 * DAY, "mo"),
+        (DAY, "d"),
+        (HOUR, "h"),
+        (MINUTE, "m"),
+        (1, "s"),
+    ];
+    let found = units.into_iter().find_map(|(unit, name)| {
+        let unit = u128::from(unit) * 1_000_000_000;
+        (nanoseconds > unit).then(|| format!("{}{name}", nanoseconds / unit))
+    });
+    found.unwrap_or_else(|| "0s".to_owned())
+}

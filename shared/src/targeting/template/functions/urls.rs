@@ -1,0 +1,65 @@
+//! URLs, taken apart and put together.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        url::{Url, User},
+        value::{Elements, Value},
+    },
+    args::{Call, Function, exactly},
+};
+
+pub fn find(name: &str) -> Option<Function> {
+    Some(match name {
+        "urlParse" => exactly(1, |c| {
+            let url = Url::parse(&c.text(0)?).map_err(|error| format!("unable to parse url: {error}"))?;
+            let entries = entries(&url);
+            c.heap.map(Elements::Any, entries)
+        }),
+        "urlJoin" => exactly(1, |c| Ok(join(c)?.to_string().into())),
+        _ => return None,
+    })
+}
+
+fn entries(url: &Url) -> BTreeMap<String, Value> {
+    let user = url.user.as_ref().map(User::to_string).unwrap_or_default();
+    let entries = [
+        ("scheme", &*url.scheme),
+        ("host", &url.host),
+        ("hostname", url.hostname()),
+        ("path", &url.path),
+        ("query", &url.query),
+        ("opaque", &url.opaque),
+        ("fragment", &url.fragment),
+        ("userinfo", &user),
+    ];
+    let entries = entries.map(|(key, text)| (key.to_owned(), Value::str(text)));
+    entries.into()
+}
+
+fn join(c: &mut Call<'_>) -> Result<Url, String> {
+    let map = c.map(0)?;
+    let text = |key: &str| match c.heap.get(map, key) {
+        None => Ok(String::new()),
+        Some(Value::Str(text)) => Ok(text.to_string()),
+        Some(other) => Err(format!(
+            "{key} must be of type string, but {} found",
+            other.kind()
+        )),
+    };
+    let user = match &*text("userinfo")? {
+        "" => None,
+        // With the rules that hold for it in a URL.
+        user => Url::parse(&format!("any://{user}@host"))?.user,
+    };
+    Ok(Url {
+        scheme: text("scheme")?,
+        opaque: text("opaque")?,
+        user,
+        host: text("host")?,
+        path: text("path")?,
+        query: text("query")?,
+        fragment: text("fragment")?,
+    })
+}

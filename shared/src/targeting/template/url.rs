@@ -1,0 +1,301 @@
+//! URLs in their parts, as Go's package `net/url` takes them apart and writes them.
+
+use std::{
+    fmt::{self, Write as _},
+    net::Ipv6Addr,
+};
+
+/// A URL in its parts, without the signs between them and decoded where Go decodes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Url {
+    /// In small letters.
+    pub scheme: String,
+    /// What follows the scheme where it is no path, as in `mailto:`.
+    pub opaque: String,
+    pub user: Option<User>,
+    /// With the port.
+    pub host: String,
+    pub path: String,
+    /// As it was written.
+    pub query: String,
+    pub fragment: String,
+}
+
+/// Who is to log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    name: String,
+    password: Option<String>,
+}
+
+impl Url {
+    /// Takes a URL apart, which may be relative.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
+        if text.contains(|c: char| c.is_ascii_control()) {
+            return Err("it has a control character".to_owned());
+        }
+        let (scheme, rest) = split_scheme(text)?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut url = Self {
+            scheme: scheme.to_ascii_lowercase(),
+            query: query.to_owned(),
+            fragment: decode(fragment, Part::Fragment)?,
+            ..Self::default()
+        };
+        if !rest.starts_with('/') && !scheme.is_empty() {
+            rest.clone_into(&mut url.opaque);
+            return Ok(url);
+        }
+        if rest
+            .split('/')
+            .next()
+            .is_some_and(|segment| segment.contains(':'))
+        {
+            return Err("its first segment has a colon".to_owned());
+        }
+        let path = match rest.strip_prefix("//") {
+            Some(after) if !scheme.is_empty() || !after.starts_with('/') => {
+                let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+                url.set_authority(authority)?;
+                path
+            }
+            _ => rest,
+        };
+        url.path = decode(path, Part::Path)?;
+        Ok(url)
+    }
+
+    fn set_authority(&mut self, authority: &str) -> Result<(), String> {
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        self.host = parse_host(&self.scheme, host)?;
+        self.user = user.map(User::parse).transpose()?;
+        Ok(())
+    }
+
+    /// The host without its port, and an IPv6 address without its brackets.
+    pub fn hostname(&self) -> &str {
+        let host = match self.host.rsplit_once(':') {
+            Some((host, port)) if is_port(port) => host,
+            _ => &self.host,
+        };
+        let inside = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        inside.unwrap_or(host)
+    }
+
+    fn hierarchy(&self) -> String {
+        let mut out = String::new();
+        let has_authority = !self.host.is_empty() || self.user.is_some();
+        if has_authority || !(self.scheme.is_empty() || self.path.is_empty()) {
+            out.push_str("//");
+        }
+        if let Some(user) = &self.user {
+            out.push_str(&user.to_string());
+            out.push('@');
+        }
+        out.push_str(&encode(&self.host, Part::Host));
+        let path = match &*self.path {
+            "*" => "*".to_owned(),
+            path => encode(path, Part::Path),
+        };
+        if !self.host.is_empty() && !path.is_empty() && !path.starts_with('/') {
+            out.push('/');
+        }
+        // Not to be taken for a scheme.
+        let has_colon = path
+            .split('/')
+            .next()
+            .is_some_and(|segment| segment.contains(':'));
+        if out.is_empty() && self.scheme.is_empty() && has_colon {
+            out.push_str("./");
+        }
+        out + &path
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.scheme.is_empty() {
+            write!(f, "{}:", self.scheme)?;
+        }
+        if self.opaque.is_empty() {
+            f.write_str(&self.hierarchy())?;
+        } else {
+            f.write_str(&self.opaque)?;
+        }
+        if !self.query.is_empty() {
+            write!(f, "?{}", self.query)?;
+        }
+        if !self.fragment.is_empty() {
+            write!(f, "#{}", encode(&self.fragment, Part::Fragment))?;
+        }
+        Ok(())
+    }
+}
+
+impl User {
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
+        if !text.chars().all(is_allowed) {
+            return Err("its user or password has a character that must be written with %".to_owned());
+        }
+        let (name, password) = match text.split_once(':') {
+            Some((name, password)) => (name, Some(password)),
+            None => (text, None),
+        };
+        Ok(Self {
+            name: decode(name, Part::User)?,
+            password: password.map(|text| decode(text, Part::User)).transpose()?,
+        })
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&encode(&self.name, Part::User))?;
+        match &self.password {
+            Some(password) => write!(f, ":{}", encode(password, Part::User)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Splits off the scheme, if there is one.
+fn split_scheme(text: &str) -> Result<(&str, &str), String> {
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return Ok(("", text));
+    };
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    match scheme {
+        "" => Err("it begins with a colon".to_owned()),
+        scheme if is_scheme => Ok((scheme, rest)),
+        _ => Ok(("", text)),
+    }
+}
+
+fn parse_host(scheme: &str, host: &str) -> Result<String, String> {
+    match host.rfind('[') {
+        Some(0) => return parse_address(host),
+        Some(_) => return Err("its host has a [ in the middle".to_owned()),
+        None => {}
+    }
+    // Databases write several hosts, each with a port.
+    let port = if matches!(scheme, "http" | "https") {
+        host.split_once(':')
+    } else {
+        host.rsplit_once(':')
+    };
+    if let Some((_, port)) = port {
+        check_port(port)?;
+    }
+    decode(host, Part::Host)
+}
+
+/// An IPv6 address in brackets, perhaps with a zone and a port.
+fn parse_address(host: &str) -> Result<String, String> {
+    let (address, after) = host.rsplit_once(']').ok_or("its host has no ]")?;
+    let address = address.strip_prefix('[').unwrap_or(address);
+    match after.strip_prefix(':') {
+        Some(port) => check_port(port)?,
+        None if after.is_empty() => {}
+        None => return Err(format!("{after:?} after the host is no port")),
+    }
+    let (address, zone) = address.split_at(address.find("%25").unwrap_or(address.len()));
+    if address.parse::<Ipv6Addr>().is_err() || zone == "%25" {
+        return Err(format!("{address:?} is no IPv6 address"));
+    }
+    Ok(format!("[{address}{}]{after}", decode(zone, Part::Zone)?))
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn check_port(text: &str) -> Result<(), String> {
+    if is_port(text) {
+        return Ok(());
+    }
+    Err(format!("{text:?} after the host is no port"))
+}
+
+/// Parts in which different characters stand for themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    User,
+    Host,
+    /// Of an IPv6 address.
+    Zone,
+    Path,
+    Fragment,
+}
+
+impl Part {
+    /// Whether a byte stands for itself.
+    fn keeps(self, byte: u8) -> bool {
+        let more: &[u8] = match self {
+            Self::User => b"$&+,;=",
+            Self::Host | Self::Zone => b"!\"$&'()*+,:;<=>[]",
+            Self::Path => b"$&+,/:;=@",
+            Self::Fragment => b"!$&()*+,/:;=?@",
+        };
+        byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || more.contains(&byte)
+    }
+
+    /// Whether a byte may be written with `%`.
+    fn takes_encoded(self, byte: u8) -> bool {
+        match self {
+            Self::Host => !byte.is_ascii() || byte == b'%',
+            Self::Zone => matches!(byte, b'%' | b' ') || self.keeps(byte),
+            Self::User | Self::Path | Self::Fragment => true,
+        }
+    }
+}
+
+fn decode(text: &str, part: Part) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first == b'%' {
+            let (byte, after) = escaped(after)
+                .filter(|(byte, _)| part.takes_encoded(*byte))
+                .ok_or_else(|| {
+                    format!("a % in {text:?} does not begin the two digits of a byte that may stand there")
+                })?;
+            rest = after;
+            bytes.push(byte);
+        } else if matches!(part, Part::Host | Part::Zone) && first.is_ascii() && !part.keeps(*first) {
+            return Err(format!("{:?} may not be in a host", char::from(*first)));
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{text:?} stands for bytes that are not text in UTF-8"))
+}
+
+/// The byte that two hexadecimal digits stand for, and what follows them.
+fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
+    let (digits, rest) = text.split_at_checked(2)?;
+    let digit = |index: usize| char::from(*digits.get(index)?).to_digit(16);
+    let byte = digit(0)? << 4 | digit(1)?;
+    Some((u8::try_from(byte).ok()?, rest))
+}
+
+fn encode(text: &str, part: Part) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if part.keeps(byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing into a string cannot fail.
+            _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
