@@ -60,6 +60,11 @@ impl ApiError {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 409)
     }
 
+    /// Whether the object is not one that the API server takes, or not in place of the one that it has.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 422)
+    }
+
     /// Whether an object of the name exists already.
     pub fn exists_already(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.reason == "AlreadyExists")

@@ -38,6 +38,14 @@ pub fn delete(object: &impl ResourceExt) -> DeleteParams {
     })
 }
 
+/// For deleting this very object as long as nobody has changed it.
+pub fn delete_unchanged(object: &impl ResourceExt) -> DeleteParams {
+    DeleteParams::default().preconditions(Preconditions {
+        uid: object.uid(),
+        resource_version: object.resource_version(),
+    })
+}
+
 /// Changes a status. It fails where somebody else was quicker.
 pub async fn status<K>(api: &Api<K>, object: &K, change: &Value) -> Result<K, ApiError>
 where

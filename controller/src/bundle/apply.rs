@@ -142,22 +142,24 @@ pub async fn withdraw_leftovers(context: &Context, key: &BundleKey) -> Result<()
     Ok(())
 }
 
-/// Whether none was left.
+/// Whether none was left. One that cannot be withdrawn holds up no other.
 async fn withdraw_all(context: &Context, key: &BundleKey) -> Result<bool, DeliveryError> {
     let deployments = context.stores.deployments.of_bundle(key);
+    let mut failure = None;
     for deployment in &deployments {
-        match &**deployment {
-            Guarded::Good(deployment) => withdraw_one(context, deployment).await?,
+        let withdrawn = match &**deployment {
+            Guarded::Good(deployment) => withdraw_one(context, deployment).await,
             Guarded::Odd { metadata, .. } => {
                 let deployment = BundleDeployment {
                     metadata: (**metadata).clone(),
                     ..BundleDeployment::default()
                 };
-                withdraw_one(context, &deployment).await?;
+                withdraw_one(context, &deployment).await
             }
-        }
+        };
+        failure = failure.or(withdrawn.err());
     }
-    Ok(deployments.is_empty())
+    failure.map_or_else(|| Ok(deployments.is_empty()), Err)
 }
 
 /// Withdraws a Bundle from a cluster that it does not go to any more, as far as is seen. What is seen may be old, and what is

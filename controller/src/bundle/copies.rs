@@ -11,10 +11,7 @@ use k8s_openapi::{
     api::core::v1::{ConfigMap, Secret},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube::{
-    Api, Resource,
-    api::{DeleteParams, Patch},
-};
+use kube::{Api, Resource, api::Patch};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{DeliveryError, deliver::named};
@@ -25,6 +22,9 @@ use crate::{
     work::BundleKey,
     writes,
 };
+
+/// The UID of no deployment.
+const NOBODY: &str = "";
 
 /// The copies of a deployment's namespace.
 pub struct CopiesOf<'c> {
@@ -135,43 +135,37 @@ impl CopiesOf<'_> {
         written.map_err(DeliveryError::of("write", what))
     }
 
-    /// Creates or applies it. Keys that somebody else has put beside ours go with a second write, and a Secret of another type
-    /// is made anew.
+    /// Creates or applies it. A Secret of another type is made anew.
     async fn put<K: Copyable>(&self, object: K, is_known: bool) -> Result<Option<ObjectMeta>, ApiError> {
         let (name, namespace) = (
             object.meta().name.clone().unwrap_or_default(),
             object.meta().namespace.clone().unwrap_or_default(),
         );
         let api = Api::<K>::namespaced(self.context.client.clone(), &namespace);
-        let create = writes::post();
-        if !is_known {
-            match bounded(api.create(&create, &object)).await {
+        if is_known {
+            match apply(&api, &name, &object).await {
+                // Perhaps for its type, of which the metadata tell nothing.
+                Err(error) if error.is_invalid() => {}
+                applied => return applied.map(Some),
+            }
+        } else {
+            match bounded(api.create(&writes::post(), &object)).await {
                 Err(error) if error.exists_already() => {}
                 created => return Ok(Some(created?.meta().clone())),
             }
-            let Some(found) = bounded(api.get_opt(&name)).await? else {
-                return Err(ApiError::gone(&name));
-            };
-            if !is_ours(&found) {
-                return Ok(None);
-            }
-            if !found.has_type_of(&object) {
-                bounded(api.delete(&name, &writes::delete(&found))).await?;
-                return Ok(Some(bounded(api.create(&create, &object)).await?.meta().clone()));
-            }
         }
-        let params = writes::patch().force();
-        let applied = bounded(api.patch(&name, &params, &Patch::Apply(&object))).await?;
-        if applied.has_data_of(&object) {
-            return Ok(Some(applied.meta().clone()));
+        let Some(found) = bounded(api.get_opt(&name)).await? else {
+            return Err(ApiError::gone(&name));
+        };
+        if !is_ours(&found) {
+            return Ok(None);
         }
-        let mut whole = object;
-        whole
-            .meta_mut()
-            .resource_version
-            .clone_from(&applied.meta().resource_version);
-        let replaced = bounded(api.replace(&name, &create, &whole)).await?;
-        Ok(Some(replaced.meta().clone()))
+        if found.has_type_of(&object) {
+            return apply(&api, &name, &object).await.map(Some);
+        }
+        bounded(api.delete(&name, &writes::delete(&found))).await?;
+        let created = bounded(api.create(&writes::post(), &object)).await?;
+        Ok(Some(created.meta().clone()))
     }
 
     /// Clears away copies that a deployment owns and needs no more. `needed` are those that it does.
@@ -183,22 +177,10 @@ impl CopiesOf<'_> {
         let (Some(uid), Some(namespace)) = (&deployment.metadata.uid, &deployment.metadata.namespace) else {
             return Ok(());
         };
-        for (place, copy) in self.copies.owned_by(namespace, uid) {
-            if needed.contains(&place) {
-                continue;
+        for place in self.copies.owned_by(namespace, uid) {
+            if !needed.contains(&place) {
+                self.leave(&place, uid).await?;
             }
-            let is_shared = copy.owners.iter().any(|(_, owner)| owner != uid);
-            let (kind, _, name) = &place;
-            let cleared = match (kind, is_shared) {
-                (Kind::Secret, true) => self.disown::<Secret>(&place, uid).await,
-                (Kind::ConfigMap, true) => self.disown::<ConfigMap>(&place, uid).await,
-                (Kind::Secret, false) => self.delete::<Secret>(&place).await,
-                (Kind::ConfigMap, false) => self.delete::<ConfigMap>(&place).await,
-            };
-            cleared.map_err(DeliveryError::of(
-                "clear away",
-                format_args!("{kind} {namespace}/{name}"),
-            ))?;
         }
         Ok(())
     }
@@ -206,53 +188,39 @@ impl CopiesOf<'_> {
     /// Clears away what was made for deployments of a Bundle that never came to be.
     pub async fn clear_unowned(&self, bundle: &BundleKey) -> Result<(), DeliveryError> {
         for place in self.copies.without_owner(bundle) {
-            let cleared = match place.0 {
-                Kind::Secret => self.delete::<Secret>(&place).await,
-                Kind::ConfigMap => self.delete::<ConfigMap>(&place).await,
-            };
-            let (kind, namespace, name) = &place;
-            cleared.map_err(DeliveryError::of(
-                "clear away",
-                format_args!("{kind} {namespace}/{name}"),
-            ))?;
+            self.leave(&place, NOBODY).await?;
         }
         Ok(())
     }
 
-    async fn delete<K>(&self, place: &CopyPlace) -> Result<(), ApiError>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
-    {
-        let (_, namespace, name) = place;
-        let api = Api::<K>::namespaced(self.context.client.clone(), namespace);
-        match bounded(api.delete(name, &DeleteParams::default())).await {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => {
-                self.copies.deleted(place);
-                Ok(())
-            }
-        }
+    /// Leaves a copy to its other owners, or deletes it where there are none.
+    async fn leave(&self, place: &CopyPlace, uid: &str) -> Result<(), DeliveryError> {
+        let (kind, namespace, name) = place;
+        let left = match kind {
+            Kind::Secret => self.disown::<Secret>(place, uid).await,
+            Kind::ConfigMap => self.disown::<ConfigMap>(place, uid).await,
+        };
+        left.map_err(DeliveryError::of(
+            "clear away",
+            format_args!("{kind} {namespace}/{name}"),
+        ))
     }
 
-    /// Leaves it to its other owners.
-    async fn disown<K>(&self, place: &CopyPlace, uid: &str) -> Result<(), ApiError>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + Serialize
-            + DeserializeOwned,
-    {
+    /// Somebody may become an owner at the same time: what is not as it was read stays as it is, and is looked at again.
+    async fn disown<K: Copyable>(&self, place: &CopyPlace, uid: &str) -> Result<(), ApiError> {
         let (kind, namespace, name) = place;
         let api = Api::<kube::core::PartialObjectMeta<K>>::namespaced(self.context.client.clone(), namespace);
         let Some(found) = bounded(api.get_opt(name)).await? else {
+            self.copies.deleted(place);
             return Ok(());
         };
-        let owners = found.metadata.owner_references.unwrap_or_default();
-        let others: Vec<_> = owners.into_iter().filter(|owner| owner.uid != uid).collect();
+        let owners = found.metadata.owner_references.iter().flatten();
+        let others: Vec<_> = owners.filter(|owner| owner.uid != uid).collect();
+        if others.is_empty() {
+            bounded(api.delete(name, &writes::delete_unchanged(&found))).await?;
+            self.copies.deleted(place);
+            return Ok(());
+        }
         let patch = serde_json::json!({ "metadata": {
             "resourceVersion": found.metadata.resource_version, "ownerReferences": others
         } });
@@ -260,6 +228,22 @@ impl CopiesOf<'_> {
         self.copies.wrote(*kind, &patched.metadata);
         Ok(())
     }
+}
+
+/// Applies it. Keys that somebody else has put beside ours go with a second write.
+async fn apply<K: Copyable>(api: &Api<K>, name: &str, object: &K) -> Result<ObjectMeta, ApiError> {
+    let params = writes::patch().force();
+    let applied = bounded(api.patch(name, &params, &Patch::Apply(object))).await?;
+    if applied.has_data_of(object) {
+        return Ok(applied.meta().clone());
+    }
+    let mut whole = object.clone();
+    whole
+        .meta_mut()
+        .resource_version
+        .clone_from(&applied.meta().resource_version);
+    let replaced = bounded(api.replace(name, &writes::post(), &whole)).await?;
+    Ok(replaced.meta().clone())
 }
 
 /// A kind that copies are of.

@@ -31,20 +31,24 @@ pub struct Run<'r> {
     pub context: &'r Context,
 }
 
+/// What went wrong with some clusters, or why nothing was done at all.
+type Outcome = Result<Vec<DeliveryError>, Refusal>;
+
 impl Run<'_> {
     /// Brings each cluster what it is its turn for, and tells of it. Gives what went wrong with some of them, or why nothing
     /// was done at all.
-    pub async fn round(&self) -> Result<Result<Vec<DeliveryError>, Refusal>, DeliveryError> {
+    pub async fn round(&self) -> Result<Outcome, DeliveryError> {
         let policies = observe::policies(self.context, self.bundle)?;
         let surroundings = observe::surroundings(self.context, &self.reach.clusters, self.key, self.bundle);
         let existing = surroundings.existing();
+        let mut failures = Vec::new();
         for leaving in existing.iter().filter(|deployment| is_leaving(deployment)) {
             // It is made anew when it is gone.
-            apply::withdraw_one(self.context, leaving).await?;
+            failures.extend(apply::withdraw_one(self.context, leaving).await.err());
         }
         let mut targets = match targets(self.bundle, &policies, &surroundings, &existing) {
             Ok(targets) => targets,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(refusal) => return refused(refusal, failures),
         };
         let sources = Sources::read(self.context, self.bundle, &targets).await;
         let delivery = Delivery {
@@ -54,11 +58,10 @@ impl Run<'_> {
             sources: &sources,
         };
         // Before the plan: who cannot be given anything takes nobody's turn.
-        let checked = targets.iter_mut().filter_map(|target| delivery.check(target));
-        let mut failures: Vec<DeliveryError> = checked.collect();
+        failures.extend(targets.iter_mut().filter_map(|target| delivery.check(target)));
         let rollout = match targeting::plan(&self.bundle.spec, &targets) {
             Ok(rollout) => rollout,
-            Err(error) => return Ok(Err(Refusal::new(Reason::InvalidRollout, &error))),
+            Err(error) => return refused(Refusal::new(Reason::InvalidRollout, &error), failures),
         };
         let delivered = deliver(&delivery, &targets, &rollout).await;
         failures.extend(self.clear_away(&surroundings, &targets, &existing).await);
@@ -124,6 +127,11 @@ impl Run<'_> {
             .collect();
         apply::status(self.context, self.key, self.bundle, Round::Done(rollout, &places)).await
     }
+}
+
+/// A round in which nothing was done. What failed before is tried again first: the refusal is found once more then.
+fn refused(refusal: Refusal, failures: Vec<DeliveryError>) -> Result<Outcome, DeliveryError> {
+    failures.into_iter().next().map_or(Ok(Err(refusal)), Err)
 }
 
 fn targets<'a>(

@@ -65,7 +65,7 @@ impl Copies {
     }
 
     /// Those in the namespace of a cluster that a deployment owns.
-    pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<(CopyPlace, Copied)> {
+    pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<CopyPlace> {
         let known = lock(&self.known);
         let mut found = Vec::new();
         for kind in [Kind::Secret, Kind::ConfigMap] {
@@ -74,7 +74,7 @@ impl Copies {
                 .range(from..)
                 .take_while(|((its, place, _), _)| *its == kind && place == namespace);
             let owned = those.filter(|(_, copy)| copy.owners.iter().any(|(_, owner)| owner == uid));
-            found.extend(owned.map(|(place, copy)| (place.clone(), copy.clone())));
+            found.extend(owned.map(|(place, _)| place.clone()));
         }
         found
     }

@@ -1,9 +1,10 @@
 //! Clusters: their namespaces and statuses.
 
 use anyhow::{Context, ensure};
+use helmops_tests::wait::eventually;
 use serde_json::json;
 
-use crate::bed::{Setting, decoded, ready, suite};
+use crate::bed::{SOON, Setting, decoded, ready, suite};
 
 /// A Cluster object is all that is needed to register one.
 #[tokio::test]
@@ -146,6 +147,58 @@ async fn deletion_withdraws_from_all_clusters() {
         .await;
     let found = setting.on(0, "bundledeployment/db").await.unwrap();
     found.context("it is gone again").unwrap();
+}
+
+/// A cluster whose deployment nobody may remove keeps no other from being cleared.
+#[tokio::test]
+async fn one_that_cannot_be_withdrawn_holds_up_no_other() {
+    let setting = Setting::new("clusters", 2).await;
+    setting.bundle("web", &json!({})).await;
+    for cluster in 0..2 {
+        setting.deployment(cluster, "web").await;
+    }
+    let name = format!("keep-{}", setting.clusters[0]);
+    let rule = json!({
+        "apiGroups": ["fleet.cattle.io"], "apiVersions": ["*"], "resources": ["bundledeployments"], "operations": ["DELETE"],
+    });
+    let place = json!({ "matchLabels": { "kubernetes.io/metadata.name": setting.clusters[0] } });
+    for object in [
+        json!({
+            "kind": "ValidatingAdmissionPolicy",
+            "spec": {
+                "matchConstraints": { "resourceRules": [rule], "namespaceSelector": place },
+                "validations": [{ "expression": "false", "message": "it stays" }],
+            },
+        }),
+        json!({
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "spec": { "policyName": name, "validationActions": ["Deny"] },
+        }),
+    ] {
+        let mut object = object;
+        object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
+        object["metadata"] = json!({ "name": name });
+        let applied = setting.suite.bed.kubectl().apply(&object.to_string()).await;
+        applied.unwrap().ok().unwrap();
+    }
+    let kubectl = setting.suite.bed.kubectl().in_namespace(&setting.clusters[0]);
+    eventually("the API server to enforce it", SOON, async || {
+        let try_it = ["delete", "bundledeployment", "web", "--dry-run=server"];
+        let denied = kubectl.run(&try_it).await?;
+        ensure!(denied.stderr.contains("it stays"), "{denied:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    setting
+        .kubectl(&["delete", "bundle", "web", "--wait=false"])
+        .await;
+    setting.until_none_on(1, "bundledeployment/web").await;
+    assert!(setting.on(0, "bundledeployment/web").await.unwrap().is_some());
+    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        setting.kubectl(&["delete", kind, &name]).await;
+    }
+    setting.until_none_on(0, "bundledeployment/web").await;
 }
 
 /// Neither a wiped status nor a namespace that is gone takes anything from a cluster.

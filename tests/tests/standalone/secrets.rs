@@ -269,6 +269,25 @@ async fn copies_that_were_changed_are_mended() {
     assert_ne!(before["spec"]["valuesHash"], after["spec"]["valuesHash"]);
 }
 
+/// The type of a Secret cannot be changed.
+#[tokio::test]
+async fn a_secret_that_is_of_another_type_now_is_made_anew() {
+    let setting = Setting::new("secrets", 1).await;
+    setting.secret("web-tls", &json!({ "key": "first" })).await;
+    let spec = json!({ "downstreamResources": [{ "kind": "Secret", "name": "web-tls" }] });
+    setting.bundle("web", &spec).await;
+    setting.until_data(0, "web-tls", "key", "first").await;
+    setting.kubectl(&["delete", "secret", "web-tls"]).await;
+    setting
+        .apply(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "web-tls" },
+            "type": "example.com/keys", "stringData": { "key": "second" },
+        }))
+        .await;
+    let copy = setting.until_data(0, "web-tls", "key", "second").await;
+    assert_eq!(copy["type"], "example.com/keys");
+}
+
 /// Two that would overwrite one another are told of.
 #[tokio::test]
 async fn a_name_that_is_taken_is_told_of() {
