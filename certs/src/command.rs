@@ -1,12 +1,12 @@
 //! What the binary does: arguments in, files and instructions out.
 
-use std::error::Error;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
+use helmops_certs::issue::{BACKDATED, CA_COMMON_NAME};
 use helmops_certs::{Ca, IssueError, PemFile, issue_ca, issue_leaf};
 
 use crate::output::{Existing, OutputError, Secrecy, WantedFile, write_all};
@@ -84,9 +84,6 @@ pub(crate) enum CommandError {
     Report(#[source] io::Error),
 }
 
-/// A certificate is valid from this long before it was issued: clocks of nodes differ.
-const BACKDATED: Duration = Duration::from_hours(1);
-
 /// A CA whose key is kept has to outlive many certificates, and replacing it means changing every `caBundle`.
 const KEPT_CA_LIFETIME: Duration = Duration::from_hours(3650 * 24);
 
@@ -150,7 +147,7 @@ fn ca_for(args: &Issue, not_before: SystemTime, lifetime: Duration) -> Result<Ca
         } else {
             lifetime
         };
-        return issue_ca("helmops webhook CA", not_before, lifetime).map_err(CommandError::Issue);
+        return issue_ca(CA_COMMON_NAME, not_before, lifetime).map_err(CommandError::Issue);
     };
     let (cert_bytes, key_bytes) = (read(cert)?, read(key)?);
     Ca::from_pem(
@@ -217,12 +214,6 @@ fn shell_quoted(text: &str) -> String {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// The error and its causes in one line.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! A pair that does not load, or whose key is not the certificate's, never replaces one that does: the last
 //! good pair is served until a better one appears. Connections that are open stay as they are.
 
+pub mod causes;
 pub mod hot;
 pub mod issue;
 #[cfg(feature = "managed")]

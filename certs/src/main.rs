@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Parser;
+use helmops_certs::causes::with_causes;
 
 use crate::command::{Cli, run};
 
@@ -15,7 +16,7 @@ fn main() -> ExitCode {
     match run(&command, SystemTime::now(), &mut std::io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", command::with_causes(&error));
+            eprintln!("error: {}", with_causes(&error));
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use helmops_certs::causes::with_causes;
+
 use super::*;
 
 /// Runs the command line and returns what it printed.

@@ -16,6 +16,12 @@ use crate::pair::{PairError, PemFile, ServingPair, parse_chain, parse_x509, unix
 /// Ten years. A longer life is a typing error more often than a wish.
 const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
 
+/// A certificate is made valid from this long before it is issued: clocks of nodes differ.
+pub const BACKDATED: Duration = Duration::from_hours(1);
+
+/// What an authority of the webhook's own is called.
+pub const CA_COMMON_NAME: &str = "helmops webhook CA";
+
 /// Nobody verifies it; it names the certificate to people.
 const LEAF_COMMON_NAME: &str = "helmops serving certificate";
 

@@ -4,10 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 
+use crate::issue::BACKDATED;
 use crate::pair::unix_seconds;
-
-/// A certificate is valid from this long before it was issued: clocks of nodes differ.
-pub(crate) const BACKDATED: Duration = Duration::from_hours(1);
 
 /// Less would only keep the API server busy.
 const SHORTEST: Duration = Duration::from_secs(10);

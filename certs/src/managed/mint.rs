@@ -5,13 +5,10 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use super::bundle::{self, Authority};
-use super::lifetimes::{BACKDATED, until};
+use super::lifetimes::until;
 use super::plan::{Step, Wanted};
 use super::stored::{AUTHORITIES, ISSUER_KEY, Issuer, LEAF_CERT, LEAF_KEY, NEXT_KEY, Stored};
-use crate::issue::{Ca, IssueError, Leaf, issue_ca, issue_leaf};
-
-/// What an authority is called.
-const CA_COMMON_NAME: &str = "helmops webhook CA";
+use crate::issue::{BACKDATED, CA_COMMON_NAME, Ca, IssueError, Leaf, issue_ca, issue_leaf};
 
 /// The most authorities beside the newest: two mishaps during a rotation.
 const MOST_RETAINED: usize = 4;

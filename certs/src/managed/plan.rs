@@ -116,14 +116,17 @@ impl Sight {
         Kind::ALL.into_iter().filter(lacks).collect()
     }
 
-    /// Whether there is a configuration, and every one that there is trusts this certificate.
+    /// Whether there is a configuration, and every one that there is trusts this certificate. One that is left to
+    /// cert-manager does not.
     fn is_injected(&self, leaf: Option<&Leaf>, now: Instant) -> bool {
-        let is_called = Kind::ALL
+        let mut calling = Kind::ALL
             .into_iter()
             .filter_map(|kind| self.configuration(kind).get())
-            .any(Configuration::is_ours);
+            .filter(|configuration| !configuration.hooks.is_empty())
+            .peekable();
+        let is_called = calling.peek().is_some();
         let is_trusted = |leaf: &Leaf| self.trusted_for(&leaf.authority, now).is_some();
-        is_called && leaf.is_some_and(is_trusted)
+        is_called && calling.all(Configuration::is_ours) && leaf.is_some_and(is_trusted)
     }
 
     /// The next change of the Secret, if it is time for one.

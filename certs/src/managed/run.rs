@@ -23,7 +23,7 @@ use super::plan::{Plan, Step, Wanted};
 use super::sight::{Configuration, Each, Kind, Now, Sight};
 use super::store::{Store, data};
 use super::stored::{Leaf, Stored};
-use super::telling::Telling;
+use super::telling::{Telling, Watched};
 use crate::hot::HotPair;
 use crate::reload::ReloadEvent;
 
@@ -123,11 +123,19 @@ impl Keeper {
     fn take(&mut self, event: Event) {
         match event {
             Event::Secret(secret) => match *secret {
-                Ok(secret) => self.secret_is(secret),
-                Err(error) => self.telling.watch_fails("the Secret", &error),
+                Ok(secret) => {
+                    self.telling.watch_works(Watched::Secret);
+                    self.secret_is(secret);
+                }
+                Err(error) => self.telling.watch_fails(Watched::Secret, &error),
             },
-            Event::Configuration(kind, Ok(seen)) => self.configuration_is(kind, seen),
-            Event::Configuration(kind, Err(error)) => self.telling.watch_fails(kind.as_str(), &error),
+            Event::Configuration(kind, Ok(seen)) => {
+                self.telling.watch_works(Watched::Configuration(kind));
+                self.configuration_is(kind, seen);
+            }
+            Event::Configuration(kind, Err(error)) => {
+                self.telling.watch_fails(Watched::Configuration(kind), &error);
+            }
         }
     }
 
@@ -164,6 +172,7 @@ impl Keeper {
                 self.injected.open();
             }
             self.telling.validity(self.sight.served(), now.wall);
+            self.telling.due(plan.step.is_some(), &plan.inject);
             match &plan.step {
                 Some((step, why)) if self.steps.wait(now.steady).is_none() => self.step(step, why).await,
                 Some(_) | None if self.injects(&plan, now.steady).await => {}

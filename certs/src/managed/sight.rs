@@ -9,7 +9,7 @@ use super::bundle::{self, Authority};
 use super::stored::{Leaf, Stored};
 
 /// The two kinds of webhook configurations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// `MutatingWebhookConfiguration`
     Mutating,

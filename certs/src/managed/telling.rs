@@ -1,6 +1,6 @@
 //! What is written to the log: each state once, for whoever has to find out what happened.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use kube::runtime::watcher;
@@ -16,11 +16,36 @@ use crate::reload::tell_validity;
 pub(crate) struct Telling {
     secret: String,
     configuration: String,
-    /// Watches that fail, and calls, with what they fail of.
-    failing: BTreeSet<String>,
+    /// What fails, and of what.
+    failing: BTreeMap<Work, String>,
     /// What was told of the configurations.
     told: Each<Option<String>>,
     validity: Validity,
+}
+
+/// What can fail, and is told of again only when it fails of something else or has worked since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Watch(Watched),
+    /// The change of the Secret that is due.
+    Change,
+    Inject(Kind),
+}
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Watched {
+    Secret,
+    Configuration(Kind),
+}
+
+impl Watched {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Secret => "the Secret",
+            Self::Configuration(kind) => kind.as_str(),
+        }
+    }
 }
 
 impl Telling {
@@ -28,7 +53,7 @@ impl Telling {
         Self {
             secret,
             configuration,
-            failing: BTreeSet::new(),
+            failing: BTreeMap::new(),
             told: Each::default(),
             validity: Validity::Valid,
         }
@@ -51,7 +76,6 @@ impl Telling {
 
     /// Tells what keeps a configuration from being injected into, when that has changed.
     pub(crate) fn configuration(&mut self, kind: Kind, seen: Option<&Configuration>) {
-        self.mended(kind.as_str());
         let (name, kind_name) = (&self.configuration, kind.as_str());
         let obstacle = match seen {
             None => Some(format!(
@@ -79,9 +103,15 @@ impl Telling {
         }
     }
 
-    pub(crate) fn watch_fails(&mut self, what: &str, error: &watcher::Error) {
+    pub(crate) fn watch_works(&mut self, what: Watched) {
+        self.failing.remove(&Work::Watch(what));
+    }
+
+    pub(crate) fn watch_fails(&mut self, what: Watched, error: &watcher::Error) {
         let told = told_of_watch(error);
-        if self.failing.insert(what.to_owned()) {
+        let is_news = self.fails(Work::Watch(what), &told);
+        let what = what.as_str();
+        if is_news && !is_expired(error) {
             tracing::warn!(
                 secret = self.secret,
                 configuration = self.configuration,
@@ -93,7 +123,6 @@ impl Telling {
     }
 
     pub(crate) fn stepped(&mut self, action: Action, why: &str) {
-        self.mended("the Secret");
         let (secret, did) = (
             &self.secret,
             match action {
@@ -119,8 +148,9 @@ impl Telling {
     }
 
     pub(crate) fn step_fails(&mut self, action: Action, why: &str, failure: &Failure) {
+        let is_news = self.fails(Work::Change, &failure.to_string());
         let (secret, action) = (&self.secret, action.as_str());
-        if self.failing.insert(format!("the Secret: {failure}")) {
+        if is_news {
             tracing::warn!(
                 secret,
                 action,
@@ -135,8 +165,7 @@ impl Telling {
         tracing::debug!(secret = self.secret, "cannot read the Secret: {failure}");
     }
 
-    pub(crate) fn injected(&mut self, kind: Kind) {
-        self.mended(kind.as_str());
+    pub(crate) fn injected(&self, kind: Kind) {
         tracing::info!(
             configuration = self.configuration,
             kind = kind.as_str(),
@@ -145,8 +174,9 @@ impl Telling {
     }
 
     pub(crate) fn injection_fails(&mut self, kind: Kind, failure: &Failure) {
+        let is_news = self.fails(Work::Inject(kind), &failure.to_string());
         let (configuration, kind) = (&self.configuration, kind.as_str());
-        if self.failing.insert(format!("{kind}: {failure}")) {
+        if is_news {
             tracing::warn!(
                 configuration,
                 kind,
@@ -157,8 +187,48 @@ impl Telling {
         }
     }
 
-    /// What fails from now on is told again.
-    fn mended(&mut self, what: &str) {
-        self.failing.retain(|failing| !failing.starts_with(what));
+    /// What is to be done now. Whatever else failed has been done meanwhile, by this replica or another.
+    pub(crate) fn due(&mut self, is_change: bool, injections: &[Kind]) {
+        self.failing.retain(|work, _| match work {
+            Work::Watch(_) => true,
+            Work::Change => is_change,
+            Work::Inject(kind) => injections.contains(kind),
+        });
+    }
+
+    /// Notes a failure, and tells whether it is another one than before.
+    fn fails(&mut self, work: Work, of: &str) -> bool {
+        self.failing.insert(work, of.to_owned()).as_deref() != Some(of)
+    }
+}
+
+/// Whether a watch has merely fallen behind, which long ones do.
+fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_news_until_it_is_told_and_again_when_it_had_gone() {
+        let mut telling = Telling::new("helmops-system/tls".to_owned(), "helmops".to_owned());
+        let [mutating, validating] = Kind::ALL;
+        assert!(telling.fails(Work::Change, "403"));
+        assert!(!telling.fails(Work::Change, "403"));
+        assert!(telling.fails(Work::Change, "500"), "another one");
+        assert!(telling.fails(Work::Inject(mutating), "403"));
+        assert!(telling.fails(Work::Inject(validating), "403"));
+        telling.due(true, &[validating]);
+        assert!(!telling.fails(Work::Change, "500"), "it is still due");
+        assert!(telling.fails(Work::Inject(mutating), "403"));
+        telling.due(false, &[]);
+        assert!(telling.fails(Work::Change, "500"));
+        assert!(telling.fails(Work::Watch(Watched::Secret), "timeout"));
+        telling.due(false, &[]);
+        assert!(!telling.fails(Work::Watch(Watched::Secret), "timeout"));
+        telling.watch_works(Watched::Secret);
+        assert!(telling.fails(Work::Watch(Watched::Secret), "timeout"));
     }
 }

@@ -414,6 +414,7 @@ fn readiness_wants_a_caller_and_the_trust_of_each() {
             vec![Kind::Validating],
         ),
         (Some(foreign.clone()), None, false, vec![]),
+        (Some(configuration(&bundle)), Some(foreign.clone()), false, vec![]),
         (
             Some(configuration(&format!("{bundle}# by hand\n"))),
             None,

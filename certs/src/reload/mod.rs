@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use crate::causes::with_causes;
 use crate::hot::HotPair;
 use crate::pair::{PairContents, PairError, PairPaths, ServingPair, Validity};
 
@@ -88,24 +89,17 @@ enum Seen {
 fn look_at(read: Result<PairContents, PairError>, paths: &PairPaths, seen: &mut Option<Seen>) -> Look {
     match (read, &seen) {
         (Ok(contents), Some(Seen::Contents(last))) if contents == *last => Look::Unchanged,
-        (Err(error), Some(Seen::Unreadable(last))) if with_cause(&error) == *last => Look::Unchanged,
+        (Err(error), Some(Seen::Unreadable(last))) if with_causes(&error) == *last => Look::Unchanged,
         (Ok(contents), _) => {
             let parsed = contents.parse(paths);
             *seen = Some(Seen::Contents(contents));
             parsed.map_or_else(Look::Refused, |pair| Look::Loaded(Arc::new(pair)))
         }
         (Err(error), _) => {
-            *seen = Some(Seen::Unreadable(with_cause(&error)));
+            *seen = Some(Seen::Unreadable(with_causes(&error)));
             Look::Refused(error)
         }
     }
-}
-
-fn with_cause(error: &PairError) -> String {
-    use std::error::Error;
-    error
-        .source()
-        .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
 fn log_loaded(pair: &ServingPair) {
@@ -119,7 +113,7 @@ fn log_loaded(pair: &ServingPair) {
 }
 
 fn log_refused(error: &PairError, current: Option<&ServingPair>) {
-    let reason = with_cause(error);
+    let reason = with_causes(error);
     if let Some(pair) = current {
         let expires = pair.expires();
         tracing::warn!(%expires, "serving certificate not replaced, the last good one stays: {reason}");
