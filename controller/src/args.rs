@@ -16,7 +16,7 @@ use crate::{lease::LeaseArgs, watch::Scope};
 ///
 /// Every flag can be given as an environment variable too.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "helmops-controller", version = runtime::version())]
+#[command(name = "helmops-controller", version = runtime::version(), args_override_self = true)]
 pub struct Args {
     /// Kubeconfig file; by default the pod's own ServiceAccount, or else ~/.kube/config
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]

@@ -15,13 +15,13 @@ use thiserror::Error;
 /// It serves HTTPS on /mutate and /validate for AdmissionReview (admission.k8s.io/v1). Access to the API server is needed
 /// for Policies and its own certificate, and never while a request is answered. Every flag can be given as an environment variable too.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "helmops-webhook", version = runtime::version())]
+#[command(name = "helmops-webhook", version = runtime::version(), args_override_self = true)]
 pub struct Args {
     /// Address that serves the webhooks over HTTPS
     #[arg(
         long,
         env = "HELMOPS_BIND_ADDRESS",
-        default_value = "0.0.0.0:10250",
+        default_value = "[::]:10250",
         value_name = "IP:PORT"
     )]
     pub bind_address: SocketAddr,

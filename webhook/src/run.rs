@@ -7,7 +7,6 @@ use helmops_certs::hot::{HotPair, server_config};
 use helmops_shared::runtime::{
     self, AdminServer, Health, Limits, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies, telemetry,
 };
-use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
@@ -47,7 +46,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let hot = HotPair::empty();
     let config = server_config(Arc::clone(&hot))?;
-    let listener = TcpListener::bind(args.bind_address)
+    let listener = runtime::listen(args.bind_address)
         .await
         .with_context(|| format!("cannot listen on --bind-address {}", args.bind_address))?;
     tracing::info!(address = %listener.local_addr()?, version = runtime::version(), "serving admission webhooks");

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::health::{Health, Report};
-use super::serve::{Limits, ServeMetrics, Transport, serve};
+use super::serve::{Limits, ServeMetrics, Transport, listen, serve};
 
 /// Scrapers, two probes and a curious admin need no more; the rest of the file descriptors are for work.
 const CONNECTIONS: usize = 64;
@@ -63,7 +63,7 @@ impl AdminServer {
     /// The address cannot be bound, or a second admin server uses the same registry.
     pub async fn bind(address: SocketAddr, registry: &Registry, health: Health) -> Result<Self, AdminError> {
         let metrics = ServeMetrics::register(registry, "helmops_admin").map_err(AdminError::Metrics)?;
-        let listener = TcpListener::bind(address)
+        let listener = listen(address)
             .await
             .map_err(|source| AdminError::Bind { address, source })?;
         Ok(Self {

@@ -14,7 +14,7 @@ pub struct ProcessArgs {
     #[arg(
         long,
         env = "HELMOPS_METRICS_BIND_ADDRESS",
-        default_value = "0.0.0.0:8081",
+        default_value = "[::]:8081",
         value_name = "IP:PORT"
     )]
     pub metrics_bind_address: SocketAddr,
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_defaults_fit_the_kubelets_grace_period() {
         let args = parse(&[]).unwrap();
-        assert_eq!(args.metrics_bind_address, "0.0.0.0:8081".parse().unwrap());
+        assert_eq!(args.metrics_bind_address, "[::]:8081".parse().unwrap());
         assert_eq!(args.log_format, LogFormat::Json);
         assert_eq!(args.log_level, "info");
         let shutdown = args.shutdown();

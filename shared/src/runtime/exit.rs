@@ -35,7 +35,7 @@ pub fn exit<E: Into<Box<dyn Error + Send + Sync>>>(result: Result<(), E>) -> Exi
     ExitCode::FAILURE
 }
 
-/// The error and its causes in one line, outermost first. A cause whose text its parent already ends with
+/// The error and its causes in one line, outermost first. A cause whose text its parent already holds
 /// (some libraries print their source) is not said twice.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -43,7 +43,7 @@ pub fn with_causes(error: &dyn Error) -> String {
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        if !last.ends_with(&cause_text) {
+        if !last.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
         }
@@ -62,7 +62,7 @@ mod tests {
     enum Chain {
         #[error("cannot start")]
         Outer(#[source] Box<Chain>),
-        #[error("cannot bind: in use")]
+        #[error("cannot bind: in use (port 1)")]
         Repeating(#[source] Box<Chain>),
         #[error("in use")]
         Inner,
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn causes_follow_in_order_and_none_is_said_twice() {
         let error = Chain::Outer(Box::new(Chain::Repeating(Box::new(Chain::Inner))));
-        assert_eq!(with_causes(&error), "cannot start: cannot bind: in use");
+        assert_eq!(with_causes(&error), "cannot start: cannot bind: in use (port 1)");
     }
 
     #[test]

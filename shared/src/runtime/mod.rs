@@ -32,7 +32,7 @@ pub use build_info::version;
 pub use exit::{exit, run_process};
 pub use health::{Gate, Health, Heartbeat};
 pub use lock::lock;
-pub use serve::{Accept, Drained, Limits, ServeMetrics, Transport, serve};
+pub use serve::{Accept, Drained, Limits, ServeMetrics, Transport, listen, serve};
 pub use signals::{OsSignals, Signals};
 pub use supervisor::{Fault, Outcome, Shutdown, Supervisor};
 pub use telemetry::TelemetryError;

@@ -1,7 +1,7 @@
 //! Where connections come from.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,6 +15,19 @@ pub trait Accept: Send {
     fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
 }
 
+/// Listens on an address. At `[::]` callers of IPv4 come in too; where the kernel has no IPv6, that is taken for `0.0.0.0`.
+///
+/// # Errors
+/// The port is taken, or the address is not this host's.
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != io::ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
+}
+
 impl Accept for TcpListener {
     type Stream = TcpStream;
 
@@ -23,7 +36,8 @@ impl Accept for TcpListener {
         // Answers are small and awaited: never hold a segment back for more data. It fails only on a
         // connection that is already gone, which the first read finds out.
         let _ = stream.set_nodelay(true);
-        Ok((stream, peer))
+        // Callers of IPv4 are written as such.
+        Ok((stream, SocketAddr::new(peer.ip().to_canonical(), peer.port())))
     }
 }
 

@@ -33,7 +33,7 @@ use self::metrics::AcceptPause;
 use self::streams::log_panic;
 use super::throttle::Throttle;
 
-pub use self::accept::Accept;
+pub use self::accept::{Accept, listen};
 pub use self::limits::Limits;
 pub use self::metrics::ServeMetrics;
 

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 
 use axum::body::Body;
@@ -320,4 +320,15 @@ async fn over_real_sockets_it_answers_without_delay_and_refuses_after_stop() {
     assert_eq!(drained, Drained { cut_off: 0 });
     assert_eq!(nodelay.lock().unwrap().pop_front(), Some(true));
     assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn who_listens_at_no_address_takes_callers_of_both_families() {
+    let mut listener = listen("[::]:0".parse().unwrap()).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _peer = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let (_, from) = Accept::accept(&mut listener).await.unwrap();
+    assert_eq!(from.ip().to_string(), "127.0.0.1");
+    let taken = listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)).await;
+    assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AddrInUse);
 }
