@@ -37,13 +37,31 @@ value is written in one place, which is not here.
 {{- $_ := set $deployment.spec "replicas" $values.replicas -}}
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
 {{- with $values.podAnnotations }}{{ $_ := set $template.metadata "annotations" . }}{{ end -}}
+{{- if and $image.tag $image.digest -}}
+{{- fail "image.tag and image.digest are both given, and only one can count; say image.digest=\"\" with a tag of your own" -}}
+{{- end -}}
 {{- $tag := print ":" ($image.tag | default $root.Chart.AppVersion) -}}
 {{- $_ := set $container "image" (print $image.repository (ternary (print "@" $image.digest) $tag (not (empty $image.digest)))) -}}
 {{- with $image.pullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end -}}
 {{- with $image.pullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
 {{- $_ := set $container "resources" (mergeOverwrite $container.resources $values.resources) -}}
+{{- /* With null a value takes one of ours away. */}}
+{{- range $which, $amounts := omit $container.resources "claims" }}
+{{- range $resource, $amount := $amounts }}
+{{- if kindIs "invalid" $amount }}{{ $_ := unset $amounts $resource }}{{ end }}
+{{- end }}
+{{- if empty $amounts }}{{ $_ := unset $container.resources $which }}{{ end }}
+{{- end }}
 {{- $_ := set $container "args" (concat ($container.args | default list) $values.args) -}}
-{{- $_ := set $container "env" (concat ($container.env | default list) $values.env) -}}
+{{- /* Of two variables of a name the later one counts. */}}
+{{- $env := list }}
+{{- range $variable := concat ($container.env | default list) $values.env }}
+{{- range $before := $env }}
+{{- if eq $before.name $variable.name }}{{ $env = without $env $before }}{{ end }}
+{{- end }}
+{{- $env = append $env $variable }}
+{{- end }}
+{{- $_ := set $container "env" $env -}}
 {{- with $root.Values.priorityClassName }}{{ $_ := set $pod "priorityClassName" . }}{{ end -}}
 {{- range $field := list "nodeSelector" "tolerations" "affinity" }}
 {{- with get $values $field }}{{ $_ := set $pod $field . }}{{ end }}
