@@ -66,7 +66,12 @@ impl ChartServer {
 
     /// Serves a folder over HTTPS, with a certificate of an authority that only [`ChartServer::ca`] tells.
     pub async fn https(folder: &Path) -> Result<Self> {
-        Self::start(folder, Some(Tls::new()?)).await
+        Self::https_as(folder, "localhost").await
+    }
+
+    /// The same, with a certificate that is good for this name too.
+    pub async fn https_as(folder: &Path, name: &str) -> Result<Self> {
+        Self::start(folder, Some(Tls::new(name)?)).await
     }
 
     async fn start(folder: &Path, tls: Option<Tls>) -> Result<Self> {
@@ -151,9 +156,9 @@ impl ChartServer {
 }
 
 impl Tls {
-    fn new() -> Result<Self> {
+    fn new(name: &str) -> Result<Self> {
         let ca = PrivateCa::new("helmops test charts")?;
-        let issued = ca.issue(&["127.0.0.1", "localhost"])?;
+        let issued = ca.issue(&["127.0.0.1", name])?;
         let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())?;
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());

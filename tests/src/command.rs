@@ -1,4 +1,4 @@
-//! Programs that run to their end: kubectl and Helm.
+//! Programs that run to their end: kubectl, Helm and promtool.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;

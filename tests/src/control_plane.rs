@@ -9,12 +9,16 @@ use tempfile::TempDir;
 
 use crate::cluster::Cluster;
 use crate::process::Process;
+use crate::rights::folder::Leaver;
 use crate::tools::Tools;
 use crate::wait::eventually;
-use crate::{credentials, helmops, kubeconfig, probe, programs, rights};
+use crate::{credentials, helmops, kubeconfig, probe, programs};
 
 /// Three seconds on an idle machine; twenty times that is for a busy one.
 const START_DEADLINE: Duration = Duration::from_mins(1);
+/// Killing the programs and removing the folder takes a tenth of a second. Where somebody wants to know which rights were used,
+/// the audit log of all tests is read before, by a program for debugging, on a machine that may be busy.
+pub(crate) const STOP_DEADLINE: Duration = Duration::from_mins(1);
 /// Files that a killed program was writing may appear while the folder is being removed.
 const REMOVE_DEADLINE: Duration = Duration::from_secs(2);
 /// Set to anything, it keeps the folder of the control plane.
@@ -64,6 +68,7 @@ pub struct ControlPlane {
     cluster: Cluster,
     directory: TempDir,
     keep: bool,
+    leaver: Option<Leaver>,
 }
 
 impl ControlPlane {
@@ -91,6 +96,7 @@ impl ControlPlane {
             cluster,
             directory,
             keep,
+            leaver: Leaver::wanted()?,
         })
     }
 
@@ -137,11 +143,20 @@ impl ControlPlane {
         for process in self.processes.iter_mut().rev() {
             process.kill().await?;
         }
-        if let Some(folder) = rights_folder()
-            && self.cluster.audit_log().exists()
-        {
-            rights::leave(&folder, &self.cluster.audit_log())?;
+        let left = self.leave_rights();
+        let removed = self.remove_folder().await;
+        left.and(removed)
+    }
+
+    fn leave_rights(&mut self) -> Result<()> {
+        let log = self.cluster.audit_log();
+        match self.leaver.take() {
+            Some(leaver) if log.exists() => leaver.leave(&log).context("cannot leave which rights were used"),
+            _ => Ok(()),
         }
+    }
+
+    async fn remove_folder(&self) -> Result<()> {
         if self.keep {
             return Ok(());
         }
@@ -183,7 +198,7 @@ impl ControlPlane {
             &log,
             |[port]| {
                 let mut command = programs::api_server(tools, directory, etcd, port);
-                if options.audit_log || rights_folder().is_some() {
+                if options.audit_log || self.leaver.is_some() {
                     programs::audit(&mut command, &policy, &self.cluster.audit_log());
                 }
                 command
@@ -224,9 +239,4 @@ impl ControlPlane {
         self.adopt(process);
         Ok(())
     }
-}
-
-/// Where to leave which rights were used, if somebody wants to know.
-fn rights_folder() -> Option<PathBuf> {
-    std::env::var_os(rights::FOLDER).map(PathBuf::from)
 }

@@ -14,13 +14,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::cluster::Cluster;
+use crate::control_plane::STOP_DEADLINE;
 use crate::tools::Tools;
 use crate::wait::eventually;
 
 /// Above the deadlines of the parts, so that their messages are in the log.
 const START_DEADLINE: Duration = Duration::from_secs(150);
-/// Killing the programs and removing the folder takes a tenth of a second.
-const STOP_DEADLINE: Duration = Duration::from_secs(15);
 /// A `status` at the same moment holds the lock for microseconds.
 const LOCK_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -101,7 +100,8 @@ impl Detached {
             return Ok(());
         };
         kill_process(owner, Signal::TERM)?;
-        if self.gone().await.is_err() {
+        if let Err(error) = self.gone().await {
+            eprintln!("testbed: {error:#}; process {owner} and its programs are killed");
             // It leads a group of its own, which holds nothing but its programs.
             kill_process_group(owner, Signal::KILL)?;
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -14,13 +14,13 @@ use crate::command::run;
 use crate::control_plane::Options;
 use crate::kubectl::Kubectl;
 use crate::private_ca::PrivateCa;
-use crate::probe;
 use crate::process::Process;
 use crate::serve::Step;
 use crate::service_account::service_account_kubeconfig;
 use crate::test_bed::{self, TestBed};
 use crate::tools::Tools;
 use crate::wait::eventually;
+use crate::{node, probe};
 
 /// Both processes are ready in a tenth of a second; a busy machine takes longer.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -139,16 +139,15 @@ pub async fn start_controller(
 ) -> Result<Running> {
     let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-controller").await?;
     let program = test_bed::binary("helmops-controller")?;
+    let environment = node::environment(&controller()?, name)?;
     let (process, [port]) = Process::start_on_ports(
         name,
         &cluster.log(name),
         |[port]| {
             let mut command = command(&program);
             command
-                // As the manifest has it.
-                .env("MALLOC_ARENA_MAX", "1")
+                .envs(environment.clone())
                 .args(["--log-format", "text", "--metrics-bind-address", &local(port)])
-                .args(["--namespace", NAMESPACE, "--pod-name", name])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig);
             command
@@ -160,6 +159,17 @@ pub async fn start_controller(
         process,
         admin: format!("http://{}", local(port)),
     })
+}
+
+/// The shipped Deployment of the controller.
+fn controller() -> Result<Value> {
+    let file = std::fs::read_to_string(manifests().join("base/controller/controller.yaml"))?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&file)?;
+    let is_deployment = |object: &Value| object.get("kind") == Some(&json!("Deployment"));
+    objects
+        .into_iter()
+        .find(is_deployment)
+        .context("no Deployment of the controller")
 }
 
 /// Starts the webhook as its service account, with a certificate of a new authority.
@@ -260,24 +270,33 @@ pub async fn register_managed_webhook(kubectl: &Kubectl, webhook: &Managed) -> R
 }
 
 async fn until_asked(kubectl: &Kubectl) -> Result<()> {
+    eventually("the webhook to be asked", REGISTERED_DEADLINE, async || {
+        asked(kubectl).await
+    })
+    .await
+}
+
+/// Whether the API server asks the webhook, by a request that changes nothing.
+///
+/// # Errors
+/// Where it does not, or gets no answer.
+pub async fn asked(kubectl: &Kubectl) -> Result<()> {
     let refused = json!({
         "apiVersion": "fleet.cattle.io/v1alpha1",
         "kind": "HelmOp",
         "metadata": { "name": "never-stored", "namespace": "default" },
     });
-    let refused = refused.to_string();
-    eventually("the webhook to be asked", REGISTERED_DEADLINE, async || {
-        let output = kubectl
-            .run_with_input(&["create", "--dry-run=server", "--filename=-"], &refused)
-            .await?;
-        anyhow::ensure!(
-            output.stderr.contains("helm options are empty"),
-            "it said {}",
-            output.stderr
-        );
-        Ok(())
-    })
-    .await
+    let create = ["create", "--dry-run=server", "--filename=-"];
+    let output = kubectl
+        .in_namespace("default")
+        .run_with_input(&create, &refused.to_string())
+        .await?;
+    ensure!(
+        output.stderr.contains("helm options are empty"),
+        "it said {}",
+        output.stderr
+    );
+    Ok(())
 }
 
 /// A shipped webhook configuration for a webhook outside of the cluster.

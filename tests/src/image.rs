@@ -1,5 +1,8 @@
 //! An image, unpacked, and its programs run as a container runtime would: with its own root and nothing else.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +15,9 @@ use crate::command::run;
 
 /// Unpacking takes a second.
 const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Where programs look for it first.
+const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
 
 /// An image, unpacked into a folder that lives as long as this.
 #[derive(Debug)]
@@ -79,6 +85,19 @@ impl Image {
             self.root().join("etc/hosts"),
             format!("{address} {name}\n"),
         )?)
+    }
+
+    /// Makes it trust one more authority (PEM), by the list of authorities that is in it.
+    ///
+    /// # Errors
+    /// Where there is no such list, or one that its user cannot read.
+    pub fn trust(&self, authority: &str) -> Result<()> {
+        let list = self.root().join(AUTHORITIES);
+        let opened = OpenOptions::new().append(true).open(&list);
+        let mut file = opened.with_context(|| format!("no list of authorities in /{AUTHORITIES}"))?;
+        let mode = file.metadata()?.permissions().mode();
+        ensure!(mode & 0o004 != 0, "/{AUTHORITIES} has the mode {mode:o}");
+        Ok(write!(file, "\n{authority}")?)
     }
 
     fn root(&self) -> PathBuf {

@@ -55,6 +55,15 @@ struct Variable {
     value_from: Option<Value>,
 }
 
+impl Container {
+    fn environment(&self, pod: &str) -> Result<Vec<(String, String)>> {
+        let variables = self.env.iter();
+        variables
+            .map(|variable| Ok((variable.name.clone(), variable.value(pod)?)))
+            .collect()
+    }
+}
+
 impl Variable {
     fn value(&self, pod: &str) -> Result<String> {
         let Some(from) = &self.value_from else {
@@ -77,17 +86,16 @@ pub async fn run_pod(
     pod: &str,
     command: &dyn Fn(&Path) -> Command,
 ) -> Result<Pod> {
-    let (container, account) = container(cluster, deployment).await?;
+    let object = format!("deployment/{deployment}");
+    let found = cluster.kubectl().in_namespace(NAMESPACE).get(&object).await?;
+    let found = found.with_context(|| format!("no {object}"))?;
+    let (container, account) = container(&found).context(object)?;
     let [program] = container.command.as_slice() else {
         anyhow::bail!("{deployment} has the command {:?}", container.command);
     };
     let program = test_bed::binary(program.trim_start_matches('/'))?;
     let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, &account).await?;
-    let environment: Vec<_> = container
-        .env
-        .iter()
-        .map(|variable| Ok((variable.name.clone(), variable.value(pod)?)))
-        .collect::<Result<_>>()?;
+    let environment = container.environment(pod)?;
     let (process, [https, admin]) = Process::start_on_ports(
         pod,
         &cluster.log(pod),
@@ -114,16 +122,18 @@ pub async fn run_pod(
     })
 }
 
+/// What a Deployment gives to a pod of this name in its environment.
+pub(crate) fn environment(deployment: &Value, pod: &str) -> Result<Vec<(String, String)>> {
+    container(deployment)?.0.environment(pod)
+}
+
 /// The only container of a Deployment's pods, and their ServiceAccount.
-async fn container(cluster: &Cluster, deployment: &str) -> Result<(Container, String)> {
-    let object = format!("deployment/{deployment}");
-    let found = cluster.kubectl().in_namespace(NAMESPACE).get(&object).await?;
-    let found = found.with_context(|| format!("no {object}"))?;
-    let spec = found.pointer("/spec/template/spec");
-    let mut spec = PodSpec::deserialize(spec.with_context(|| format!("{object} has no pods"))?)?;
+fn container(deployment: &Value) -> Result<(Container, String)> {
+    let spec = deployment.pointer("/spec/template/spec");
+    let mut spec = PodSpec::deserialize(spec.context("a Deployment without pods")?)?;
     let container = spec.containers.pop();
-    ensure!(spec.containers.is_empty(), "{object} has more than one container");
-    let container = container.with_context(|| format!("{object} has no container"))?;
+    ensure!(spec.containers.is_empty(), "a pod with more than one container");
+    let container = container.context("a pod without a container")?;
     Ok((container, spec.service_account_name))
 }
 

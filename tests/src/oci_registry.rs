@@ -7,12 +7,11 @@ use std::time::Duration;
 use anyhow::Result;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
-use tokio::process::Command;
 
 use crate::helm::Helm;
 use crate::private_ca::PrivateCa;
 use crate::process::Process;
-use crate::tools::Tools;
+use crate::test_bed::TestBed;
 use crate::wait::eventually;
 
 /// The registry listens within a second; the machine may be busy.
@@ -22,7 +21,7 @@ pub const LOGIN: (&str, &str) = ("reader", "geheim");
 /// The same as an htpasswd file has it.
 const HTPASSWD: &str = "reader:$2b$04$abcdefghijklmnopqrstuuPWRtT5yx7FBi4dcf6ROhboeNunUrLQ.\n";
 
-/// A registry on a port of its own on 127.0.0.1; it ends when dropped.
+/// A registry on a port of its own on 127.0.0.1; it ends when dropped, and with the control plane that it is beside at the latest.
 pub struct OciRegistry {
     /// Host and port.
     pub host: String,
@@ -35,17 +34,17 @@ pub struct OciRegistry {
 
 impl OciRegistry {
     /// A registry over plain HTTP that anybody may use.
-    pub async fn open(tools: &Tools) -> Result<Self> {
-        Self::start(tools, None, false).await
+    pub async fn open(bed: &TestBed) -> Result<Self> {
+        Self::start(bed, None, false).await
     }
 
     /// A registry over TLS that wants [`LOGIN`].
-    pub async fn private(tools: &Tools) -> Result<Self> {
-        Self::start(tools, Some(PrivateCa::new("registry")?), true).await
+    pub async fn private(bed: &TestBed) -> Result<Self> {
+        Self::start(bed, Some(PrivateCa::new("registry")?), true).await
     }
 
-    async fn start(tools: &Tools, tls: Option<PrivateCa>, has_login: bool) -> Result<Self> {
-        let folder = TempDir::with_prefix("helmops-registry-")?;
+    async fn start(bed: &TestBed, tls: Option<PrivateCa>, has_login: bool) -> Result<Self> {
+        let folder = TempDir::with_prefix_in("registry-", &bed.directory)?;
         if let Some(ca) = &tls {
             let issued = ca.issue(&["127.0.0.1"])?;
             std::fs::write(folder.path().join("ca.pem"), ca.pem())?;
@@ -53,12 +52,12 @@ impl OciRegistry {
             std::fs::write(folder.path().join("tls.key"), issued.key)?;
         }
         std::fs::write(folder.path().join("htpasswd"), HTPASSWD)?;
-        let program = tools.registry();
+        let program = bed.tools.registry();
         let (process, [port]) = Process::start_on_ports(
             "registry",
             &folder.path().join("log"),
             |[port]| {
-                let mut command = Command::new(&program);
+                let mut command = bed.command(&program);
                 let config = folder.path().join("config.yaml");
                 // A file that cannot be written shows at once, since the registry ends without it.
                 let _ = std::fs::write(
@@ -79,7 +78,7 @@ impl OciRegistry {
         .await?;
         Ok(Self {
             host: format!("127.0.0.1:{port}"),
-            helm: Helm::new(tools, folder.path()),
+            helm: Helm::new(&bed.tools, folder.path()),
             tls,
             has_login,
             _folder: folder,

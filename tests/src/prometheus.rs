@@ -2,22 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use reqwest::{Client, Url};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::command::run;
 use crate::probe;
 use crate::process::Process;
+use crate::test_bed::TestBed;
 use crate::tools::Monitoring;
 
 /// It starts within a second; a busy machine takes longer.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
+/// The tests of all alerts take it a second.
+const PROMTOOL_DEADLINE: Duration = Duration::from_mins(1);
 
 /// A Prometheus that scrapes some processes each second.
 #[derive(Debug)]
@@ -29,9 +31,10 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one. `targets` are addresses by the names of their jobs.
-    pub async fn start(tools: &Monitoring, targets: &BTreeMap<&str, String>) -> Result<Self> {
-        let folder = TempDir::with_prefix("helmops-prometheus-")?;
+    /// Starts one beside a control plane, which it and its folder do not outlive. `targets` are addresses by the names of their
+    /// jobs.
+    pub async fn start(bed: &TestBed, tools: &Monitoring, targets: &BTreeMap<&str, String>) -> Result<Self> {
+        let folder = TempDir::with_prefix_in("prometheus-", &bed.directory)?;
         let scraped = targets.iter().map(|(job, address)| {
             json!({ "job_name": job, "honor_labels": true, "static_configs": [{ "targets": [address] }] })
         });
@@ -48,7 +51,7 @@ impl Prometheus {
             "prometheus",
             &folder.path().join("log"),
             |[port]| {
-                let mut command = Command::new(&program);
+                let mut command = bed.command(&program);
                 command
                     .arg(format!("--config.file={}", config.display()))
                     .arg(format!("--storage.tsdb.path={}", data.display()))
@@ -94,18 +97,8 @@ pub async fn promtool(
     arguments: &[&str],
     input: &str,
 ) -> Result<(bool, String)> {
-    let mut promtool = Command::new(tools.promtool())
-        .args(arguments)
-        .current_dir(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let mut stdin = promtool.stdin.take().context("no standard input")?;
-    stdin.write_all(input.as_bytes()).await?;
-    drop(stdin);
-    let output = promtool.wait_with_output().await?;
-    let told = String::from_utf8([output.stdout, output.stderr].concat())?;
-    Ok((output.status.success(), told))
+    let mut promtool = Command::new(tools.promtool());
+    promtool.args(arguments).current_dir(folder);
+    let output = run(promtool, input, PROMTOOL_DEADLINE).await?;
+    Ok((output.status.success(), output.stdout + &output.stderr))
 }

@@ -1,8 +1,9 @@
 //! Which rights the processes have, by the manifests, and which they use, by the API server's audit log.
 
+pub mod folder;
+
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -11,9 +12,6 @@ use serde_json::Value;
 
 use crate::audit::event::{self, Event};
 use crate::helmops::NAMESPACE;
-
-/// Names the folder in which every control plane leaves what was used on it.
-pub const FOLDER: &str = "HELMOPS_RIGHTS";
 
 /// The ServiceAccounts of the manifests.
 const ACCOUNTS: &str = "system:serviceaccount:helmops-system:";
@@ -57,6 +55,14 @@ pub struct Used {
     pub role: Option<String>,
 }
 
+impl Granted {
+    /// Whether the role is one of an account: the manifests name roles after the account that they are for.
+    fn is_of(&self, account: &str) -> bool {
+        let name = self.role.split_once(' ').map(|(_, name)| name);
+        name.is_some_and(|name| name == account || name.starts_with(&format!("{account}-")))
+    }
+}
+
 impl Right {
     /// Whether who has this may do the other.
     fn covers(&self, asked: &Self) -> bool {
@@ -75,14 +81,17 @@ impl fmt::Display for Right {
     }
 }
 
-/// What speaks against the roles: rights that nobody used, and requests that none of them allows.
+/// What speaks against the roles: rights that nobody used, and requests that no role of the account allows.
 pub fn findings(granted: &BTreeSet<Granted>, used: &BTreeSet<Used>) -> Vec<String> {
     let is_used = |one: &&Granted| {
         let by = |used: &Used| used.role.as_ref() == Some(&one.role) && one.right.covers(&used.right);
         used.iter().any(by)
     };
     // A test may take rights away: missing is only what no manifest gives.
-    let is_granted = |used: &&Used| granted.iter().any(|one| one.right.covers(&used.right));
+    let is_granted = |used: &&Used| {
+        let to = |one: &Granted| one.is_of(&used.account) && one.right.covers(&used.right);
+        granted.iter().any(to)
+    };
     let unused = granted.iter().filter(|one| !is_used(one));
     let missing = used
         .iter()
@@ -91,7 +100,7 @@ pub fn findings(granted: &BTreeSet<Granted>, used: &BTreeSet<Used>) -> Vec<Strin
         .map(|one| format!("{} gives the right to {}, which nobody used", one.role, one.right))
         .chain(missing.map(|used| {
             format!(
-                "{} was refused to {}, which no role allows",
+                "{} was refused to {}, which no role of it allows",
                 used.account, used.right
             )
         }))
@@ -234,25 +243,6 @@ fn role(reason: &str) -> Option<String> {
     Some(format!("{kind} {}", name.split_once('"')?.0))
 }
 
-/// Leaves what was used on a control plane in a file of its own in the folder.
-pub fn leave(folder: &Path, log: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder)?;
-    let file = tempfile::Builder::new().suffix(".json").tempfile_in(folder)?;
-    serde_json::to_writer(BufWriter::new(&file), &used(log)?)?;
-    file.keep()?;
-    Ok(())
-}
-
-/// What all control planes left.
-pub fn left(folder: &Path) -> Result<BTreeSet<Used>> {
-    let mut used = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let left: BTreeSet<Used> = serde_json::from_slice(&std::fs::read(entry?.path())?)?;
-        used.extend(left);
-    }
-    Ok(used)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -297,9 +287,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("audit.log");
         std::fs::write(&log, lines.join("\n") + "\n{\"verb\": \"g").unwrap();
-        let left_behind = folder.path().join("left");
-        leave(&left_behind, &log).unwrap();
-        findings(&role(), &left(&left_behind).unwrap())
+        findings(&role(), &used(&log).unwrap())
     }
 
     #[test]
@@ -345,8 +333,29 @@ mod tests {
         let last = found.last().unwrap();
         assert_eq!(
             last,
-            "web was refused to delete secrets \"tls\", which no role allows"
+            "web was refused to delete secrets \"tls\", which no role of it allows"
         );
+    }
+
+    #[test]
+    fn what_only_the_role_of_another_account_gives_is_found() {
+        let mut foreign = event("list", "deployments/status", "", None);
+        foreign["user"]["username"] = json!("system:serviceaccount:helmops-system:we");
+        let last = "we was refused to list deployments/status.apps, which no role of it allows";
+        assert_eq!(found(&[foreign]).last().unwrap(), last);
+    }
+
+    #[test]
+    fn roles_of_an_account_are_named_after_it() {
+        let of = |role: &str| {
+            let role = json!({
+                "kind": "Role", "metadata": { "name": role },
+                "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }],
+            });
+            granted(&[role]).unwrap().pop_first().unwrap()
+        };
+        assert!(of("web").is_of("web") && of("web-shard-b").is_of("web"));
+        assert!(!of("web").is_of("web-b") && !of("webhook").is_of("web"));
     }
 
     #[test]

@@ -13,13 +13,12 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::cluster::Cluster;
-use crate::control_plane::Options;
+use crate::control_plane::{Options, STOP_DEADLINE};
 use crate::tools::Tools;
+use crate::turn::{Turn, turn};
 
 /// Above the deadlines of the parts, so that their messages are seen.
 const START_DEADLINE: Duration = Duration::from_secs(150);
-/// Killing the programs and removing the folder takes a tenth of a second.
-const STOP_DEADLINE: Duration = Duration::from_secs(10);
 const STOP_PAUSE: Duration = Duration::from_millis(20);
 
 /// A control plane that ends when this is dropped, or the process that holds it ends for whatever reason.
@@ -28,14 +27,16 @@ pub struct TestBed {
     cluster: Cluster,
     /// Holds the pipe whose end makes it stop.
     server: Child,
+    _turn: Turn,
 }
 
 impl TestBed {
-    /// Starts a control plane with `testbed`, which is `env!("CARGO_BIN_EXE_testbed")` for the tests
+    /// Waits for a turn, and starts a control plane with `testbed`, which is `env!("CARGO_BIN_EXE_testbed")` for the tests
     /// of this package, and what [`binary`] finds for others.
     pub async fn start(testbed: &Path, options: &Options) -> Result<Self> {
         // Not under the deadline: this may compile Kubernetes.
         Tools::prepare().await?;
+        let turn = turn().await?;
         let mut server = Command::new(testbed)
             .args(["serve", "--end-group"])
             .args(options.arguments())
@@ -60,6 +61,7 @@ impl TestBed {
         Ok(Self {
             cluster: serde_json::from_str(&line).with_context(|| format!("testbed serve printed {line}"))?,
             server,
+            _turn: turn,
         })
     }
 
@@ -116,6 +118,10 @@ fn stop(server: &mut Child) {
             Ok(Some(_)) | Err(_) => return,
         }
     }
+    eprintln!(
+        "testbed: process {} has not ended within {STOP_DEADLINE:?}; it is killed with its group, and leaves nothing",
+        server.id()
+    );
     // It has not been waited for: the id is still its own, and that of its group.
     if let Some(group) = Pid::from_raw(server.id().cast_signed()) {
         let _ = kill_process_group(group, Signal::KILL);

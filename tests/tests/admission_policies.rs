@@ -6,13 +6,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
-use helmops_tests::helmops::{self, manifests};
+use helmops_tests::helmops::{self, NAMESPACE, manifests};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
 /// The API server takes up new rules within seconds.
 const SOON: Duration = Duration::from_secs(30);
+/// Where charts may come from: what the manifests have, and a part of a host.
+const ALLOWED: [&str; 3] = [
+    "https://charts.example.com",
+    "oci://registry.example.com/charts",
+    "https://h.example.com/team-a",
+];
 
 fn helmop(name: &str, spec: &Value) -> String {
     json!({
@@ -55,6 +61,7 @@ async fn they_deny_what_they_are_about() {
     let folder = manifests().join("admission-policies");
     let apply = ["apply", "--server-side", "-k", folder.to_str().unwrap()];
     kubectl.run(&apply).await.unwrap().ok().unwrap();
+    allow(&kubectl, &ALLOWED).await;
     eventually("the rules", SOON, async || {
         let told = would_say(&kubectl, &insecure).await;
         ensure!(
@@ -67,7 +74,7 @@ async fn they_deny_what_they_are_about() {
             "it said {told}"
         );
         ensure!(
-            told.contains("allowed are https://charts.example.com, oci://registry"),
+            told.contains(&format!("allowed are {} ", ALLOWED.join(", "))),
             "it said {told}"
         );
         Ok(())
@@ -79,6 +86,7 @@ async fn they_deny_what_they_are_about() {
     }
     for foreign in [
         chart("https://charts.example.com.evil.example.org"),
+        chart("https://h.example.com/team-ab"),
         json!({ "helm": { "chart": "https://elsewhere.example.com/web-1.0.0.tgz" } }),
         json!({ "helm": { "repo": "oci://registry.example.com/charts/web" },
                 "targets": [{ "helm": { "repo": "https://elsewhere.example.com" } }] }),
@@ -86,9 +94,48 @@ async fn they_deny_what_they_are_about() {
         let told = said(&kubectl, "foreign", &foreign).await;
         assert!(told.contains("is not allowed"), "{foreign}: {told}");
     }
+    leads_nowhere_else(&kubectl).await;
     let early = ["label", "helmop/early", "team=a"];
     kubectl.run(&early).await.unwrap().ok().unwrap();
     protects(&kubectl).await;
+}
+
+/// Charts may come from these alone from now on.
+async fn allow(kubectl: &Kubectl, repositories: &[&str]) {
+    let change = json!({ "data": { "repositories": repositories.join("\n") } }).to_string();
+    let patch = [
+        "patch",
+        "configmap",
+        "helmops-allowed-repositories",
+        "--type=merge",
+        "-p",
+        &change,
+    ];
+    let kubectl = kubectl.in_namespace(NAMESPACE);
+    kubectl.run(&patch).await.unwrap().ok().unwrap();
+}
+
+/// What is below an allowed URL as it is written, and somewhere else as clients read it, is refused.
+async fn leads_nowhere_else(kubectl: &Kubectl) {
+    for elsewhere in [
+        "https://h.example.com/team-a/../team-b",
+        "https://h.example.com/team-a/..",
+        "https://h.example.com/team-a/..?x=y",
+        "https://h.example.com/team-a/%2e%2E/team-b",
+        "https://h.example.com/team-a/.%2e/team-b",
+        "https://h.example.com/team-a/./web",
+        r"https://h.example.com/team-a/..\team-b",
+        r"https://h.example.com/team-a/\..\team-b",
+        "oci://registry.example.com/charts/../private/web",
+    ] {
+        let archive = json!({ "helm": { "chart": format!("{elsewhere}/web-1.0.0.tgz") } });
+        for spec in [chart(elsewhere), archive] {
+            let told = would_say(kubectl, &spec).await;
+            assert!(told.contains("is not allowed"), "{spec}: {told}");
+        }
+    }
+    let dots = "https://h.example.com/team-a/...//a..b/.c?d=../e";
+    assert_eq!(would_say(kubectl, &chart(dots)).await, "");
 }
 
 async fn protects(kubectl: &Kubectl) {

@@ -19,7 +19,6 @@ use helmops_tests::kubectl::Kubectl;
 use helmops_tests::leader::{LEASE, until_holder};
 use helmops_tests::metrics::Metrics;
 use helmops_tests::test_bed::TestBed;
-use helmops_tests::turn::{Turn, turn};
 use helmops_tests::wait::eventually;
 use rustix::process::Signal;
 use serde_json::json;
@@ -38,7 +37,6 @@ struct Pair {
     server: ChartServer,
     bed: TestBed,
     _charts: (ChartRepo, TempDir),
-    _turn: Turn,
 }
 
 impl Pair {
@@ -47,7 +45,6 @@ impl Pair {
     }
 
     async fn try_start() -> Result<Self> {
-        let turn = turn().await?;
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
         let kubectl = bed.kubectl();
         let folder = TempDir::new()?;
@@ -63,7 +60,6 @@ impl Pair {
             server,
             bed,
             _charts: (charts, folder),
-            _turn: turn,
         })
     }
 

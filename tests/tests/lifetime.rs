@@ -15,6 +15,7 @@ use helmops_tests::process::Process;
 use helmops_tests::serve::{Step, Until, serve};
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::tools::Tools;
+use helmops_tests::turn::turn;
 use helmops_tests::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -27,6 +28,7 @@ const HOLD: &str = "HELMOPS_HOLD";
 
 #[tokio::test]
 async fn the_end_of_standard_input_ends_all() {
+    let _turn = turn().await.unwrap();
     let (mut server, cluster) = announced(Command::new(TESTBED).arg("serve")).unwrap();
     running(&cluster, &CONTROL_PLANE).await.unwrap();
     assert_eq!(cluster.pid, server.id());
@@ -39,6 +41,7 @@ async fn the_end_of_standard_input_ends_all() {
 
 #[tokio::test]
 async fn a_killed_test_leaves_nothing_behind() {
+    let _turn = turn().await.unwrap();
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", "hold_a_test_bed", "--ignored", "--nocapture"])
         .env(HOLD, "1");
@@ -77,6 +80,7 @@ async fn hold_a_test_bed() {
 
 #[tokio::test]
 async fn a_program_that_ends_ends_all_and_is_named() {
+    let _turn = turn().await.unwrap();
     let (server, cluster) = announced(Command::new(TESTBED).arg("serve").stderr(Stdio::piped())).unwrap();
     let [(_, etcd), ..] = processes_of(&cluster)[..] else {
         panic!("no etcd");
@@ -92,6 +96,7 @@ async fn a_program_that_ends_ends_all_and_is_named() {
 
 #[tokio::test]
 async fn a_program_that_does_not_start_is_named_and_quoted() {
+    let _turn = turn().await.unwrap();
     let tools = tools_but("kube-apiserver", "echo wrong flag; exit 3")
         .await
         .unwrap();
@@ -105,6 +110,7 @@ async fn a_program_that_does_not_start_is_named_and_quoted() {
 
 #[tokio::test]
 async fn a_port_taken_by_somebody_else_is_given_up_for_another() {
+    let _turn = turn().await.unwrap();
     let real = Tools::prepare().await.unwrap().etcd();
     let once = "[ -e $0.tried ] || { touch $0.tried; echo 'bind: address already in use'; exit 1; }";
     let tools = tools_but("etcd", &format!("{once}; exec {} \"$@\"", real.display()))
@@ -145,6 +151,7 @@ impl Drop for Background {
 
 #[tokio::test]
 async fn up_status_and_down_tell_what_they_find() {
+    let _turn = turn().await.unwrap();
     let background = Background(TempDir::new().unwrap());
     let testbed = |command| background.run(command).unwrap();
     assert_eq!(testbed("status").0, "not up\n");
@@ -185,6 +192,7 @@ async fn up_status_and_down_tell_what_they_find() {
 
 #[tokio::test]
 async fn steps_come_before_the_announcement_and_end_with_the_control_plane() {
+    let _turn = turn().await.unwrap();
     let (announce, announced) = mpsc::channel();
     let step: Step = Box::new(|cluster| {
         let mut tail = tokio::process::Command::new("tail");

@@ -64,6 +64,9 @@ async fn check(archive: &Path) -> Result<()> {
         .run(&["apply", "--server-side", "-k", install])
         .await?
         .ok()?;
+    let server = serve_charts(&bed).await?;
+    // Before the start: processes read the list of authorities once.
+    image.trust(server.ca().context("a server without TLS")?)?;
     let mut webhook = start(&bed, &image, "helmops-webhook").await?;
     let mut controller = start(&bed, &image, "helmops-controller").await?;
     node::lead_to(&bed.kubectl(), &webhook).await?;
@@ -82,8 +85,11 @@ async fn check(archive: &Path) -> Result<()> {
         ))?;
         idle.push(resident);
     }
-    have_a_helmop_done(&bed).await?;
-    say("a HelmOp was admitted and its version found, by a name that the image resolves itself")?;
+    have_a_helmop_done(&bed, &server).await?;
+    say(
+        "a HelmOp was admitted and its version found, by a name that the image resolves itself, at a server that its list of \
+         authorities trusts",
+    )?;
     ensure!(
         size < SIZE_LIMIT,
         "the image has {size} bytes, more than {SIZE_LIMIT}"
@@ -106,10 +112,13 @@ async fn start(bed: &TestBed, image: &Image, deployment: &str) -> Result<Pod> {
     node::run_pod(bed, deployment, deployment, &within).await
 }
 
-async fn have_a_helmop_done(bed: &TestBed) -> Result<()> {
+async fn serve_charts(bed: &TestBed) -> Result<ChartServer> {
     let folder = bed.directory.join("charts");
     ChartRepo::build(&bed.tools, &folder, &[("web", &["1.0.0", "1.1.0"])]).await?;
-    let server = ChartServer::http(&folder).await?;
+    ChartServer::https_as(&folder, CHARTS).await
+}
+
+async fn have_a_helmop_done(bed: &TestBed, server: &ChartServer) -> Result<()> {
     let repo = server.url().replace("127.0.0.1", CHARTS);
     let helmop = json!({
         "apiVersion": "fleet.cattle.io/v1alpha1",

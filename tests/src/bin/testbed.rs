@@ -147,7 +147,7 @@ async fn compare_rights(folder: &Path) -> Result<()> {
     let granted = async |folder| rights::granted(&helmops::objects(&tools, folder).await?);
     let [installed, shard] = [granted("standalone").await?, granted("shard").await?];
     let all = &installed | &shard;
-    let mut findings = rights::findings(&all, &rights::left(folder)?);
+    let mut findings = rights::findings(&all, &rights::folder::read(folder).await?);
     // In some namespaces the same rights in their place, and no test for each of them.
     let elsewhere = rights::beyond(&granted("namespaced").await?, &installed);
     findings.extend(elsewhere);

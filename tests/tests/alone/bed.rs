@@ -10,7 +10,6 @@ use helmops_tests::helmops::{self, Running};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::metrics::{Metrics, api_requests};
 use helmops_tests::test_bed::TestBed;
-use helmops_tests::turn::{Turn, turn};
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,13 +24,11 @@ pub struct Alone {
     pub kubectl: Kubectl,
     pub bed: TestBed,
     pub charts: (ChartRepo, TempDir),
-    _turn: Turn,
 }
 
 impl Alone {
     /// `change` is done to the definitions before anything else starts.
     pub async fn start(change: Option<&str>) -> Result<Self> {
-        let turn = turn().await?;
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
         let kubectl = bed.kubectl();
         if let Some(change) = change {
@@ -56,7 +53,6 @@ impl Alone {
             kubectl,
             bed,
             charts: (charts, folder),
-            _turn: turn,
         })
     }
 

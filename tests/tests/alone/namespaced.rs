@@ -2,12 +2,12 @@
 
 use anyhow::{Context, ensure};
 use helmops_tests::helmops;
+use helmops_tests::service_account::may;
 use helmops_tests::wait::eventually;
 use serde_json::json;
 
 use crate::bed::{Alone, SOON, start_controller, until, until_version};
 
-const CONTROLLER: &str = "--as=system:serviceaccount:helmops-system:helmops-controller";
 const FLAGS: [(&str, &str); 2] = [
     ("HELMOPS_WATCH_NAMESPACES", "team-a,team-b"),
     ("HELMOPS_MIN_POLLING_INTERVAL", "1s"),
@@ -31,12 +31,8 @@ impl Alone {
     }
 
     async fn may(&self, what: &str, namespace: &str) -> bool {
-        let mut arguments = vec!["auth", "can-i", CONTROLLER, "--namespace", namespace];
-        arguments.extend(what.split(' '));
-        let answer = self.kubectl.run(&arguments).await.unwrap();
-        let is_allowed = answer.stdout.trim() == "yes";
-        assert!(is_allowed || answer.stdout.trim() == "no", "{}", answer.stderr);
-        is_allowed
+        let kubectl = self.kubectl.in_namespace(namespace);
+        may(&kubectl, "helmops-controller", what).await.unwrap()
     }
 }
 

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use helmops_tests::helmops::{self, Managed, NAMESPACE};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::metrics::Metrics;
+use helmops_tests::probe;
 use helmops_tests::test_bed::TestBed;
-use helmops_tests::turn::{Turn, turn};
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -34,13 +34,11 @@ pub struct Bed {
     pub kubectl: Kubectl,
     pub flags: Vec<(&'static str, String)>,
     pub cluster: TestBed,
-    _turn: Turn,
 }
 
 impl Bed {
     /// Without a replica yet, and with nothing that asks one.
     pub async fn start(flags: &[(&'static str, &str)]) -> Result<Self> {
-        let turn = turn().await?;
         let cluster = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
         Ok(Self {
             replicas: BTreeMap::new(),
@@ -51,7 +49,6 @@ impl Bed {
                 .map(|(flag, value)| (*flag, (*value).to_owned()))
                 .collect(),
             cluster,
-            _turn: turn,
         })
     }
 
@@ -79,6 +76,15 @@ impl Bed {
     pub async fn until_ready(&mut self, name: &str) -> Result<()> {
         let running = &mut self.replicas.get_mut(name).context("no such replica")?.running;
         running.process.until_ready(&running.admin, SOON).await
+    }
+
+    /// Asks a replica once whether it is ready.
+    ///
+    /// # Errors
+    /// With what it lacks.
+    pub async fn ready(&self, name: &str) -> Result<()> {
+        let url = format!("{}/readyz", self.replicas[name].running.admin);
+        probe::get(&probe::client(None)?, &url).await.map(drop)
     }
 
     /// Ends a replica as the kubelet does: it goes on for a while, and then in peace.
@@ -158,23 +164,7 @@ impl Bed {
 
     /// Whether HelmOps are admitted, by a request that changes nothing.
     pub async fn admits(&self) -> Result<()> {
-        let refused = json!({
-            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp",
-            "metadata": { "name": "never-stored", "namespace": "default" },
-        });
-        let create = [
-            "create",
-            "--namespace=default",
-            "--dry-run=server",
-            "--filename=-",
-        ];
-        let output = self.kubectl.run_with_input(&create, &refused.to_string()).await?;
-        ensure!(
-            output.stderr.contains("helm options are empty"),
-            "{}",
-            output.stderr
-        );
-        Ok(())
+        helmops::asked(&self.kubectl).await
     }
 
     pub async fn until_admits(&self) -> Result<()> {

@@ -6,11 +6,11 @@ use anyhow::ensure;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use helmops_tests::private_ca::PrivateCa;
+use helmops_tests::service_account::may;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
-use crate::bed::{Bed, CONFIGURATIONS, SECRET, certificates};
+use crate::bed::{Bed, CONFIGURATIONS, SECRET, SOON, certificates};
 
 /// The settle time of this is ten seconds.
 const FLAGS: [(&str, &str); 2] = [("HELMOPS_TLS_VALIDITY", "2m"), ("HELMOPS_TLS_CA_VALIDITY", "10m")];
@@ -84,12 +84,13 @@ async fn a_secret_that_is_spoiled_is_mended_and_no_request_fails() {
         ),
     ];
     for (what, damage) in &damages {
+        // This one brings a CA that is whole: what is served is given up for it, which takes a moment.
+        let is_given_up = *what == "other names";
         let before = bed.until_injected().await.unwrap();
         bed.patch(SECRET, damage).await.unwrap();
         eventually(what, Duration::from_secs(20), async || {
-            // The last one brings a CA that is whole: what is served is given up for it, which takes a moment.
-            if *what != "other names" {
-                bed.admits().await?;
+            if !is_given_up {
+                bed.admits().await.unwrap();
             }
             let secret = bed.secret().await?;
             let is_mended = ["tls.crt", "tls.key", "ca.key"]
@@ -102,7 +103,10 @@ async fn a_secret_that_is_spoiled_is_mended_and_no_request_fails() {
         .await
         .unwrap();
         bed.until_injected().await.unwrap();
-        bed.until_admits().await.unwrap();
+        if is_given_up {
+            bed.until_admits().await.unwrap();
+        }
+        bed.admits().await.unwrap();
     }
 }
 
@@ -155,7 +159,15 @@ async fn a_replica_without_rights_goes_on_serving_and_tells() {
     bed.run(&["delete", "clusterrolebinding", "helmops-webhook"])
         .await
         .unwrap();
-    sleep(Duration::from_secs(1)).await;
+    eventually("the rights to go", SOON, async || {
+        for what in ["create secrets", "patch validatingwebhookconfiguration/helmops"] {
+            let may = may(&bed.kubectl, "helmops-webhook", what).await?;
+            ensure!(!may, "it may still {what}");
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
     bed.run(&["delete", SECRET]).await.unwrap();
     eventually("a word in the log", Duration::from_secs(20), async || {
         let log = bed.replicas["one"].running.process.log();

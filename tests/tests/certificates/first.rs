@@ -1,16 +1,20 @@
 //! The first start, further replicas, and configurations that come later.
 
-use std::time::Duration;
-
 use anyhow::ensure;
-use helmops_tests::helmops::NAMESPACE;
+use helmops_tests::service_account::may;
 use helmops_tests::wait::eventually;
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::bed::{Bed, CONFIGURATIONS, SECRET, SOON, certificates};
 
-const WEBHOOK: &str = "--as=system:serviceaccount:helmops-system:helmops-webhook";
+/// Those of the configurations, in their order.
+const KINDS: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+
+/// How often the replica said that there is no such configuration.
+fn misses(bed: &Bed, kind: &str) -> usize {
+    let log = bed.replicas["one"].running.process.log();
+    log.matches(&format!("there is no {kind}")).count()
+}
 
 #[tokio::test]
 async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
@@ -63,6 +67,7 @@ async fn replicas_that_start_together_share_what_one_of_them_issues() {
     }
     let secret = bed.until_injected().await.unwrap();
     assert_eq!(certificates(&secret["ca.crt"]), 1);
+    bed.until_admits().await.unwrap();
     for _ in 0..20 {
         bed.admits().await.unwrap();
     }
@@ -72,17 +77,20 @@ async fn replicas_that_start_together_share_what_one_of_them_issues() {
 async fn a_configuration_that_comes_later_is_injected_and_the_replica_waits_for_it() {
     let mut bed = Bed::start(&[]).await.unwrap();
     bed.add("one").await.unwrap();
-    eventually("a certificate", SOON, async || {
-        ensure!(bed.secret().await?.contains_key("tls.crt"), "not yet");
+    eventually("nothing but trust to be missing", SOON, async || {
+        for kind in KINDS {
+            ensure!(misses(&bed, kind) > 0, "it has not looked for a {kind}");
+        }
+        // Nobody trusts it yet.
+        let unready = bed.ready("one").await.unwrap_err().to_string();
+        let serves = unready.contains("[+]certificate ok");
+        ensure!(serves && unready.contains("[-]caBundle failed"), "{unready}");
         Ok(())
     })
     .await
     .unwrap();
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(bed.balancer.ready(), 0, "nobody trusts it yet");
-    let log = bed.replicas["one"].running.process.log();
-    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
-        assert_eq!(log.matches(&format!("there is no {kind}")).count(), 1, "{log}");
+    for kind in KINDS {
+        assert_eq!(misses(&bed, kind), 1, "it is told once");
     }
     for object in CONFIGURATIONS {
         assert!(
@@ -98,8 +106,13 @@ async fn a_configuration_that_comes_later_is_injected_and_the_replica_waits_for_
 
     // A configuration that goes leaves the replica ready, and one that comes again is injected again.
     bed.run(&["delete", CONFIGURATIONS[1]]).await.unwrap();
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(bed.balancer.ready(), 1);
+    eventually("the replica to miss it", SOON, async || {
+        ensure!(misses(&bed, KINDS[1]) == 2, "it has not");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    bed.ready("one").await.unwrap();
     bed.configure().await.unwrap();
     bed.until_injected().await.unwrap();
     bed.until_admits().await.unwrap();
@@ -123,7 +136,15 @@ async fn only_the_bundle_is_written_and_only_where_it_is_ours() {
     asked["metadata"]["annotations"] = json!({ "cert-manager.io/inject-ca-from": "a/b" });
     bed.kubectl.apply(&asked.to_string()).await.unwrap().ok().unwrap();
     bed.add("one").await.unwrap();
-    bed.until_ready("one").await.unwrap();
+    eventually("the bundle", SOON, async || {
+        ensure!(
+            certificates(&bed.bundle(CONFIGURATIONS[1]).await?) == 1,
+            "not yet"
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
 
     let found = bed
         .kubectl
@@ -151,6 +172,14 @@ async fn only_the_bundle_is_written_and_only_where_it_is_ours() {
     );
     let log = bed.replicas["one"].running.process.log();
     assert!(log.contains("its caBundle is left to cert-manager"), "{log}");
+    let unready = bed.ready("one").await.unwrap_err().to_string();
+    assert!(
+        unready.contains("[-]caBundle failed"),
+        "half trusts it: {unready}"
+    );
+    let ours = ["annotate", CONFIGURATIONS[0], "cert-manager.io/inject-ca-from-"];
+    bed.run(&ours).await.unwrap();
+    bed.until_ready("one").await.unwrap();
 }
 
 #[tokio::test]
@@ -170,14 +199,7 @@ async fn the_webhook_may_do_what_it_does_and_nothing_else() {
         ("create validatingwebhookconfigurations", false),
         ("list mutatingwebhookconfigurations", false),
     ] {
-        let mut arguments = vec!["auth", "can-i", WEBHOOK, "--namespace", NAMESPACE];
-        arguments.extend(what.split(' '));
-        let answer = bed.kubectl.run(&arguments).await.unwrap();
-        assert_eq!(
-            answer.stdout.trim() == "yes",
-            expected,
-            "{what}: {}",
-            answer.stderr
-        );
+        let may = may(&bed.kubectl, "helmops-webhook", what).await.unwrap();
+        assert_eq!(may, expected, "{what}");
     }
 }

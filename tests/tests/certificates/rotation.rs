@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use tokio::time::interval;
+
 use crate::bed::{Bed, certificates};
 
 /// Renewed every ten seconds, and the CA followed by another every thirty; the settle time is two seconds.
@@ -10,22 +12,44 @@ pub const FLAGS: [(&str, &str); 2] = [
     ("HELMOPS_TLS_VALIDITY", "15s"),
     ("HELMOPS_TLS_CA_VALIDITY", "45s"),
 ];
+/// Between a kill and the next.
+const LIFE: Duration = Duration::from_secs(6);
+/// Two authorities are trusted for a few seconds.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// What the Secret was seen to hold.
+#[derive(Default)]
+struct Seen {
+    leaves: BTreeSet<String>,
+    /// Authorities at a time.
+    most: usize,
+}
+
+impl Seen {
+    /// Looks at the Secret for the life of a replica, and gives whether an authority has gone from it.
+    async fn watch(&mut self, bed: &Bed, authority: &str) -> bool {
+        let end = Instant::now() + LIFE;
+        let mut ticks = interval(PERIOD);
+        while Instant::now() < end {
+            ticks.tick().await;
+            let secret = bed.secret().await.unwrap();
+            self.leaves.insert(secret["tls.crt"].clone());
+            self.most = self.most.max(certificates(&secret["ca.crt"]));
+            if !secret["ca.crt"].contains(authority) {
+                return true;
+            }
+        }
+        false
+    }
+}
 
 #[tokio::test]
 async fn a_ca_is_followed_by_another_although_replicas_are_killed() {
     let mut bed = Bed::with_replica(&FLAGS).await.unwrap();
     bed.until_admits().await.unwrap();
     let first = bed.until_injected().await.unwrap();
-    let (mut leaves, mut most) = (BTreeSet::new(), 0);
-    let start = Instant::now();
-    let mut counter = 0;
-    loop {
-        let secret = bed.secret().await.unwrap();
-        leaves.insert(secret["tls.crt"].clone());
-        most = most.max(certificates(&secret["ca.crt"]));
-        if !secret["ca.crt"].contains(&first["ca.crt"]) {
-            break;
-        }
+    let (start, mut seen, mut counter) = (Instant::now(), Seen::default(), 0);
+    while !seen.watch(&bed, &first["ca.crt"]).await {
         assert!(
             start.elapsed() < Duration::from_secs(100),
             "the first CA is still there"
@@ -42,10 +66,9 @@ async fn a_ca_is_followed_by_another_although_replicas_are_killed() {
         bed.add(&name).await.unwrap();
         bed.until_ready(&name).await.unwrap();
         bed.until_admits().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(6)).await;
     }
-    assert!(leaves.len() > 2, "{} certificates", leaves.len());
-    assert_eq!(most, 2, "both were trusted in between");
+    assert!(seen.leaves.len() > 2, "{} certificates", seen.leaves.len());
+    assert_eq!(seen.most, 2, "both were trusted in between");
     bed.until_injected().await.unwrap();
     bed.until_admits().await.unwrap();
 }

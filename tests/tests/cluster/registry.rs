@@ -31,7 +31,7 @@ fn record(helmop: &Value) -> &Value {
 async fn the_same_version_as_helm() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
-    let registry = OciRegistry::open(&suite.bed.tools).await.unwrap();
+    let registry = OciRegistry::open(&suite.bed).await.unwrap();
     for version in VERSIONS {
         registry.push("web", version).await.unwrap();
     }
@@ -80,7 +80,7 @@ async fn the_same_version_as_helm() {
 async fn a_login_and_a_private_authority() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
-    let registry = OciRegistry::private(&suite.bed.tools).await.unwrap();
+    let registry = OciRegistry::private(&suite.bed).await.unwrap();
     registry.push("web", "0.1.0").await.unwrap();
     let (username, password) = LOGIN;
     secret(
@@ -118,7 +118,7 @@ async fn a_login_and_a_private_authority() {
 async fn a_docker_configuration() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
-    let registry = OciRegistry::private(&suite.bed.tools).await.unwrap();
+    let registry = OciRegistry::private(&suite.bed).await.unwrap();
     registry.push("web", "0.1.0").await.unwrap();
     let (username, password) = LOGIN;
     let host = &registry.host;

@@ -1,12 +1,13 @@
 //! From an empty cluster to the first HelmOp, and back, by the commands of README.md and docs/install.md alone.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::ensure;
 use helmops_tests::command::run;
-use helmops_tests::helmops::manifests;
+use helmops_tests::helmops::{Running, manifests};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::node::{self, Pod};
 use helmops_tests::test_bed::TestBed;
@@ -17,6 +18,8 @@ use crate::empty;
 
 /// Helm waits for deletions, and the API server for those of definitions.
 const DEADLINE: Duration = Duration::from_mins(1);
+/// The controller manager makes what belongs to a namespace within a second.
+const MADE: Duration = Duration::from_mins(1);
 /// The garbage collector takes pods and their like away within seconds of what they belong to.
 const GONE: Duration = Duration::from_mins(1);
 
@@ -55,26 +58,32 @@ async fn shell(bed: &TestBed, commands: &str) -> String {
 
 /// What a node does: it runs the pods, and tells that they are ready.
 async fn run_pods(bed: &TestBed) -> [Pod; 2] {
-    let command = |program: &std::path::Path| bed.command(program);
-    let mut pods = Vec::new();
-    for deployment in ["helmops-webhook", "helmops-controller"] {
-        pods.push(
-            node::run_pod(bed, deployment, &format!("{deployment}-0"), &command)
-                .await
-                .unwrap(),
-        );
-    }
-    let [mut webhook, controller] = <[Pod; 2]>::try_from(pods).unwrap();
-    node::lead_to(&bed.kubectl(), &webhook).await.unwrap();
-    let admin = webhook.running.admin.clone();
-    webhook
-        .running
-        .process
-        .until_ready(&admin, DEADLINE)
-        .await
-        .unwrap();
+    let webhook = run_webhook(bed, "helmops-webhook-0").await;
+    let controller = run_pod(bed, "helmops-controller", "helmops-controller-0").await;
     node::tell_ready(&bed.kubectl()).await.unwrap();
     [webhook, controller]
+}
+
+async fn run_pod(bed: &TestBed, deployment: &str, pod: &str) -> Pod {
+    let command = |program: &Path| bed.command(program);
+    node::run_pod(bed, deployment, pod, &command).await.unwrap()
+}
+
+/// Runs a pod of the webhook, and leads its Service there when it is ready.
+async fn run_webhook(bed: &TestBed, pod: &str) -> Pod {
+    let mut webhook = run_pod(bed, "helmops-webhook", pod).await;
+    let Running { process, admin } = &mut webhook.running;
+    process.until_ready(admin, DEADLINE).await.unwrap();
+    node::lead_to(&bed.kubectl(), &webhook).await.unwrap();
+    webhook
+}
+
+/// What a node does when a Deployment has new pods: another is ready before the one before it is ended.
+async fn replace_webhook(bed: &TestBed, webhook: &mut Pod) {
+    let next = run_webhook(bed, "helmops-webhook-1").await;
+    let mut before = std::mem::replace(webhook, next);
+    let status = before.running.process.terminate(DEADLINE).await.unwrap();
+    assert!(status.success(), "{status}");
 }
 
 /// Kind, namespace and name of all objects that stay until somebody deletes them.
@@ -87,6 +96,24 @@ async fn everything(kubectl: &Kubectl) -> BTreeSet<String> {
     let get = ["get", &kinds.join(","), "--all-namespaces", "--output", format];
     let found = kubectl.run(&get).await.unwrap().ok().unwrap();
     found.lines().map(str::to_owned).collect()
+}
+
+/// All that a control plane makes for itself. It makes some of it after its API server is ready.
+async fn nothing_installed(kubectl: &Kubectl) -> BTreeSet<String> {
+    eventually("all that a control plane makes for itself", MADE, async || {
+        let found = everything(kubectl).await;
+        for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            for (kind, name) in [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")] {
+                let object = format!("{kind}/{namespace}/{name}");
+                ensure!(found.contains(&object), "there is no {object}");
+            }
+        }
+        let is_lease = |object: &String| object.starts_with("Lease/kube-system/apiserver-");
+        ensure!(found.iter().any(is_lease), "the API server has no Lease");
+        Ok(found)
+    })
+    .await
+    .unwrap()
 }
 
 /// Checks what is there that was not there before.
@@ -115,9 +142,9 @@ async fn first_helmop(bed: &TestBed) {
     kubectl.run(&delete).await.unwrap().ok().unwrap();
 }
 
-/// Installs once more, with more replicas, while HelmOps are written: none is refused, and the certificate is trusted after
-/// it as before.
-async fn upgrade(bed: &TestBed, command: &str) {
+/// Installs once more, and replaces the pod of the webhook, while HelmOps are written: none is refused, and the certificate is
+/// trusted after it as before.
+async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
     let kubectl = bed.kubectl();
     let probe = std::fs::read_to_string(manifests().join("examples/range.yaml")).unwrap();
     let probe = probe.replace("namespace: fleet-default", "namespace: default");
@@ -131,7 +158,12 @@ async fn upgrade(bed: &TestBed, command: &str) {
     };
     let before = trusted().await;
     assert!(before.is_string(), "{before}");
-    let (mut writes, mut upgrading) = (0, Box::pin(shell(bed, command)));
+    let mut writes = 0;
+    let mut upgrading = pin!(async {
+        let printed = shell(bed, command).await;
+        replace_webhook(bed, webhook).await;
+        printed
+    });
     let create = ["create", "--dry-run=server", "--filename=-"];
     loop {
         let write = async {
@@ -168,11 +200,12 @@ const DEFINITIONS: [&str; 3] = [
 async fn with_kubectl() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
-    let before = everything(&kubectl).await;
+    let before = nothing_installed(&kubectl).await;
     follow(&bed, "README.md", "### With kubectl").await;
-    let pods = run_pods(&bed).await;
+    let mut pods = run_pods(&bed).await;
     first_helmop(&bed).await;
-    upgrade(&bed, "kubectl apply --server-side -k manifests").await;
+    let again = "kubectl apply --server-side -k manifests";
+    upgrade(&bed, again, &mut pods[0]).await;
     drop(pods);
     follow(&bed, "docs/install.md", "### With kubectl: the processes").await;
     remains(&kubectl, &before, &DEFINITIONS).await;
@@ -184,19 +217,16 @@ async fn with_kubectl() {
 async fn with_helm() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
-    let before = everything(&kubectl).await;
+    let before = nothing_installed(&kubectl).await;
     let notes = follow(&bed, "README.md", "### With Helm").await;
     assert!(
         notes.contains("helmops 0.1.0 is in namespace helmops-system"),
         "{notes}"
     );
-    let pods = run_pods(&bed).await;
+    let mut pods = run_pods(&bed).await;
     first_helmop(&bed).await;
-    upgrade(
-        &bed,
-        "helm upgrade helmops manifests --namespace helmops-system --set webhook.replicas=3",
-    )
-    .await;
+    let more = "helm upgrade helmops manifests --namespace helmops-system --set webhook.replicas=3";
+    upgrade(&bed, more, &mut pods[0]).await;
     drop(pods);
     follow(&bed, "docs/install.md", "### With Helm").await;
     let namespace = [

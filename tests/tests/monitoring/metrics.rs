@@ -38,7 +38,9 @@ async fn every_panel_shows_something(monitored: &Monitored) {
         ("helmops-controller", address(&monitored.controller.admin)),
         ("helmops-webhook", address(&monitored.webhook.running.admin)),
     ]);
-    let prometheus = Prometheus::start(&monitored.monitoring, &targets).await.unwrap();
+    let prometheus = Prometheus::start(&monitored.bed, &monitored.monitoring, &targets)
+        .await
+        .unwrap();
     let queries = queries();
     assert!(queries.len() > 15, "{queries:?}");
     for query in queries {
