@@ -24,7 +24,10 @@ pub struct ChartRepo {
 impl ChartRepo {
     /// Makes a repository of these charts and versions.
     pub async fn build(tools: &Tools, folder: &Path, charts: &[(&str, &[&str])]) -> Result<Self> {
-        let workshop = TempDir::with_prefix("helmops-charts-")?;
+        // Beside what is served, so that it goes with it even where nobody drops this.
+        let beside = folder.parent().context("no folder beside the charts")?;
+        std::fs::create_dir_all(beside)?;
+        let workshop = TempDir::with_prefix_in("charts-", beside)?;
         let repo = Self {
             helm: Helm::new(tools, workshop.path()),
             folder: folder.to_owned(),

@@ -107,7 +107,7 @@ impl Image {
 
 async fn untar(archive: &Path, folder: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
-    tar.arg("--extract")
+    tar.args(["--extract", "--preserve-permissions"])
         .arg("--file")
         .arg(archive)
         .arg("--directory")

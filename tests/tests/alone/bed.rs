@@ -12,7 +12,6 @@ use helmops_tests::metrics::{Metrics, api_requests};
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
@@ -23,7 +22,7 @@ pub struct Alone {
     pub server: ChartServer,
     pub kubectl: Kubectl,
     pub bed: TestBed,
-    pub charts: (ChartRepo, TempDir),
+    pub charts: ChartRepo,
 }
 
 impl Alone {
@@ -42,9 +41,9 @@ impl Alone {
             ];
             kubectl.run(&crd).await?.ok()?;
         }
-        let folder = TempDir::new()?;
+        let folder = bed.directory.join("charts");
         let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0", "0.2.0"])];
-        let charts = ChartRepo::build(&bed.tools, folder.path(), versions).await?;
+        let charts = ChartRepo::build(&bed.tools, &folder, versions).await?;
         let server = ChartServer::http(charts.folder()).await?;
         let controller = start_controller(&bed, "controller", &[]).await?;
         Ok(Self {
@@ -52,7 +51,7 @@ impl Alone {
             server,
             kubectl,
             bed,
-            charts: (charts, folder),
+            charts,
         })
     }
 

@@ -78,7 +78,7 @@ async fn rights_in_some_namespaces_will_do() {
     for kubectl in [&a, &b] {
         until_version(kubectl, "web", "0.2.0").await;
     }
-    alone.charts.0.add_version("alpine", "0.3.0").await.unwrap();
+    alone.charts.add_version("alpine", "0.3.0").await.unwrap();
     for kubectl in [&a, &b] {
         until_version(kubectl, "web", "0.3.0").await;
     }

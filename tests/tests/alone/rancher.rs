@@ -11,7 +11,7 @@ use crate::bed::{Alone, SOON};
 #[tokio::test]
 async fn the_authorities_of_rancher() {
     let alone = Alone::start(None).await.unwrap();
-    let server = ChartServer::https(alone.charts.0.folder()).await.unwrap();
+    let server = ChartServer::https(alone.charts.folder()).await.unwrap();
     let helm = json!({ "helm": { "repo": server.url(), "chart": "alpine" } });
     alone.apply("web", &helm).await;
     alone.until("web", "Accepted", "CertificateError").await;

@@ -73,7 +73,7 @@ async fn each_shard_works_on_its_own() {
     alone.until_bundle_in("shop", &json!("b")).await;
 
     // Whoever looked anew would find this one.
-    alone.charts.0.add_version("alpine", "0.3.0").await.unwrap();
+    alone.charts.add_version("alpine", "0.3.0").await.unwrap();
     let asked = alone.server.requests("/index.yaml");
     alone.run(&["label", "helmop/web", &format!("{LABEL}=b")]).await;
     alone.run(&["label", "helmop/shop", &format!("{LABEL}-")]).await;

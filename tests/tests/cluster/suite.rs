@@ -10,7 +10,6 @@ use helmops_tests::namespace::TestNamespace;
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
@@ -23,7 +22,6 @@ pub struct Suite {
     pub controller: Running,
     /// `alpine` 0.1.0 and 0.2.0, `nginx` 1.1.0; made by Helm.
     pub charts: ChartRepo,
-    _folder: TempDir,
 }
 
 /// The suite; the first call starts it.
@@ -43,15 +41,14 @@ async fn start() -> Result<Suite> {
     let webhook = helmops::start_webhook(&bed, "webhook", &command).await?;
     helmops::register_webhook(&bed.kubectl(), &webhook).await?;
     let controller = helmops::start_controller(&bed, "controller", &command).await?;
-    let folder = TempDir::new()?;
+    let folder = bed.directory.join("charts");
     let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0", "0.2.0"]), ("nginx", &["1.1.0"])];
-    let charts = ChartRepo::build(&bed.tools, folder.path(), versions).await?;
+    let charts = ChartRepo::build(&bed.tools, &folder, versions).await?;
     Ok(Suite {
         bed,
         webhook,
         controller,
         charts,
-        _folder: folder,
     })
 }
 

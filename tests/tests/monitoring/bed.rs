@@ -12,7 +12,6 @@ use helmops_tests::test_bed::TestBed;
 use helmops_tests::tools::Monitoring;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
@@ -24,7 +23,6 @@ pub struct Monitored {
     pub monitoring: Monitoring,
     pub bed: TestBed,
     pub server: ChartServer,
-    _folder: TempDir,
 }
 
 impl Monitored {
@@ -33,8 +31,8 @@ impl Monitored {
         let monitoring = Monitoring::prepare().await?;
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
         helmops::apply_standalone(&bed.kubectl()).await?;
-        let folder = TempDir::new()?;
-        let charts = ChartRepo::build(&bed.tools, folder.path(), &[("alpine", &["0.1.0"])]).await?;
+        let folder = bed.directory.join("charts");
+        let charts = ChartRepo::build(&bed.tools, &folder, &[("alpine", &["0.1.0"])]).await?;
         let server = ChartServer::http(charts.folder()).await?;
         let plain = |program: &Path| bed.command(program);
         let both = |program: &Path| {
@@ -51,7 +49,6 @@ impl Monitored {
             monitoring,
             bed,
             server,
-            _folder: folder,
         };
         monitored.deploy().await?;
         Ok(monitored)
