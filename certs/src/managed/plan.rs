@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::bundle::{self, Authority};
 use super::lifetimes::{Lifetimes, until};
-use super::sight::{Configuration, Kind, Known, Now, Sight};
+use super::sight::{Kind, Known, Now, Sight};
 use super::stored::{Issuer, Leaf, Stored};
 use crate::pair::unix_seconds;
 
@@ -119,14 +119,14 @@ impl Sight {
     /// Whether there is a configuration, and every one that there is trusts this certificate. One that is left to
     /// cert-manager does not.
     fn is_injected(&self, leaf: Option<&Leaf>, now: Instant) -> bool {
-        let mut calling = Kind::ALL
+        let calling: Vec<_> = Kind::ALL
             .into_iter()
             .filter_map(|kind| self.configuration(kind).get())
             .filter(|configuration| !configuration.hooks.is_empty())
-            .peekable();
-        let is_called = calling.peek().is_some();
+            .collect();
         let is_trusted = |leaf: &Leaf| self.trusted_for(&leaf.authority, now).is_some();
-        is_called && calling.all(Configuration::is_ours) && leaf.is_some_and(is_trusted)
+        let are_ours = calling.iter().all(|configuration| configuration.is_ours());
+        !calling.is_empty() && are_ours && leaf.is_some_and(is_trusted)
     }
 
     /// The next change of the Secret, if it is time for one.

@@ -43,7 +43,11 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     magnitude(unsigned)
 }
 
-fn magnitude(text: &str) -> Result<Duration, DurationError> {
+/// Reads a Go duration without a sign, as [`parse`] does.
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn magnitude(text: &str) -> Result<Duration, DurationError> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }

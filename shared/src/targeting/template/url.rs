@@ -163,6 +163,11 @@ impl fmt::Display for User {
     }
 }
 
+/// Writes a key or a value of a query, as `url.QueryEscape` does: with `+` for a blank.
+pub fn query(text: &str) -> String {
+    encode(text, Part::Query).replace("%20", "+")
+}
+
 /// Splits off the scheme, if there is one.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     let Some((scheme, rest)) = text.split_once(':') else {
@@ -232,6 +237,8 @@ enum Part {
     /// Of an IPv6 address.
     Zone,
     Path,
+    /// A key or a value in it.
+    Query,
     Fragment,
 }
 
@@ -242,6 +249,7 @@ impl Part {
             Self::User => b"$&+,;=",
             Self::Host | Self::Zone => b"!\"$&'()*+,:;<=>[]",
             Self::Path => b"$&+,/:;=@",
+            Self::Query => b"",
             Self::Fragment => b"!$&()*+,/:;=?@",
         };
         byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || more.contains(&byte)
@@ -252,7 +260,7 @@ impl Part {
         match self {
             Self::Host => !byte.is_ascii() || byte == b'%',
             Self::Zone => matches!(byte, b'%' | b' ') || self.keeps(byte),
-            Self::User | Self::Path | Self::Fragment => true,
+            Self::User | Self::Path | Self::Query | Self::Fragment => true,
         }
     }
 }

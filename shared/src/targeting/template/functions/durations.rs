@@ -45,9 +45,7 @@ fn nanoseconds(value: &Value) -> u128 {
         Value::Int64(number) => number.unsigned_abs().into(),
         Value::Str(text) => {
             let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-            let is_signed_twice = unsigned.starts_with(['-', '+']) && unsigned.len() < text.len();
-            let read = duration::parse(unsigned).ok().filter(|_| !is_signed_twice);
-            read.unwrap_or_default().as_nanos()
+            duration::magnitude(unsigned).unwrap_or_default().as_nanos()
         }
         _ => 0,
     }

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::digest::{self, Algorithm};
 
 use super::{
-    super::{format::is_printable, value::Value},
+    super::{format::is_printable, url, value::Value},
     args::{Call, Function, at_least, exactly},
     strings::sprint,
 };
@@ -33,18 +33,9 @@ pub fn find(name: &str) -> Option<Function> {
         "sha256sum" => exactly(1, |c| sum(c, &digest::SHA256)),
         "sha512sum" => exactly(1, |c| sum(c, &digest::SHA512)),
         "adler32sum" => exactly(1, |c| Ok(adler32(c.text(0)?.as_bytes()).to_string().into())),
-        "html" => at_least(0, |c| {
-            let text = printed(c)?;
-            Ok(html(&text).into())
-        }),
-        "js" => at_least(0, |c| {
-            let text = printed(c)?;
-            Ok(script(&text).into())
-        }),
-        "urlquery" => at_least(0, |c| {
-            let text = printed(c)?;
-            Ok(query(&text).into())
-        }),
+        "html" => at_least(0, |c| Ok(html(&printed(c)?).into())),
+        "js" => at_least(0, |c| Ok(script(&printed(c)?).into())),
+        "urlquery" => at_least(0, |c| Ok(url::query(&printed(c)?).into())),
         _ => return None,
     })
 }
@@ -146,20 +137,6 @@ fn script(text: &str) -> String {
             '<' | '>' | '&' | '=' | '\0'..='\x1f' => _ = write!(out, "\\u{:04X}", u32::from(c)),
             c if c.is_ascii() || is_printable(c) => out.push(c),
             c => _ = write!(out, "\\u{:04X}", u32::from(c)),
-        }
-    }
-    out
-}
-
-/// `url.QueryEscape`
-fn query(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 16);
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
-            b' ' => out.push('+'),
-            // Writing into a string cannot fail.
-            byte => _ = write!(out, "%{byte:02X}"),
         }
     }
     out

@@ -27,40 +27,31 @@ fn read(text: &str) -> Result<Value, String> {
 
 /// Calls a method of a version, or reads what Go has methods for. Numbers are `int64`, where they are `uint64` in Go.
 pub fn method(version: &Version, name: &str, args: &[Value]) -> Result<Value, String> {
-    let wanted = usize::from(compares(name).is_some() || name == "Compare");
-    if args.len() != wanted {
-        return Err(format!(
-            "wrong number of args for {name}: want {wanted} got {}",
-            args.len()
-        ));
-    }
-    match args {
-        [Value::Version(other)] => Ok(compare(version, name, other)),
-        [_, ..] => Err(format!(
+    match (comparison(name), args) {
+        (Some(told), [Value::Version(other)]) => Ok(told(version.precedence(other))),
+        (Some(_), [_]) => Err(format!(
             "wrong type for value; expected *semver.Version; {name} compares with what semver gives"
         )),
-        [] => plain(version, name),
+        (None, []) => plain(version, name),
+        (comparison, _) => Err(format!(
+            "wrong number of args for {name}: want {} got {}",
+            usize::from(comparison.is_some()),
+            args.len()
+        )),
     }
 }
 
-/// The method that asks for an order, by its name.
-fn compares(name: &str) -> Option<fn(Ordering) -> bool> {
+/// What a method that takes another version tells of their order.
+fn comparison(name: &str) -> Option<fn(Ordering) -> Value> {
     Some(match name {
-        "Equal" => Ordering::is_eq,
-        "LessThan" => Ordering::is_lt,
-        "LessThanEqual" => Ordering::is_le,
-        "GreaterThan" => Ordering::is_gt,
-        "GreaterThanEqual" => Ordering::is_ge,
+        "Compare" => |order| Value::Int(order as i64),
+        "Equal" => |order| order.is_eq().into(),
+        "LessThan" => |order| order.is_lt().into(),
+        "LessThanEqual" => |order| order.is_le().into(),
+        "GreaterThan" => |order| order.is_gt().into(),
+        "GreaterThanEqual" => |order| order.is_ge().into(),
         _ => return None,
     })
-}
-
-fn compare(version: &Version, name: &str, other: &Version) -> Value {
-    let order = version.precedence(other);
-    match compares(name) {
-        Some(holds) => holds(order).into(),
-        None => Value::Int(order as i64),
-    }
 }
 
 fn plain(version: &Version, name: &str) -> Result<Value, String> {
