@@ -22,7 +22,6 @@ use helmops_tests::test_bed::TestBed;
 use helmops_tests::wait::eventually;
 use rustix::process::Signal;
 use serde_json::json;
-use tempfile::TempDir;
 
 /// The machine may be busy with other tests.
 const SOON: Duration = Duration::from_secs(30);
@@ -36,7 +35,6 @@ struct Pair {
     kubectl: Kubectl,
     server: ChartServer,
     bed: TestBed,
-    _charts: (ChartRepo, TempDir),
 }
 
 impl Pair {
@@ -47,8 +45,8 @@ impl Pair {
     async fn try_start() -> Result<Self> {
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
         let kubectl = bed.kubectl();
-        let folder = TempDir::new()?;
-        let charts = ChartRepo::build(&bed.tools, folder.path(), &[("alpine", &["0.1.0", "0.2.0"])]).await?;
+        let folder = bed.directory.join("charts");
+        let charts = ChartRepo::build(&bed.tools, &folder, &[("alpine", &["0.1.0", "0.2.0"])]).await?;
         let server = ChartServer::http(charts.folder()).await?;
         let one = start_controller(&bed, "one").await?;
         until_holder(&kubectl, "one", SOON).await?;
@@ -59,7 +57,6 @@ impl Pair {
             kubectl,
             server,
             bed,
-            _charts: (charts, folder),
         })
     }
 

@@ -162,7 +162,7 @@ async fn one_that_cannot_be_withdrawn_holds_up_no_other() {
         "apiGroups": ["fleet.cattle.io"], "apiVersions": ["*"], "resources": ["bundledeployments"], "operations": ["DELETE"],
     });
     let place = json!({ "matchLabels": { "kubernetes.io/metadata.name": setting.clusters[0] } });
-    for object in [
+    for mut object in [
         json!({
             "kind": "ValidatingAdmissionPolicy",
             "spec": {
@@ -175,7 +175,6 @@ async fn one_that_cannot_be_withdrawn_holds_up_no_other() {
             "spec": { "policyName": name, "validationActions": ["Deny"] },
         }),
     ] {
-        let mut object = object;
         object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
         object["metadata"] = json!({ "name": name });
         let applied = setting.suite.bed.kubectl().apply(&object.to_string()).await;
