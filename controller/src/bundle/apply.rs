@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Cluster, Guarded, labels},
+    api::{Bundle, BundleDeployment, Cluster, Guarded, MetadataOnly, labels},
     status::{self, Round, change},
     targeting::cluster_of,
 };
 use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
-use kube::{Api, Resource, ResourceExt, core::PartialObjectMeta};
+use kube::{Api, Resource, ResourceExt};
 
 use super::{DeliveryError, observe::Surroundings};
 use crate::{
@@ -171,13 +171,13 @@ pub async fn withdraw_orphan(
 ) -> Result<(), DeliveryError> {
     if let Some((namespace, name)) = cluster_of(orphan) {
         let what = format!("Cluster {namespace}/{name}");
-        let api = Api::<PartialObjectMeta<Cluster>>::namespaced(context.client.clone(), namespace);
+        let api = Api::<MetadataOnly<Cluster>>::namespaced(context.client.clone(), namespace);
         let now = bounded(api.get_opt(name))
             .await
             .map_err(DeliveryError::of("read", &what))?;
         let seen = surroundings.cluster(namespace, name);
         let seen = seen.and_then(|cluster| cluster.meta().resource_version.clone());
-        let now = now.and_then(|cluster| cluster.metadata.resource_version);
+        let now = now.and_then(|cluster| cluster.metadata.resource_version.clone());
         // One that lies outside of what the Bundle looks at is not seen, and one that is gone may still be.
         if seen.is_some() && now.is_some() && seen != now {
             return Err(DeliveryError::Behind(what));

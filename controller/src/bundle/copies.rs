@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, labels},
+    api::{Bundle, BundleDeployment, MetadataWithManagers, labels},
     targeting::copies::{Copy, Kind, Object, Role, Source, owner},
 };
 use k8s_openapi::{
@@ -209,12 +209,12 @@ impl CopiesOf<'_> {
     /// Somebody may become an owner at the same time: what is not as it was read stays as it is, and is looked at again.
     async fn disown<K: Copyable>(&self, place: &CopyPlace, uid: &str) -> Result<(), ApiError> {
         let (kind, namespace, name) = place;
-        let api = Api::<kube::core::PartialObjectMeta<K>>::namespaced(self.context.client.clone(), namespace);
+        let api = Api::<MetadataWithManagers<K>>::namespaced(self.context.client.clone(), namespace);
         let Some(found) = bounded(api.get_opt(name)).await? else {
             self.copies.deleted(place);
             return Ok(());
         };
-        let owners = found.metadata.owner_references.iter().flatten();
+        let owners = found.meta().owner_references.iter().flatten();
         let others: Vec<_> = owners.filter(|owner| owner.uid != uid).collect();
         if others.is_empty() {
             bounded(api.delete(name, &writes::delete_unchanged(&found))).await?;
@@ -222,10 +222,10 @@ impl CopiesOf<'_> {
             return Ok(());
         }
         let patch = serde_json::json!({ "metadata": {
-            "resourceVersion": found.metadata.resource_version, "ownerReferences": others
+            "resourceVersion": found.meta().resource_version, "ownerReferences": others
         } });
         let patched = bounded(api.patch(name, &writes::patch(), &Patch::Merge(patch))).await?;
-        self.copies.wrote(*kind, &patched.metadata);
+        self.copies.wrote(*kind, patched.meta());
         Ok(())
     }
 }

@@ -6,11 +6,10 @@ use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_shared::api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded};
+use helmops_shared::api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, MetadataOnly};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
-    core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
         reflector::{self, Lookup, ObjectRef, Store, store::Writer},
@@ -35,7 +34,7 @@ pub struct Clusters {
     /// Where else Bundles look for clusters.
     pub mappings: Store<Guarded<BundleNamespaceMapping>>,
     /// The namespaces that mappings select.
-    pub namespaces: Store<PartialObjectMeta<Namespace>>,
+    pub namespaces: Store<MetadataOnly<Namespace>>,
 }
 
 /// What fills the stores.
@@ -43,7 +42,7 @@ pub struct Writers {
     clusters: Writer<Guarded<Cluster>>,
     groups: Writer<Guarded<ClusterGroup>>,
     mappings: Writer<Guarded<BundleNamespaceMapping>>,
-    namespaces: Writer<PartialObjectMeta<Namespace>>,
+    namespaces: Writer<MetadataOnly<Namespace>>,
 }
 
 impl Clusters {
@@ -117,7 +116,7 @@ pub fn watch(
         stream::iter(here.into_iter().map(Work::Bundle))
     });
     let (seen, known) = (clusters.clone(), bundles.clone());
-    let namespaces = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+    let namespaces = Api::<MetadataOnly<Namespace>>::all(client.clone());
     let in_namespaces = news(namespaces, writers.namespaces).flat_map(move |namespace| {
         let is_its = |cluster: &Guarded<Cluster>| {
             cluster

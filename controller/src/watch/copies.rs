@@ -10,12 +10,12 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use helmops_shared::{
-    api::labels,
+    api::{MetadataWithManagers, labels},
     runtime::lock,
     targeting::copies::{Kind, Role},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use kube::{core::PartialObjectMeta, runtime::watcher};
+use kube::{Resource, runtime::watcher};
 use tokio::sync::watch;
 
 use crate::{
@@ -106,7 +106,8 @@ impl Copies {
     /// Follows a watch of the copies of a kind, and tells whose have changed.
     pub fn follow<K, S>(&self, kind: Kind, events: S) -> impl Stream<Item = BundleKey> + use<K, S>
     where
-        S: Stream<Item = watcher::Event<PartialObjectMeta<K>>>,
+        K: Resource,
+        S: Stream<Item = watcher::Event<MetadataWithManagers<K>>>,
     {
         let copies = self.clone();
         let mut list = BTreeMap::new();
@@ -115,10 +116,10 @@ impl Copies {
             .flat_map(futures::stream::iter)
     }
 
-    fn see<K>(
+    fn see<K: Resource>(
         &self,
         kind: Kind,
-        event: watcher::Event<PartialObjectMeta<K>>,
+        event: watcher::Event<MetadataWithManagers<K>>,
         list: &mut BTreeMap<CopyPlace, Copied>,
     ) -> Vec<BundleKey> {
         let mut known = lock(&self.known);
@@ -128,8 +129,8 @@ impl Copies {
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
-                if let Some(copy) = copied(&object.metadata) {
-                    list.insert(place(kind, &object.metadata), copy);
+                if let Some(copy) = copied(object.meta()) {
+                    list.insert(place(kind, object.meta()), copy);
                 }
                 Vec::new()
             }
@@ -148,8 +149,8 @@ impl Copies {
                 concerned
             }
             watcher::Event::Apply(object) => {
-                let place = place(kind, &object.metadata);
-                let now = copied(&object.metadata);
+                let place = place(kind, object.meta());
+                let now = copied(object.meta());
                 let before = match &now {
                     Some(copy) => known.insert(place, copy.clone()),
                     None => known.remove(&place),
@@ -160,7 +161,7 @@ impl Copies {
                 before.iter().chain(&now).flat_map(Copied::bundles).collect()
             }
             watcher::Event::Delete(object) => {
-                let before = known.remove(&place(kind, &object.metadata));
+                let before = known.remove(&place(kind, object.meta()));
                 before.iter().flat_map(Copied::bundles).collect()
             }
         }
@@ -243,7 +244,7 @@ mod tests {
         json!({ "manager": by, "operation": operation, "fieldsV1": { "f:data": keys, "f:type": {} } })
     }
 
-    fn object(made_from: &str, fields: &[Value]) -> PartialObjectMeta<Secret> {
+    fn object(made_from: &str, fields: &[Value]) -> MetadataWithManagers<Secret> {
         let metadata = json!({
             "name": "access-1", "namespace": "cluster-c1",
             "labels": { labels::COPY: "access", labels::BUNDLE_NAMESPACE: "fleet" },
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn whoever_else_writes_a_key_is_seen() {
         let own = written(FIELD_MANAGER, "Apply", &["username", "password"]);
-        let is = |fields: &[Value]| copied(&object("a@1", fields).metadata).unwrap().is("a@1", 2);
+        let is = |fields: &[Value]| copied(object("a@1", fields).meta()).unwrap().is("a@1", 2);
         assert!(is(std::slice::from_ref(&own)));
         let before = written("fleetcontroller", "Update", &["password"]);
         assert!(is(&[own.clone(), before]), "the same text");
@@ -276,7 +277,7 @@ mod tests {
             !is(&[written(FIELD_MANAGER, "Apply", &["username"])]),
             "one is gone"
         );
-        assert!(!copied(&object("a@2", &[]).metadata).unwrap().is("a@1", 0));
+        assert!(!copied(object("a@2", &[]).meta()).unwrap().is("a@1", 0));
     }
 
     #[test]
@@ -300,7 +301,7 @@ mod tests {
         let mut see = |event| copies.see(Kind::Secret, event, &mut list).len();
         assert_eq!(see(watcher::Event::Delete(object("a@1", &[]))), 1);
         assert_eq!(copies.get(&place()), None);
-        copies.wrote(Kind::Secret, &object("a@1", &own).metadata);
+        copies.wrote(Kind::Secret, object("a@1", &own).meta());
         assert_eq!(see(watcher::Event::Init), 0);
         assert_eq!(see(watcher::Event::InitDone), 1, "it went unseen");
     }
@@ -309,10 +310,10 @@ mod tests {
     fn what_was_made_for_nothing_is_found() {
         let copies = Copies::default();
         let mut object = object("a@1", &[]);
-        object.metadata.owner_references = None;
-        let labels = object.metadata.labels.get_or_insert_default();
+        object.meta_mut().owner_references = None;
+        let labels = object.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
-        copies.wrote(Kind::Secret, &object.metadata);
+        copies.wrote(Kind::Secret, object.meta());
         assert_eq!(copies.without_owner(&key("fleet", WEB)), [place()]);
         assert_eq!(copies.without_owner(&key("fleet", "db")), []);
         assert_eq!(copies.without_owner(&key("other", WEB)), []);

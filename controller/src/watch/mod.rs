@@ -37,14 +37,13 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Guarded, HelmOp, labels},
+    api::{Bundle, BundleDeployment, Guarded, HelmOp, MetadataWithManagers, labels},
     runtime::cluster::{KnownPolicies, patient},
     targeting::copies::Kind,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource,
-    core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
         reflector::{self, Lookup, ObjectRef, Store, store::Writer},
@@ -304,7 +303,7 @@ fn copies<K>(client: &Client, stores: &Stores, reach: &Reach, kind: Kind) -> Box
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
-    let api = Api::<PartialObjectMeta<K>>::all(client.clone());
+    let api = Api::<MetadataWithManagers<K>>::all(client.clone());
     let config = paged(watcher::Config::default().labels(labels::COPY));
     let events = shielded::<K, _>(watcher(api, config).default_backoff());
     let bundles = stores.bundles.clone();

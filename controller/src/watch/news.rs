@@ -5,11 +5,12 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use helmops_shared::api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, HelmOp, labels};
+use helmops_shared::api::{
+    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, HelmOp, MetadataOnly, labels,
+};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Resource,
-    core::PartialObjectMeta,
     runtime::{
         reflector::{Lookup, ObjectRef},
         watcher,
@@ -177,7 +178,7 @@ impl Telling for Guarded<BundleNamespaceMapping> {
     }
 }
 
-impl Telling for PartialObjectMeta<Namespace> {
+impl Telling for MetadataOnly<Namespace> {
     fn tell(&self, hasher: &mut DefaultHasher) {
         self.metadata.labels.hash(hasher);
     }

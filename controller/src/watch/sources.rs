@@ -7,7 +7,7 @@ use std::{fmt, future::ready};
 
 use futures::{Stream, StreamExt, stream};
 use helmops_shared::{
-    api::{Bundle, BundleDeploymentOptions, Guarded, HelmOp},
+    api::{Bundle, BundleDeploymentOptions, Guarded, HelmOp, MetadataOnly},
     runtime::cluster::KnownPolicies,
     targeting::copies::{self, Kind, Source},
 };
@@ -17,7 +17,6 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    core::PartialObjectMeta,
     runtime::{WatchStreamExt, reflector::Store, watcher},
 };
 use tokio::sync::oneshot;
@@ -34,7 +33,7 @@ const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 /// HelmOps whose Secret has changed, and Bundles that pass it on to clusters, where that is done here. `begins` is told when
 /// changes are seen from then on.
 pub fn of_secrets(
-    api: Api<PartialObjectMeta<Secret>>,
+    api: Api<MetadataOnly<Secret>>,
     begins: oneshot::Sender<()>,
     helmops: Store<Guarded<HelmOp>>,
     policies: KnownPolicies,
@@ -54,7 +53,7 @@ pub fn of_secrets(
 
 /// Bundles that pass a ConfigMap on to clusters which has changed.
 pub fn of_maps(
-    api: Api<PartialObjectMeta<ConfigMap>>,
+    api: Api<MetadataOnly<ConfigMap>>,
     begins: oneshot::Sender<()>,
     bundles: Store<Guarded<Bundle>>,
 ) -> impl Stream<Item = BundleKey> + Send {
@@ -63,10 +62,10 @@ pub fn of_maps(
 }
 
 fn changes<K>(
-    api: Api<PartialObjectMeta<K>>,
+    api: Api<MetadataOnly<K>>,
     config: watcher::Config,
     begins: oneshot::Sender<()>,
-) -> impl Stream<Item = PartialObjectMeta<K>> + Send
+) -> impl Stream<Item = MetadataOnly<K>> + Send
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -91,10 +90,7 @@ where
 
 /// The object that an event is about. Those of the first list have not changed; after that a list is what is left of
 /// changes that were missed.
-fn changed<K>(
-    event: watcher::Event<PartialObjectMeta<K>>,
-    is_first: &mut bool,
-) -> Option<PartialObjectMeta<K>> {
+fn changed<K>(event: watcher::Event<MetadataOnly<K>>, is_first: &mut bool) -> Option<MetadataOnly<K>> {
     match event {
         watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
         watcher::Event::InitApply(object) => (!*is_first).then_some(object),
@@ -110,7 +106,7 @@ fn changed<K>(
 fn named_by(
     helmops: &Store<Guarded<HelmOp>>,
     policies: &KnownPolicies,
-    secret: &PartialObjectMeta<Secret>,
+    secret: &MetadataOnly<Secret>,
 ) -> Vec<HelmOpKey> {
     let (namespace, name) = (secret.namespace(), secret.name_any());
     let policies = namespace.as_deref().and_then(|namespace| policies.of(namespace));
@@ -124,11 +120,7 @@ fn named_by(
 }
 
 /// Bundles that name it as their access Secret, or among their downstream resources.
-fn passed_on_by<K>(
-    bundles: &Store<Guarded<Bundle>>,
-    kind: Kind,
-    object: &PartialObjectMeta<K>,
-) -> Vec<BundleKey> {
+fn passed_on_by<K>(bundles: &Store<Guarded<Bundle>>, kind: Kind, object: &MetadataOnly<K>) -> Vec<BundleKey> {
     let namespace = object.metadata.namespace.as_deref();
     let source = Source {
         kind,
@@ -162,15 +154,12 @@ mod tests {
 
     use super::*;
 
-    fn secret(namespace: &str, name: &str) -> PartialObjectMeta<Secret> {
-        PartialObjectMeta {
-            metadata: ObjectMeta {
-                namespace: Some(namespace.to_owned()),
-                name: Some(name.to_owned()),
-                ..ObjectMeta::default()
-            },
-            ..PartialObjectMeta::default()
-        }
+    fn secret(namespace: &str, name: &str) -> MetadataOnly<Secret> {
+        MetadataOnly::from(ObjectMeta {
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        })
     }
 
     #[test]

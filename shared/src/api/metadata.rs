@@ -5,12 +5,13 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor, value::MapAccessDeserializer},
 };
+use serde_json::value::RawValue;
 
 use super::wire::Value;
 
@@ -56,39 +57,77 @@ impl JsonSchema for Metadata {
     }
 }
 
-impl<'de> Deserialize<'de> for Metadata {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-
-        impl<'de> Visitor<'de> for Fields {
-            type Value = ObjectMeta;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object's metadata")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ObjectMeta, A::Error> {
-                let mut metadata =
-                    ObjectMeta::deserialize(MapAccessDeserializer::new(WithoutManagedFields(map)))?;
-                metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
-                metadata.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
-                Ok(metadata)
-            }
-        }
-
-        deserializer.deserialize_map(Fields).map(Self)
+impl AsRef<ObjectMeta> for Metadata {
+    fn as_ref(&self) -> &ObjectMeta {
+        &self.0
     }
 }
 
-/// A map as it is, but for one key.
-struct WithoutManagedFields<A>(A);
+impl AsMut<ObjectMeta> for Metadata {
+    fn as_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0
+    }
+}
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutManagedFields<A> {
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields { managed: None }).map(Self)
+    }
+}
+
+/// Decodes metadata with their `managedFields`, from JSON alone. If one of their entries does not decode, none is kept.
+///
+/// # Errors
+/// Where anything else does not decode.
+pub fn with_managed_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut managed = None;
+    let mut metadata = deserializer.deserialize_map(Fields {
+        managed: Some(&mut managed),
+    })?;
+    metadata.managed_fields = managed.as_deref().and_then(entries);
+    Ok(metadata)
+}
+
+fn entries(text: &RawValue) -> Option<Vec<ManagedFieldsEntry>> {
+    serde_json::from_str(text.get()).ok()
+}
+
+/// The fields of metadata. The text of `managedFields` goes to `managed`, if that is wanted.
+struct Fields<'m> {
+    managed: Option<&'m mut Option<Box<RawValue>>>,
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = ObjectMeta;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object's metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ObjectMeta, A::Error> {
+        let map = WithoutManagedFields {
+            map,
+            managed: self.managed,
+        };
+        let mut metadata = ObjectMeta::deserialize(MapAccessDeserializer::new(map))?;
+        metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
+        metadata.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
+        Ok(metadata)
+    }
+}
+
+/// A map as it is, but for `managedFields`: neither skipping them nor taking their text limits how deep they are nested.
+struct WithoutManagedFields<'m, A> {
+    map: A,
+    managed: Option<&'m mut Option<Box<RawValue>>>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutManagedFields<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
         loop {
-            let Some(key) = self.0.next_key::<Cow<'de, str>>()? else {
+            let Some(key) = self.map.next_key::<Cow<'de, str>>()? else {
                 return Ok(None);
             };
             if key != "managedFields" {
@@ -96,12 +135,15 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutManagedFields<A> {
                     .deserialize(serde::de::value::CowStrDeserializer::new(key))
                     .map(Some);
             }
-            self.0.next_value::<IgnoredAny>()?;
+            match &mut self.managed {
+                Some(managed) => **managed = Some(self.map.next_value()?),
+                None => _ = self.map.next_value::<IgnoredAny>()?,
+            }
         }
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.0.next_value_seed(seed)
+        self.map.next_value_seed(seed)
     }
 }
 

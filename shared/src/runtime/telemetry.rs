@@ -86,11 +86,26 @@ fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
         });
     }
     EnvFilter::builder()
-        .parse(text)
+        .parse(with_quiet_client(text))
         .map_err(|source| TelemetryError::Filter {
             text: text.to_owned(),
             source,
         })
+}
+
+/// A response of the API server that does not decode is logged by the client as a whole, at the level of warnings: the
+/// Secrets of every namespace may be in it. So warnings of the client are logged only where the filter names it.
+fn with_quiet_client(text: &str) -> String {
+    if is_off(text) {
+        text.to_owned()
+    } else {
+        format!("kube_client=error,{text}")
+    }
+}
+
+fn is_off(text: &str) -> bool {
+    text.parse::<LevelFilter>()
+        .is_ok_and(|level| level == LevelFilter::OFF)
 }
 
 fn is_level(word: &str) -> bool {
@@ -100,6 +115,8 @@ fn is_level(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::layer::SubscriberExt;
+
     use super::*;
 
     #[test]
@@ -113,6 +130,31 @@ mod tests {
         ] {
             assert!(parse_filter(text).is_ok(), "{text}");
         }
+    }
+
+    /// What is logged of a warning by the client and of one by this project.
+    fn logged(filter: &str) -> [bool; 2] {
+        let filter = parse_filter(filter).unwrap();
+        let subscriber = tracing_subscriber::registry().with(filter);
+        tracing::subscriber::with_default(subscriber, || {
+            [
+                tracing::enabled!(target: "kube_client::client", tracing::Level::WARN),
+                tracing::enabled!(target: "helmops_controller", tracing::Level::WARN),
+            ]
+        })
+    }
+
+    #[test]
+    fn responses_that_do_not_decode_are_not_logged() {
+        for filter in ["info", "debug", "trace", "warn,helmops_controller=debug"] {
+            assert_eq!(logged(filter), [false, true], "{filter}");
+        }
+        assert_eq!(logged("off"), [false, false]);
+        assert_eq!(
+            logged("info,kube_client=debug"),
+            [true, true],
+            "the filter names it"
+        );
     }
 
     #[test]

@@ -1,0 +1,179 @@
+//! Objects of which only the metadata are requested and decoded.
+//!
+//! `kube` has `PartialObjectMeta` for this. It decodes `managedFields` too, which anybody with write access to an object
+//! may nest deeper than a JSON parser follows: one such Secret and no list of Secrets decodes any more.
+
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_core::Resource;
+use serde::{Deserialize, Deserializer};
+
+use super::metadata::{self, Metadata};
+
+/// The metadata of an object of kind `K` without `managedFields`. An `Api` of it requests metadata alone.
+pub type MetadataOnly<K> = PartialObject<K, Metadata>;
+
+/// The metadata of an object of kind `K` with `managedFields`, where all of them decode; without them otherwise.
+pub type MetadataWithManagers<K> = PartialObject<K, ManagedMetadata>;
+
+/// An object of kind `K` that is decoded as far as its metadata `M`.
+#[derive(Deserialize)]
+#[serde(bound = "M: Deserialize<'de> + Default")]
+pub struct PartialObject<K, M> {
+    /// The metadata.
+    #[serde(default)]
+    pub metadata: M,
+    #[serde(skip)]
+    kind: PhantomData<K>,
+}
+
+/// Metadata with `managedFields`, left out as a whole if an entry does not decode.
+#[derive(Clone, Debug, Default)]
+pub struct ManagedMetadata(pub ObjectMeta);
+
+impl<'de> Deserialize<'de> for ManagedMetadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        metadata::with_managed_fields(deserializer).map(Self)
+    }
+}
+
+impl<K> From<ObjectMeta> for MetadataOnly<K> {
+    fn from(metadata: ObjectMeta) -> Self {
+        Self {
+            metadata: metadata.into(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K> From<ObjectMeta> for MetadataWithManagers<K> {
+    fn from(metadata: ObjectMeta) -> Self {
+        Self {
+            metadata: ManagedMetadata(metadata),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K, M: Clone> Clone for PartialObject<K, M> {
+    fn clone(&self) -> Self {
+        Self {
+            metadata: self.metadata.clone(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K, M: fmt::Debug> fmt::Debug for PartialObject<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartialObject")
+            .field("metadata", &self.metadata)
+            .finish()
+    }
+}
+
+impl AsRef<ObjectMeta> for ManagedMetadata {
+    fn as_ref(&self) -> &ObjectMeta {
+        &self.0
+    }
+}
+
+impl AsMut<ObjectMeta> for ManagedMetadata {
+    fn as_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0
+    }
+}
+
+impl<K: Resource, M: AsRef<ObjectMeta> + AsMut<ObjectMeta>> Resource for PartialObject<K, M> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn kind(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(dt)
+    }
+
+    fn group(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::group(dt)
+    }
+
+    fn version(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::version(dt)
+    }
+
+    fn plural(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(dt)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata.as_ref()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.metadata.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use kube_core::ObjectList;
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    /// Deeper than serde_json follows; the API server stores and serves a thousand levels.
+    fn deep(levels: usize) -> String {
+        format!("{}{}", r#"{"f:a":"#.repeat(levels), "{}") + &"}".repeat(levels)
+    }
+
+    fn list(fields: &str) -> String {
+        let hostile = format!(
+            r#"{{"metadata":{{"name":"hostile","managedFields":[{{"manager":"a"}},{{"manager":"b","fieldsV1":{fields}}}]}}}}"#
+        );
+        let honest = r#"{"metadata":{"name":"honest","managedFields":[{"manager":"c"}]}}"#;
+        format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{hostile},{honest}]}}"#)
+    }
+
+    fn managers<K: Resource + Clone + DeserializeOwned>(text: &str) -> Vec<(String, Option<usize>)> {
+        let list: ObjectList<K> = serde_json::from_str(text).unwrap();
+        let meta = list.items.iter().map(Resource::meta);
+        meta.map(|meta| {
+            let count = meta.managed_fields.as_ref().map(Vec::len);
+            (meta.name.clone().unwrap(), count)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_list_decodes_however_deep_managed_fields_are_nested() {
+        for levels in [1, 150, 1000] {
+            let found = managers::<MetadataOnly<Secret>>(&list(&deep(levels)));
+            assert_eq!(found, [("hostile".to_owned(), None), ("honest".to_owned(), None)]);
+        }
+    }
+
+    #[test]
+    fn managed_fields_that_do_not_decode_are_left_out_of_their_object_alone() {
+        let deep = managers::<MetadataWithManagers<Secret>>(&list(&deep(150)));
+        assert_eq!(
+            deep,
+            [("hostile".to_owned(), None), ("honest".to_owned(), Some(1))]
+        );
+        let shallow = managers::<MetadataWithManagers<Secret>>(&list(r#"{"f:data":{}}"#));
+        assert_eq!(
+            shallow,
+            [("hostile".to_owned(), Some(2)), ("honest".to_owned(), Some(1))]
+        );
+    }
+
+    #[test]
+    fn metadata_alone_are_requested() {
+        assert!(MetadataOnly::<Secret>::metadata_api());
+        assert!(MetadataWithManagers::<Secret>::metadata_api());
+    }
+}
