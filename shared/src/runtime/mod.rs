@@ -17,6 +17,7 @@ pub mod build_info;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod exit;
+pub mod fair;
 pub mod health;
 mod lock;
 pub mod metrics;
@@ -30,6 +31,7 @@ pub use admin::{AdminError, AdminServer, Expose};
 pub use args::{LogFormat, ProcessArgs};
 pub use build_info::version;
 pub use exit::{exit, run_process};
+pub use fair::{FairPermit, FairSemaphore};
 pub use health::{Gate, Health, Heartbeat};
 pub use lock::lock;
 pub use serve::{Accept, Drained, Limits, ServeMetrics, Transport, listen, serve};
