@@ -6,6 +6,7 @@ use helmops_shared::api::{HelmOp, labels};
 use kube::Client;
 
 use crate::{
+    compute::Compute,
     events::Events,
     memory::Memory,
     metrics::Metrics,
@@ -30,6 +31,8 @@ pub struct Context {
     pub resolver: Resolver,
     /// How many objects are worked on at a time.
     pub workers: Workers,
+    /// Where long computations run.
+    pub compute: Compute,
     /// What `kubectl describe` shows.
     pub events: Events,
     /// What Prometheus sees.

@@ -19,6 +19,7 @@ mod backoff;
 mod bundle;
 mod client;
 mod cluster;
+mod compute;
 mod context;
 mod error;
 mod events;

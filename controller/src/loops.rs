@@ -87,7 +87,7 @@ pub async fn run(
     let depth = &context.metrics.waiting;
     let gather = |work: &Work| moment(work, &context.stores);
     let work = queue::run(triggers, gather, &context.workers, depth, &stop, |work, place| {
-        reconcile(work, place, &context)
+        reconcile(work, place, Arc::clone(&context))
     });
     tokio::select! {
         () = work => {}
@@ -118,12 +118,13 @@ fn forget_failures(work: &Work, context: &Context) {
 }
 
 /// Gives an object to the loop of its kind.
-async fn reconcile(work: Work, place: Place, context: &Context) -> Next {
+async fn reconcile(work: Work, mut place: Place, context: Arc<Context>) -> Next {
+    let context = &*context;
     match (work, &context.stores.reach) {
         (Work::HelmOp(key), _) => helmop::reconcile(key, place, context).await,
         (Work::Bundle(key), Some(reach)) => {
             let span = tracing::error_span!("reconcile", bundle = named(&key));
-            Box::pin(bundle::reconcile(&key, reach, context).instrument(span)).await
+            Box::pin(bundle::reconcile(&key, &mut place, reach, context).instrument(span)).await
         }
         (Work::Cluster(key), Some(reach)) => {
             let span = tracing::error_span!("reconcile", cluster = named(&key));

@@ -1,37 +1,48 @@
 //! What is to be worked on, and when.
 //!
 //! ```text
-//! triggers ─► due, after a moment ─► ready ─► running, as many as there are places ─► due again, if it says so
+//! triggers ─► due, after a moment ─► ready, by namespace ─► running, as many as there are places ─► due again, if it says so
 //! ```
 //!
 //! Each object is worked on once at a time. What changes while it is worked on is worked on once more afterwards, and what
-//! changes several times in a moment is worked on once. An object that waits costs its name and no more, and a step of the
-//! work wakes nobody but whom it concerns, so that ten thousand that wait do not hold up one that could go on.
+//! changes several times in a moment is worked on once. An object that waits costs its name and no more.
+//!
+//! Namespaces that have objects ready get places in turn, and each piece of work is a task of its own: neither many
+//! objects nor one that computes for long keeps the queue from starting another tenant's work.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     future::poll_fn,
     hash::Hash,
+    panic::AssertUnwindSafe,
     pin::Pin,
     time::Duration,
 };
 
-use futures::{
-    FutureExt, Stream, StreamExt,
-    future::{BoxFuture, Fuse},
-    stream::FuturesUnordered,
-};
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use prometheus::IntGauge;
-use tokio::time::Instant;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tokio_util::{
     sync::CancellationToken,
     time::{DelayQueue, delay_queue},
 };
 
-use crate::workers::{Place, Stopping, Workers};
+use crate::{
+    backoff::Pace,
+    workers::{Namespace, Place, Stopping, Workers},
+};
 
 /// What becomes of an object next: when to come back to it, if not only when something changes.
 pub type Next = Option<Duration>;
+
+/// The longest time for one piece of work, waits for repositories included. A call of the API server has 30 s, a look-up
+/// of versions 5 minutes; a Bundle with thousands of clusters takes minutes to write. Beyond this something hangs.
+const DEADLINE: Duration = Duration::from_mins(15);
+/// When to come back to an object whose work panicked or reached its deadline.
+const BROKEN_OFF: Pace = Pace::SLOW;
 
 /// Works on what the triggers name until it is told to stop or the triggers end, and then finishes what is under way.
 ///
@@ -46,18 +57,16 @@ pub async fn run<K, W>(
     stop: &CancellationToken,
     work: impl Fn(K, Place) -> W,
 ) where
-    K: Clone + Eq + Hash,
-    W: Future<Output = Next>,
+    K: Object,
+    W: Future<Output = Next> + Send + 'static,
 {
     let mut triggers = std::pin::pin!(triggers);
     let mut queue = Queue::default();
-    let mut running = FuturesUnordered::new();
-    let mut place: Fuse<BoxFuture<'_, Result<Place, Stopping>>> = Fuse::terminated();
+    let mut running = JoinSet::new();
+    let mut places = FuturesUnordered::new();
     loop {
-        depth.set(i64::try_from(queue.ready.len()).unwrap_or(i64::MAX));
-        if !queue.ready.is_empty() && futures::future::FusedFuture::is_terminated(&place) {
-            place = workers.place().boxed().fuse();
-        }
+        depth.set(i64::try_from(queue.is_ready.len()).unwrap_or(i64::MAX));
+        places.extend(queue.take_unserved().map(|namespace| place(workers, namespace)));
         tokio::select! {
             () = stop.cancelled() => break,
             trigger = triggers.next() => match trigger {
@@ -65,26 +74,61 @@ pub async fn run<K, W>(
                 None => break,
             },
             () = poll_fn(|context| queue.poll_due(context)) => {}
-            place = &mut place => match (place, queue.start()) {
+            Some((namespace, place)) = places.next() => match (place, queue.start(&namespace)) {
                 (Ok(place), Some(key)) => {
-                    let done = work(key.clone(), place);
-                    running.push(done.map(|again| (key, again)));
+                    let work = work(key.clone(), place);
+                    running.spawn(async move { (key, bounded(work).await) });
                 }
                 (Ok(_), None) => {}
                 (Err(Stopping), _) => break,
             },
-            Some((key, again)) = running.next() => queue.done(key, again, &moment),
+            Some(done) = running.join_next() => {
+                // Panics are caught within, and nothing aborts a task.
+                if let Ok((key, again)) = done {
+                    queue.done(key, again, &moment);
+                }
+            }
         }
     }
-    while running.next().await.is_some() {}
+    while running.join_next().await.is_some() {}
+}
+
+/// What is worked on.
+pub trait Object: Clone + Eq + Hash + Send + 'static {
+    /// The namespace that its work is counted to.
+    fn namespace(&self) -> &str;
+}
+
+fn place(workers: &Workers, namespace: Namespace) -> BoxFuture<'_, (Namespace, Result<Place, Stopping>)> {
+    async move {
+        let place = workers.place(Namespace::clone(&namespace)).await;
+        (namespace, place)
+    }
+    .boxed()
+}
+
+/// Work that panics or never ends is broken off: it holds up its own object, and nothing else.
+async fn bounded(work: impl Future<Output = Next>) -> Next {
+    match timeout(DEADLINE, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(next)) => next,
+        // The panic itself is in the log already.
+        Ok(Err(_)) => Some(BROKEN_OFF.longest),
+        Err(_) => {
+            tracing::error!("reconciliation stopped after {} minutes", DEADLINE.as_secs() / 60);
+            Some(BROKEN_OFF.first)
+        }
+    }
 }
 
 /// Where each object stands.
 struct Queue<K> {
     due: DelayQueue<K>,
     waiting: HashMap<K, Waiting>,
-    ready: VecDeque<K>,
+    /// By namespace; none is empty.
+    ready: HashMap<Namespace, VecDeque<K>>,
     is_ready: HashSet<K>,
+    /// Namespaces with something ready for which no place is requested yet.
+    unserved: Vec<Namespace>,
     /// What is worked on, and whether it has changed since that began.
     running: HashMap<K, bool>,
 }
@@ -99,14 +143,15 @@ impl<K> Default for Queue<K> {
         Self {
             due: DelayQueue::new(),
             waiting: HashMap::new(),
-            ready: VecDeque::new(),
+            ready: HashMap::new(),
             is_ready: HashSet::new(),
+            unserved: Vec::new(),
             running: HashMap::new(),
         }
     }
 }
 
-impl<K: Clone + Eq + Hash> Queue<K> {
+impl<K: Object> Queue<K> {
     /// Something has changed about an object.
     fn trigger(&mut self, key: K, moment: impl Fn(&K) -> Duration) {
         if let Some(has_changed) = self.running.get_mut(&key) {
@@ -145,13 +190,30 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let key = expired.into_inner();
         self.waiting.remove(&key);
         self.is_ready.insert(key.clone());
-        self.ready.push_back(key);
+        if let Some(ready) = self.ready.get_mut(key.namespace()) {
+            ready.push_back(key);
+        } else {
+            let namespace = Namespace::from(key.namespace());
+            self.unserved.push(Namespace::clone(&namespace));
+            self.ready.insert(namespace, VecDeque::from([key]));
+        }
         std::task::Poll::Ready(())
     }
 
-    /// The next object to work on.
-    fn start(&mut self) -> Option<K> {
-        let key = self.ready.pop_front()?;
+    /// Namespaces that need a place, each of them once until it has one.
+    fn take_unserved(&mut self) -> impl Iterator<Item = Namespace> + use<K> {
+        std::mem::take(&mut self.unserved).into_iter()
+    }
+
+    /// The next object of a namespace to work on.
+    fn start(&mut self, namespace: &Namespace) -> Option<K> {
+        let ready = self.ready.get_mut(namespace)?;
+        let key = ready.pop_front()?;
+        if ready.is_empty() {
+            self.ready.remove(namespace);
+        } else {
+            self.unserved.push(Namespace::clone(namespace));
+        }
         self.is_ready.remove(&key);
         self.running.insert(key.clone(), false);
         Some(key)

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     args::Args,
     client,
+    compute::Compute,
     context::{Context, FIELD_MANAGER as REPORTER},
     events, fleet_metrics,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
@@ -60,6 +61,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         stores,
         resolver: Resolver::new(args.cache_size(), Fetches::register(&registry)?),
         workers: Workers::new(args.workers, leadership, supervisor.stop()),
+        compute: Compute::new(),
         events,
         metrics,
         helmops: Memory::default(),

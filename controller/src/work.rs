@@ -3,6 +3,8 @@
 use helmops_shared::api::{Bundle, Cluster, Guarded, HelmOp};
 use kube::runtime::reflector::ObjectRef;
 
+use crate::queue;
+
 /// Names a HelmOp.
 pub type HelmOpKey = ObjectRef<Guarded<HelmOp>>;
 /// Names a Bundle.
@@ -19,6 +21,17 @@ pub enum Work {
     Bundle(BundleKey),
     /// To its namespace, and to the numbers in its status.
     Cluster(ClusterKey),
+}
+
+impl queue::Object for Work {
+    fn namespace(&self) -> &str {
+        let namespace = match self {
+            Self::HelmOp(key) => &key.namespace,
+            Self::Bundle(key) => &key.namespace,
+            Self::Cluster(key) => &key.namespace,
+        };
+        namespace.as_deref().unwrap_or_default()
+    }
 }
 
 /// Names an object of a kind.

@@ -1,21 +1,26 @@
-//! How many HelmOps are worked on at a time, and whether any is: a replica that does not lead works on none.
+//! How many objects are reconciled at a time, and whether any is: a replica that does not lead reconciles none.
 //!
-//! Work that waits for a repository or registry gives its place to others meanwhile, so that a slow one holds up nobody
-//! but those who ask it.
+//! No namespace has more than half of the places, and namespaces that wait for one are served in turn: a tenant with
+//! thousands of objects delays another by the time that a few of them take, and not by that of all. Work that waits for
+//! a repository or registry gives its place to others meanwhile.
 
 use std::{num::NonZeroU16, sync::Arc};
 
+use helmops_shared::runtime::{FairPermit, FairSemaphore};
 use thiserror::Error;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::lease::Leadership;
 
+/// What places are shared between: the namespace of the objects.
+pub type Namespace = Arc<str>;
+
 /// The places.
 #[derive(Clone, Debug)]
 pub struct Workers {
-    number: NonZeroU16,
-    places: Arc<Semaphore>,
+    places: FairSemaphore<Namespace>,
+    /// Cancelled when work can begin.
+    opened: CancellationToken,
     leadership: Leadership,
     stop: CancellationToken,
 }
@@ -24,7 +29,8 @@ pub struct Workers {
 #[derive(Debug)]
 pub struct Place {
     workers: Workers,
-    permit: Option<OwnedSemaphorePermit>,
+    namespace: Namespace,
+    permit: Option<FairPermit<Namespace>>,
 }
 
 /// The process is stopping, and nothing new is begun.
@@ -45,44 +51,47 @@ pub enum Interrupted {
 impl Workers {
     /// So many places while this process leads, from [`Workers::open`] until `stop`.
     pub fn new(number: NonZeroU16, leadership: Leadership, stop: CancellationToken) -> Self {
+        let number = usize::from(number.get());
         Self {
-            number,
-            places: Arc::new(Semaphore::new(0)),
+            places: FairSemaphore::new(number, number.div_ceil(2)),
+            opened: CancellationToken::new(),
             leadership,
             stop,
         }
     }
 
-    /// Work can begin. Meant to be called once.
+    /// Work can begin.
     pub fn open(&self) {
-        self.places.add_permits(self.number.get().into());
+        self.opened.cancel();
     }
 
-    /// Waits for a place. That may take as long as another replica leads: what was seen before may be out of date.
+    /// Waits for a place for an object of a namespace. That may take as long as another replica leads: what was seen
+    /// before may be out of date.
     ///
     /// # Errors
     /// Where the process stops.
-    pub async fn place(&self) -> Result<Place, Stopping> {
-        let permit = self.permit().await?;
+    pub async fn place(&self, namespace: Namespace) -> Result<Place, Stopping> {
+        let permit = self.permit(&namespace).await?;
         Ok(Place {
             workers: self.clone(),
+            namespace,
             permit: Some(permit),
         })
     }
 
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, Stopping> {
+    async fn permit(&self, namespace: &Namespace) -> Result<FairPermit<Namespace>, Stopping> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(Stopping),
-            permit = self.turn() => permit,
+            permit = self.turn(namespace) => permit,
         }
     }
 
-    async fn turn(&self) -> Result<OwnedSemaphorePermit, Stopping> {
+    async fn turn(&self, namespace: &Namespace) -> Result<FairPermit<Namespace>, Stopping> {
+        self.opened.cancelled().await;
         loop {
             self.leadership.held().await.map_err(|_| Stopping)?;
-            let permit = Arc::clone(&self.places).acquire_owned().await;
-            let permit = permit.map_err(|_| Stopping)?;
+            let permit = self.places.acquire(Arc::clone(namespace)).await;
             // It may have passed while others had the places.
             if self.leadership.remaining().is_some() {
                 return Ok(permit);
@@ -92,6 +101,11 @@ impl Workers {
 }
 
 impl Place {
+    /// The namespace that it is counted to.
+    pub const fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
     /// Waits for something without holding the place.
     ///
     /// # Errors
@@ -106,7 +120,7 @@ impl Place {
         if self.workers.leadership.remaining().is_none() {
             return Err(Interrupted::Deposed);
         }
-        let permit = self.workers.permit().await;
+        let permit = self.workers.permit(&self.namespace).await;
         self.permit = Some(permit.map_err(|Stopping| Interrupted::Stopping)?);
         Ok(waited)
     }
@@ -133,10 +147,35 @@ mod tests {
         workers
     }
 
+    fn namespace() -> Namespace {
+        "a".into()
+    }
+
+    #[tokio::test]
+    async fn one_namespace_never_has_all_places() {
+        let workers = Workers::new(
+            NonZeroU16::new(4).unwrap(),
+            Leadership::always(),
+            CancellationToken::new(),
+        );
+        workers.open();
+        let _held = [
+            workers.place(namespace()).await.unwrap(),
+            workers.place(namespace()).await.unwrap(),
+        ];
+        let third = workers.place(namespace());
+        tokio::pin!(third);
+        assert!(futures::poll!(&mut third).is_pending());
+        assert!(
+            workers.place("b".into()).await.is_ok(),
+            "another has a place at once"
+        );
+    }
+
     #[tokio::test]
     async fn nobody_works_before_it_is_time() {
         let workers = Workers::new(NonZeroU16::MIN, Leadership::always(), CancellationToken::new());
-        let waiting = workers.place();
+        let waiting = workers.place(namespace());
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
         workers.open();
@@ -148,13 +187,13 @@ mod tests {
         const TERM: Duration = Duration::from_secs(10);
         let (seat, leadership) = Leadership::elected();
         let workers = open(leadership, CancellationToken::new());
-        let place = workers.place();
+        let place = workers.place(namespace());
         tokio::pin!(place);
         assert!(futures::poll!(&mut place).is_pending(), "nobody leads yet");
         seat.set(Some(Instant::now() + TERM));
         let mut place = place.await.unwrap();
 
-        let next = workers.place();
+        let next = workers.place(namespace());
         tokio::pin!(next);
         assert!(futures::poll!(&mut next).is_pending(), "the place is taken");
         advance(TERM).await;
@@ -172,14 +211,14 @@ mod tests {
         let (seat, leadership) = Leadership::elected();
         drop(seat);
         let workers = open(leadership, CancellationToken::new());
-        assert!(workers.place().await.is_err());
+        assert!(workers.place(namespace()).await.is_err());
     }
 
     #[tokio::test]
     async fn who_waits_for_something_else_holds_up_nobody() {
         let workers = workers(&CancellationToken::new());
-        let mut place = workers.place().await.unwrap();
-        let waiting = workers.place();
+        let mut place = workers.place(namespace()).await.unwrap();
+        let waiting = workers.place(namespace());
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
         let other = place.step_aside(async { waiting.await.is_ok() }).await;
@@ -190,13 +229,13 @@ mod tests {
     async fn stopping_ends_every_wait() {
         let stop = CancellationToken::new();
         let workers = workers(&stop);
-        let mut place = workers.place().await.unwrap();
+        let mut place = workers.place(namespace()).await.unwrap();
         stop.cancel();
         assert_eq!(
             place.step_aside(pending::<()>()).await,
             Err(Interrupted::Stopping)
         );
         assert_eq!(place.step_aside(ready(())).await, Err(Interrupted::Stopping));
-        assert!(workers.place().await.is_err());
+        assert!(workers.place(namespace()).await.is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use helmops_shared::{api::Bundle, chart::version::Version, policy::Policies, reason::Reason};
 use thiserror::Error;
 
-use crate::{backoff::Pace, client::ApiError, memory::Failure};
+use crate::{backoff::Pace, client::ApiError, memory::Failure, workers::Interrupted};
 
 /// Why a Bundle could not be brought to its clusters, or not to all of them.
 #[derive(Debug, Error)]
@@ -13,6 +13,9 @@ pub enum DeliveryError {
     /// Policies have not been seen yet.
     #[error("it is not known yet which Policies there are")]
     UnknownPolicies,
+    /// The process stops, or leads no more.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// Something that is passed on could not be read.
     #[error("{0}")]
     Unread(String),
@@ -37,7 +40,7 @@ pub enum DeliveryError {
 impl Failure for DeliveryError {
     fn reason(&self) -> Reason {
         match self {
-            Self::UnknownPolicies | Self::Behind(_) => Reason::Progressing,
+            Self::UnknownPolicies | Self::Interrupted(_) | Self::Behind(_) => Reason::Progressing,
             Self::Taken(_) => Reason::BundleConflict,
             Self::Unread(_) | Self::Api { .. } => Reason::ApiError,
         }
@@ -45,7 +48,8 @@ impl Failure for DeliveryError {
 
     fn pace(&self) -> Option<Pace> {
         match self {
-            Self::UnknownPolicies => None,
+            Self::UnknownPolicies | Self::Interrupted(Interrupted::Stopping) => None,
+            Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
             Self::Behind(_) => Some(Pace::CONFLICT),
             Self::Taken(_) => Some(Pace::SLOW),
             Self::Api { .. } if self.is_passing() => Some(Pace::CONFLICT),
@@ -55,7 +59,7 @@ impl Failure for DeliveryError {
 
     fn is_passing(&self) -> bool {
         match self {
-            Self::UnknownPolicies | Self::Behind(_) => true,
+            Self::UnknownPolicies | Self::Interrupted(_) | Self::Behind(_) => true,
             Self::Unread(_) | Self::Taken(_) => false,
             Self::Api { source, .. } => source.is_passing(),
         }
@@ -75,7 +79,7 @@ impl DeliveryError {
     /// How much it says: of several, the one that must be told of and is tried again first.
     pub fn weight(&self) -> u8 {
         match self {
-            Self::UnknownPolicies => 0,
+            Self::UnknownPolicies | Self::Interrupted(_) => 0,
             Self::Taken(_) => 1,
             _ if self.is_passing() => 3,
             _ => 2,

@@ -28,7 +28,7 @@ pub use self::error::DeliveryError;
 use self::{copies::CopiesOf, error::Refusal, round::Run};
 use crate::{
     backoff::Pace, context::Context, memory::Failure, metrics::Loop, queue::Next, watch::Reach,
-    work::BundleKey,
+    work::BundleKey, workers::Place,
 };
 
 /// How many clusters of a Bundle are worked on at a time.
@@ -37,7 +37,7 @@ const AT_ONCE: usize = 10;
 /// Brings one Bundle to its clusters, and tells in its status how far that is.
 ///
 /// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
-pub async fn reconcile(key: &BundleKey, reach: &Reach, context: &Context) -> Next {
+pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, context: &Context) -> Next {
     let Some(object) = context.stores.bundles.get(key) else {
         context.bundles.forget(key);
         let result = Box::pin(apply::withdraw_leftovers(context, key)).await;
@@ -59,7 +59,7 @@ pub async fn reconcile(key: &BundleKey, reach: &Reach, context: &Context) -> Nex
         return Some(Pace::CONFLICT.first);
     }
     let started = Instant::now();
-    let result = Box::pin(bring_about(key, bundle, reach, context)).await;
+    let result = Box::pin(bring_about(key, bundle, place, reach, context)).await;
     let failure = result.as_ref().err().map(Failure::reason);
     context
         .metrics
@@ -85,6 +85,7 @@ async fn withdraw(
 async fn bring_about(
     key: &BundleKey,
     bundle: &Bundle,
+    place: &mut Place,
     reach: &Reach,
     context: &Context,
 ) -> Result<(), DeliveryError> {
@@ -98,7 +99,7 @@ async fn bring_about(
         reach,
         context,
     };
-    match run.round().await? {
+    match run.round(place).await? {
         // The worst is told of and decides when to try again.
         Ok(failures) => match failures.into_iter().max_by_key(DeliveryError::weight) {
             Some(error) => Err(error),

@@ -21,6 +21,7 @@ use crate::{
     context::Context,
     watch::Reach,
     work::{BundleKey, key},
+    workers,
 };
 
 /// A Bundle that is worked on.
@@ -37,7 +38,9 @@ type Outcome = Result<Vec<DeliveryError>, Refusal>;
 impl Run<'_> {
     /// Brings each cluster what it is its turn for, and tells of it. Gives what went wrong with some of them, or why nothing
     /// was done at all.
-    pub async fn round(&self) -> Result<Outcome, DeliveryError> {
+    pub async fn round(&self, place: &mut workers::Place) -> Result<Outcome, DeliveryError> {
+        // First, since it may take a while: what is looked at then is what is acted on.
+        let permit = self.context.compute.permit(place).await?;
         let policies = observe::policies(self.context, self.bundle)?;
         let surroundings = observe::surroundings(self.context, &self.reach.clusters, self.key, self.bundle);
         let existing = surroundings.existing();
@@ -46,7 +49,8 @@ impl Run<'_> {
             // It is made anew when it is gone.
             failures.extend(apply::withdraw_one(self.context, leaving).await.err());
         }
-        let mut targets = match targets(self.bundle, &policies, &surroundings, &existing) {
+        let found = || targets(self.bundle, &policies, &surroundings, &existing);
+        let mut targets = match permit.run(found) {
             Ok(targets) => targets,
             Err(refusal) => return refused(refusal, failures),
         };

@@ -21,6 +21,19 @@ use crate::lease::Leadership;
 const LONG: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(20);
 
+/// The part before the slash.
+impl Object for &'static str {
+    fn namespace(&self) -> &str {
+        self.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+}
+
+impl Object for usize {
+    fn namespace(&self) -> &'static str {
+        ""
+    }
+}
+
 /// Changes of `large` are gathered for longer.
 fn moment(key: &&str) -> Duration {
     if *key == "large" { MOMENT * 10 } else { MOMENT }
@@ -51,14 +64,18 @@ impl Rig {
         let (log, most, stopping) = (Arc::clone(&begun), Arc::clone(&at_a_time), stop.clone());
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let now = AtomicUsize::new(0);
-            let work = async |key, place: Place| {
-                lock(&log).push(key);
-                most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-                sleep(takes).await;
-                now.fetch_sub(1, Ordering::Relaxed);
-                drop(place);
-                again
+            let now = Arc::new(AtomicUsize::new(0));
+            let work = |key, place: Place| {
+                let (log, most, now) = (Arc::clone(&log), Arc::clone(&most), Arc::clone(&now));
+                async move {
+                    lock(&log).push(key);
+                    most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    assert_ne!(key, "panics", "this work panics");
+                    sleep(takes).await;
+                    now.fetch_sub(1, Ordering::Relaxed);
+                    drop(place);
+                    again
+                }
             };
             let triggers = tokio_stream(receiver);
             run(triggers, moment, &workers, &depth(), &stopping, work).await;
@@ -142,11 +159,11 @@ async fn what_changes_while_it_is_worked_on_is_worked_on_afterwards_and_never_tw
 #[tokio::test(start_paused = true)]
 async fn no_more_at_a_time_than_there_are_places() {
     let rig = Rig::new(2, LONG, None);
-    rig.trigger(&["a", "b", "c", "d", "e"]);
+    rig.trigger(&["a", "b", "x/c", "x/d", "e"]);
     for _ in 0..4 {
         pass(LONG).await;
     }
-    assert_eq!(rig.begun(), ["a", "b", "c", "d", "e"]);
+    assert_eq!(rig.begun(), ["a", "b", "e", "x/c", "x/d"]);
     assert_eq!(rig.at_a_time.load(Ordering::Relaxed), 2);
 }
 
@@ -182,38 +199,41 @@ async fn what_is_under_way_is_finished_and_nothing_else_begun() {
     assert_eq!(rig.begun(), ["a"]);
 }
 
-/// Each step of the work is a step of one object: the others are not looked at.
-#[tokio::test]
-async fn many_that_wait_do_not_cost_the_one_that_goes_on() {
-    const OBJECTS: usize = 20_000;
-    let stop = CancellationToken::new();
-    let workers = Workers::new(NonZeroU16::MAX, Leadership::always(), stop.clone());
-    workers.open();
-    let polls = AtomicUsize::new(0);
-    let keys = futures::stream::iter(0..OBJECTS).chain(futures::stream::pending());
-    let work = async |key: usize, _place: Place| {
-        let mut waiting = std::pin::pin!(async {
-            match key {
-                0 => stop.cancelled().await,
-                _ => std::future::pending().await,
-            }
-        });
-        poll_fn(|context| {
-            polls.fetch_add(1, Ordering::Relaxed);
-            waiting.as_mut().poll(context)
-        })
-        .await;
-        None
-    };
-    let ending = async {
-        while polls.load(Ordering::Relaxed) < OBJECTS {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let depth = depth();
-    tokio::select! {
-        () = run(keys, |_| MOMENT, &workers, &depth, &stop, work) => {}
-        () = ending => {}
+#[tokio::test(start_paused = true)]
+async fn a_namespace_with_many_objects_delays_another_by_no_more_than_one_of_them() {
+    let rig = Rig::new(1, LONG, None);
+    rig.trigger(&["many/a", "many/b", "many/c", "many/d", "many/e", "many/f"]);
+    pass(MOMENT * 2).await;
+    rig.trigger(&["few/a"]);
+    pass(MOMENT * 2).await;
+    assert_eq!(rig.begun().len(), 1);
+    pass(LONG).await;
+    pass(LONG).await;
+    assert!(rig.begun().contains(&"few/a"), "{:?}", rig.begun());
+    for _ in 0..9 {
+        pass(LONG).await;
     }
-    assert_eq!(polls.load(Ordering::Relaxed), OBJECTS, "each was looked at once");
+    assert_eq!(rig.begun().len(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_panics_comes_again_later_and_ends_nothing_else() {
+    let rig = Rig::new(2, LONG, None);
+    rig.trigger(&["panics"]);
+    pass(MOMENT * 2).await;
+    rig.trigger(&["a"]);
+    pass(MOMENT * 2).await;
+    assert_eq!(rig.begun(), ["a", "panics"]);
+    pass(BROKEN_OFF.longest).await;
+    assert_eq!(rig.begun(), ["a", "panics", "panics"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_never_ends_is_stopped_and_comes_again() {
+    let rig = Rig::new(1, DEADLINE * 9, None);
+    rig.trigger(&["a"]);
+    pass(MOMENT * 2).await;
+    pass(DEADLINE).await;
+    pass(BROKEN_OFF.longest).await;
+    assert_eq!(rig.begun(), ["a", "a"]);
 }

@@ -1,0 +1,101 @@
+//! Computation that may take long for one object: which clusters a Bundle goes to, and the templates of its values.
+//!
+//! It runs beside the threads that drive requests, watches and probes. A namespace computes one thing at a time (more on
+//! machines with many cores), so that a tenant never takes the processors from all others.
+
+use std::{num::NonZeroUsize, thread::available_parallelism};
+
+use helmops_shared::runtime::{FairPermit, FairSemaphore};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::workers::{Interrupted, Namespace, Place};
+
+/// Threads that compute at a time, per processor: with more than one, a tenant that computes to its limit is interrupted
+/// by the scheduler of the kernel for others that compute less.
+const PER_PROCESSOR: usize = 4;
+
+/// The permits to compute.
+#[derive(Clone, Debug)]
+pub struct Compute {
+    permits: FairSemaphore<Namespace>,
+}
+
+/// The right to compute once.
+#[derive(Debug)]
+pub struct Permit(#[expect(dead_code, reason = "held until it is dropped")] FairPermit<Namespace>);
+
+impl Compute {
+    /// As many permits as the machine can serve.
+    pub fn new() -> Self {
+        let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            permits: FairSemaphore::new(processors * PER_PROCESSOR, processors - 1),
+        }
+    }
+
+    /// A permit for the namespace of a place, which is free for others until there is one.
+    ///
+    /// # Errors
+    /// Where the process stops, or does not lead any more.
+    pub async fn permit(&self, place: &mut Place) -> Result<Permit, Interrupted> {
+        let namespace = Namespace::clone(place.namespace());
+        let permit = match self.permits.try_acquire(Namespace::clone(&namespace)) {
+            Some(permit) => permit,
+            None => place.step_aside(self.permits.acquire(namespace)).await?,
+        };
+        Ok(Permit(permit))
+    }
+}
+
+impl Permit {
+    /// Computes, while other threads drive what this one did.
+    pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
+        match Handle::current().runtime_flavor() {
+            RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+            // There is no other thread.
+            _ => work(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{num::NonZeroU16, sync::mpsc, time::Duration};
+
+    use tokio::task::JoinSet;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::{lease::Leadership, workers::Workers};
+
+    /// As many computations of one tenant as there are threads, none of which ends before another tenant has had a turn.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_tenant_that_computes_for_long_holds_up_no_other() {
+        let workers = Workers::new(
+            NonZeroU16::new(50).unwrap(),
+            Leadership::always(),
+            CancellationToken::new(),
+        );
+        workers.open();
+        let compute = Compute::new();
+        let mut hostile = JoinSet::new();
+        let mut ends = Vec::new();
+        for _ in 0..20 {
+            let (end, ended) = mpsc::channel::<()>();
+            ends.push(end);
+            let (compute, mut place) = (compute.clone(), workers.place("hostile".into()).await.unwrap());
+            hostile.spawn(async move {
+                // Ends when its sender is dropped.
+                let permit = compute.permit(&mut place).await?;
+                Ok::<_, Interrupted>(permit.run(|| ended.recv().is_err()))
+            });
+        }
+        let mut place = workers.place("honest".into()).await.unwrap();
+        let honest = tokio::time::timeout(Duration::from_secs(20), compute.permit(&mut place)).await;
+        assert_eq!(honest.unwrap().unwrap().run(|| 1), 1);
+        drop(ends);
+        while let Some(done) = hostile.join_next().await {
+            assert_eq!(done.unwrap(), Ok(true));
+        }
+    }
+}
