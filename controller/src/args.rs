@@ -10,7 +10,7 @@ use helmops_shared::{
 
 use thiserror::Error;
 
-use crate::{lease::LeaseArgs, watch::Scope};
+use crate::{lease::LeaseArgs, memory_limit::MemoryLimit, watch::Scope};
 
 /// Controller for HelmOps: resolves each HelmOp's chart to one version and writes a Bundle with it.
 ///
@@ -63,6 +63,11 @@ pub struct Args {
     /// Memory for the answers of chart repositories and registries, in MiB; what is dropped is asked for again
     #[arg(long, env = "HELMOPS_CACHE_MIB", default_value_t = DEFAULT_CACHE, value_name = "NUMBER")]
     pub cache_mib: NonZeroU16,
+
+    /// Memory that the process may use, such as 256Mi; the limit of its container by default. Half of it is for the objects
+    /// that it watches, and no namespace has more than three quarters of that
+    #[arg(long, env = "HELMOPS_MEMORY_LIMIT", value_name = "QUANTITY")]
+    pub memory_limit: Option<MemoryLimit>,
 
     /// Shortest time between two looks for newer versions of a HelmOp, as a Go duration of at least 1s; shorter values of
     /// spec.pollingInterval are raised to it
@@ -142,6 +147,11 @@ impl Args {
         } else {
             Ok(delivers)
         }
+    }
+
+    /// Memory that the process may use.
+    pub fn memory_limit(&self) -> MemoryLimit {
+        self.memory_limit.unwrap_or_else(MemoryLimit::detected)
     }
 
     /// Memory for answers, in bytes.

@@ -28,6 +28,7 @@ mod helmop;
 mod lease;
 mod loops;
 mod memory;
+mod memory_limit;
 mod metrics;
 mod queue;
 mod resolve;

@@ -18,7 +18,7 @@ use crate::{
     memory::Memory,
     metrics::Metrics,
     resolve::{Fetches, Resolver},
-    watch,
+    watch::{self, StoreBudget},
     workers::Workers,
 };
 
@@ -35,7 +35,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
-    let (stores, writers) = watch::stores(args.delivers()?);
+    let memory_limit = args.memory_limit();
+    let (stores, writers) = watch::stores(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
     let mut admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();
@@ -70,7 +71,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         min_polling_interval: args.min_polling_interval,
         keeps_extras: AtomicBool::new(true),
     });
-    tracing::info!(version = runtime::version(), workers = args.workers, %scope, "starting");
+    tracing::info!(
+        version = runtime::version(),
+        workers = args.workers,
+        %memory_limit,
+        %scope,
+        "starting"
+    );
     supervisor.spawn(
         "events",
         queue.run(context.client.clone(), REPORTER.into(), supervisor.stop()),

@@ -20,6 +20,7 @@
 //! | copies of these in the namespaces of clusters | what their metadata tell | the Bundles that they are for |
 //! | Policies | | the Bundles of their namespace |
 
+mod budget;
 mod clusters;
 mod copies;
 mod deployments;
@@ -54,6 +55,7 @@ use kube::{
 use tokio::sync::oneshot;
 
 pub use self::{
+    budget::StoreBudget,
     clusters::Clusters,
     copies::{Copies, CopyPlace, place},
     deployments::{Deployment, Deployments},
@@ -61,6 +63,7 @@ pub use self::{
     scope::Scope,
 };
 use self::{
+    budget::charged,
     deployments::Concerned,
     news::News,
     scope::{paged, shielded},
@@ -82,6 +85,8 @@ pub struct Stores {
     pub policies: KnownPolicies,
     /// What is needed to bring Bundles to clusters, if that is done here.
     pub reach: Option<Reach>,
+    /// What objects in the stores are charged to.
+    pub budget: StoreBudget,
 }
 
 /// What is needed to bring Bundles to clusters.
@@ -113,8 +118,8 @@ pub struct Watches {
     pub begun: Vec<oneshot::Receiver<()>>,
 }
 
-/// Empty stores. `delivers` says whether Bundles are brought to clusters here.
-pub fn stores(delivers: bool) -> (Stores, Writers) {
+/// Empty stores, which are filled as far as the budget allows. `delivers` says whether Bundles are brought to clusters here.
+pub fn stores(delivers: bool, budget: StoreBudget) -> (Stores, Writers) {
     let (helmops, helmop_writer) = reflector::store();
     let (bundles, bundle_writer) = reflector::store();
     let (rancher_ca, rancher_ca_writers) = RancherCa::new();
@@ -130,6 +135,7 @@ pub fn stores(delivers: bool) -> (Stores, Writers) {
             clusters,
             copies: Copies::default(),
         }),
+        budget,
     };
     let writers = Writers {
         helmops: helmop_writer,
@@ -159,7 +165,8 @@ impl Stores {
 /// Begins to watch what is in the scope.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) -> Watches {
     let mut news = News::default();
-    let helmops = shielded::<HelmOp, _>(scope.watch(client, &scope.of_shard()).reflect(writers.helmops))
+    let helmops = charged(scope.watch(client, &scope.of_shard()), stores.budget.clone());
+    let helmops = shielded::<HelmOp, _>(helmops.reflect(writers.helmops))
         .flat_map(move |event| stream::iter(news.of(&event)))
         .map(Work::HelmOp);
     let mut changes = vec![
@@ -210,7 +217,7 @@ fn bundles(
     let config = if delivers { scope.of_shard() } else { of_helmops() };
     let known = stores.helmops.clone();
     let mut news = News::default();
-    let events = scope.watch(client, &config).reflect(writer);
+    let events = charged(scope.watch(client, &config), stores.budget.clone()).reflect(writer);
     // Those that a list shows are not in the store before it is complete.
     let mut listed = Vec::new();
     shielded::<Bundle, _>(events).flat_map(move |event| {
@@ -269,7 +276,7 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
         of_helmops()
     };
     let api = Api::<Guarded<BundleDeployment>>::all(client.clone());
-    let events = patient(watcher(api, paged(config)));
+    let events = charged(patient(watcher(api, paged(config))), stores.budget.clone());
     let (known, bundles) = (stores.helmops.clone(), stores.bundles.clone());
     let shard = scope.shard.clone();
     let concerned = stores.deployments.follow(events);

@@ -16,8 +16,9 @@ use serde::de::DeserializeOwned;
 
 use super::merged::merged;
 
-/// Objects per page of a list: bounds the memory of an answer.
-const PAGE: u32 = 500;
+/// Objects per page of a list. An object can be 1.5 MB, and a page is in memory three times while it is decoded: this many
+/// fit into the memory that the manifests give to the controller.
+const PAGE: u32 = 32;
 
 /// Which HelmOps the controller works on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

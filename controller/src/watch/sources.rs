@@ -111,10 +111,12 @@ fn named_by(
     let (namespace, name) = (secret.namespace(), secret.name_any());
     let policies = namespace.as_deref().and_then(|namespace| policies.of(namespace));
     matching(helmops, |object| match object {
-        Guarded::Good(helmop) if helmop.metadata.namespace == namespace => match &policies {
-            Some(policies) => policies.complete(helmop).spec.helm_secret_name == name,
-            None => helmop.spec.helm_secret_name == name,
-        },
+        Guarded::Good(helmop) if helmop.metadata.namespace == namespace => {
+            let named = &*helmop.spec.helm_secret_name;
+            name == policies
+                .as_ref()
+                .map_or(named, |policies| policies.helm_secret(named))
+        }
         Guarded::Good(_) | Guarded::Odd { .. } => false,
     })
 }

@@ -162,6 +162,11 @@ impl Policies {
         Cow::Owned(completed)
     }
 
+    /// The Secret that a HelmOp uses which names `named`, or none where that is empty.
+    pub fn helm_secret<'a>(&'a self, named: &'a str) -> &'a str {
+        self.helm_secrets.missing(named).unwrap_or(named)
+    }
+
     /// Decides whether a HelmOp, made from one that is [complete](Self::complete), is allowed.
     ///
     /// # Errors
