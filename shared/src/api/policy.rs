@@ -15,6 +15,10 @@ wire! {
         "requireServiceAccount" => require_service_account: bool,
         /// ServiceAccounts that may be named. Empty allows all.
         "allowedServiceAccounts" | nullable => allowed_service_accounts: Vec<String>,
+        /// Secrets and ConfigMaps that `downstreamResources` may name, each as `Secret/name` or `ConfigMap/name`: regular
+        /// expressions, one of which must match the whole text. Empty allows none where a ServiceAccount is required,
+        /// and elsewhere all ConfigMaps and the Secrets in `helmOp.allowedHelmSecretNames`.
+        "allowedDownstreamResources" | nullable => allowed_downstream_resources: Vec<String>,
         /// Let namespaces be created although a ServiceAccount is required.
         "allowNamespaceCreation" => allow_namespace_creation: bool,
         /// What GitRepos may use.

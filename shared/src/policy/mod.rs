@@ -28,9 +28,11 @@
 //!   as one with `..` in its path, must be listed as it is.
 //! - What a target names in its own `helm` block counts as much as what stands in `spec.helm`, after inheritance; so does its
 //!   `serviceAccount`.
+//! - `downstreamResources` of the HelmOp and of each target are held to rules of their own (module `downstream`).
 //! - A HelmOp that has passed [`ValidHelmOp`] names a source and a chart in one of the three forms, so none is left unlooked
 //!   at. A name that is left empty passes: without a Secret none is used, and a ServiceAccount must be named only where
-//!   `requireServiceAccount` says so. It must then be named for the whole HelmOp, even if each of its targets names one.
+//!   `requireServiceAccount` says so. It must then be named for the whole HelmOp, even if each of its targets names one, and
+//!   `-`, by which a target clears it, counts as none.
 //!
 //! Where the archives of a repository's charts are, which its index says, is not compared with anything.
 //!
@@ -39,6 +41,7 @@
 //! It may forbid anything, so it forbids everything: no HelmOp of its namespace is allowed until it is mended or deleted.
 
 mod chart;
+mod downstream;
 pub(crate) mod expression;
 mod list;
 mod names;
@@ -49,16 +52,22 @@ use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use self::{chart::Told, list::List, names::Names, odd::Odd, patterns::Patterns};
+use self::{chart::Told, downstream::Rules, list::List, names::Names, odd::Odd, patterns::Patterns};
 use crate::{
     admit::{self, FieldErrors, ValidHelmOp, Verdict, path::Path},
-    api::{Bundle, BundleTarget, Guarded, HelmOp, Policy},
+    api::{Bundle, BundleDeploymentOptions, BundleTarget, Guarded, HelmOp, Policy},
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
 };
 
 /// Every violation has the same reason, as in Fleet.
 const REASON: Reason = Reason::PolicyViolation;
+
+/// What a target writes to clear the ServiceAccount of its HelmOp or Bundle: agents then deploy with their own permissions.
+const CLEARED_ACCOUNT: &[&str] = &["-"];
+
+/// What names no ServiceAccount for a whole HelmOp or Bundle.
+const NO_ACCOUNT: &[&str] = &["", "-"];
 
 /// One of the two views of a chart.
 type Look = for<'a> fn(ChartSource<'a>) -> Told<'a>;
@@ -73,6 +82,7 @@ pub struct Policies {
     helm_secrets: Names,
     repos: Patterns,
     charts: Patterns,
+    downstream: Patterns,
     odd: Option<Odd>,
 }
 
@@ -94,6 +104,7 @@ impl Policies {
         let mut helm_secrets = Names::new("helmSecretName", "helmOp.allowedHelmSecretNames");
         let mut repos = List::new("helmOp.allowedHelmRepoPatterns");
         let mut charts = List::new("helmOp.allowedChartPatterns");
+        let mut downstream = List::new("allowedDownstreamResources");
         for policy in &policies {
             let name = name(policy);
             if policy.require_service_account {
@@ -102,6 +113,7 @@ impl Policies {
             service_accounts
                 .allowed
                 .extend(&policy.allowed_service_accounts, name);
+            downstream.extend(&policy.allowed_downstream_resources, name);
             let Some(helm_op) = &policy.helm_op else {
                 continue;
             };
@@ -120,6 +132,7 @@ impl Policies {
             helm_secrets,
             repos: Patterns::new("helm repo", repos),
             charts: Patterns::new("helm chart", charts),
+            downstream: Patterns::new("downstream resource", downstream),
             odd: None,
         }
     }
@@ -179,11 +192,7 @@ impl Policies {
         }
         let spec = &valid.helmop.spec;
         let root = Path::root("spec");
-        let account = &spec.bundle.options.service_account;
-        if account.is_empty() {
-            self.check_required(&mut errors, &root);
-        }
-        check_name(&mut errors, &root, &self.service_accounts, account);
+        self.check_options(&mut errors, &root, &spec.bundle.options, NO_ACCOUNT);
         check_name(&mut errors, &root, &self.helm_secrets, &spec.helm_secret_name);
         let main = valid.chart.source();
         self.check_chart(&mut errors, &root.field("helm"), main, None);
@@ -196,27 +205,27 @@ impl Policies {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Decides whether a Bundle may be deployed: ServiceAccounts are named in Bundles that no HelmOp made too.
+    /// Decides whether a Bundle may be deployed: Bundles that no HelmOp made name ServiceAccounts, downstream resources and
+    /// an access Secret too.
     ///
     /// # Errors
     /// Everything that speaks against it, with the reason `PolicyViolation`.
     pub fn check_bundle(&self, bundle: &Bundle) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         self.check_odd(&mut errors, &bundle.metadata);
-        let (root, account) = (Path::root("spec"), &bundle.spec.options.service_account);
-        if account.is_empty() {
-            self.check_required(&mut errors, &root);
+        let (root, spec) = (Path::root("spec"), &bundle.spec);
+        self.check_options(&mut errors, &root, &spec.options, NO_ACCOUNT);
+        if let Some(options) = &spec.helm_op_options
+            && let Err(detail) = self.helm_secrets.check(&options.secret_name)
+        {
+            let path = root.field("helmOpOptions");
+            let path = path.field("helmOpSecretName");
+            errors.forbidden(&path, REASON, &options.secret_name, detail);
         }
-        check_name(&mut errors, &root, &self.service_accounts, account);
         let targets = root.field("targets");
-        for (index, target) in bundle.spec.targets.iter().enumerate() {
-            let account = &target.options.service_account;
-            check_name(
-                &mut errors,
-                &targets.index(index),
-                &self.service_accounts,
-                account,
-            );
+        for (index, target) in spec.targets.iter().enumerate() {
+            let path = targets.index(index);
+            self.check_options(&mut errors, &path, &target.options, CLEARED_ACCOUNT);
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
@@ -275,6 +284,35 @@ impl Policies {
         errors.required(&spec.field("serviceAccount"), REASON, detail);
     }
 
+    /// Checks what a HelmOp, a Bundle or a target says besides its chart. `missing` are the texts by which it names no
+    /// ServiceAccount.
+    fn check_options(
+        &self,
+        errors: &mut FieldErrors,
+        path: &Path<'_>,
+        options: &BundleDeploymentOptions,
+        missing: &[&str],
+    ) {
+        let account = options.service_account.as_str();
+        if self.requires_service_account.is_some() && missing.contains(&account) {
+            self.check_required(errors, path);
+        } else {
+            check_name(errors, path, &self.service_accounts, account);
+        }
+        let rules = Rules {
+            allowed: &self.downstream,
+            requires_service_account: self.requires_service_account.as_deref(),
+            secrets: &self.helm_secrets,
+        };
+        let resources = path.field("downstreamResources");
+        for (index, resource) in options.downstream_resources.iter().enumerate() {
+            if let Err(detail) = rules.check(resource) {
+                let path = resources.index(index);
+                errors.forbidden(&path.field("name"), REASON, &resource.name, detail);
+            }
+        }
+    }
+
     fn check_target(
         &self,
         errors: &mut FieldErrors,
@@ -283,12 +321,7 @@ impl Policies {
         main: ChartSource<'_>,
         own: Option<ChartSource<'_>>,
     ) {
-        check_name(
-            errors,
-            path,
-            &self.service_accounts,
-            &target.options.service_account,
-        );
+        self.check_options(errors, path, &target.options, CLEARED_ACCOUNT);
         if let Some(own) = own {
             self.check_chart(errors, &path.field("helm"), own, Some(main));
         }

@@ -45,13 +45,18 @@ impl Names {
         Some(&default.name)
     }
 
+    /// Whether the lists allow a name. Empty lists allow every name.
+    pub fn allows(&self, name: &str) -> bool {
+        let entries = &self.allowed.entries;
+        entries.is_empty() || entries.iter().any(|entry| entry.text == name)
+    }
+
     /// Whether a name may be used. None at all always may.
     ///
     /// # Errors
     /// What is wrong with it, and what to do.
     pub fn check(&self, name: &str) -> Result<(), String> {
-        let is_allowed = |list: &List| list.entries.iter().any(|entry| entry.text == name);
-        if name.is_empty() || self.allowed.entries.is_empty() || is_allowed(&self.allowed) {
+        if name.is_empty() || self.allows(name) {
             return Ok(());
         }
         let (field, set, place) = (self.field, self.allowed.set(), self.allowed.place());

@@ -18,7 +18,7 @@ const MAX_TEXT: usize = 32 * 1024;
 const MAX_COMPILED: usize = 2 * 1024 * 1024;
 
 /// Most memory, in bytes, that a search keeps for the next one to be faster; less than the crate's own 2 MiB because there
-/// are two lists in each namespace that has Policies, and their texts are short.
+/// are three lists in each namespace that has Policies, and their texts are short.
 const MAX_CACHE: usize = 256 * 1024;
 
 /// Longest text that a message repeats, in bytes: enough to recognise it.
@@ -67,12 +67,17 @@ impl Patterns {
         }
     }
 
+    /// Whether there are no entries, so that every text may be used.
+    pub const fn is_empty(&self) -> bool {
+        self.list.entries.is_empty()
+    }
+
     /// Whether a text may be used.
     ///
     /// # Errors
     /// What is wrong with it, and what to do.
     pub fn check(&self, told: &Told<'_>) -> Result<(), String> {
-        if self.list.entries.is_empty() || self.allows(told) {
+        if self.is_empty() || self.allows(told) {
             return Ok(());
         }
         let (what, shown) = (self.what, shown(told));

@@ -649,20 +649,145 @@ fn a_stored_helmop_stays_editable_while_it_gets_no_worse() {
     assert!(policies.review(&leaving, || Some(stored)).is_allowed());
 }
 
+/// Fields of a Bundle's spec that are refused.
+fn refused_in_bundle(policies: &Policies, spec: &Value) -> Vec<String> {
+    let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
+    let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+    let errors = policies.check_bundle(&bundle).err().unwrap_or_default();
+    let fields = refused(&errors).into_iter();
+    fields.map(|(path, _)| path.to_owned()).collect()
+}
+
 #[test]
-fn a_bundle_that_no_helmop_made_is_held_to_the_same_accounts() {
-    let policies = one(json!({ "requireServiceAccount": true, "allowedServiceAccounts": ["deployer"] }));
-    let check = |spec: Value| {
-        let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
-        let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
-        let errors = policies.check_bundle(&bundle).err().unwrap_or_default();
-        let told = refused(&errors);
-        told.into_iter()
-            .map(|(path, _)| path.to_owned())
-            .collect::<Vec<_>>()
-    };
+fn a_bundle_that_no_helmop_made_is_held_to_the_same_names() {
+    let policies = one(json!({
+        "requireServiceAccount": true, "allowedServiceAccounts": ["deployer"],
+        "helmOp": { "allowedHelmSecretNames": ["charts"] }
+    }));
+    let check = |spec: Value| refused_in_bundle(&policies, &spec);
     assert_eq!(check(json!({ "serviceAccount": "deployer" })), [""; 0]);
     assert_eq!(check(json!({})), ["spec.serviceAccount"]);
     let target = json!({ "serviceAccount": "deployer", "targets": [{}, { "serviceAccount": "admin" }] });
     assert_eq!(check(target), ["spec.targets[1].serviceAccount"]);
+    let secret =
+        |name: &str| json!({ "serviceAccount": "deployer", "helmOpOptions": { "helmOpSecretName": name } });
+    assert_eq!(check(secret("charts")), [""; 0]);
+    assert_eq!(check(secret("")), [""; 0]);
+    assert_eq!(
+        check(secret("kubeconfig")),
+        ["spec.helmOpOptions.helmOpSecretName"]
+    );
+}
+
+#[test]
+fn a_cleared_service_account_is_none() {
+    let required = one(json!({ "requireServiceAccount": true }));
+    let check = |spec: Value| refused_in_bundle(&required, &spec);
+    assert_eq!(check(json!({ "serviceAccount": "-" })), ["spec.serviceAccount"]);
+    let target = json!({ "serviceAccount": "a", "targets": [{}, { "serviceAccount": "-" }, { "serviceAccount": "b" }] });
+    assert_eq!(check(target), ["spec.targets[1].serviceAccount"]);
+    // Where none is required, agents may deploy with their own permissions.
+    let target = json!({ "serviceAccount": "a", "targets": [{ "serviceAccount": "-" }] });
+    assert_eq!(refused_in_bundle(&one(json!({})), &target), [""; 0]);
+    // Admission refuses it in HelmOps before Policies count.
+    let errors = required.errors(&helmop(
+        json!({ "serviceAccount": "a", "targets": [{ "serviceAccount": "-" }] }),
+    ));
+    assert_eq!(errors.reason(), Some(Reason::InvalidName), "{errors}");
+}
+
+#[test]
+fn downstream_resources_are_held_to_the_rules() {
+    let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["charts"] } });
+    let required =
+        json!({ "requireServiceAccount": true, "helmOp": { "allowedHelmSecretNames": ["charts"] } });
+    let allowed = json!({
+        "requireServiceAccount": true, "allowedDownstreamResources": ["Secret/pull-.*", "ConfigMap/settings"],
+        "helmOp": { "allowedHelmSecretNames": ["charts"] }
+    });
+    for (policy, kind, name, is_allowed) in [
+        (json!({}), "Secret", "any", true),
+        (json!({}), "ConfigMap", "any", true),
+        (json!({ "allowedServiceAccounts": ["a"] }), "Secret", "any", true),
+        (secrets.clone(), "Secret", "charts", true),
+        (secrets.clone(), "secret", "prod-kubeconfig", false),
+        (secrets.clone(), "Secret", "charts-2", false),
+        (secrets, "ConfigMap", "charts-2", true),
+        // Also where the field is unknown to the definition that is installed, so that there is never an entry.
+        (required.clone(), "Secret", "charts", false),
+        (required, "configmap", "coredns", false),
+        (allowed.clone(), "Secret", "pull-a", true),
+        (allowed.clone(), "SECRET", "pull-a", true),
+        (allowed.clone(), "configMap", "settings", true),
+        (allowed.clone(), "ConfigMap", "pull-a", false),
+        (allowed.clone(), "Secret", "settings", false),
+        (allowed.clone(), "Secret", "my-pull-a", false),
+        // One list counts, not both.
+        (allowed, "Secret", "charts", false),
+        (
+            json!({ "allowedDownstreamResources": ["[a"] }),
+            "Secret",
+            "[a",
+            false,
+        ),
+    ] {
+        let policies = one(policy.clone());
+        let resources = json!([{ "kind": kind, "name": name }]);
+        let expected = |path: &str| -> Vec<String> {
+            let path = (!is_allowed).then(|| path.to_owned());
+            path.into_iter().collect()
+        };
+        let whole = json!({ "serviceAccount": "a", "downstreamResources": resources.clone() });
+        let target = json!({ "serviceAccount": "a", "targets": [{}, { "downstreamResources": resources }] });
+        for (spec, path) in [
+            (whole, "spec.downstreamResources[0].name"),
+            (target, "spec.targets[1].downstreamResources[0].name"),
+        ] {
+            assert_eq!(
+                refused_in_bundle(&policies, &spec),
+                expected(path),
+                "{policy} {kind} {name}"
+            );
+            // As names of HelmOps are never such, admission refuses it first.
+            if name != "[a" {
+                let errors = policies.errors(&helmop(spec));
+                let fields: Vec<_> = refused(&errors)
+                    .iter()
+                    .map(|(path, _)| (*path).to_owned())
+                    .collect();
+                assert_eq!(fields, expected(path), "{policy} {kind} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_about_downstream_resources_name_the_resource_and_the_fix() {
+    let over =
+        json!({ "serviceAccount": "a", "downstreamResources": [{ "kind": "secret", "name": "kubeconfig" }] });
+    for (policy, expected) in [
+        (
+            json!({ "allowedDownstreamResources": ["Secret/pull-.*"] }),
+            "Secret/kubeconfig not in allowed set [Secret/pull-.*]; use one that is, or have it added to \
+             allowedDownstreamResources of Policy \"p\"",
+        ),
+        (
+            json!({ "requireServiceAccount": true }),
+            "agents copy it with their own permissions, not with those of the ServiceAccount that requireServiceAccount of \
+             Policy \"p\" demands; remove it, or have it added to allowedDownstreamResources of a Policy of this namespace",
+        ),
+        (
+            json!({ "helmOp": { "allowedHelmSecretNames": ["charts"] } }),
+            "kubeconfig not in allowed set [charts]; use one of these, or have it added to helmOp.allowedHelmSecretNames of \
+             Policy \"p\", or to allowedDownstreamResources of a Policy of this namespace",
+        ),
+    ] {
+        assert_eq!(
+            told(&one(policy), over.clone()),
+            format!(
+                "spec.downstreamResources[0].name: Forbidden: \"kubeconfig\": disallowed downstream resource \
+                 Secret/kubeconfig: {expected}"
+            )
+        );
+    }
 }

@@ -1,0 +1,77 @@
+//! Secrets and ConfigMaps that may be copied to clusters.
+//!
+//! Agents copy them with their own permissions into the namespace of the release, over an object of the same name, whatever
+//! ServiceAccount deploys the release. So `downstreamResources` can move any Secret of the namespace to a cluster, and can
+//! replace a ConfigMap such as `coredns` there. The rules, of which the first that applies decides:
+//!
+//! | Policies of the namespace | what `downstreamResources` may name |
+//! |---|---|
+//! | have `allowedDownstreamResources` | what an entry matches from end to end, as `Secret/name` or `ConfigMap/name` |
+//! | require a ServiceAccount | nothing |
+//! | have `helmOp.allowedHelmSecretNames` | every ConfigMap, and Secrets of these names |
+//! | none of these | everything |
+//!
+//! Fleet's definition of Policies lacks `allowedDownstreamResources`, and the API server drops the field where that
+//! definition is installed. The other rules hold there, and they are the stricter ones.
+
+use super::{chart::Told, names::Names, patterns::Patterns};
+use crate::{api::options::DownstreamResource, text::cut};
+
+/// Longest name that a message repeats, in bytes: enough to recognise it.
+const MAX_SHOWN: usize = 120;
+
+/// What decides about a downstream resource.
+pub struct Rules<'p> {
+    /// `allowedDownstreamResources`.
+    pub allowed: &'p Patterns,
+    /// The Policy that requires a ServiceAccount.
+    pub requires_service_account: Option<&'p str>,
+    /// Names that access Secrets may have.
+    pub secrets: &'p Names,
+}
+
+impl Rules<'_> {
+    /// Whether a resource may be copied to clusters.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do.
+    pub fn check(&self, resource: &DownstreamResource) -> Result<(), String> {
+        let kind = canonical(&resource.kind);
+        let text = format!("{kind}/{}", resource.name);
+        if !self.allowed.is_empty() {
+            return self.allowed.check(&Told {
+                field: "name",
+                written: &text,
+                read: Ok(vec![text.as_str().into()]),
+            });
+        }
+        let shown = cut(text, MAX_SHOWN);
+        if let Some(policy) = self.requires_service_account {
+            return Err(format!(
+                "disallowed downstream resource {shown}: agents copy it with their own permissions, not with those of the \
+                 ServiceAccount that requireServiceAccount of Policy {policy:?} demands; remove it, or have it added to \
+                 allowedDownstreamResources of a Policy of this namespace"
+            ));
+        }
+        if kind == CONFIG_MAP || self.secrets.allows(&resource.name) {
+            return Ok(());
+        }
+        let (set, place) = (self.secrets.allowed.set(), self.secrets.allowed.place());
+        Err(format!(
+            "disallowed downstream resource {shown}: {} not in allowed set {set}; use one of these, or have it added to \
+             {place}, or to allowedDownstreamResources of a Policy of this namespace",
+            cut(resource.name.clone(), MAX_SHOWN)
+        ))
+    }
+}
+
+const SECRET: &str = "Secret";
+const CONFIG_MAP: &str = "ConfigMap";
+
+/// A kind as Kubernetes writes it. Agents accept it in any case; other kinds they refuse.
+fn canonical(kind: &str) -> &str {
+    [SECRET, CONFIG_MAP]
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(kind))
+        .unwrap_or(kind)
+}
