@@ -59,30 +59,94 @@ fn archive(url: &str) -> Told<'_> {
 }
 
 /// A URL without its user part and fragment. Neither says where anything is, and with the former an address could look like
-/// another one: `https://charts.example.com:443@elsewhere.example.com/`.
+/// another one: `https://charts.example.com:443@elsewhere.example.com/`. Before a query there is always a path, or the query
+/// could look like the end of a host: `https://elsewhere.example.com?x.example.com/`.
 ///
-/// What clients read otherwise than it is written is not compared with any pattern: it would allow more than it says.
+/// What clients or servers read otherwise than it is written is not compared with any pattern: it would allow more than it
+/// says.
 fn location(text: &str) -> Result<String, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let mut url = Url::parse(text).map_err(|error| error.to_string())?;
     if text.contains('\\') {
         return Err("it holds a backslash, which some take for a slash".to_owned());
     }
-    if url.path.split('/').any(climbs) {
-        let why = "its path holds . or .. as a folder, which leads elsewhere; write the path that is meant";
-        return Err(why.to_owned());
+    check_host(url.host)?;
+    plain_path(url.path)?;
+    if url.path.is_empty() && url.query.is_some() {
+        url.path = "/";
     }
     Ok(url.without_credentials())
 }
 
-/// Whether a part of a path is `.` or `..`, with dots as they are or percent-encoded.
-fn climbs(part: &str) -> bool {
-    let plain = part.replace("%2e", ".").replace("%2E", ".");
-    matches!(plain.as_str(), "." | "..")
+/// Refuses hosts that are decoded before they are looked up.
+fn check_host(host: &str) -> Result<(), String> {
+    if host.contains('%') {
+        return Err("its host holds a %, which no host name has; write the host that is meant".to_owned());
+    }
+    Ok(())
 }
+
+/// Refuses paths that lead elsewhere than it seems, once a server has decoded them.
+///
+/// An encoded percent sign is refused with the rest. So what is decoded once holds no percent sign, and to decode it again
+/// and again, as proxies before a server may, changes nothing.
+fn plain_path(path: &str) -> Result<(), String> {
+    let decoded = percent_decode(path)?;
+    // Some servers cut parameters off each part of a path, as in `..;/`.
+    let mut parts = decoded.split(|byte| *byte == b'/').map(|part| {
+        let end = part.iter().position(|byte| *byte == b';');
+        end.and_then(|end| part.get(..end)).unwrap_or(part)
+    });
+    if parts.any(|part| matches!(part, b"." | b"..")) {
+        let why = "its path holds . or .. as a folder, which leads elsewhere; write the path that is meant";
+        return Err(why.to_owned());
+    }
+    Ok(())
+}
+
+/// The bytes of a path, decoded once.
+///
+/// # Errors
+/// Names the first escape that servers do not agree on: a percent sign that begins none, or an encoded slash, backslash,
+/// percent sign or control character.
+fn percent_decode(path: &str) -> Result<Vec<u8>, String> {
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        if *byte != b'%' {
+            decoded.push(*byte);
+            continue;
+        }
+        let Some((digits, behind)) = behind.split_first_chunk::<2>() else {
+            return Err(STRAY_PERCENT.to_owned());
+        };
+        let Some(escaped) = hex(digits) else {
+            return Err(STRAY_PERCENT.to_owned());
+        };
+        if matches!(escaped, b'/' | b'\\' | b'%' | 0x7f) || escaped < b' ' {
+            return Err(format!(
+                "its path holds %{escaped:02x}, which servers do not agree on; write the path that is meant, or list this \
+                 text as it is"
+            ));
+        }
+        decoded.push(escaped);
+        rest = behind;
+    }
+    Ok(decoded)
+}
+
+/// What two hexadecimal digits mean.
+fn hex([high, low]: &[u8; 2]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+}
+
+const STRAY_PERCENT: &str = "its path holds a % that no two hexadecimal digits follow";
 
 /// The name of the chart that a reference ends in.
 fn reference(text: &str) -> Result<&str, String> {
     let reference = Reference::parse(text).map_err(|error| error.to_string())?;
+    check_host(reference.registry)?;
     let repository = reference.repository;
     Ok(repository.rsplit_once('/').map_or(repository, |(_, name)| name))
 }
@@ -139,12 +203,71 @@ mod tests {
             "https://h/./tenant-a",
             r"https://elsewhere.example.com\@h/stable",
             r"https://h/tenant-a/..\tenant-b",
+            "https://h/tenant-a/%2e%2e%2ftenant-b",
+            "https://h/tenant-a/..%2Ftenant-b",
+            "https://h/tenant-a%2f..%2ftenant-b",
+            "https://h/tenant-a%2ftenant-b",
+            "https://h/tenant-a/..%5ctenant-b",
+            "https://h/tenant-a/..%5Ctenant-b",
+            // Decoded twice, or more often.
+            "https://h/tenant-a/%252e%252e/tenant-b",
+            "https://h/tenant-a/%25252E%25252e%25252ftenant-b",
+            "https://h/tenant-a/%%32%65%%32%65/tenant-b",
+            // Parameters of a part, as Java's servers read them.
+            "https://h/tenant-a/..;/tenant-b",
+            "https://h/tenant-a/..;a=b/tenant-b",
+            "https://h/tenant-a/.%2e%3ba=b/tenant-b",
+            "https://h/tenant-a/.;",
+            "https://h/tenant-a/..%00/tenant-b",
+            "https://h/tenant-a/..%0D%0a/tenant-b",
+            "https://h/100%",
+            "https://h/%zz",
+            // Hosts that are decoded, or are none.
+            "https://elsewhere.example.com%2f.corp.example/",
+            "https://elsewhere%2eexample.com/",
+            "https:///elsewhere.example.com/",
+            "https://:443/x",
+            "https://h:443.corp.example/",
+            r"https:\\elsewhere.example.com/",
+            "oci://elsewhere.example.com%2f.corp.example/web",
             "oci://h/tenant-a/../tenant-b/web",
+            "oci://h/tenant-a/%2e%2e/tenant-b/web",
             "oci://elsewhere.example.com:443@h/web",
         ] {
             assert!(origin(ChartSource::of(url, "")).read.is_err(), "{url}");
         }
-        let dots = "https://h/...//a..b/.c?d=../e";
-        assert_eq!(read(origin(ChartSource::of(dots, "web"))), [dots]);
+        for same in [
+            "https://h/...//a..b/.c?d=../e",
+            "https://h/a;b/..c;d/..%2e?e=%2f%25",
+            "https://h/with%20space/%C3%A4/%7Euser",
+            // Another host than that without the dot or the port, so that patterns compare it as it stands.
+            "https://h./x",
+            "https://h:8443/x",
+            "https://h",
+            "https://h/",
+        ] {
+            assert_eq!(read(origin(ChartSource::of(same, "web"))), [same]);
+        }
+    }
+
+    #[test]
+    fn a_query_or_a_password_does_not_look_like_a_host() {
+        for (url, compared) in [
+            (
+                "https://elsewhere.example.net?x.corp.example/",
+                "https://elsewhere.example.net/?x.corp.example/",
+            ),
+            (
+                "https://elsewhere.example.net?",
+                "https://elsewhere.example.net/?",
+            ),
+            (
+                "https://elsewhere.example.net#x.corp.example/",
+                "https://elsewhere.example.net",
+            ),
+            ("https://user:p%2fss%25@h:8443?x", "https://h:8443/?x"),
+        ] {
+            assert_eq!(read(origin(ChartSource::of(url, "web"))), [compared], "{url}");
+        }
     }
 }

@@ -791,3 +791,28 @@ fn messages_about_downstream_resources_name_the_resource_and_the_fix() {
         );
     }
 }
+
+#[test]
+fn patterns_allow_no_url_that_servers_read_otherwise() {
+    let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": [
+        r"https://charts\.example\.com/tenant-a(/.*)?", r"https://[^/]+\.corp\.example/.*", "https://git.example.com/a%2Fb"
+    ] } }));
+    for (repo, is_allowed) in [
+        ("https://charts.example.com/tenant-a/stable", true),
+        ("https://charts.example.com/tenant-a/%2e%2e%2ftenant-b", false),
+        (
+            "https://charts.example.com/tenant-a/%252e%252e%252ftenant-b",
+            false,
+        ),
+        ("https://charts.example.com/tenant-a/..;/tenant-b", false),
+        ("https://charts.corp.example/x", true),
+        ("https://elsewhere.example.net?x.corp.example/", false),
+        ("https://elsewhere.example.net%2f.corp.example/", false),
+        // What is listed as it is written is allowed.
+        ("https://git.example.com/a%2Fb", true),
+        ("https://git.example.com/a%2fb", false),
+    ] {
+        let errors = policies.errors(&helmop(json!({ "helm": { "repo": repo } })));
+        assert_eq!(errors.is_empty(), is_allowed, "{repo}: {errors}");
+    }
+}
