@@ -37,8 +37,8 @@ pub enum ReconcileError {
     /// The process stops, or leads no more, and nothing is known yet.
     #[error(transparent)]
     Interrupted(Interrupted),
-    /// The HelmOp was changed while its versions were looked up.
-    #[error("the HelmOp was changed meanwhile")]
+    /// The HelmOp was changed while its versions were looked up, or its Policies in a way that matters to it.
+    #[error("the HelmOp or a Policy of its namespace was changed meanwhile")]
     Superseded,
     /// A version is missing that was not looked up.
     #[error(transparent)]

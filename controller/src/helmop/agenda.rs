@@ -217,6 +217,7 @@ mod tests {
         Versions {
             resolved: Vec::new(),
             looked,
+            waited: true,
             failure,
         }
     }

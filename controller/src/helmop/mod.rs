@@ -19,6 +19,7 @@ use helmops_shared::{
     admit::ValidHelmOp,
     api::{Bundle, Guarded, HelmOp, labels},
     bundle,
+    policy::Policies,
     reason::Reason,
     status::{self, Outcome, Polling, Seen},
 };
@@ -212,8 +213,8 @@ impl Run<'_> {
             context.metrics.polled(failure, lag);
         }
         let versions = looked?;
-        if versions.looked && !observe::is_current(context, self.key, self.helmop) {
-            // What was found answers a question that nobody asks any more.
+        if versions.waited && !self.still_holds(valid)? {
+            // What was found answers a question that nobody asks any more, or a Policy forbids now.
             return Err(ReconcileError::Superseded);
         }
         let parts = bundle::Parts {
@@ -227,6 +228,16 @@ impl Run<'_> {
             (written, _) => Cow::Owned(written.unwrap_or_default()),
         };
         Ok(Done { bundle, versions })
+    }
+
+    /// Whether the HelmOp and its Policies are still what the look-up began with, as far as it matters.
+    ///
+    /// # Errors
+    /// While it is unknown which Policies there are.
+    fn still_holds(&self, valid: &ValidHelmOp<'_>) -> Result<bool, ReconcileError> {
+        let policies = observe::policies(self.context, self.helmop)?;
+        Ok(observe::is_current(self.context, self.key, self.helmop)
+            && is_still_allowed(&policies, self.helmop, valid.helmop))
     }
 
     /// Tells of a Bundle that is as the HelmOp asks, and says when to look for newer versions again.
@@ -275,5 +286,54 @@ impl Run<'_> {
         let now = seconds(Timestamp::now());
         let next = status::next(self.helmop, seen, outcome, polling, &now);
         Box::pin(apply::status(self.context, self.key, self.helmop, next)).await
+    }
+}
+
+/// Whether Policies, which may have changed during a look-up, still complete a HelmOp in the same way and allow it.
+fn is_still_allowed(policies: &Policies, helmop: &HelmOp, completed: &HelmOp) -> bool {
+    *policies.complete(helmop) == *completed && policies.accept(completed).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_shared::api::Policy;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policies(fields: &Value) -> Policies {
+        let policy: Policy = serde_json::from_str(&fields.to_string()).unwrap();
+        Policies::of([&policy])
+    }
+
+    #[test]
+    fn policies_that_changed_during_a_look_up_count() {
+        let object = json!({
+            "metadata": { "name": "web", "namespace": "default" },
+            "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.x" } },
+        });
+        let helmop: HelmOp = serde_json::from_str(&object.to_string()).unwrap();
+        for (fields, holds) in [
+            (json!({}), true),
+            (
+                json!({ "helmOp": { "allowedHelmRepoPatterns": ["https://charts\\.example\\.com"] } }),
+                true,
+            ),
+            (json!({ "helmOp": { "allowedChartPatterns": ["db"] } }), false),
+            (json!({ "requireServiceAccount": true }), false),
+            // The Bundle would lack the new default.
+            (
+                json!({ "requireServiceAccount": true, "helmOp": { "defaultServiceAccount": "deployer" } }),
+                false,
+            ),
+        ] {
+            let before = Policies::default();
+            let completed = before.complete(&helmop);
+            assert_eq!(
+                is_still_allowed(&policies(&fields), &helmop, &completed),
+                holds,
+                "{fields}"
+            );
+        }
     }
 }

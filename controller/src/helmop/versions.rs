@@ -9,6 +9,7 @@ use helmops_shared::{
     chart::request::ChartRequest,
 };
 use k8s_openapi::jiff::Timestamp;
+use tokio::time::timeout_at;
 
 use super::interest;
 use crate::{
@@ -19,6 +20,11 @@ use crate::{
     workers::Place,
 };
 
+/// Longest time that the look-ups of one HelmOp take together. Each request has a limit of its own, but a registry that
+/// answers page after page within it could go on for hours, for a HelmOp and Policies that have long changed. An index of
+/// 128 MiB over 10 Mbit/s takes two minutes.
+const MAX_TIME: Duration = Duration::from_mins(5);
+
 /// What there is of each chart.
 #[derive(Debug)]
 pub struct Versions {
@@ -26,6 +32,8 @@ pub struct Versions {
     pub resolved: Vec<ResolvedChart>,
     /// Whether repositories were asked, or would have been if anything could move.
     pub looked: bool,
+    /// Whether others worked meanwhile, so that the HelmOp and its Policies may have changed.
+    pub waited: bool,
     /// Why something newer could not be looked for; what is on record stays then.
     pub failure: Option<ResolveError>,
 }
@@ -65,6 +73,7 @@ pub async fn versions(
         return Ok(Versions {
             resolved: charts.into_iter().filter_map(|chart| chart.pin).collect(),
             looked: false,
+            waited: false,
             failure: None,
         });
     }
@@ -109,13 +118,15 @@ async fn look(
     let mut versions = Versions {
         resolved: Vec::with_capacity(charts.len()),
         looked: is_look,
+        waited: true,
         failure: None,
     };
+    let deadline = Deadline::after(MAX_TIME);
     let mut asker = context.resolver.asker(around, valid);
     for chart in charts {
         let record = match chart.pin {
             Some(pin) if !(is_look && chart.request.can_move()) => pin,
-            pin => match (asker.ask(chart.request).await, pin) {
+            pin => match (deadline.bound(asker.ask(chart.request)).await, pin) {
                 (Ok(found), _) => chart.lookup.answered(found),
                 (Err(error), Some(pin)) => {
                     versions.failure.get_or_insert(error);
@@ -129,10 +140,74 @@ async fn look(
     Ok(versions)
 }
 
+/// The end of the time that all look-ups of a HelmOp have together.
+#[derive(Clone, Copy, Debug)]
+struct Deadline {
+    limit: Duration,
+    end: tokio::time::Instant,
+}
+
+impl Deadline {
+    fn after(limit: Duration) -> Self {
+        let end = tokio::time::Instant::now() + limit;
+        Self { limit, end }
+    }
+
+    /// Gives up a look-up that is not done in time. One that would begin too late is not begun.
+    async fn bound<T>(self, look: impl Future<Output = Result<T, ResolveError>>) -> Result<T, ResolveError> {
+        let too_late = Err(ResolveError::Deadline { limit: self.limit });
+        if tokio::time::Instant::now() >= self.end {
+            return too_late;
+        }
+        timeout_at(self.end, look).await.unwrap_or(too_late)
+    }
+}
+
 /// The same time on the clock that answers are timed by.
 fn instant(time: Timestamp) -> Instant {
     let ago = Timestamp::now().duration_since(time);
     let ago = Duration::try_from(ago).unwrap_or_default();
     let now = Instant::now();
     now.checked_sub(ago).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        cell::Cell,
+        future::{pending, ready},
+    };
+
+    use helmops_shared::reason::Reason;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::backoff::Pace;
+
+    const LIMIT: Duration = Duration::from_mins(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn all_look_ups_of_a_helmop_have_one_deadline() {
+        let started = tokio::time::Instant::now();
+        let deadline = Deadline::after(LIMIT);
+        let slow = async {
+            sleep(LIMIT / 2).await;
+            Ok(1)
+        };
+        assert!(matches!(deadline.bound(slow).await, Ok(1)));
+        let stuck = deadline.bound(pending::<Result<(), _>>()).await;
+        let Err(error) = stuck else { panic!("it ended") };
+        assert_eq!(
+            (error.reason(), error.pace()),
+            (Reason::Timeout, Some(Pace::TRANSIENT))
+        );
+        assert!(error.may_pass() && error.to_string().contains("300 s"), "{error}");
+        let begun = Cell::new(false);
+        let late = async {
+            begun.set(true);
+            ready(Ok(())).await
+        };
+        assert!(deadline.bound(late).await.is_err() && !begun.get());
+        assert_eq!(started.elapsed(), LIMIT);
+    }
 }

@@ -1,5 +1,7 @@
 //! Why no version could be determined.
 
+use std::time::Duration;
+
 use helmops_shared::{
     chart::{index::IndexError, select::SelectError},
     reason::Reason,
@@ -21,6 +23,16 @@ pub enum ResolveError {
     /// The registry gives none.
     #[error(transparent)]
     Registry(RegistryError),
+    /// Everything that the HelmOp asks for took too long together.
+    #[error(
+        "looking up the charts of this HelmOp took longer than {} s in all; look at the server and at the network before it, or \
+         name fewer charts in one HelmOp",
+        limit.as_secs()
+    )]
+    Deadline {
+        /// The longest time allowed.
+        limit: Duration,
+    },
 }
 
 impl ResolveError {
@@ -30,6 +42,7 @@ impl ResolveError {
             Self::Secret(error) => error.reason(),
             Self::Repository(error) => error.reason(),
             Self::Registry(error) => error.reason(),
+            Self::Deadline { .. } => Reason::Timeout,
         }
     }
 
@@ -44,6 +57,7 @@ impl ResolveError {
             Self::Secret(error) => Some(error.pace()),
             Self::Repository(error) => Some(error.pace()),
             Self::Registry(error) => error.pace(),
+            Self::Deadline { .. } => Some(Pace::TRANSIENT),
         }
     }
 }
