@@ -77,6 +77,9 @@ async fn they_deny_what_they_are_about() {
             told.contains(&format!("allowed are {} ", ALLOWED.join(", "))),
             "it said {told}"
         );
+        let copies = json!({ "downstreamResources": [{ "kind": "Secret", "name": "prod-kubeconfig" }] });
+        let said = would_say_to(&kubectl, "Bundle", &copies).await;
+        ensure!(said.contains("may not be copied"), "it said {said}");
         Ok(())
     })
     .await
@@ -95,6 +98,7 @@ async fn they_deny_what_they_are_about() {
         assert!(told.contains("is not allowed"), "{foreign}: {told}");
     }
     leads_nowhere_else(&kubectl).await;
+    copies_what_is_listed(&kubectl).await;
     let early = ["label", "helmop/early", "team=a"];
     kubectl.run(&early).await.unwrap().ok().unwrap();
     protects(&kubectl).await;
@@ -127,6 +131,19 @@ async fn leads_nowhere_else(kubectl: &Kubectl) {
         r"https://h.example.com/team-a/..\team-b",
         r"https://h.example.com/team-a/\..\team-b",
         "oci://registry.example.com/charts/../private/web",
+        // Decoded by a server, once or more often, or with parameters that it cuts off.
+        "https://h.example.com/team-a/%2e%2e%2fteam-b",
+        "https://h.example.com/team-a%2F..%2Fteam-b",
+        "https://h.example.com/team-a/..%5cteam-b",
+        "https://h.example.com/team-a/%252e%252e/team-b",
+        "https://h.example.com/team-a/%%32%65%%32%65/team-b",
+        "https://h.example.com/team-a/..;/team-b",
+        "https://h.example.com/team-a/.%2e%3ba=b/team-b",
+        "https://h.example.com/team-a/..%00/team-b",
+        // No folder of the host, but a query or another host.
+        "https://charts.example.com?x.example.com",
+        "https://charts.example.com%2f.example.org",
+        "https://charts.example.com@elsewhere.example.org",
     ] {
         let archive = json!({ "helm": { "chart": format!("{elsewhere}/web-1.0.0.tgz") } });
         for spec in [chart(elsewhere), archive] {
@@ -134,8 +151,67 @@ async fn leads_nowhere_else(kubectl: &Kubectl) {
             assert!(told.contains("is not allowed"), "{spec}: {told}");
         }
     }
-    let dots = "https://h.example.com/team-a/...//a..b/.c?d=../e";
-    assert_eq!(would_say(kubectl, &chart(dots)).await, "");
+    for same in [
+        "https://h.example.com/team-a/...//a..b/.c?d=../e",
+        "https://h.example.com/team-a/a;b/..c;d?e=%2f%25",
+        "https://h.example.com/team-a/with%20space/%7Euser",
+    ] {
+        assert_eq!(would_say(kubectl, &chart(same)).await, "", "{same}");
+    }
+}
+
+/// What the API server would say to a new object of a kind.
+async fn would_say_to(kubectl: &Kubectl, kind: &str, spec: &Value) -> String {
+    let object = json!({
+        "apiVersion": "fleet.cattle.io/v1alpha1", "kind": kind,
+        "metadata": { "name": "probe", "namespace": "default" }, "spec": spec,
+    });
+    let create = ["create", "--dry-run=server", "--filename=-"];
+    let said = kubectl.run_with_input(&create, &object.to_string()).await;
+    said.unwrap().stderr
+}
+
+/// Only the Secrets and ConfigMaps of the list may be copied to clusters, by HelmOps, by Bundles and by their targets.
+async fn copies_what_is_listed(kubectl: &Kubectl) {
+    let resource = |kind: &str, name: &str| json!({ "kind": kind, "name": name });
+    let listed = [resource("secret", "pull-a"), resource("ConfigMap", "settings")];
+    let kubeconfig = [
+        resource("Secret", "pull-a"),
+        resource("SECRET", "prod-kubeconfig"),
+    ];
+    for (resources, denied) in [
+        (&listed[..], None),
+        (&kubeconfig[..], Some("default/Secret/prod-kubeconfig")),
+        (
+            &[resource("ConfigMap", "coredns")],
+            Some("default/ConfigMap/coredns"),
+        ),
+        (
+            &[resource("ConfigMap", "pull-a")],
+            Some("default/ConfigMap/pull-a"),
+        ),
+    ] {
+        for kind in ["HelmOp", "Bundle"] {
+            for mut spec in [
+                json!({ "downstreamResources": resources }),
+                json!({ "targets": [{}, { "downstreamResources": resources }] }),
+            ] {
+                if kind == "HelmOp" {
+                    spec["helm"] = chart("https://charts.example.com")["helm"].take();
+                }
+                let said = would_say_to(kubectl, kind, &spec).await;
+                match denied {
+                    None => assert_eq!(said, "", "{kind} {spec}"),
+                    Some(text) => assert!(
+                        said.contains(&format!(
+                            "downstreamResources: {text} may not be copied to clusters"
+                        )),
+                        "{kind} {spec}: {said}"
+                    ),
+                }
+            }
+        }
+    }
 }
 
 async fn protects(kubectl: &Kubectl) {
