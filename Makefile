@@ -37,6 +37,10 @@ lint: tools ## Check format, lints, documentation, generated files and dependenc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items --quiet
 	tests/lint/structure
 	tests/lint/chart
+	# Advisories want their database from the network; CI checks those too. To build cargo-deny takes minutes, so it is not
+	# built here.
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check licenses bans sources; \
+	else echo "lint: cargo-deny is not installed, so deny.toml is not checked; see .github/workflows/ci.yaml"; fi
 	# With the flags of tests/tools/build, whose cache it shares then.
 	cd tests/truth && CGO_ENABLED=0 go vet -trimpath ./... && test -z "$$(gofmt -l .)"
 
