@@ -4,6 +4,8 @@ use anyhow::{Context, ensure};
 use helmops_tests::helmops;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::bed::{Alone, SOON};
 
@@ -98,4 +100,40 @@ async fn policies_come_late_and_one_of_them_is_odd() {
     for name in ["web", "e15"] {
         alone.until(name, "Accepted", "Accepted").await;
     }
+}
+
+/// What a look-up finds does not count once a Policy that came meanwhile forbids it.
+#[tokio::test]
+async fn a_policy_that_comes_during_a_look_up_counts() {
+    let alone = Alone::start(None).await.unwrap();
+    let slow = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let repo = format!("http://{}", slow.local_addr().unwrap());
+    let chart = json!({ "repo": repo, "chart": "alpine", "version": "0.x" });
+    alone.apply("web", &json!({ "helm": chart })).await;
+    let (mut request, _) = slow.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(request.read_u8().await.unwrap());
+    }
+    // The controller waits for the index now.
+    let policy = json!({
+        "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Policy", "metadata": { "name": "limits" },
+        "requireServiceAccount": true,
+    });
+    alone.apply_object(&policy).await;
+    // Refused here, the other HelmOp shows that the controller knows the Policy.
+    alone.apply("witness", &json!({})).await;
+    alone.until("witness", "Accepted", "PolicyViolation").await;
+    let index =
+        "apiVersion: v1\nentries: {alpine: [{name: alpine, version: 0.1.0, urls: [alpine-0.1.0.tgz]}]}\n";
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/yaml\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{index}",
+        index.len()
+    );
+    request.write_all(answer.as_bytes()).await.unwrap();
+    request.shutdown().await.unwrap();
+    let message = alone.until("web", "Accepted", "PolicyViolation").await;
+    assert!(message.contains("serviceAccount is required"), "{message}");
+    let bundle = alone.kubectl.get("bundle/web").await.unwrap();
+    assert!(bundle.is_none(), "{bundle:?}");
 }
