@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use helmops_shared::runtime::{self, AdminServer, Health, Supervisor, cluster::configuration, telemetry};
+use helmops_shared::runtime::{
+    self, AdminServer, Health, ProbeServer, Supervisor, cluster::configuration, telemetry,
+};
 use kube::Config;
 use prometheus::Registry;
 use tokio_util::task::TaskTracker;
@@ -43,6 +45,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         admin = admin.exposing(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
     }
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
+    let address = args.process.health_probe_bind_address;
+    let probes = ProbeServer::bind(address, &registry, health.clone()).await?;
+    supervisor.spawn("probe server", probes.run(supervisor.stop()));
 
     let config = configuration("helmops-controller", args.kubeconfig.as_deref()).await?;
     // What the Lease is held for, to its end.

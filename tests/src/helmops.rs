@@ -148,6 +148,7 @@ pub async fn start_controller(
             command
                 .envs(environment.clone())
                 .args(["--log-format", "text", "--metrics-bind-address", &local(port)])
+                .args(["--health-probe-bind-address", &local(0)])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig);
             command
@@ -237,6 +238,7 @@ async fn start_webhook_process(
             let mut command = command(&program);
             command
                 .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
+                .args(["--health-probe-bind-address", &local(0)])
                 .args(["--bind-address", &local(https)])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig);

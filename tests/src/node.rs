@@ -107,7 +107,9 @@ pub async fn run_pod(
                 // In place of what the kubelet and the network of a cluster bring.
                 .env("KUBECONFIG", &kubeconfig)
                 .env("HELMOPS_BIND_ADDRESS", format!("127.0.0.1:{https}"))
-                .env("HELMOPS_METRICS_BIND_ADDRESS", format!("127.0.0.1:{admin}"));
+                .env("HELMOPS_METRICS_BIND_ADDRESS", format!("127.0.0.1:{admin}"))
+                // Probes are answered beside the metrics too.
+                .env("HELMOPS_HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0");
             command
         },
         async |[_, admin]| helmops::alive(admin).await,

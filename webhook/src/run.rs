@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use helmops_certs::hot::{HotPair, server_config};
 use helmops_shared::runtime::{
-    self, AdminServer, Health, Limits, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies, telemetry,
+    self, AdminServer, Health, Limits, ProbeServer, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies,
+    telemetry,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -32,6 +33,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
     supervisor.spawn("admin server", admin.run(supervisor.stop()));
+    let address = args.process.health_probe_bind_address;
+    let probes = ProbeServer::bind(address, &registry, health.clone()).await?;
+    supervisor.spawn("probe server", probes.run(supervisor.stop()));
 
     let known = KnownPolicies::default();
     let client = cluster::client(&args).await?;

@@ -1,4 +1,4 @@
-//! The plain-HTTP port for Prometheus and the kubelet.
+//! The plain-HTTP port for Prometheus. It answers probes too, for people; the kubelet has [a port of its own](super::probes).
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -15,10 +15,11 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::health::{Health, Report};
+use super::health::Health;
+use super::probes;
 use super::serve::{Limits, ServeMetrics, Transport, listen, serve};
 
-/// Scrapers, two probes and a curious admin need no more; the rest of the file descriptors are for work.
+/// Scrapers and a curious admin need no more; the rest of the file descriptors are for work.
 const CONNECTIONS: usize = 64;
 
 /// A scrape takes milliseconds. The port stops only when the process does, and must not hold that up.
@@ -115,20 +116,9 @@ pub fn router(registry: Registry, more: Vec<Arc<Expose>>, health: Health) -> Rou
         registry,
         more: more.into(),
     };
-    Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
-        .with_state(health)
+    probes::routes(health)
         .merge(Router::new().route("/metrics", get(metrics)).with_state(exposed))
         .fallback(elsewhere)
-}
-
-async fn livez(State(health): State<Health>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    answer("livez", &health.live(), verbose(query.as_deref()))
-}
-
-async fn readyz(State(health): State<Health>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    answer("readyz", &health.ready(), verbose(query.as_deref()))
 }
 
 /// What `/metrics` shows.
@@ -159,36 +149,6 @@ async fn elsewhere() -> (StatusCode, &'static str) {
         StatusCode::NOT_FOUND,
         "not found; this port serves /metrics, /livez and /readyz\n",
     )
-}
-
-/// How much a probe tells when all is well; a failing one tells everything.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Detail {
-    Brief,
-    Full,
-}
-
-fn verbose(query: Option<&str>) -> Detail {
-    let asked = query
-        .unwrap_or_default()
-        .split('&')
-        .any(|p| p == "verbose" || p.starts_with("verbose="));
-    if asked { Detail::Full } else { Detail::Brief }
-}
-
-/// The API server's own form of a probe's answer, which admins know how to read.
-fn answer(probe: &str, report: &Report, detail: Detail) -> (StatusCode, String) {
-    let (status, verdict) = match report.ok() {
-        true if detail == Detail::Brief => return (StatusCode::OK, "ok".to_owned()),
-        true => (StatusCode::OK, "passed"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
-    };
-    let lines = report.0.iter().map(|check| match &check.failure {
-        None => format!("[+]{} ok\n", check.name),
-        Some(why) => format!("[-]{} failed: {why}\n", check.name),
-    });
-    let text = lines.chain([format!("{probe} check {verdict}\n")]).collect();
-    (status, text)
 }
 
 #[cfg(test)]
@@ -294,6 +254,38 @@ mod tests {
             peer.read_to_string(&mut text).await.unwrap();
             assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
             assert!(text.contains("helmops_admin_open_connections 1"), "{text}");
+            stop.cancel();
+        };
+        tokio::join!(admin.run(stop.clone()), asking);
+    }
+
+    #[tokio::test]
+    async fn silent_connections_keep_neither_probes_nor_scrapes_out() {
+        let (stop, registry) = (CancellationToken::new(), registry().unwrap());
+        let admin = AdminServer::bind("127.0.0.1:0".parse().unwrap(), &registry, Health::default())
+            .await
+            .unwrap();
+        let address = admin.local_addr().unwrap();
+        let asking = async {
+            let mut silent = Vec::new();
+            for _ in 0..384 {
+                silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+            }
+            let start = std::time::Instant::now();
+            for path in ["/livez", "/metrics"] {
+                let mut peer = tokio::net::TcpStream::connect(address).await.unwrap();
+                let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+                peer.write_all(request.as_bytes()).await.unwrap();
+                let mut text = String::new();
+                peer.read_to_string(&mut text).await.unwrap();
+                assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+                eprintln!(
+                    "{path} behind {} silent connections: {:?}",
+                    silent.len(),
+                    start.elapsed()
+                );
+            }
+            assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
             stop.cancel();
         };
         tokio::join!(admin.run(stop.clone()), asking);

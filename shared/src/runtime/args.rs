@@ -10,7 +10,7 @@ use super::supervisor::Shutdown;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Process")]
 pub struct ProcessArgs {
-    /// Address that serves /metrics, /livez and /readyz over plain HTTP
+    /// Address that serves /metrics over plain HTTP; /livez and /readyz too
     #[arg(
         long,
         env = "HELMOPS_METRICS_BIND_ADDRESS",
@@ -18,6 +18,17 @@ pub struct ProcessArgs {
         value_name = "IP:PORT"
     )]
     pub metrics_bind_address: SocketAddr,
+
+    /// Address that serves /livez and /readyz over plain HTTP, for the kubelet
+    ///
+    /// It is not the address of the metrics, so that whoever reaches those cannot keep the kubelet out.
+    #[arg(
+        long,
+        env = "HELMOPS_HEALTH_PROBE_BIND_ADDRESS",
+        default_value = "[::]:8082",
+        value_name = "IP:PORT"
+    )]
+    pub health_probe_bind_address: SocketAddr,
 
     /// Form of the log lines written to stderr
     #[arg(long, env = "HELMOPS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
@@ -113,6 +124,7 @@ mod tests {
     fn the_defaults_fit_the_kubelets_grace_period() {
         let args = parse(&[]).unwrap();
         assert_eq!(args.metrics_bind_address, "[::]:8081".parse().unwrap());
+        assert_eq!(args.health_probe_bind_address, "[::]:8082".parse().unwrap());
         assert_eq!(args.log_format, LogFormat::Json);
         assert_eq!(args.log_level, "info");
         let shutdown = args.shutdown();

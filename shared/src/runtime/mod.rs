@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! main ─► ProcessArgs ─► telemetry::install
-//!                        Supervisor ── starts ──► AdminServer (/metrics /livez /readyz)
+//!                        Supervisor ── starts ──► AdminServer (/metrics), ProbeServer (/livez /readyz)
 //!                            │                    the process' own tasks
 //!                            └─ SIGTERM: Health::stopping, delay, cancel, drain ─► ExitCode
 //! ```
@@ -21,6 +21,7 @@ pub mod fair;
 pub mod health;
 mod lock;
 pub mod metrics;
+pub mod probes;
 pub mod serve;
 mod signals;
 pub mod supervisor;
@@ -34,7 +35,8 @@ pub use exit::{exit, run_process};
 pub use fair::{FairPermit, FairSemaphore};
 pub use health::{Gate, Health, Heartbeat};
 pub use lock::lock;
-pub use serve::{Accept, Drained, Limits, ServeMetrics, Transport, listen, serve};
+pub use probes::{ProbeError, ProbeServer};
+pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
 pub use signals::{OsSignals, Signals};
 pub use supervisor::{Fault, Outcome, Shutdown, Supervisor};
 pub use telemetry::TelemetryError;

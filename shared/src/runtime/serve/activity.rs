@@ -17,6 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::time::Instant;
 
 use super::limits::Limits;
+use super::peer_bytes::PeerBytes;
 use crate::runtime::lock;
 
 /// The requests of one connection.
@@ -37,6 +38,17 @@ enum Phase {
     Fresh,
     /// At least one has.
     Used,
+}
+
+/// What a connection is good for at the moment, the least useful first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// It has not sent a request so far.
+    Fresh,
+    /// It has, and none is under way.
+    Idle,
+    /// A request is under way.
+    Busy,
 }
 
 impl Activity {
@@ -65,7 +77,18 @@ impl Activity {
         (state.under_way == 0).then_some(state.since)
     }
 
-    fn begin(self: &Arc<Self>) -> UnderWay {
+    /// What the connection is good for, and since when.
+    pub(super) fn standing(&self) -> (Standing, Instant) {
+        let state = *lock(&self.0);
+        let standing = match (state.under_way, state.phase) {
+            (0, Phase::Fresh) => Standing::Fresh,
+            (0, Phase::Used) => Standing::Idle,
+            (1.., _) => Standing::Busy,
+        };
+        (standing, state.since)
+    }
+
+    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
         let mut state = lock(&self.0);
         state.under_way += 1;
         state.phase = Phase::Used;
@@ -77,7 +100,7 @@ impl Activity {
 /// One request, from its header until its answer's body has been handed to the protocol or cut off. What the
 /// protocol then still has to write is bounded by the idle limit.
 #[derive(Debug)]
-struct UnderWay(Arc<Activity>);
+pub(super) struct UnderWay(Arc<Activity>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -87,15 +110,17 @@ impl Drop for UnderWay {
     }
 }
 
-/// The application as hyper wants it, with each request counted in `activity`.
+/// The application as hyper wants it, with each request counted in `activity` and carrying the peer's byte counter.
 pub(super) fn counted(
     app: Router,
     activity: Arc<Activity>,
+    body_bytes: PeerBytes,
 ) -> impl Service<Request<Incoming>, Response = Response<CountedBody>, Error = Infallible, Future: Send + 'static>
 {
     let app = TowerToHyperService::new(app);
-    service_fn(move |request| {
+    service_fn(move |mut request: Request<Incoming>| {
         let under_way = activity.begin();
+        request.extensions_mut().insert(body_bytes.clone());
         let answer = app.call(request);
         async move {
             answer.await.map(|response| {

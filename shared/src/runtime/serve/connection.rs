@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::{Activity, counted};
 use super::limits::Limits;
 use super::metrics::{HandshakeFailure, ServeMetrics};
+use super::peer_bytes::PeerBytes;
 use super::streams::Streams;
 use super::{Transport, WARN_EVERY};
 use crate::runtime::throttle::Throttle;
@@ -60,6 +61,13 @@ impl fmt::Display for End {
     }
 }
 
+/// The other side of one connection.
+pub(super) struct Caller {
+    pub(super) address: SocketAddr,
+    pub(super) activity: Arc<Activity>,
+    pub(super) body_bytes: PeerBytes,
+}
+
 /// What all connections of a server share.
 pub(super) struct Connections {
     pub(super) transport: Transport,
@@ -89,14 +97,15 @@ impl Connections {
     }
 
     /// Serves one connection to its end.
-    pub(super) async fn serve<S>(self: Arc<Self>, stream: S, peer: SocketAddr)
+    pub(super) async fn serve<S>(self: Arc<Self>, stream: S, caller: Caller)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let peer = caller.address;
         let _open = self.metrics.opened();
         // Boxed: each protocol's state is large, and every connection would hold room for all of them.
         let end = match &self.transport {
-            Transport::Plain => Box::pin(self.http1(stream)).await,
+            Transport::Plain => Box::pin(self.http1(stream, &caller)).await,
             Transport::Tls(acceptor) => {
                 let handshake = timeout(self.limits.handshake, acceptor.accept(stream));
                 match self.stop.run_until_cancelled(handshake).await {
@@ -105,29 +114,43 @@ impl Connections {
                         return self.handshake_failed(HandshakeFailure::Timeout, peer, &"took too long");
                     }
                     Some(Ok(Err(error))) => return self.handshake_failed(failure_of(&error), peer, &error),
-                    Some(Ok(Ok(stream))) if speaks_h2(&stream) => Box::pin(self.http2(stream)).await,
-                    Some(Ok(Ok(stream))) => Box::pin(self.http1(stream)).await,
+                    Some(Ok(Ok(stream))) if speaks_h2(&stream) => Box::pin(self.http2(stream, &caller)).await,
+                    Some(Ok(Ok(stream))) => Box::pin(self.http1(stream, &caller)).await,
                 }
             }
         };
         tracing::debug!(%peer, "connection {end}");
     }
 
-    async fn http1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) -> End {
-        let activity = Activity::new();
-        let service = counted(self.app.clone(), Arc::clone(&activity));
+    async fn http1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        caller: &Caller,
+    ) -> End {
+        let service = counted(
+            self.app.clone(),
+            Arc::clone(&caller.activity),
+            caller.body_bytes.clone(),
+        );
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_header_size(HEADER_BYTES as usize)
             .max_buf_size(BUFFER_BYTES)
             .serve_connection(TokioIo::new(stream), service);
-        self.drive(connection, http1::Connection::graceful_shutdown, &activity)
+        self.drive(connection, http1::Connection::graceful_shutdown, &caller.activity)
             .await
     }
 
-    async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) -> End {
-        let activity = Activity::new();
-        let service = counted(self.app.clone(), Arc::clone(&activity));
+    async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        caller: &Caller,
+    ) -> End {
+        let service = counted(
+            self.app.clone(),
+            Arc::clone(&caller.activity),
+            caller.body_bytes.clone(),
+        );
         let streams = Streams::default();
         let connection = http2::Builder::new(streams.executor())
             .max_concurrent_streams(self.limits.streams)
@@ -135,7 +158,7 @@ impl Connections {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .serve_connection(TokioIo::new(stream), service);
-        self.drive(connection, http2::Connection::graceful_shutdown, &activity)
+        self.drive(connection, http2::Connection::graceful_shutdown, &caller.activity)
             .await
     }
 
@@ -189,7 +212,7 @@ impl Connections {
             tracing::warn!(
                 %peer, reason, held_back,
                 "TLS handshake failed: {error}; if the peer is the API server, compare caBundle in the webhook \
-                 configuration with the certificate served here"
+                 configuration with the certificate served here, and its client certificate with --client-ca-file"
             );
         } else {
             tracing::debug!(%peer, reason, "TLS handshake failed: {error}");

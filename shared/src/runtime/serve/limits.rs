@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bounds of a server. The defaults suit an admission webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once; further peers wait in the kernel's queue until one leaves.
+    /// Connections open at once. A further one is accepted all the same: one that does nothing is closed for it.
     pub connections: usize,
     /// How long a TLS handshake may take.
     pub handshake: Duration,

@@ -10,6 +10,7 @@ pub struct ServeMetrics {
     open: IntGauge,
     handshake_failures: IntCounterVec,
     accept_pauses: IntCounterVec,
+    displaced: IntCounterVec,
 }
 
 /// Why a TLS handshake failed.
@@ -38,26 +39,43 @@ impl HandshakeFailure {
 /// Why accepting paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AcceptPause {
-    /// As many connections are open as may be.
-    Full,
     /// The operating system refused to accept.
     Error,
 }
 
 impl AcceptPause {
-    const ALL: [Self; 2] = [Self::Full, Self::Error];
+    const ALL: [Self; 1] = [Self::Error];
 
     fn label(self) -> &'static str {
         match self {
-            Self::Full => "full",
             Self::Error => "error",
         }
     }
 }
 
+/// Which connection was closed because the server was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Displaced {
+    /// An old one, in favour of a new one.
+    Old,
+    /// The new one, because no old one could be closed.
+    New,
+}
+
+impl Displaced {
+    const ALL: [Self; 2] = [Self::Old, Self::New];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Old => "old",
+            Self::New => "new",
+        }
+    }
+}
+
 impl ServeMetrics {
-    /// Registers `<prefix>_open_connections`, `<prefix>_handshake_failures_total{reason}` (timeout, tls, io)
-    /// and `<prefix>_accept_pauses_total{reason}` (full, error).
+    /// Registers `<prefix>_open_connections`, `<prefix>_handshake_failures_total{reason}` (timeout, tls, io),
+    /// `<prefix>_accept_pauses_total{reason}` (error) and `<prefix>_displaced_connections_total{which}` (old, new).
     ///
     /// # Errors
     /// The prefix is already in use in this registry, or is not a metric name.
@@ -86,6 +104,16 @@ impl ServeMetrics {
                 &["reason"],
             )?,
         )?;
+        let displaced = registered(
+            registry,
+            IntCounterVec::new(
+                Opts::new(
+                    format!("{prefix}_displaced_connections_total"),
+                    "Connections that were closed because the server was full: an old one in favour of a new one, or the new one.",
+                ),
+                &["which"],
+            )?,
+        )?;
         // Present from the start, so that a rate sees the first increment.
         for reason in HandshakeFailure::ALL {
             handshake_failures.with_label_values(&[reason.label()]);
@@ -93,10 +121,14 @@ impl ServeMetrics {
         for reason in AcceptPause::ALL {
             accept_pauses.with_label_values(&[reason.label()]);
         }
+        for which in Displaced::ALL {
+            displaced.with_label_values(&[which.label()]);
+        }
         Ok(Self {
             open,
             handshake_failures,
             accept_pauses,
+            displaced,
         })
     }
 
@@ -112,6 +144,14 @@ impl ServeMetrics {
 
     pub(super) fn accept_pause(&self, reason: AcceptPause) {
         self.pause_counter(reason).inc();
+    }
+
+    pub(super) fn displaced(&self, which: Displaced) {
+        self.displaced_counter(which).inc();
+    }
+
+    fn displaced_counter(&self, which: Displaced) -> IntCounter {
+        self.displaced.with_label_values(&[which.label()])
     }
 
     fn handshake_counter(&self, reason: HandshakeFailure) -> IntCounter {
@@ -143,6 +183,10 @@ impl ServeMetrics {
         self.handshake_counter(reason).get()
     }
 
+    pub(super) fn displaced_so_far(&self, which: Displaced) -> u64 {
+        self.displaced_counter(which).get()
+    }
+
     pub(super) fn accept_pauses(&self, reason: AcceptPause) -> u64 {
         self.pause_counter(reason).get()
     }
@@ -164,7 +208,8 @@ mod tests {
             "helmops_webhook_handshake_failures_total{reason=\"timeout\"} 0",
             "helmops_webhook_handshake_failures_total{reason=\"tls\"} 0",
             "helmops_webhook_handshake_failures_total{reason=\"io\"} 0",
-            "helmops_webhook_accept_pauses_total{reason=\"full\"} 0",
+            "helmops_webhook_displaced_connections_total{which=\"old\"} 0",
+            "helmops_webhook_displaced_connections_total{which=\"new\"} 0",
             "helmops_webhook_accept_pauses_total{reason=\"error\"} 0",
         ] {
             assert!(text.contains(line), "{line} in {text}");

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! Accept ──► slot free? ──► TLS handshake, bounded ──ALPN──► HTTP/1.1 or HTTP/2 ──► Router
-//!               │ no: wait                                        │
-//!               └ the kernel queues further peers                 └ closed when no request is under way
+//!               │ no                                              │
+//!               └ a connection that does nothing is closed        └ closed when no request is under way
 //!                                                                   for too long, whatever bytes come
 //! ```
 //!
@@ -15,6 +15,8 @@ mod activity;
 mod connection;
 mod limits;
 mod metrics;
+mod peer_bytes;
+mod places;
 mod streams;
 
 use std::fmt;
@@ -22,20 +24,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use self::accept::{AfterError, after_error};
-use self::connection::Connections;
-use self::metrics::AcceptPause;
+use self::activity::Activity;
+use self::connection::{Caller, Connections};
+use self::metrics::{AcceptPause, Displaced};
+use self::places::Places;
 use self::streams::log_panic;
 use super::throttle::Throttle;
 
 pub use self::accept::{Accept, listen};
 pub use self::limits::Limits;
 pub use self::metrics::ServeMetrics;
+pub use self::peer_bytes::PeerBytes;
 
 /// Pause after an accept error: long enough not to spin, short enough that nobody notices once it is over.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -90,25 +95,36 @@ pub async fn serve<L: Accept>(
     ));
     let warnings = Warnings::new();
     let mut open = JoinSet::new();
+    let mut places = Places::new(limits.connections);
     loop {
-        // The set is reaped here, so its length is the number of open connections.
-        let full = open.len() >= limits.connections;
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Some(ended) = open.join_next() => {
-                ended.unwrap_or_else(log_panic);
+            Some(ended) = open.join_next_with_id() => {
+                places.leave(task_of(&ended));
+                ended.map_or_else(log_panic, |_| ());
                 continue;
             }
-            accepted = listener.accept(), if !full => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                open.spawn(Arc::clone(&connections).serve(stream, peer));
-                if open.len() >= limits.connections {
-                    metrics.accept_pause(AcceptPause::Full);
+            Ok((stream, address)) => {
+                if places.full() {
                     warnings.full(limits.connections);
+                    if !places.make_room(address.ip()) {
+                        metrics.displaced(Displaced::New);
+                        continue;
+                    }
+                    metrics.displaced(Displaced::Old);
                 }
+                let activity = Activity::new();
+                let caller = Caller {
+                    address,
+                    activity: Arc::clone(&activity),
+                    body_bytes: places.take(address.ip()),
+                };
+                let task = open.spawn(Arc::clone(&connections).serve(stream, caller));
+                places.hold(address.ip(), activity, task);
             }
             Err(error) if after_error(&error) == AfterError::GoOn => {}
             Err(error) => {
@@ -120,6 +136,13 @@ pub async fn serve<L: Accept>(
     }
     drop(listener);
     drain(open, limits.drain).await
+}
+
+fn task_of(ended: &Result<(Id, ()), JoinError>) -> Id {
+    match ended {
+        Ok((id, ())) => *id,
+        Err(error) => error.id(),
+    }
 }
 
 async fn drain(mut open: JoinSet<()>, patience: Duration) -> Drained {
@@ -156,7 +179,7 @@ impl Warnings {
             tracing::warn!(
                 limit,
                 held_back,
-                "as many connections are open as may be; further peers wait"
+                "as many connections are open as may be; each new one closes one that does nothing, or is closed"
             );
         }
     }

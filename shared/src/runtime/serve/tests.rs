@@ -112,7 +112,30 @@ async fn a_peer_that_left_the_queue_does_not_pause_accepting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_further_peer_waits_until_one_leaves() {
+async fn silent_peers_keep_nobody_out() {
+    let stage = stage(
+        Transport::Plain,
+        Limits {
+            connections: 8,
+            ..Limits::default()
+        },
+    );
+    let mut used = stage.connect();
+    exchange(&mut used).await;
+    let mut silent: Vec<_> = (0..100).map(|_| stage.connect()).collect();
+    let start = Instant::now();
+    exchange(&mut stage.connect()).await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(stage.metrics.displaced_so_far(Displaced::Old), 94);
+    assert!(stage.metrics.open_now() <= 8, "{}", stage.metrics.open_now());
+    let oldest = silent.first_mut().unwrap();
+    assert!(read_to_close(oldest).await.is_empty());
+    assert_eq!(start.elapsed(), Duration::ZERO, "the oldest is closed at once");
+    exchange(&mut used).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_gives_way_and_a_request_under_way_does_not() {
     let stage = stage(
         Transport::Plain,
         Limits {
@@ -120,17 +143,20 @@ async fn a_further_peer_waits_until_one_leaves() {
             ..Limits::default()
         },
     );
-    let (mut first, mut second, mut third) = (stage.connect(), stage.connect(), stage.connect());
-    exchange(&mut first).await;
-    exchange(&mut second).await;
-    third.write_all(GET).await.unwrap();
-    let early = timeout(seconds(20), read_done(&mut third)).await;
-    assert!(early.is_err(), "served although two are open");
-    assert_eq!(stage.metrics.open_now(), 2);
-    assert_eq!(stage.metrics.accept_pauses(AcceptPause::Full), 1);
-    drop(first);
+    let (mut idle, mut busy) = (stage.connect(), stage.connect());
+    exchange(&mut idle).await;
+    exchange(&mut busy).await;
+    busy.write_all(GET_SLOW).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let mut third = stage.connect();
+    third.write_all(GET_SLOW).await.unwrap();
+    assert!(read_to_close(&mut idle).await.is_empty());
+    sleep(Duration::from_secs(1)).await;
+    let mut refused = stage.connect();
+    assert!(read_to_close(&mut refused).await.is_empty());
+    assert_eq!(stage.metrics.displaced_so_far(Displaced::New), 1);
+    read_done(&mut busy).await;
     read_done(&mut third).await;
-    exchange(&mut second).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,14 @@ fn connections(limits: Limits) -> Arc<Connections> {
     Arc::new(Connections::new(Transport::Plain, app(), limits, metrics(), stop))
 }
 
+fn caller() -> Caller {
+    Caller {
+        address: PEER,
+        activity: Activity::new(),
+        body_bytes: PeerBytes::default(),
+    }
+}
+
 fn pipe() -> (DuplexStream, DuplexStream) {
     duplex(1 << 10)
 }
@@ -56,7 +64,7 @@ async fn a_peer_that_never_says_anything_is_closed() {
     let (server, mut peer) = pipe();
     let (connections, start) = (connections(Limits::default()), Instant::now());
     let limit = connections.limits.first_request;
-    both(connections.serve(server, PEER), read_to_close(&mut peer)).await;
+    both(connections.serve(server, caller()), read_to_close(&mut peer)).await;
     assert_ended_at(start, limit);
 }
 
@@ -66,7 +74,7 @@ async fn a_header_that_never_ends_is_cut_off_however_it_trickles() {
     let (connections, start) = (connections(Limits::default()), Instant::now());
     peer.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
     let (end, ()) = both(
-        connections.http1(server),
+        connections.http1(server, &caller()),
         trickle(&mut peer, std::iter::repeat(b'x')),
     )
     .await;
@@ -78,7 +86,7 @@ async fn a_header_that_never_ends_is_cut_off_however_it_trickles() {
 async fn a_header_that_never_ends_after_a_request_is_cut_off() {
     let (server, mut peer) = pipe();
     let (connections, start) = (connections(Limits::default()), Instant::now());
-    both(connections.http1(server), async {
+    both(connections.http1(server, &caller()), async {
         exchange(&mut peer).await;
         peer.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
         trickle(&mut peer, std::iter::repeat(b'x')).await;
@@ -92,7 +100,7 @@ async fn half_an_http2_preface_is_cut_off() {
     let (server, mut peer) = pipe();
     let (connections, start) = (connections(Limits::default()), Instant::now());
     peer.write_all(b"PRI * HTTP").await.unwrap();
-    let (end, _) = both(connections.http2(server), read_to_close(&mut peer)).await;
+    let (end, _) = both(connections.http2(server, &caller()), read_to_close(&mut peer)).await;
     assert!(matches!(end, End::CutOff), "{end}");
     assert_ended_at(start, connections.limits.first_request);
 }
@@ -112,7 +120,7 @@ async fn http2_pings_are_no_reason_to_stay() {
         }
     };
     both(
-        connections.http2(server),
+        connections.http2(server, &caller()),
         both(pinging, read_to_close(&mut answers)),
     )
     .await;
@@ -135,7 +143,7 @@ async fn a_connection_is_reused_by_gos_client_and_closed_after_it() {
         assert!(read_to_close(&mut peer).await.is_empty());
         assert_ended_at(start, limit);
     };
-    let (end, ()) = both(connections.http1(server), asking).await;
+    let (end, ()) = both(connections.http1(server, &caller()), asking).await;
     assert!(matches!(end, End::Closed), "{end}");
 }
 
@@ -149,7 +157,7 @@ async fn a_slow_answer_is_not_idleness() {
     };
     let connections = connections(limits);
     peer.write_all(GET_SLOW).await.unwrap();
-    both(connections.http1(server), read_done(&mut peer)).await;
+    both(connections.http1(server, &caller()), read_done(&mut peer)).await;
 }
 
 /// An answer that is still being made keeps its request under way; one that was handed over whole does not,
@@ -166,7 +174,7 @@ async fn a_peer_that_does_not_read_its_http1_answer_is_cut_off() {
         let (connections, start) = (connections(Limits::default()), Instant::now());
         let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
         peer.write_all(request.as_bytes()).await.unwrap();
-        let (end, ()) = both(connections.http1(server), async {}).await;
+        let (end, ()) = both(connections.http1(server, &caller()), async {}).await;
         assert!(matches!(end, End::CutOff), "{path}: {end}");
         assert_ended_at(start, limit);
     }
@@ -179,7 +187,7 @@ async fn a_peer_that_does_not_read_its_http2_answer_is_cut_off() {
         let (connections, start) = (connections(Limits::default()), Instant::now());
         let (mut send, _driver) = h2_client(peer).await;
         // The client's window holds less than the answer, and nobody takes anything out of it.
-        let (end, _unread) = both(connections.http2(server), send.send_request(get(path))).await;
+        let (end, _unread) = both(connections.http2(server, &caller()), send.send_request(get(path))).await;
         assert!(matches!(end, End::CutOff), "{path}: {end}");
         assert_ended_at(start, limit);
     }
@@ -220,7 +228,7 @@ async fn http2_requests_share_a_connection_that_is_closed_once_idle() {
         }
         assert_eq!(start.elapsed().as_secs(), SLOW.as_secs(), "they ran side by side");
     };
-    let (end, ()) = both(connections.http2(server), asking).await;
+    let (end, ()) = both(connections.http2(server, &caller()), asking).await;
     assert!(!matches!(end, End::CutOff), "{end}");
     assert_ended_at(start, SLOW + connections.limits.idle);
     drop(driver);
@@ -243,7 +251,7 @@ async fn a_panic_in_one_http2_request_leaves_the_others_alone() {
         assert_eq!(body_of(slow.await.unwrap()).await, b"done");
         connections.stop.cancel();
     };
-    let (end, ()) = both(connections.http2(server), asking).await;
+    let (end, ()) = both(connections.http2(server, &caller()), asking).await;
     assert!(!matches!(end, End::CutOff), "{end}");
 }
 
@@ -259,7 +267,7 @@ async fn on_stop_an_http1_request_under_way_is_answered_and_the_connection_close
         assert!(read_to_close(&mut peer).await.is_empty());
     };
     let start = Instant::now();
-    let (end, ()) = both(connections.http1(server), asking).await;
+    let (end, ()) = both(connections.http1(server, &caller()), asking).await;
     assert!(matches!(end, End::Closed), "{end}");
     assert_eq!(start.elapsed().as_secs(), SLOW.as_secs());
 }
@@ -276,7 +284,7 @@ async fn on_stop_an_http2_request_under_way_is_answered_and_the_connection_close
         assert_eq!(body_of(slow.await.unwrap()).await, b"done");
     };
     let start = Instant::now();
-    let (end, ()) = both(connections.http2(server), asking).await;
+    let (end, ()) = both(connections.http2(server, &caller()), asking).await;
     assert!(matches!(end, End::Closed), "{end}");
     assert_eq!(start.elapsed().as_secs(), SLOW.as_secs());
 }
@@ -292,7 +300,7 @@ async fn on_stop_an_answer_that_nobody_reads_is_cut_off_soon_after_it_is_made() 
         sleep(seconds(1)).await;
         connections.stop.cancel();
     };
-    let (end, ()) = both(connections.http1(server), stopping).await;
+    let (end, ()) = both(connections.http1(server, &caller()), stopping).await;
     assert!(matches!(end, End::CutOff), "{end}");
     assert_ended_at(start, SLOW + FAREWELL);
 }
@@ -302,7 +310,7 @@ async fn on_stop_an_idle_connection_is_closed_at_once_and_half_a_header_soon() {
     let (server, mut peer) = pipe();
     let kept = connections(Limits::default());
     let start = Instant::now();
-    let (end, ()) = both(kept.http1(server), async {
+    let (end, ()) = both(kept.http1(server, &caller()), async {
         exchange(&mut peer).await;
         kept.stop.cancel();
     })
@@ -313,7 +321,7 @@ async fn on_stop_an_idle_connection_is_closed_at_once_and_half_a_header_soon() {
     let (server, mut peer) = pipe();
     let stalled = connections(Limits::default());
     peer.write_all(b"GET / HT").await.unwrap();
-    let (end, ()) = both(stalled.http1(server), async { stalled.stop.cancel() }).await;
+    let (end, ()) = both(stalled.http1(server, &caller()), async { stalled.stop.cancel() }).await;
     assert!(matches!(end, End::CutOff), "{end}");
     assert_ended_at(start, FAREWELL);
 }
@@ -336,5 +344,5 @@ async fn a_header_that_is_too_large_is_refused() {
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
     };
-    both(connections.http1(server), asking).await;
+    both(connections.http1(server, &caller()), asking).await;
 }
