@@ -7,6 +7,7 @@ use helmops_shared::{
     reason::Reason,
 };
 
+use crate::counted;
 use crate::review::{Answer, Cause, Details, Operation, Request, Status, Subject};
 
 /// Fills in what the user left out.
@@ -35,7 +36,7 @@ pub fn validate(request: &Request<'_, HelmOp>, policies: &Policies) -> (Answer, 
         (Operation::Update, Some(stored)) => Some(stored),
         _ => None,
     };
-    let verdict = policies.review(helmop, || serde_json::from_str(stored?.get()).ok());
+    let verdict = policies.review(helmop, || counted::from_slice(stored?.get().as_bytes()).ok());
     let reason = verdict.errors.reason();
     let denial = reason.map(|_| invalid(&name(&request.subject, helmop), &verdict.errors));
     let answer = Answer {

@@ -1,7 +1,7 @@
 //! The admission webhook: it fills in defaults of HelmOps and denies what could never work.
 //!
 //! ```text
-//! API server ──HTTPS──► router ──► review (wire) ──► decide ──► helmops_shared::{admit, policy} (the rules)
+//! API server ──HTTPS──► router ──► body ──► review (wire) ──► decide ──► helmops_shared::{admit, policy} (the rules)
 //! API server ◄──watch── policies ─────────────────────┘
 //! API server ◄────────── certificate: the Secret and caBundle that make it trust the first line
 //! ```
@@ -10,8 +10,10 @@
 //! memory.
 
 mod args;
+mod body;
 mod certificate;
 mod cluster;
+mod counted;
 mod decide;
 mod metrics;
 mod policies;

@@ -1,12 +1,16 @@
 //! `helmops-webhook`: the process.
 
-use std::process::ExitCode;
+use std::{num::NonZeroUsize, process::ExitCode};
 
 use clap::Parser;
-use helmops_shared::runtime::run_process;
+use helmops_shared::runtime::run_process_on;
 use helmops_webhook::{Args, run};
+
+/// Each thread decodes one review at a time. Four answer tens of thousands of reviews a second, and what they decode
+/// together fits into the memory limit of the manifest.
+const THREADS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(3);
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    run_process(run(args))
+    run_process_on(THREADS, run(args))
 }

@@ -7,7 +7,7 @@ use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
 
-use crate::review::Operation;
+use crate::{body::Refusal, review::Operation};
 
 /// From 50 µs to 1 s: decisions take tens of microseconds, and the API server gives up after seconds.
 const BUCKETS: &[f64] = &[
@@ -84,6 +84,7 @@ pub struct Metrics {
     requests: IntCounterVec,
     durations: [Histogram; 2],
     denials: IntCounterVec,
+    refused: IntCounterVec,
     certificate_expiry: IntGauge,
     certificate_reloads: IntCounterVec,
 }
@@ -126,6 +127,16 @@ impl Metrics {
                 &["reason"],
             )?,
         )?;
+        let refused = registered(
+            registry,
+            IntCounterVec::new(
+                Opts::new(
+                    "helmops_admission_refused_bodies_total",
+                    "Requests whose body was not read, by reason.",
+                ),
+                &["reason"],
+            )?,
+        )?;
         let certificate_expiry = registered(
             registry,
             IntGauge::new(
@@ -158,6 +169,9 @@ impl Metrics {
         for reason in Reason::ALL {
             denials.with_label_values(&[reason.as_str()]);
         }
+        for reason in Refusal::REASONS {
+            refused.with_label_values(&[reason]);
+        }
         for outcome in ["loaded", "failed"] {
             certificate_reloads.with_label_values(&[outcome]);
         }
@@ -166,6 +180,7 @@ impl Metrics {
             requests,
             durations,
             denials,
+            refused,
             certificate_expiry,
             certificate_reloads,
         })
@@ -192,6 +207,11 @@ impl Metrics {
     /// Counts a denial.
     pub fn denied(&self, reason: Reason) {
         self.denials.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    /// Counts a request whose body was not read.
+    pub fn refused(&self, reason: &'static str) {
+        self.refused.with_label_values(&[reason]).inc();
     }
 
     /// Notes a serving certificate that was taken into use.

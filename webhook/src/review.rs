@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::counted;
+
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
@@ -124,7 +126,7 @@ impl<'a, T: Deserialize<'a>> Request<'a, T> {
     /// # Errors
     /// Where it has no uid that could be answered to.
     pub fn read(body: &'a [u8]) -> Result<Self, ReviewError> {
-        match serde_json::from_slice::<Review<'_, T>>(body) {
+        match counted::from_slice::<Review<'_, T>>(body) {
             Ok(review) => Self::accept(review, Ok),
             Err(error) => {
                 let review: Review<'_, IgnoredAny> =

@@ -1,11 +1,13 @@
 //! The two endpoints.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, State},
+    extract::{Request as HttpRequest, State},
     http::{
         HeaderValue, StatusCode,
         header::{CONNECTION, CONTENT_TYPE},
@@ -14,21 +16,29 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use helmops_shared::runtime::{Health, cluster::KnownPolicies};
+use helmops_shared::{
+    runtime::{Health, Throttle, cluster::KnownPolicies},
+    text::cut,
+};
 use serde::Deserialize;
-use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
+use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
+    body::{Bodies, Refusal},
     decide,
     metrics::{Metrics, Verdict, Webhook},
     review::{Answer, Request},
 };
 
-/// Largest body: a review carries an object twice, and the API server takes objects of up to 3 MiB.
-const MAX_BODY: usize = 8 << 20;
+/// A warning that any peer can cause is written at most this often.
+const WARN_EVERY: Duration = Duration::from_secs(30);
 
-/// Longest time for a request, its body included. The shipped configurations let the API server wait 5 s.
-const DEADLINE: Duration = Duration::from_secs(5);
+/// Longest name and namespace that an object can have.
+const NAME_BYTES: usize = 253;
+const NAMESPACE_BYTES: usize = 63;
+
+/// What is said of a body that is no review.
+const ERROR_BYTES: usize = 1 << 10;
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
@@ -39,6 +49,24 @@ pub struct Shared {
     pub health: Health,
     /// What HelmOps may use. While that is unknown, nothing is held against them.
     pub policies: KnownPolicies,
+    /// The bodies in memory, and what is logged about those that are refused.
+    pub bodies: Arc<Guard>,
+}
+
+/// What keeps a flood of requests from memory and log.
+#[derive(Debug)]
+pub struct Guard {
+    bodies: Bodies,
+    warnings: Throttle,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self {
+            bodies: Bodies::default(),
+            warnings: Throttle::new(WARN_EVERY),
+        }
+    }
 }
 
 /// Makes the router.
@@ -52,11 +80,6 @@ pub fn router(shared: Shared) -> Router {
                 "this webhook serves /mutate and /validate\n",
             )
         })
-        .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(TimeoutLayer::with_status_code(
-            StatusCode::REQUEST_TIMEOUT,
-            DEADLINE,
-        ))
         .layer(CatchPanicLayer::new())
         .layer(map_response_with_state(shared.health.clone(), farewell))
         .with_state(shared)
@@ -73,48 +96,84 @@ async fn farewell(State(health): State<Health>, mut response: Response) -> Respo
     response
 }
 
-async fn mutate(State(Shared { metrics, .. }): State<Shared>, body: Bytes) -> Response {
-    answer(&metrics, Webhook::Mutate, &body, |request| {
-        let answer = decide::mutate(request);
-        let verdict = if answer.patch.is_some() {
-            Verdict::Patched
-        } else {
-            Verdict::Allowed
-        };
-        (answer, verdict)
-    })
+async fn mutate(State(Shared { metrics, bodies, .. }): State<Shared>, request: HttpRequest) -> Response {
+    let body = match bodies.bodies.read(request).await {
+        Ok(body) => body,
+        Err(refusal) => return refused(&metrics, &bodies.warnings, refusal),
+    };
+    answer(
+        &metrics,
+        &bodies.warnings,
+        Webhook::Mutate,
+        body.as_ref(),
+        |request| {
+            let answer = decide::mutate(request);
+            let verdict = if answer.patch.is_some() {
+                Verdict::Patched
+            } else {
+                Verdict::Allowed
+            };
+            (answer, verdict)
+        },
+    )
 }
 
 async fn validate(
     State(Shared {
-        metrics, policies, ..
+        metrics,
+        policies,
+        bodies,
+        ..
     }): State<Shared>,
-    body: Bytes,
+    request: HttpRequest,
 ) -> Response {
-    answer(&metrics, Webhook::Validate, &body, |request| {
-        let policies = policies.of(&request.subject.namespace).unwrap_or_default();
-        let (answer, reason) = decide::validate(request, &policies);
-        let verdict = match reason {
-            Some(reason) => {
-                metrics.denied(reason);
-                tracing::info!(
-                    namespace = &*request.subject.namespace,
-                    name = &*request.subject.name,
-                    reason = reason.as_str(),
-                    message = answer.denial.as_ref().map(|status| &*status.message),
-                    "denied"
-                );
-                Verdict::Denied
-            }
-            None if answer.warnings.is_empty() => Verdict::Allowed,
-            None => Verdict::Warned,
-        };
-        (answer, verdict)
-    })
+    let body = match bodies.bodies.read(request).await {
+        Ok(body) => body,
+        Err(refusal) => return refused(&metrics, &bodies.warnings, refusal),
+    };
+    answer(
+        &metrics,
+        &bodies.warnings,
+        Webhook::Validate,
+        body.as_ref(),
+        |request| {
+            let policies = policies.of(&request.subject.namespace).unwrap_or_default();
+            let (answer, reason) = decide::validate(request, &policies);
+            let verdict = match reason {
+                Some(reason) => {
+                    metrics.denied(reason);
+                    tracing::info!(
+                        namespace = up_to(&request.subject.namespace, NAMESPACE_BYTES),
+                        name = up_to(&request.subject.name, NAME_BYTES),
+                        reason = reason.as_str(),
+                        message = answer.denial.as_ref().map(|status| &*status.message),
+                        "denied"
+                    );
+                    Verdict::Denied
+                }
+                None if answer.warnings.is_empty() => Verdict::Allowed,
+                None => Verdict::Warned,
+            };
+            (answer, verdict)
+        },
+    )
+}
+
+fn refused(metrics: &Metrics, warnings: &Throttle, refusal: Refusal) -> Response {
+    metrics.refused(refusal.reason());
+    if let Some(held_back) = warnings.pass(tokio::time::Instant::now()) {
+        tracing::warn!(
+            reason = refusal.reason(),
+            held_back,
+            "a body was refused: {refusal}"
+        );
+    }
+    refusal.into_response()
 }
 
 fn answer<'b, T: Deserialize<'b>>(
     metrics: &Metrics,
+    warnings: &Throttle,
     webhook: Webhook,
     body: &'b [u8],
     decide: impl FnOnce(&Request<'b, T>) -> (Answer, Verdict),
@@ -124,8 +183,15 @@ fn answer<'b, T: Deserialize<'b>>(
         Ok(request) => request,
         Err(error) => {
             metrics.answered(webhook, None, Verdict::Malformed, started);
-            tracing::warn!(%error, "a body that is no review");
-            return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
+            if let Some(held_back) = warnings.pass(tokio::time::Instant::now()) {
+                let error = cut(error.to_string(), ERROR_BYTES);
+                tracing::warn!(error, held_back, "a body that is no review");
+            }
+            return (
+                StatusCode::BAD_REQUEST,
+                format!("{}\n", cut(error.to_string(), ERROR_BYTES)),
+            )
+                .into_response();
         }
     };
     let (answer, verdict) = decide(&request);
@@ -135,6 +201,12 @@ fn answer<'b, T: Deserialize<'b>>(
     };
     metrics.answered(webhook, Some(request.subject.operation), verdict, started);
     response
+}
+
+/// The beginning of a text, cut between characters. Nothing else bounds a name in a request that the API server did not
+/// send.
+fn up_to(text: &str, longest: usize) -> &str {
+    text.get(..text.floor_char_boundary(longest)).unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -74,6 +74,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             metrics,
             health,
             policies: known,
+            bodies: Arc::default(),
         }),
         limits,
         serve_metrics,

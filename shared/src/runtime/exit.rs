@@ -1,7 +1,9 @@
 //! From a result to the exit code of the process.
 
 use std::error::Error;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 
 use tracing::dispatcher;
 
@@ -12,7 +14,27 @@ use tracing::dispatcher;
 pub fn run_process<E: Into<Box<dyn Error + Send + Sync>>>(
     main: impl Future<Output = Result<(), E>>,
 ) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    run_on(&mut tokio::runtime::Builder::new_multi_thread(), main)
+}
+
+/// As [`run_process`], on at most `threads` threads: what each thread needs for its work is then a bound on memory that
+/// does not depend on the size of the node.
+pub fn run_process_on<E: Into<Box<dyn Error + Send + Sync>>>(
+    threads: NonZeroUsize,
+    main: impl Future<Output = Result<(), E>>,
+) -> ExitCode {
+    let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    run_on(
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads.min(cores).get()),
+        main,
+    )
+}
+
+fn run_on<E: Into<Box<dyn Error + Send + Sync>>>(
+    builder: &mut tokio::runtime::Builder,
+    main: impl Future<Output = Result<(), E>>,
+) -> ExitCode {
+    let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit(Err(error)),
     };

@@ -31,7 +31,7 @@ mod throttle;
 pub use admin::{AdminError, AdminServer, Expose};
 pub use args::{LogFormat, ProcessArgs};
 pub use build_info::version;
-pub use exit::{exit, run_process};
+pub use exit::{exit, run_process, run_process_on};
 pub use fair::{FairPermit, FairSemaphore};
 pub use health::{Gate, Health, Heartbeat};
 pub use lock::lock;
@@ -40,3 +40,4 @@ pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, lis
 pub use signals::{OsSignals, Signals};
 pub use supervisor::{Fault, Outcome, Shutdown, Supervisor};
 pub use telemetry::TelemetryError;
+pub use throttle::Throttle;

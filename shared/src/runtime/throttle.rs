@@ -9,7 +9,7 @@ use super::lock;
 
 /// Lets one event through every `every`, and counts those it held back.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub struct Throttle {
     every: Duration,
     state: Mutex<State>,
 }
@@ -21,7 +21,8 @@ struct State {
 }
 
 impl Throttle {
-    pub(super) fn new(every: Duration) -> Self {
+    /// Lets one event through every `every`.
+    pub fn new(every: Duration) -> Self {
         Self {
             every,
             state: Mutex::default(),
@@ -29,7 +30,7 @@ impl Throttle {
     }
 
     /// `Some(n)` when the event may be logged now, `n` being the events held back since the last one.
-    pub(super) fn pass(&self, now: Instant) -> Option<u64> {
+    pub fn pass(&self, now: Instant) -> Option<u64> {
         let mut state = lock(&self.state);
         if state
             .last

@@ -1,5 +1,7 @@
 //! Requests as the API server sends them, and what comes back.
 
+use std::sync::Arc;
+
 use axum::{
     body::{Body, to_bytes},
     http::{Method, Request as HttpRequest, StatusCode},
@@ -9,8 +11,8 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{CONNECTION, Health, KnownPolicies, MAX_BODY, Shared, router};
-use crate::metrics::Metrics;
+use super::{CONNECTION, Health, KnownPolicies, Shared, router, up_to};
+use crate::{body::MAX_BODY, metrics::Metrics};
 
 async fn send(method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
     send_under(KnownPolicies::default(), method, path, body).await
@@ -27,6 +29,7 @@ async fn send_under(
         metrics,
         health: Health::default(),
         policies,
+        bodies: Arc::default(),
     });
     let request = HttpRequest::builder()
         .method(method)
@@ -303,6 +306,7 @@ async fn a_process_that_is_about_to_end_sends_callers_elsewhere() {
         metrics: Metrics::register(&Registry::new()).unwrap(),
         health: health.clone(),
         policies: KnownPolicies::default(),
+        bodies: Arc::default(),
     });
     let connection = async || {
         let request = HttpRequest::post("/validate").body(Body::empty()).unwrap();
@@ -312,4 +316,10 @@ async fn a_process_that_is_about_to_end_sends_callers_elsewhere() {
     assert_eq!(connection().await, None);
     health.stopping();
     assert_eq!(connection().await.unwrap(), "close");
+}
+
+#[test]
+fn names_in_the_log_are_cut_between_characters() {
+    assert_eq!(up_to("short", 63), "short");
+    assert_eq!(up_to(&"ä".repeat(1 << 20), 63).len(), 62);
 }
