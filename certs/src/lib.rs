@@ -10,6 +10,7 @@
 //! good pair is served until a better one appears. Connections that are open stay as they are.
 
 pub mod causes;
+pub mod clients;
 pub mod hot;
 pub mod issue;
 #[cfg(feature = "managed")]
@@ -17,6 +18,7 @@ pub mod managed;
 pub mod pair;
 pub mod reload;
 
+pub use clients::{ClientCaError, Clients, server_config_for};
 pub use hot::{HotPair, server_config};
 pub use issue::{Ca, IssueError, Leaf, issue_ca, issue_leaf};
 pub use pair::{PairError, PairPaths, PemFile, ServingPair, Validity};

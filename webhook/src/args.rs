@@ -47,6 +47,21 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_TLS_PRIVATE_KEY_FILE", value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
+    /// File with the CA of the API server's client certificate, PEM; who has no certificate of it cannot connect. A change is
+    /// taken over without a restart [default: anybody may connect]
+    #[arg(long, env = "HELMOPS_CLIENT_CA_FILE", value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+
+    /// Common names or DNS names that a client certificate may have, with --client-ca-file [default: any]
+    #[arg(
+        long,
+        env = "HELMOPS_CLIENT_NAME",
+        value_delimiter = ',',
+        requires = "client_ca_file",
+        value_name = "NAMES"
+    )]
+    pub client_name: Vec<String>,
+
     /// Kubeconfig file; by default the pod's own ServiceAccount, or else ~/.kube/config
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -147,6 +162,14 @@ mod tests {
         );
         let told = files(&["--tls-source=files", "--tls-private-key-file=/k"]);
         assert_eq!(told.key, PathBuf::from("/k"));
+    }
+
+    #[test]
+    fn names_of_clients_need_an_authority() {
+        let parse = |args: &[&str]| Args::try_parse_from([&["x", "--namespace=here"], args].concat());
+        assert!(parse(&["--client-name=apiserver"]).is_err());
+        let args = parse(&["--client-ca-file=/ca.crt", "--client-name=a,b"]).unwrap();
+        assert_eq!(args.client_name, ["a", "b"]);
     }
 
     #[test]

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use helmops_certs::hot::{HotPair, server_config};
+use helmops_certs::{
+    clients::{Clients, server_config_for},
+    hot::{HotPair, server_config},
+    reload,
+};
 use helmops_shared::runtime::{
-    self, AdminServer, Health, Limits, ProbeServer, ServeMetrics, Supervisor, Transport, cluster::KnownPolicies,
-    telemetry,
+    self, AdminServer, Health, Limits, ProbeServer, ServeMetrics, Supervisor, Transport,
+    cluster::KnownPolicies, telemetry,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -49,7 +53,15 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
 
     let hot = HotPair::empty();
-    let config = server_config(Arc::clone(&hot))?;
+    let config = match args.client_ca_file.clone() {
+        None => server_config(Arc::clone(&hot))?,
+        Some(file) => {
+            let clients = Clients::read(file, args.client_name.clone()).await?;
+            let watch = Arc::clone(&clients).watch(reload::DEFAULT_INTERVAL, supervisor.stop());
+            supervisor.spawn("client authorities", watch);
+            server_config_for(Arc::clone(&hot), clients)?
+        }
+    };
     let listener = runtime::listen(args.bind_address)
         .await
         .with_context(|| format!("cannot listen on --bind-address {}", args.bind_address))?;

@@ -1,0 +1,264 @@
+//! Who may connect: clients with a certificate of an authority that a file names.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
+    ServerConfig, SignatureScheme,
+};
+use thiserror::Error as ThisError;
+use tokio_util::sync::CancellationToken;
+use x509_parser::extensions::GeneralName;
+
+use crate::causes::with_causes;
+use crate::hot::HotPair;
+
+/// A list of authorities has some kilobytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Why authorities cannot be used.
+#[derive(Debug, ThisError)]
+pub enum ClientCaError {
+    /// The file cannot be read.
+    #[error("cannot read --client-ca-file {}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file holds more than any list of authorities.
+    #[error("--client-ca-file {} has more than {MAX_FILE} bytes; give the CA of the API server's client certificate alone", file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The file is not PEM, or holds no certificate that can be an authority.
+    #[error("--client-ca-file {} has no usable CA certificate ({reason}); give one or more in PEM", file.display())]
+    Unusable {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A certificate of a known authority, for another name.
+#[derive(Debug, ThisError)]
+#[error("the client certificate is for {found}, and --client-name allows {allowed}")]
+struct OtherName {
+    found: String,
+    allowed: String,
+}
+
+/// Verifies client certificates against authorities that can be replaced at any time.
+#[derive(Debug)]
+pub struct Clients {
+    file: PathBuf,
+    /// Empty for any name.
+    names: Vec<String>,
+    verifier: ArcSwap<Verifier>,
+}
+
+/// `ArcSwap` takes sized values alone.
+#[derive(Debug)]
+struct Verifier {
+    text: Vec<u8>,
+    inner: Arc<dyn ClientCertVerifier>,
+}
+
+impl Clients {
+    /// Clients whose certificate an authority in `file` has issued, and that have one of `names` as common name or DNS
+    /// name; with any name where there are none.
+    ///
+    /// # Errors
+    /// Where the file has no authority.
+    pub async fn read(file: PathBuf, names: Vec<String>) -> Result<Arc<Self>, ClientCaError> {
+        let verifier = ArcSwap::from_pointee(Verifier::parse(&file, text(&file).await?)?);
+        Ok(Arc::new(Self {
+            file,
+            names,
+            verifier,
+        }))
+    }
+
+    /// Reads the file every `interval` and uses what is new in it from the next handshake on. What cannot be used is
+    /// logged once, and the last good authorities stay. Ends only on `stop`.
+    pub async fn watch(self: Arc<Self>, interval: Duration, stop: CancellationToken) {
+        let mut logged = None;
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            match self.look().await {
+                Ok(()) => logged = None,
+                Err(error) => {
+                    let reason = with_causes(&error);
+                    if logged.as_ref() != Some(&reason) {
+                        tracing::warn!("client authorities not replaced, the last good ones stay: {reason}");
+                        logged = Some(reason);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<(), ClientCaError> {
+        let text = text(&self.file).await?;
+        if self.verifier.load().text != text {
+            self.verifier.store(Arc::new(Verifier::parse(&self.file, text)?));
+            tracing::info!(file = %self.file.display(), "client authorities loaded");
+        }
+        Ok(())
+    }
+
+    fn has_name(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let found = names_of(certificate);
+        if found.iter().any(|name| self.names.contains(name)) {
+            return Ok(());
+        }
+        let other = OtherName {
+            found: cut(&format!("{found:?}")),
+            allowed: format!("{:?}", self.names),
+        };
+        Err(CertificateError::Other(OtherError(Arc::new(other))).into())
+    }
+}
+
+impl Verifier {
+    fn parse(file: &std::path::Path, text: Vec<u8>) -> Result<Self, ClientCaError> {
+        let unusable = |reason: String| ClientCaError::Unusable {
+            file: file.to_owned(),
+            reason,
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&text) {
+            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+            roots
+                .add(certificate)
+                .map_err(|error| unusable(error.to_string()))?;
+        }
+        let provider = Arc::new(ring::default_provider());
+        let inner = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .map_err(|error| unusable(error.to_string()))?;
+        Ok(Self { text, inner })
+    }
+}
+
+async fn text(file: &std::path::Path) -> Result<Vec<u8>, ClientCaError> {
+    let failed = |source| ClientCaError::Read {
+        file: file.to_owned(),
+        source,
+    };
+    let length = tokio::fs::metadata(file).await.map_err(failed)?.len();
+    if length > MAX_FILE {
+        return Err(ClientCaError::TooLarge {
+            file: file.to_owned(),
+        });
+    }
+    tokio::fs::read(file).await.map_err(failed)
+}
+
+/// What a stranger calls itself is not repeated at length.
+fn cut(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// Common names and DNS names.
+fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(certificate) else {
+        return Vec::new();
+    };
+    let common = certificate
+        .subject()
+        .iter_common_name()
+        .filter_map(|name| name.as_str().ok().map(str::to_owned));
+    let alternative = certificate.subject_alternative_name().ok().flatten();
+    let dns = alternative
+        .iter()
+        .flat_map(|names| &names.value.general_names)
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            _ => None,
+        });
+    common.chain(dns).collect()
+}
+
+impl ClientCertVerifier for Clients {
+    /// None: a client has one certificate for this server and sends it.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verifier = self.verifier.load();
+        let verified = verifier
+            .inner
+            .verify_client_cert(end_entity, intermediates, now)?;
+        self.has_name(end_entity)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// As [`crate::server_config`], for clients with a certificate alone. Sessions are not resumed: that would pass by the
+/// authorities.
+///
+/// # Errors
+/// Only when ring lacks what TLS 1.2 or 1.3 needs, which a build settles.
+pub fn server_config_for(hot: Arc<HotPair>, clients: Arc<Clients>) -> Result<ServerConfig, Error> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(hot);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests;
