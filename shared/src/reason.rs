@@ -74,6 +74,8 @@ reasons! {
         InvalidRollout: "Give a number such as `5`, or a percentage such as `25%`.",
         /// A downstream resource is neither a Secret nor a ConfigMap.
         InvalidDownstreamResource: "Say `kind: Secret` or `kind: ConfigMap`.",
+        /// A list, a text or the whole spec is larger than allowed.
+        LimitExceeded: "Shorten it as the message says, or make several HelmOps of it; the limits are in [fields.md](fields.md).",
         /// The object does not decode.
         Undecodable: "The message names the field and what stands there; `kubectl explain helmop.spec` tells what it takes.",
     }

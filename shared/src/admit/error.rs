@@ -27,6 +27,8 @@ pub enum Fault {
     NotSupported,
     /// A value is too long.
     TooLong,
+    /// A list or a map has too many items.
+    TooMany,
 }
 
 impl Fault {
@@ -38,6 +40,7 @@ impl Fault {
             Self::Invalid => "FieldValueInvalid",
             Self::NotSupported => "FieldValueNotSupported",
             Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
         }
     }
 
@@ -48,6 +51,7 @@ impl Fault {
             Self::Invalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
         }
     }
 }

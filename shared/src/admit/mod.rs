@@ -6,6 +6,7 @@
 mod chart;
 pub mod default;
 mod error;
+mod limits;
 mod names;
 mod options;
 pub(crate) mod path;
@@ -51,6 +52,10 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
         let mut errors = FieldErrors::default();
         let spec = &helmop.spec;
         let root = Path::root("spec");
+        limits::check(&mut errors, &root, helmop);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
         check_own_name(&mut errors, helmop);
         let chart = check_charts(&mut errors, &root, helmop);
         let interval = poll::interval(spec.polling_interval.as_deref()).unwrap_or_else(|error| {
@@ -73,6 +78,9 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
         );
         options::check(&mut errors, &root, &spec.bundle.options);
         check_placement(&mut errors, &root, helmop);
+        if let Some((_, chart, targets)) = &chart {
+            limits::check_charts(&mut errors, &root, chart, targets);
+        }
         match chart {
             Some((helm, chart, targets)) if errors.is_empty() => {
                 let can_move = std::iter::once(&chart)

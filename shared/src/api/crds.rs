@@ -13,6 +13,7 @@ use super::{
     cluster_group::ClusterGroup,
     helmop::HelmOp,
     kind::{GROUP, VERSION},
+    limits,
     policy::Policy,
     schema::structural,
 };
@@ -53,6 +54,7 @@ pub fn of_clusters() -> Result<Vec<(&'static str, CustomResourceDefinition)>, se
 fn helmop() -> Value {
     let mut schema = structural::<HelmOp>();
     default_customization_mode(&mut schema);
+    limits::add_to(&mut schema);
     let columns = [
         ("Repo", "string", ".spec.helm.repo"),
         ("Chart", "string", ".spec.helm.chart"),

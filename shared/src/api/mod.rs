@@ -18,6 +18,7 @@ pub mod helm;
 pub mod helmop;
 pub mod kind;
 pub mod labels;
+pub mod limits;
 pub mod metadata;
 pub mod metadata_only;
 pub mod options;

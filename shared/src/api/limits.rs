@@ -1,0 +1,232 @@
+//! How much a HelmOp may hold.
+//!
+//! Every HelmOp is read, copied into a Bundle and worked on in one process for all tenants, so each list and text has a
+//! bound. The bounds are far beyond what is in use, and what an API server could not store anyway is beyond them. The
+//! definition of HelmOps has them, and so has admission (`admit`): Fleet's own definition, which lacks them, may be the
+//! one that is installed.
+//!
+//! Bundles have no bounds of their own here: those that Fleet makes from Git repositories may be larger.
+
+use serde_json::{Value, json};
+
+/// Targets. Users with a target for each cluster have up to about 2,000 clusters; more are reached by label or group.
+pub const TARGETS: usize = 2_000;
+
+/// Restrictions of targets. Where they are in use, there is one for each target.
+pub const TARGET_RESTRICTIONS: usize = 2_000;
+
+/// Different combinations of repository, chart and version in one HelmOp. Each is a request to a repository, and a record of
+/// about 350 bytes in an annotation of the Bundle, where Kubernetes allows 256 KiB in all.
+pub const CHARTS: usize = 500;
+
+/// Other Bundles that one waits for. Each is looked up for each cluster, and stands in each BundleDeployment.
+pub const DEPENDENCIES: usize = 256;
+
+/// States of a dependency that count as done. There are seven.
+pub const ACCEPTED_STATES: usize = 16;
+
+/// Partitions of a roll-out. Each has an entry in the Bundle's status.
+pub const PARTITIONS: usize = 500;
+
+/// Secrets and ConfigMaps that are copied to each cluster.
+pub const DOWNSTREAM_RESOURCES: usize = 256;
+
+/// ConfigMaps and Secrets that values come from. The agent reads each.
+pub const VALUES_FROM: usize = 256;
+
+/// Templates of values. Each is parsed and rendered for each cluster.
+pub const TEMPLATE_VALUES: usize = 1_000;
+
+/// Objects that are compared otherwise. The agent goes through them for each object of a release.
+pub const COMPARE_PATCHES: usize = 1_000;
+
+/// JSON pointers, or operations, for one object that is compared otherwise.
+pub const PATCH_PARTS: usize = 256;
+
+/// Short lists that HelmOps have little use for: `valuesFiles`, `overlays`, `conditions`, `overwrites`.
+pub const SHORT_LIST: usize = 256;
+
+/// Labels or expressions of a selector. Each is compared with the labels of each cluster.
+pub const SELECTOR_PARTS: usize = 100;
+
+/// Values of one expression of a selector: as many as targets, for who lists clusters by label.
+pub const SELECTOR_VALUES: usize = 2_000;
+
+/// Labels, or annotations, of the Bundle or of a namespace. Kubernetes allows 256 KiB of annotations in all.
+pub const LABELS: usize = 256;
+
+/// Bytes of the URL of a repository or archive, and of a chart's name: what browsers and proxies take.
+pub const URL: usize = 2_048;
+
+/// Bytes of a version or range. Long ranges list what they leave out; a few hundred bytes have been seen.
+pub const VERSION: usize = 1_024;
+
+/// Bytes of the polling interval, such as `1h30m`.
+pub const POLLING_INTERVAL: usize = 32;
+
+/// Bytes of the name of an object: what Kubernetes allows.
+pub const NAME: usize = 253;
+
+/// Bytes of a namespace: what Kubernetes allows.
+pub const NAMESPACE: usize = 63;
+
+/// Bytes of the name of a release: what Helm allows.
+pub const RELEASE_NAME: usize = 53;
+
+/// Bytes of a path of a file or in an object: the longest path that Linux takes.
+pub const PATH: usize = 4_096;
+
+/// Bytes of labels and annotations of the release's namespace, those of all targets together: each cluster gets them all, and
+/// Kubernetes allows 256 KiB of annotations in one object.
+pub const NAMESPACE_METADATA: usize = 256 << 10;
+
+/// Bytes of `spec` as JSON. An API server stores 1.5 MiB in all. The Bundle repeats the spec and adds a record of versions, and
+/// Kubernetes stores at most 1 MiB of values in a Secret for a cluster.
+pub const SPEC: usize = 1 << 20;
+
+/// What is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Number of items of a list.
+    Items,
+    /// Number of entries of a map.
+    Entries,
+    /// Length of a text: bytes in admission. An API server counts characters, which are never more.
+    Length,
+}
+
+impl Measure {
+    /// The keyword of the schema.
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Self::Items => "maxItems",
+            Self::Entries => "maxProperties",
+            Self::Length => "maxLength",
+        }
+    }
+}
+
+/// A bound on a field: its path below the fields that the list is of, the measure and the number.
+type Limit = (&'static str, Measure, usize);
+
+const OF_SPEC: &[Limit] = &[
+    ("labels", Measure::Entries, LABELS),
+    ("pollingInterval", Measure::Length, POLLING_INTERVAL),
+    ("helmSecretName", Measure::Length, NAME),
+    ("targets", Measure::Items, TARGETS),
+    ("targets[].name", Measure::Length, NAME),
+    ("targetRestrictions", Measure::Items, TARGET_RESTRICTIONS),
+    ("targetRestrictions[].name", Measure::Length, NAME),
+    ("dependsOn", Measure::Items, DEPENDENCIES),
+    ("dependsOn[].name", Measure::Length, NAME),
+    ("dependsOn[].acceptedStates", Measure::Items, ACCEPTED_STATES),
+    ("dependsOn[].acceptedStates[]", Measure::Length, NAME),
+    ("rolloutStrategy.partitions", Measure::Items, PARTITIONS),
+    ("rolloutStrategy.partitions[].name", Measure::Length, NAME),
+];
+
+/// Bounds of what stands in `spec` and in each target.
+const OF_OPTIONS: &[Limit] = &[
+    ("namespace", Measure::Length, NAMESPACE),
+    ("defaultNamespace", Measure::Length, NAMESPACE),
+    ("serviceAccount", Measure::Length, NAME),
+    ("helm.repo", Measure::Length, URL),
+    ("helm.chart", Measure::Length, URL),
+    ("helm.version", Measure::Length, VERSION),
+    ("helm.releaseName", Measure::Length, RELEASE_NAME),
+    ("helm.templateValues", Measure::Entries, TEMPLATE_VALUES),
+    ("helm.valuesFrom", Measure::Items, VALUES_FROM),
+    ("helm.valuesFrom[].configMapKeyRef.name", Measure::Length, NAME),
+    (
+        "helm.valuesFrom[].configMapKeyRef.namespace",
+        Measure::Length,
+        NAMESPACE,
+    ),
+    ("helm.valuesFrom[].configMapKeyRef.key", Measure::Length, NAME),
+    ("helm.valuesFrom[].secretKeyRef.name", Measure::Length, NAME),
+    (
+        "helm.valuesFrom[].secretKeyRef.namespace",
+        Measure::Length,
+        NAMESPACE,
+    ),
+    ("helm.valuesFrom[].secretKeyRef.key", Measure::Length, NAME),
+    ("helm.valuesFiles", Measure::Items, SHORT_LIST),
+    ("helm.valuesFiles[]", Measure::Length, PATH),
+    ("diff.comparePatches", Measure::Items, COMPARE_PATCHES),
+    ("diff.comparePatches[].jsonPointers", Measure::Items, PATCH_PARTS),
+    ("diff.comparePatches[].operations", Measure::Items, PATCH_PARTS),
+    ("downstreamResources", Measure::Items, DOWNSTREAM_RESOURCES),
+    ("downstreamResources[].name", Measure::Length, NAME),
+    ("namespaceLabels", Measure::Entries, LABELS),
+    ("namespaceAnnotations", Measure::Entries, LABELS),
+    ("ignore.conditions", Measure::Items, SHORT_LIST),
+    ("overwrites", Measure::Items, SHORT_LIST),
+    ("yaml.overlays", Measure::Items, SHORT_LIST),
+    ("yaml.overlays[]", Measure::Length, PATH),
+    ("kustomize.dir", Measure::Length, PATH),
+];
+
+/// Bounds of what says which clusters.
+const OF_CRITERIA: &[Limit] = &[
+    ("clusterName", Measure::Length, NAME),
+    ("clusterGroup", Measure::Length, NAME),
+];
+
+const OF_SELECTOR: &[Limit] = &[
+    ("matchLabels", Measure::Entries, SELECTOR_PARTS),
+    ("matchExpressions", Measure::Items, SELECTOR_PARTS),
+    ("matchExpressions[].values", Measure::Items, SELECTOR_VALUES),
+];
+
+/// Where each of the lists above holds.
+const PLACES: &[(&str, &[Limit])] = &[
+    ("spec", OF_SPEC),
+    ("spec", OF_OPTIONS),
+    ("spec.targets[]", OF_OPTIONS),
+    ("spec.targets[]", OF_CRITERIA),
+    ("spec.targetRestrictions[]", OF_CRITERIA),
+    ("spec.rolloutStrategy.partitions[]", OF_CRITERIA),
+    ("spec.allowedTargetNamespaceSelector", OF_SELECTOR),
+    ("spec.dependsOn[].selector", OF_SELECTOR),
+    ("spec.targets[].allowedTargetNamespaceSelector", OF_SELECTOR),
+    ("spec.targets[].clusterSelector", OF_SELECTOR),
+    ("spec.targets[].clusterGroupSelector", OF_SELECTOR),
+    ("spec.targetRestrictions[].clusterSelector", OF_SELECTOR),
+    ("spec.targetRestrictions[].clusterGroupSelector", OF_SELECTOR),
+    ("spec.rolloutStrategy.partitions[].clusterSelector", OF_SELECTOR),
+    (
+        "spec.rolloutStrategy.partitions[].clusterGroupSelector",
+        OF_SELECTOR,
+    ),
+];
+
+/// All bounds of a HelmOp's fields: path (`[]` stands for the items of a list), measure and number.
+pub fn of_helmop() -> impl Iterator<Item = (String, Measure, usize)> {
+    PLACES.iter().flat_map(|(place, limits)| {
+        limits
+            .iter()
+            .map(move |(path, measure, most)| (format!("{place}.{path}"), *measure, *most))
+    })
+}
+
+/// Puts the bounds of a HelmOp's fields into its schema. A field that the schema lacks is passed over; a test finds it.
+pub fn add_to(schema: &mut Value) {
+    for (path, measure, most) in of_helmop() {
+        if let Some(Value::Object(field)) = field_of(schema, &path) {
+            field.insert(measure.keyword().to_owned(), json!(most));
+        }
+    }
+}
+
+/// The schema of a field.
+fn field_of<'s>(schema: &'s mut Value, path: &str) -> Option<&'s mut Value> {
+    path.split('.').try_fold(schema, |schema, step| {
+        let name = step.trim_end_matches("[]");
+        let field = schema.get_mut("properties")?.get_mut(name)?;
+        if step.ends_with("[]") {
+            field.get_mut("items")
+        } else {
+            Some(field)
+        }
+    })
+}
