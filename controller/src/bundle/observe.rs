@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use helmops_shared::{
     api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded},
     policy::Policies,
-    targeting::{Member, scope},
+    targeting::{Group, Member, scope},
 };
 use kube::{Resource, runtime::reflector::Store};
 
@@ -67,12 +67,13 @@ pub fn surroundings(
 impl Surroundings {
     /// The clusters. One that does not decode, or is being deleted, is none to bring anything to.
     pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
-        let groups = || self.groups.iter().filter_map(|group| group.good());
+        let groups = self.groups.iter().filter_map(|group| group.good());
+        let groups: Vec<_> = groups.filter_map(Group::of).collect();
         self.clusters
             .iter()
             .filter_map(|cluster| cluster.good())
             .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
-            .map(move |cluster| Member::new(cluster, groups()))
+            .map(move |cluster| Member::new(cluster, &groups))
     }
 
     /// Something that says where the Bundle goes and does not decode, if there is any: what it says is not known.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use helmops_shared::{
     admit::ValidHelmOp,
     api::Bundle,
-    bundle::lookups,
+    bundle::first_repo,
     poll::{Due, Past, Request, Schedule, due},
     reason::Reason,
     status::{Failure, Look, Polling},
@@ -42,8 +42,8 @@ impl Agenda {
         now: Timestamp,
     ) -> Self {
         let schedule = valid.polling.map(|interval| {
-            let repo = lookups(valid).into_iter().next().map(|(lookup, _)| lookup.repo);
-            Schedule::new(interval.max(shortest), &repo.unwrap_or_default())
+            let repo = first_repo(valid).unwrap_or_default();
+            Schedule::new(interval.max(shortest), &repo)
         });
         let request = Request::of(valid.helmop, bundle);
         let past = Past::of(valid.helmop.status.as_ref());

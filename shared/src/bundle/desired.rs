@@ -1,10 +1,10 @@
 //! The Bundle that a HelmOp asks for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use thiserror::Error;
 
-use super::lookup::Lookup;
+use super::lookup::{Key, Lookup, by_key};
 use crate::{
     admit::ValidHelmOp,
     api::{
@@ -12,6 +12,9 @@ use crate::{
     },
     chart::{request::ChartRequest, source::is_oci},
 };
+
+/// The versions of all lookups.
+type Resolved<'r> = HashMap<Key<'r>, &'r ResolvedChart>;
 
 /// A chart was not looked up.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -24,13 +27,14 @@ pub fn spec(
     resolved: &[ResolvedChart],
     ca_bundle: &str,
 ) -> Result<BundleSpec, MissingVersion> {
+    let resolved = by_key(resolved);
     let mut spec = valid.helmop.spec.bundle.clone();
     if let Some(helm) = &mut spec.options.helm {
-        helm.version = version(&valid.chart, resolved)?;
+        helm.version = version(&valid.chart, &resolved)?;
         helm.repo = as_agents_read(&helm.repo);
     }
     for (index, target) in spec.targets.iter_mut().enumerate() {
-        complete(valid, target, index, resolved)?;
+        complete(valid, target, index, &resolved)?;
     }
     if spec.targets.is_empty() {
         spec.targets.push(default_target());
@@ -75,7 +79,7 @@ fn complete(
     valid: &ValidHelmOp<'_>,
     target: &mut BundleTarget,
     index: usize,
-    resolved: &[ResolvedChart],
+    resolved: &Resolved<'_>,
 ) -> Result<(), MissingVersion> {
     if target.name.is_empty() {
         target.name = format!("target{index:03}");
@@ -103,12 +107,12 @@ fn as_agents_read(repo: &str) -> String {
 }
 
 /// The concrete version for a request; empty for an archive.
-fn version(request: &ChartRequest<'_>, resolved: &[ResolvedChart]) -> Result<String, MissingVersion> {
+fn version(request: &ChartRequest<'_>, resolved: &Resolved<'_>) -> Result<String, MissingVersion> {
     let Some(lookup) = Lookup::of(request) else {
         return Ok(String::new());
     };
-    match resolved.iter().find(|record| lookup.is_answered_by(record)) {
-        Some(record) => Ok(record.version.clone()),
+    match resolved.get(&lookup.key()).map(|record| record.version.clone()) {
+        Some(version) => Ok(version),
         None => Err(MissingVersion(lookup)),
     }
 }

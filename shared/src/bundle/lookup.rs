@@ -1,15 +1,35 @@
 //! Which charts of a HelmOp need a version to be looked up.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::{
     admit::ValidHelmOp,
     api::ResolvedChart,
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource, url},
 };
 
+/// Repository, chart and constraint. A [`Lookup`] and the record that answers it have the same.
+pub type Key<'a> = (&'a str, &'a str, &'a str);
+
+/// The key of a record.
+pub fn key_of(record: &ResolvedChart) -> Key<'_> {
+    (&record.repo, &record.chart, &record.constraint)
+}
+
+/// Finds records by their key. Of two with the same key it finds the first.
+pub fn by_key(records: &[ResolvedChart]) -> HashMap<Key<'_>, &ResolvedChart> {
+    // Later entries replace earlier ones.
+    records
+        .iter()
+        .rev()
+        .map(|record| (key_of(record), record))
+        .collect()
+}
+
 /// A chart and what is asked of it, without credentials: what a version is recorded for.
 ///
 /// Credentials are left out so that they can be rotated without touching a version.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lookup {
     /// URL of the repository, or reference in a registry.
     pub repo: String,
@@ -34,9 +54,18 @@ impl Lookup {
         })
     }
 
-    /// Whether `record` is about this lookup.
-    pub fn is_answered_by(&self, record: &ResolvedChart) -> bool {
-        (&self.repo, &self.chart, &self.constraint) == (&record.repo, &record.chart, &record.constraint)
+    /// Repository, chart and constraint, for maps.
+    pub fn key(&self) -> Key<'_> {
+        (&self.repo, &self.chart, &self.constraint)
+    }
+
+    /// What a record answers.
+    pub fn answered_by(record: &ResolvedChart) -> Self {
+        Self {
+            repo: record.repo.clone(),
+            chart: record.chart.clone(),
+            constraint: record.constraint.clone(),
+        }
     }
 
     /// The record of a version that was chosen.
@@ -53,14 +82,32 @@ impl Lookup {
 }
 
 /// The distinct charts of a HelmOp that need a version: its own first, then those of its targets in their order.
+///
+/// The time is linear in the number of targets.
 pub fn lookups<'v, 'a>(valid: &'v ValidHelmOp<'a>) -> Vec<(Lookup, &'v ChartRequest<'a>)> {
-    let mut found: Vec<(Lookup, &ChartRequest<'_>)> = Vec::new();
-    for request in std::iter::once(&valid.chart).chain(valid.targets.iter().flatten()) {
+    let mut requested = HashSet::new();
+    let mut known = HashSet::new();
+    let mut found = Vec::new();
+    for request in requests(valid) {
+        // Most targets request what another one does. Those need no text of their own.
+        if !requested.insert((request.repo, request.chart, request.version.text())) {
+            continue;
+        }
+        // URLs that differ in their credentials alone are one lookup.
         if let Some(lookup) = Lookup::of(request)
-            && found.iter().all(|(known, _)| *known != lookup)
+            && known.insert(lookup.clone())
         {
             found.push((lookup, request));
         }
     }
     found
+}
+
+/// The repository of the first of the [`lookups`]; `None` where nothing is looked up.
+pub fn first_repo(valid: &ValidHelmOp<'_>) -> Option<String> {
+    requests(valid).find_map(Lookup::of).map(|lookup| lookup.repo)
+}
+
+fn requests<'v, 'a>(valid: &'v ValidHelmOp<'a>) -> impl Iterator<Item = &'v ChartRequest<'a>> {
+    std::iter::once(&valid.chart).chain(valid.targets.iter().flatten())
 }

@@ -7,7 +7,7 @@ mod plan;
 
 pub use self::{
     desired::MissingVersion,
-    lookup::{Lookup, lookups},
+    lookup::{Key, Lookup, by_key, first_repo, lookups},
     pins::pins,
     plan::{Foreign, Parts, Plan, check_owner, plan},
 };

@@ -1,9 +1,15 @@
 //! Versions that stay as they are.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::{
     admit::ValidHelmOp,
-    api::{Bundle, HelmOptions, ResolvedChart, labels},
-    bundle::{Lookup, lookups, plan::belongs_to},
+    api::{Bundle, ResolvedChart, labels, limits},
+    bundle::{
+        Key, Lookup,
+        lookup::{key_of, lookups},
+        plan::belongs_to,
+    },
     chart::{
         request::{ChartRequest, VersionRequest},
         source::ChartSource,
@@ -26,9 +32,12 @@ pub fn pins(valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> Vec<ResolvedCha
         }
         Some(bundle) => match recorded(bundle) {
             Some(records) => still_wanted(records, &wanted),
-            None => found(&wanted, |request| {
-                deployed(bundle, request.source(), &request.version)
-            }),
+            None => {
+                let deployed = Deployed::of(bundle);
+                found(&wanted, |request| {
+                    deployed.version(request.source(), &request.version)
+                })
+            }
         },
         None => from_status(valid, &wanted),
     }
@@ -52,7 +61,8 @@ fn from_status(valid: &ValidHelmOp<'_>, wanted: &Wanted<'_, '_>) -> Vec<Resolved
 }
 
 fn still_wanted(mut records: Vec<ResolvedChart>, wanted: &Wanted<'_, '_>) -> Vec<ResolvedChart> {
-    records.retain(|record| wanted.iter().any(|(lookup, _)| lookup.is_answered_by(record)));
+    let wanted: HashSet<Key<'_>> = wanted.iter().map(|(lookup, _)| lookup.key()).collect();
+    records.retain(|record| wanted.contains(&key_of(record)));
     records
 }
 
@@ -75,18 +85,40 @@ fn recorded(bundle: &Bundle) -> Option<Vec<ResolvedChart>> {
     serde_json::from_str(text).ok()
 }
 
-/// The concrete version that the Bundle has for a chart, if it is one that is asked for.
-fn deployed<'b>(bundle: &'b Bundle, source: ChartSource<'_>, asked: &VersionRequest<'_>) -> Option<&'b str> {
-    let own = bundle.spec.options.helm.iter();
-    let targets = bundle
-        .spec
-        .targets
-        .iter()
-        .filter_map(|target| target.options.helm.as_ref());
-    own.chain(targets)
-        .filter(|helm| ChartSource::of(&helm.repo, &helm.chart) == source)
-        .map(|helm: &HelmOptions| helm.version.as_str())
-        .find(|version| is_concrete(version) && will_do(asked, version))
+/// The concrete versions that a Bundle has of each chart, in their order and without repetition.
+struct Deployed<'b>(HashMap<ChartSource<'b>, Vec<(&'b str, Version)>>);
+
+impl<'b> Deployed<'b> {
+    fn of(bundle: &'b Bundle) -> Self {
+        let own = bundle.spec.options.helm.iter();
+        let targets = bundle
+            .spec
+            .targets
+            .iter()
+            // A Bundle that was made from a HelmOp that is accepted has no more.
+            .take(limits::TARGETS)
+            .filter_map(|target| target.options.helm.as_ref());
+        let mut known = HashSet::new();
+        let mut versions: HashMap<_, Vec<_>> = HashMap::new();
+        for helm in own.chain(targets) {
+            let (source, version) = (ChartSource::of(&helm.repo, &helm.chart), &*helm.version);
+            if known.insert((source, version))
+                && is_concrete(version)
+                && let Ok(parsed) = Version::parse(version)
+            {
+                versions.entry(source).or_default().push((version, parsed));
+            }
+        }
+        Self(versions)
+    }
+
+    /// The first version of a chart that is one of those that are requested.
+    fn version(&self, source: ChartSource<'_>, request: &VersionRequest<'_>) -> Option<&'b str> {
+        let mut versions = self.0.get(&source)?.iter();
+        versions
+            .find(|(text, version)| request.text() == *text || request.constraint().matches(version))
+            .map(|(text, _)| *text)
+    }
 }
 
 fn is_concrete(version: &str) -> bool {

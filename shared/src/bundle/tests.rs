@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MissingVersion, Parts, Plan, check_owner, lookups, pins, plan};
+use super::{MissingVersion, Parts, Plan, check_owner, first_repo, lookups, pins, plan};
 use crate::{
     admit::ValidHelmOp,
     api::{Bundle, HelmOp, ResolvedChart, labels},
@@ -356,4 +356,21 @@ fn bundles_of_others_are_not_touched() {
     );
     let ours: Bundle = serde_json::from_str(r#"{"spec":{"helmOpOptions":{}}}"#).unwrap();
     assert_eq!(check_owner(&ours), Ok(()));
+}
+
+#[test]
+fn urls_that_differ_in_credentials_alone_are_one_lookup() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "1.x" },
+        "targets": [
+            { "helm": { "repo": "https://other:login@charts.example.com", "version": "1.x" } },
+            { "helm": { "repo": REDACTED, "version": "1.x" } }
+        ]
+    }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let [(lookup, request)] = &lookups(&valid)[..] else {
+        panic!("not one")
+    };
+    assert_eq!((&*lookup.repo, request.repo), (REDACTED, REPO));
+    assert_eq!(first_repo(&valid).as_deref(), Some(REDACTED));
 }

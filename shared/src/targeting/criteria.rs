@@ -3,6 +3,21 @@
 use super::selector::{InvalidSelector, Selector};
 use crate::api::{Cluster, ClusterGroup, labels, target::ClusterCriteria};
 
+/// A group of clusters. Its selector is checked once, not for each cluster.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    group: &'a ClusterGroup,
+    selector: Selector<'a>,
+}
+
+impl<'a> Group<'a> {
+    /// A group with clusters. One without a selector, or with one that Kubernetes does not allow, has none.
+    pub fn of(group: &'a ClusterGroup) -> Option<Self> {
+        let selector = Selector::new("spec.selector", group.spec.selector.as_ref()?).ok()?;
+        Some(Self { group, selector })
+    }
+}
+
 /// A cluster and the groups that it is in.
 #[derive(Clone, Debug)]
 pub struct Member<'a> {
@@ -13,17 +28,17 @@ pub struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Finds the groups of a cluster: those of its namespace whose selector selects it. One with a selector that
-    /// Kubernetes does not allow has no clusters.
-    pub fn new(cluster: &'a Cluster, groups: impl IntoIterator<Item = &'a ClusterGroup>) -> Self {
-        let is_in = |group: &&ClusterGroup| {
+    /// Finds the groups of a cluster: those of its namespace whose selector selects it.
+    pub fn new<'g>(cluster: &'a Cluster, groups: impl IntoIterator<Item = &'g Group<'a>>) -> Self
+    where
+        'a: 'g,
+    {
+        let is_in = |Group { group, selector }: &&Group<'_>| {
             group.metadata.namespace == cluster.metadata.namespace
-                && group.spec.selector.as_ref().is_some_and(|selector| {
-                    Selector::new("spec.selector", selector)
-                        .is_ok_and(|selector| selector.matches(cluster.metadata.labels.as_ref()))
-                })
+                && selector.matches(cluster.metadata.labels.as_ref())
         };
-        let mut groups: Vec<_> = groups.into_iter().filter(is_in).map(Some).collect();
+        let groups = groups.into_iter().filter(is_in);
+        let mut groups: Vec<_> = groups.map(|group| Some(group.group)).collect();
         if groups.is_empty() {
             groups.push(None);
         }
@@ -33,6 +48,28 @@ impl<'a> Member<'a> {
     /// Whether something holds for the cluster together with one of its groups.
     pub fn any(&self, mut holds: impl FnMut(&'a Cluster, Option<&'a ClusterGroup>) -> bool) -> bool {
         self.groups.iter().any(|group| holds(self.cluster, *group))
+    }
+
+    /// The cluster with those of its groups alone that something holds for.
+    #[must_use]
+    pub fn within(&self, mut holds: impl FnMut(&'a Cluster, Option<&'a ClusterGroup>) -> bool) -> Self {
+        let groups = self.groups.iter().copied();
+        Self {
+            cluster: self.cluster,
+            groups: groups.filter(|group| holds(self.cluster, *group)).collect(),
+        }
+    }
+
+    /// What criteria can call the cluster: its own name, and the one that Rancher shows.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> {
+        let own = self.cluster.metadata.name.as_deref();
+        own.into_iter().chain(shown_name(self.cluster))
+    }
+
+    /// The names of its groups.
+    pub fn group_names(&self) -> impl Iterator<Item = &'a str> {
+        let groups = self.groups.iter().flatten();
+        groups.filter_map(|group| group.metadata.name.as_deref())
     }
 
     /// Its name.
@@ -47,7 +84,7 @@ impl<'a> Member<'a> {
 }
 
 /// Criteria with selectors that are known to be some.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Criteria<'a> {
     wanted: &'a ClusterCriteria,
     clusters: Option<Selector<'a>>,
@@ -72,6 +109,16 @@ impl<'a> Criteria<'a> {
         })
     }
 
+    /// The cluster that they name; empty for none.
+    pub fn cluster_name(&self) -> &'a str {
+        &self.wanted.cluster_name
+    }
+
+    /// The group that they name; empty for none.
+    pub fn cluster_group(&self) -> &'a str {
+        &self.wanted.cluster_group
+    }
+
     /// Whether a cluster, as one of a group, fulfils all of them. Name and labels of a group must be of the same group.
     pub fn hold(&self, cluster: &Cluster, group: Option<&ClusterGroup>) -> bool {
         let wanted = self.wanted;
@@ -79,21 +126,23 @@ impl<'a> Criteria<'a> {
             && (wanted.cluster_name.is_empty() || is_named(cluster, &wanted.cluster_name))
             && (wanted.cluster_group.is_empty()
                 || group.is_some_and(|group| group.metadata.name.as_ref() == Some(&wanted.cluster_group)))
-            && self.groups.is_none_or(|selector| {
+            && self.groups.as_ref().is_none_or(|selector| {
                 selector.matches(group.and_then(|group| group.metadata.labels.as_ref()))
             })
             && self
                 .clusters
+                .as_ref()
                 .is_none_or(|selector| selector.matches(cluster.metadata.labels.as_ref()))
     }
 }
 
 /// A cluster goes by its own name, and by the one that Rancher shows.
 fn is_named(cluster: &Cluster, name: &str) -> bool {
-    let shown = cluster
-        .metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(labels::CLUSTER_DISPLAY_NAME));
-    cluster.metadata.name.as_deref() == Some(name) || shown.is_some_and(|shown| shown == name)
+    cluster.metadata.name.as_deref() == Some(name) || shown_name(cluster) == Some(name)
+}
+
+/// The name of a cluster that Rancher shows.
+fn shown_name(cluster: &Cluster) -> Option<&str> {
+    let own = cluster.metadata.labels.as_ref()?;
+    own.get(labels::CLUSTER_DISPLAY_NAME).map(String::as_str)
 }

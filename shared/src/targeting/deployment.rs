@@ -1,14 +1,12 @@
 //! The BundleDeployment that is to be written, and its Secret.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
     identity::{values_hash, values_text},
     names,
     rollout::Turn,
-    target::{Target, Wanted},
+    target::{Target, Wanted, add},
     values,
 };
 use crate::api::{
@@ -194,17 +192,11 @@ fn complete(
         options.secret_name = access_secret(bundle).unwrap_or_default();
         options
     });
-    for target in &bundle.spec.targets {
-        let own = &target.options;
-        for options in [&mut spec.options, &mut spec.staged_options] {
-            add(&mut options.namespace_labels, &own.namespace_labels);
-            add(&mut options.namespace_annotations, &own.namespace_annotations);
-        }
+    let own = &target.release_namespace;
+    for options in [&mut spec.options, &mut spec.staged_options] {
+        add(&mut options.namespace_labels, &own.labels);
+        add(&mut options.namespace_annotations, &own.annotations);
     }
-}
-
-fn add(to: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>) {
-    to.extend(from.iter().map(|(key, value)| (key.clone(), value.clone())));
 }
 
 /// What the downstream resources were made from that the agent was last told to copy.

@@ -2,10 +2,27 @@
 
 use super::{
     criteria::{Criteria, Member},
+    index::Index,
     merge::{combine, merge},
     selector::InvalidSelector,
 };
 use crate::api::{BundleDeploymentOptions, BundleSpec, BundleTarget};
+
+/// Targets, found by their criteria.
+#[derive(Debug)]
+struct Indexed<'a> {
+    targets: &'a [BundleTarget],
+    index: Index<'a>,
+}
+
+impl<'a> Indexed<'a> {
+    fn matching(&self, member: &Member<'_>) -> impl Iterator<Item = &'a BundleTarget> {
+        let targets = self.targets;
+        self.index
+            .matching(member)
+            .filter_map(move |place| targets.get(place))
+    }
+}
 
 /// The targets of a Bundle, ready to be asked about clusters.
 ///
@@ -15,9 +32,9 @@ use crate::api::{BundleDeploymentOptions, BundleSpec, BundleTarget};
 #[derive(Debug)]
 pub struct Matcher<'a> {
     spec: &'a BundleSpec,
-    customizations: Vec<(&'a BundleTarget, Criteria<'a>)>,
-    targets: Vec<(&'a BundleTarget, Criteria<'a>)>,
-    restrictions: Vec<Criteria<'a>>,
+    customizations: Indexed<'a>,
+    targets: Indexed<'a>,
+    restrictions: Index<'a>,
 }
 
 impl<'a> Matcher<'a> {
@@ -26,26 +43,19 @@ impl<'a> Matcher<'a> {
     /// # Errors
     /// Where one of their selectors is not one. Leaving that target out would give its clusters to the next one.
     pub fn new(spec: &'a BundleSpec) -> Result<Self, InvalidSelector> {
-        let mut targets = Vec::with_capacity(spec.targets.len());
-        for (index, target) in spec.targets.iter().enumerate() {
-            let criteria = Criteria::new(&format!("spec.targets[{index}]"), &target.criteria)?;
-            targets.push((target, criteria));
-        }
-        let restrictions = spec
-            .target_restrictions
-            .iter()
-            .enumerate()
+        let restrictions = spec.target_restrictions.iter().enumerate();
+        let restrictions: Index<'_> = restrictions
             .map(|(index, one)| Criteria::new(&format!("spec.targetRestrictions[{index}]"), &one.criteria))
-            .collect::<Result<Vec<_>, _>>()?;
-        let customizing = match restrictions.len() {
+            .collect::<Result<_, _>>()?;
+        let customizing = match spec.target_restrictions.len() {
             0 => 0,
-            count => targets.len().saturating_sub(count),
+            count => spec.targets.len().saturating_sub(count),
         };
-        let plain = targets.split_off(customizing);
+        let (customizations, targets) = spec.targets.split_at(customizing);
         Ok(Self {
             spec,
-            customizations: targets,
-            targets: plain,
+            customizations: indexed(customizations, 0)?,
+            targets: indexed(targets, customizing)?,
             restrictions,
         })
     }
@@ -53,11 +63,7 @@ impl<'a> Matcher<'a> {
     /// The options for a cluster, or nothing if the Bundle does not go there.
     pub fn options(&self, member: &Member<'_>) -> Option<BundleDeploymentOptions> {
         let target = self.target(member)?;
-        let mut customizations = self
-            .customizations
-            .iter()
-            .filter(|(_, criteria)| member.any(|cluster, group| criteria.hold(cluster, group)))
-            .map(|(target, _)| *target);
+        let mut customizations = self.customizations.matching(member);
         let base = &self.spec.options;
         if self.spec.target_customization_mode != "AllMatches" {
             // The first one stands in for the target.
@@ -79,18 +85,25 @@ impl<'a> Matcher<'a> {
 
     /// The first target that a cluster belongs to, unless it says that nothing goes there.
     fn target(&self, member: &Member<'_>) -> Option<&'a BundleTarget> {
-        let (target, _) = self.targets.iter().find(|(_, criteria)| {
-            member.any(|cluster, group| {
-                let allowed = self.restrictions.is_empty()
-                    || self
-                        .restrictions
-                        .iter()
-                        .any(|restriction| restriction.hold(cluster, group));
-                allowed && criteria.hold(cluster, group)
-            })
-        })?;
-        (!target.do_not_deploy).then_some(*target)
+        let target = if self.restrictions.is_empty() {
+            self.targets.matching(member).next()
+        } else {
+            // Together with the same group as one of the restrictions. It is found out once, not for each target.
+            let restricted = self.restrictions.restrict(member);
+            self.targets.matching(&restricted).next()
+        };
+        target.filter(|target| !target.do_not_deploy)
     }
+}
+
+/// Reads the criteria of targets, the first of which is the one at `first` of the Bundle.
+fn indexed(targets: &[BundleTarget], first: usize) -> Result<Indexed<'_>, InvalidSelector> {
+    let index = targets
+        .iter()
+        .enumerate()
+        .map(|(index, target)| Criteria::new(&format!("spec.targets[{}]", first + index), &target.criteria))
+        .collect::<Result<_, _>>()?;
+    Ok(Indexed { targets, index })
 }
 
 #[cfg(test)]

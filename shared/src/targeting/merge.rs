@@ -14,7 +14,7 @@
 //! | `correctDrift` | the target's, if it has one |
 //! | all others | the Bundle's; the target's are without effect, as in Fleet |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -138,14 +138,14 @@ fn by_key<T: Clone>(merged: &mut Vec<T>, own: &[T], key: impl Fn(&T) -> Option<S
         .enumerate()
         .filter_map(|(index, one)| Some((key(one)?, index)))
         .collect();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for one in own {
         if let Some(key) = key(one) {
-            if seen.contains(&key) {
+            let place = places.remove(&key);
+            // Of two in the target with the same key, the first counts.
+            if !seen.insert(key) {
                 continue;
             }
-            let place = places.remove(&key);
-            seen.push(key);
             if let Some(place) = place.and_then(|index| merged.get_mut(index)) {
                 *place = one.clone();
                 continue;

@@ -32,6 +32,7 @@ pub mod criteria;
 pub mod deployment;
 pub mod go_json;
 pub mod identity;
+pub(crate) mod index;
 pub mod matching;
 pub mod merge;
 pub mod names;
@@ -43,7 +44,7 @@ pub mod template;
 pub mod values;
 
 pub use self::{
-    criteria::Member,
+    criteria::{Group, Member},
     deployment::deployment,
     rollout::{Rollout, Turn, plan},
     target::{Obstacle, Target, cluster_of, orphans, targets},

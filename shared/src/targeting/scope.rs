@@ -17,7 +17,10 @@ pub fn namespaces<'a>(
 ) -> BTreeSet<&'a str> {
     let own = bundle.metadata.namespace.as_deref().unwrap_or_default();
     let mut found = BTreeSet::from([own]);
-    for mapping in mappings {
+    let here = mappings
+        .into_iter()
+        .filter(|mapping| mapping.metadata.namespace == bundle.metadata.namespace);
+    for mapping in here {
         let bundles = mapping.bundle_selector.as_ref();
         let namespaces = mapping.namespace_selector.as_ref();
         let (Some(Ok(bundles)), Some(Ok(namespaces))) = (
@@ -26,8 +29,7 @@ pub fn namespaces<'a>(
         ) else {
             continue;
         };
-        let is_here = mapping.metadata.namespace == bundle.metadata.namespace;
-        if is_here && bundles.matches(bundle.metadata.labels.as_ref()) {
+        if bundles.matches(bundle.metadata.labels.as_ref()) {
             let selected = known.iter().filter(|(_, labels)| namespaces.matches(*labels));
             found.extend(selected.map(|(name, _)| *name));
         }

@@ -1,8 +1,8 @@
 //! Label selectors, as Kubernetes reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use thiserror::Error;
 
 use crate::admit;
@@ -13,8 +13,20 @@ use crate::admit;
 pub struct InvalidSelector(String);
 
 /// A label selector that is known to be one.
-#[derive(Clone, Copy, Debug)]
-pub struct Selector<'a>(&'a LabelSelector);
+#[derive(Clone, Debug)]
+pub struct Selector<'a> {
+    labels: Option<&'a BTreeMap<String, String>>,
+    expressions: Vec<Expression<'a>>,
+}
+
+/// An expression of a selector.
+#[derive(Clone, Debug)]
+struct Expression<'a> {
+    key: &'a str,
+    operator: &'a str,
+    /// A set, because one list of values is compared with each of many clusters.
+    values: HashSet<&'a str>,
+}
 
 impl<'a> Selector<'a> {
     /// Checks a selector. `path` names it in the error.
@@ -22,31 +34,46 @@ impl<'a> Selector<'a> {
     /// # Errors
     /// Where Kubernetes would not take it.
     pub fn new(path: &str, selector: &'a LabelSelector) -> Result<Self, InvalidSelector> {
-        match admit::selector::errors(path, selector) {
-            None => Ok(Self(selector)),
-            Some(error) => Err(InvalidSelector(error)),
+        if let Some(error) = admit::selector::errors(path, selector) {
+            return Err(InvalidSelector(error));
         }
+        let expressions = selector.match_expressions.iter().flatten();
+        Ok(Self {
+            labels: selector.match_labels.as_ref(),
+            expressions: expressions.map(Expression::of).collect(),
+        })
     }
 
     /// Whether it selects an object with these labels. One that asks for nothing selects everything.
-    pub fn matches(self, labels: Option<&BTreeMap<String, String>>) -> bool {
+    pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         let value = |key: &str| labels.and_then(|labels| labels.get(key));
-        let mut equal = self.0.match_labels.iter().flatten();
-        let mut expressions = self.0.match_expressions.iter().flatten();
+        let mut equal = self.labels.iter().copied().flatten();
+        let mut expressions = self.expressions.iter();
         equal.all(|(key, wanted)| value(key) == Some(wanted))
-            && expressions.all(|expression| {
-                let value = value(&expression.key);
-                let is_listed =
-                    || value.is_some_and(|value| expression.values.iter().flatten().any(|one| one == value));
-                match expression.operator.as_str() {
-                    "In" => is_listed(),
-                    "NotIn" => !is_listed(),
-                    "Exists" => value.is_some(),
-                    "DoesNotExist" => value.is_none(),
-                    // Such a selector is refused before.
-                    _ => false,
-                }
-            })
+            && expressions.all(|expression| expression.holds(value(expression.key)))
+    }
+}
+
+impl<'a> Expression<'a> {
+    fn of(expression: &'a LabelSelectorRequirement) -> Self {
+        let values = expression.values.iter().flatten();
+        Self {
+            key: &expression.key,
+            operator: &expression.operator,
+            values: values.map(String::as_str).collect(),
+        }
+    }
+
+    fn holds(&self, value: Option<&String>) -> bool {
+        let is_listed = || value.is_some_and(|value| self.values.contains(value.as_str()));
+        match self.operator {
+            "In" => is_listed(),
+            "NotIn" => !is_listed(),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            // Such a selector is refused before.
+            _ => false,
+        }
     }
 }
 

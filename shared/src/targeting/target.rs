@@ -1,6 +1,9 @@
 //! A Bundle on a cluster.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use thiserror::Error;
 
@@ -22,6 +25,35 @@ pub struct Target<'a> {
     pub wanted: Result<Wanted, Obstacle>,
     /// What is there.
     pub existing: Option<&'a BundleDeployment>,
+    /// What all targets of the Bundle together say of the release's namespace. It is the same for all clusters.
+    pub release_namespace: Arc<NamespaceMetadata>,
+}
+
+/// Labels and annotations of the release's namespace.
+#[derive(Debug, Default)]
+pub struct NamespaceMetadata {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl NamespaceMetadata {
+    /// Those of all targets of a Bundle; later ones win.
+    fn of(bundle: &Bundle) -> Self {
+        let mut all = Self::default();
+        for target in &bundle.spec.targets {
+            let own = &target.options;
+            add(&mut all.labels, &own.namespace_labels);
+            add(&mut all.annotations, &own.namespace_annotations);
+        }
+        all
+    }
+}
+
+/// Adds entries to a map; they win.
+pub fn add(to: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>) {
+    to.extend(from.iter().map(|(key, value)| (key.clone(), value.clone())));
 }
 
 /// Why a cluster cannot be given what is wanted. It keeps what it has, and holds up no other.
@@ -72,6 +104,7 @@ pub fn targets<'a>(
         .iter()
         .map(|deployment| (namespace(deployment), *deployment))
         .collect();
+    let release_namespace = Arc::new(NamespaceMetadata::of(bundle));
     let mut targets = Vec::new();
     for member in members {
         let Some(mut options) = matcher.options(&member) else {
@@ -93,6 +126,7 @@ pub fn targets<'a>(
             member,
             wanted,
             existing: found,
+            release_namespace: Arc::clone(&release_namespace),
         });
     }
     targets.sort_by_key(|target| (target.member.name(), target.member.namespace()));

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    api::{Cluster, ClusterGroup},
+    api::Cluster,
     targeting::{Member, plan, targets},
 };
 
@@ -35,9 +35,7 @@ fn deployment(name: &str, status: &Value) -> BundleDeployment {
 
 /// The status, with what becomes of each cluster: a deployment, and a problem.
 fn status(bundle: &Bundle, clusters: &[(Cluster, Option<BundleDeployment>, Option<&str>)]) -> BundleStatus {
-    let members = clusters
-        .iter()
-        .map(|(cluster, ..)| Member::new(cluster, std::iter::empty::<&ClusterGroup>()));
+    let members = clusters.iter().map(|(cluster, ..)| Member::new(cluster, []));
     let found = targets(bundle, members, &[], false).unwrap();
     let rollout = plan(&bundle.spec, &found).unwrap();
     let places: Vec<_> = found

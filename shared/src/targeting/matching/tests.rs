@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Cluster, ClusterGroup};
+use crate::{
+    api::{Cluster, ClusterGroup},
+    targeting::criteria::Group,
+};
 
 fn cluster(name: &str, labels: &Value) -> Cluster {
     let object = json!({ "metadata": { "name": name, "namespace": "fleet", "labels": labels } });
@@ -35,8 +38,9 @@ fn groups() -> Vec<ClusterGroup> {
 fn namespace(spec: &Value, cluster: &Cluster, groups: &[ClusterGroup]) -> Option<String> {
     let spec: BundleSpec = serde_json::from_str(&spec.to_string()).unwrap();
     let matcher = Matcher::new(&spec).unwrap();
+    let groups: Vec<_> = groups.iter().filter_map(Group::of).collect();
     matcher
-        .options(&Member::new(cluster, groups))
+        .options(&Member::new(cluster, &groups))
         .map(|options| options.namespace)
 }
 
@@ -175,6 +179,7 @@ fn only_all_matches_keeps_what_the_target_says() {
     for (mode, expected) in [("FirstMatch", ""), ("AllMatches", "target")] {
         let spec: BundleSpec = serde_json::from_str(&customized(mode, &first, &never).to_string()).unwrap();
         let (cluster, groups) = (cluster("c1", &json!({})), groups());
+        let groups: Vec<_> = groups.iter().filter_map(Group::of).collect();
         let options = Matcher::new(&spec)
             .unwrap()
             .options(&Member::new(&cluster, &groups))

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     api::rollout::RolloutStrategy,
-    targeting::{criteria::Criteria, target::Target},
+    targeting::{criteria::Criteria, index::Index, target::Target},
 };
 
 /// Number of clusters from which on partitions are made automatically.
@@ -32,29 +32,37 @@ pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<
     if strategy.partitions.is_empty() {
         return Ok(automatic(strategy, targets.len())?);
     }
-    let mut rest: Vec<usize> = (0..targets.len()).collect();
-    let mut partitions = Vec::with_capacity(strategy.partitions.len());
-    for (index, partition) in strategy.partitions.iter().enumerate() {
-        let path = format!("spec.rolloutStrategy.partitions[{index}]");
-        let criteria = Criteria::new(&path, &partition.criteria)?;
+    let criteria: Index<'_> = strategy
+        .partitions
+        .iter()
+        .enumerate()
+        .map(|(index, partition)| {
+            let path = format!("spec.rolloutStrategy.partitions[{index}]");
+            Criteria::new(&path, &partition.criteria)
+        })
+        .collect::<Result<_, _>>()?;
+    let mut members = vec![Vec::new(); strategy.partitions.len()];
+    for (place, target) in targets.iter().enumerate() {
         // A cluster counts in the first partition that it belongs to, and there alone.
-        let (members, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|place| {
-            targets
-                .get(*place)
-                .is_some_and(|target| target.member.any(|cluster, group| criteria.hold(cluster, group)))
-        });
-        rest = others;
-        let amount = partition
-            .max_unavailable
-            .as_ref()
-            .or(strategy.max_unavailable.as_ref());
-        partitions.push(Partition {
-            name: partition.name.clone(),
-            max_unavailable: amount_of(members.len(), amount, MAX_UNAVAILABLE)?,
-            members,
-        });
+        let first = criteria.matching(&target.member).next();
+        if let Some(members) = first.and_then(|first| members.get_mut(first)) {
+            members.push(place);
+        }
     }
-    Ok(partitions)
+    let partitions = strategy.partitions.iter().zip(members);
+    partitions
+        .map(|(partition, members)| {
+            let amount = partition
+                .max_unavailable
+                .as_ref()
+                .or(strategy.max_unavailable.as_ref());
+            Ok(Partition {
+                name: partition.name.clone(),
+                max_unavailable: amount_of(members.len(), amount, MAX_UNAVAILABLE)?,
+                members,
+            })
+        })
+        .collect()
 }
 
 fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>, InvalidAmount> {

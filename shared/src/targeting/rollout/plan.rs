@@ -1,5 +1,7 @@
 //! What is done for each cluster in one round.
 
+use std::collections::HashSet;
+
 use thiserror::Error;
 
 use super::{
@@ -89,18 +91,20 @@ pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanEr
     let standard = RolloutStrategy::default();
     let strategy = spec.rollout_strategy.as_ref().unwrap_or(&standard);
     let partitions = partitions(strategy, targets)?;
-    let has_partition = |place: &usize| {
-        partitions
-            .iter()
-            .any(|partition| partition.members.contains(place))
-    };
+    let assigned: HashSet<usize> = partitions
+        .iter()
+        .flat_map(|partition| &partition.members)
+        .copied()
+        .collect();
     let mut round = Round {
         targets,
         is_paused: spec.paused,
         rollout: Rollout {
             turns: targets.iter().map(|target| untouched(target)).collect(),
             partitions: Vec::with_capacity(partitions.len()),
-            unassigned: (0..targets.len()).filter(|place| !has_partition(place)).collect(),
+            unassigned: (0..targets.len())
+                .filter(|place| !assigned.contains(place))
+                .collect(),
             unavailable: count_unavailable(targets.iter()),
             max_unavailable: amount_of(targets.len(), strategy.max_unavailable.as_ref(), "100%")?,
             unavailable_partitions: 0,

@@ -1,0 +1,176 @@
+//! How the time of the work on one object grows with its size: never with the square.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use helmops_shared::{
+    admit::{ValidHelmOp, warnings},
+    api::{Bundle, BundleDeploymentOptions, Cluster, ClusterGroup, HelmOp, ResolvedChart},
+    bundle::{self, Lookup, Parts, lookups, pins},
+    chart::request::{ChartRequest, VersionRequest},
+    targeting::{Group, Member, Turn, deployment, merge::merge, targets},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Asserts that the time of something does not grow with the square of its size.
+///
+/// `work` is done for a size and for its tenfold. What is linear then takes ten times as long, and what is quadratic a
+/// hundred times. The shortest of several times counts, so that a busy machine does not matter.
+fn assert_not_quadratic<T>(size: usize, prepare: impl Fn(usize) -> T, work: impl Fn(&T)) {
+    let shortest = |size: usize| {
+        let prepared = prepare(size);
+        let time = || {
+            let start = Instant::now();
+            work(&prepared);
+            start.elapsed()
+        };
+        (0..3).map(|_| time()).min().unwrap()
+    };
+    let (small, large) = (shortest(size), shortest(size * 10));
+    // What takes next to no time cannot be compared.
+    let most = small.max(Duration::from_millis(10)) * 40;
+    assert!(
+        large < most,
+        "{large:?} for {} and {small:?} for {size}",
+        size * 10
+    );
+}
+
+fn object<T: DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+/// A HelmOp with targets that each have a version of their own: more than admission allows.
+fn helmop(targets: usize) -> HelmOp {
+    let targets: Vec<_> = (0..targets)
+        .map(|index| json!({ "clusterName": format!("c{index}"), "helm": { "version": format!("1.0.{index}") } }))
+        .collect();
+    object(&json!({
+        "metadata": { "name": "web", "namespace": "fleet", "uid": "u-1" },
+        "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.x" }, "targets": targets }
+    }))
+}
+
+/// It as if it were within all limits.
+fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
+    let helm = helmop.spec.bundle.options.helm.as_ref().unwrap();
+    let request = |version| ChartRequest {
+        repo: &helm.repo,
+        chart: &helm.chart,
+        version: VersionRequest::parse(version).unwrap(),
+    };
+    let targets = helmop.spec.bundle.targets.iter();
+    ValidHelmOp {
+        helmop,
+        helm,
+        chart: request(&helm.version),
+        targets: targets
+            .map(|target| Some(request(&target.options.helm.as_ref()?.version)))
+            .collect(),
+        polling: None,
+    }
+}
+
+fn resolved(valid: &ValidHelmOp<'_>) -> Vec<ResolvedChart> {
+    let answered = |(lookup, _): (Lookup, _)| lookup.answered("1.0.0".to_owned().into());
+    // From the last to the first, which is the worst for a search from the front.
+    lookups(valid).into_iter().rev().map(answered).collect()
+}
+
+#[test]
+fn a_bundle_with_many_versions_is_planned_in_linear_time() {
+    assert_not_quadratic(2_000, helmop, |helmop| {
+        let valid = valid(helmop);
+        let resolved = resolved(&valid);
+        let parts = Parts {
+            resolved: &resolved,
+            ..Parts::default()
+        };
+        let bundle::Plan::Create(planned) = bundle::plan(&valid, None, parts).unwrap() else {
+            panic!("not created");
+        };
+        assert_eq!(pins(&valid, Some(&planned)).len(), resolved.len());
+    });
+}
+
+#[test]
+fn a_helmop_with_many_targets_is_refused_in_linear_time() {
+    assert_not_quadratic(4_000, helmop, |helmop| {
+        black_box(ValidHelmOp::try_from(helmop).unwrap_err());
+        black_box(warnings(helmop));
+    });
+}
+
+#[test]
+fn long_lists_of_options_are_merged_in_linear_time() {
+    let options = |size: usize| {
+        let sources: Vec<_> = (0..size)
+            .map(|index| json!({ "secretKeyRef": { "name": format!("s{index}") } }))
+            .collect();
+        object::<BundleDeploymentOptions>(&json!({ "helm": { "valuesFrom": sources } }))
+    };
+    let nothing = BundleDeploymentOptions::default();
+    assert_not_quadratic(2_000, options, |options| {
+        black_box(merge(&nothing, options));
+        black_box(merge(options, options));
+    });
+}
+
+/// A Bundle with a target for each cluster, and as many groups, restrictions and partitions; and the clusters.
+struct Fleet {
+    bundle: Bundle,
+    clusters: Vec<Cluster>,
+    groups: Vec<ClusterGroup>,
+}
+
+fn fleet(size: usize) -> Fleet {
+    let names = || (0..size).map(|index| format!("c{index}"));
+    let by_name: Vec<_> = names()
+        .map(|name| json!({ "name": name, "clusterName": name }))
+        .collect();
+    let labelled: Vec<_> = names()
+        .map(|name| json!({ "clusterName": name, "namespaceLabels": { "team": "a" } }))
+        .collect();
+    let bundle = json!({
+        "metadata": { "name": "web", "namespace": "fleet" },
+        "spec": {
+            "helm": { "chart": "web" },
+            "targets": labelled,
+            "targetRestrictions": by_name,
+            "rolloutStrategy": { "partitions": by_name, "maxNew": size },
+        }
+    });
+    let cluster = |name| {
+        json!({
+            "metadata": { "name": name, "namespace": "fleet", "labels": { "env": "prod" } },
+            "status": { "namespace": format!("cluster-{name}") }
+        })
+    };
+    let group = json!({
+        "metadata": { "name": "g", "namespace": "fleet" },
+        "spec": { "selector": { "matchExpressions": [{ "key": "env", "operator": "In", "values": names().collect::<Vec<_>>() }] } }
+    });
+    Fleet {
+        bundle: object(&bundle),
+        clusters: names().map(|name| object(&cluster(name))).collect(),
+        groups: vec![object(&group)],
+    }
+}
+
+#[test]
+fn a_target_for_each_cluster_is_found_in_linear_time() {
+    assert_not_quadratic(500, fleet, |fleet| {
+        let groups: Vec<_> = fleet.groups.iter().filter_map(Group::of).collect();
+        let members = fleet.clusters.iter().map(|cluster| Member::new(cluster, &groups));
+        let targets = targets(&fleet.bundle, members, &[], false).unwrap();
+        assert_eq!(targets.len(), fleet.clusters.len());
+        let rollout = helmops_shared::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
+        assert_eq!(rollout.unassigned, Vec::<usize>::new());
+        for target in &targets {
+            black_box(deployment(&fleet.bundle, target, Turn::Promote, Default::default()).unwrap());
+        }
+    });
+}
