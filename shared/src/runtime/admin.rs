@@ -6,17 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
 use axum::routing::get;
-use prometheus::{Registry, TextEncoder};
+use prometheus::Registry;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
 use super::probes;
+use super::scrape::{Exposed, metrics};
 use super::serve::{Limits, ServeMetrics, Transport, listen, serve};
 
 /// Scrapers and a curious admin need no more; the rest of the file descriptors are for work.
@@ -112,36 +111,10 @@ impl AdminServer {
 
 /// The routes of the admin port, without a socket.
 pub fn router(registry: Registry, more: Vec<Arc<Expose>>, health: Health) -> Router {
-    let exposed = Exposed {
-        registry,
-        more: more.into(),
-    };
+    let exposed = Exposed::new(registry, more);
     probes::routes(health)
         .merge(Router::new().route("/metrics", get(metrics)).with_state(exposed))
         .fallback(elsewhere)
-}
-
-/// What `/metrics` shows.
-#[derive(Clone)]
-struct Exposed {
-    registry: Registry,
-    more: Arc<[Arc<Expose>]>,
-}
-
-async fn metrics(State(exposed): State<Exposed>) -> Response {
-    match TextEncoder::new().encode_to_string(&exposed.registry.gather()) {
-        Ok(mut text) => {
-            for expose in exposed.more.iter() {
-                expose(&mut text);
-            }
-            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
-        }
-        Err(error) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("cannot encode the metrics: {error}\n"),
-        )
-            .into_response(),
-    }
 }
 
 async fn elsewhere() -> (StatusCode, &'static str) {
@@ -156,7 +129,7 @@ mod tests {
     use super::*;
     use crate::runtime::metrics::registry;
     use axum::body::Body;
-    use axum::http::Request;
+    use axum::http::{Request, header};
     use http_body_util::BodyExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tower::ServiceExt;

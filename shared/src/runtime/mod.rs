@@ -22,6 +22,7 @@ pub mod health;
 mod lock;
 pub mod metrics;
 pub mod probes;
+mod scrape;
 pub mod serve;
 mod signals;
 pub mod supervisor;
