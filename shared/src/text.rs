@@ -1,5 +1,14 @@
 //! Texts that fit into their place.
 
+use std::borrow::Cow;
+
+use ring::digest::{SHA256, digest};
+
+use crate::targeting::identity::hex;
+
+/// Digits of a hash that tell texts apart, also those that somebody has made to look alike: 128 bits.
+const HASH_DIGITS: usize = 32;
+
 /// Cuts a text off where it is longer than `longest` bytes, the mark of the cut included.
 pub fn cut(mut text: String, longest: usize) -> String {
     if text.len() > longest {
@@ -7,6 +16,19 @@ pub fn cut(mut text: String, longest: usize) -> String {
         text.push('…');
     }
     text
+}
+
+/// A text that is longer than `longest` bytes as its beginning, a mark and a hash of the whole: two texts that differ stay
+/// different. Used where a text identifies something, such as the label of a metric.
+pub fn cut_distinct(text: &str, longest: usize) -> Cow<'_, str> {
+    if text.len() <= longest {
+        return Cow::Borrowed(text);
+    }
+    let mut hash = hex(digest(&SHA256, text.as_bytes()).as_ref());
+    hash.truncate(HASH_DIGITS);
+    let kept = longest.saturating_sub(HASH_DIGITS + '…'.len_utf8());
+    let beginning = text.get(..text.floor_char_boundary(kept)).unwrap_or_default();
+    Cow::Owned(format!("{beginning}…{hash}"))
 }
 
 #[cfg(test)]
@@ -18,5 +40,17 @@ mod tests {
         let short = cut("ä".repeat(1000), 1024);
         assert!(short.len() <= 1024 && short.ends_with("ä…"));
         assert_eq!(cut("short".to_owned(), 5), "short");
+    }
+
+    #[test]
+    fn cut_texts_stay_different() {
+        assert_eq!(cut_distinct("short", 5), "short");
+        let (one, other) = ("ä".repeat(200) + "1", "ä".repeat(200) + "2");
+        let (one, other) = (cut_distinct(&one, 253), cut_distinct(&other, 253));
+        assert!(
+            one.len() <= 253 && one.starts_with("ää") && one.contains('…'),
+            "{one}"
+        );
+        assert_ne!(one, other);
     }
 }
