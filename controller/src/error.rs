@@ -1,5 +1,7 @@
 //! What can go wrong with a HelmOp, and what that means for its next try.
 
+use std::time::Duration;
+
 use helmops_shared::{
     bundle::{Foreign, MissingVersion},
     reason::Reason,
@@ -40,6 +42,9 @@ pub enum ReconcileError {
     /// The HelmOp was changed while its versions were looked up, or its Policies in a way that matters to it.
     #[error("the HelmOp or a Policy of its namespace was changed meanwhile")]
     Superseded,
+    /// Repositories have been requested for the HelmOp too often of late.
+    #[error("its repository is requested again in {0:?}: a HelmOp has only so many requests in a time")]
+    TooSoon(Duration),
     /// A version is missing that was not looked up.
     #[error(transparent)]
     Unresolved(MissingVersion),
@@ -76,9 +81,11 @@ impl Failure for ReconcileError {
             Self::OddBundle { .. } => Reason::Undecodable,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
-            Self::UnknownPolicies | Self::Interrupted(_) | Self::Superseded | Self::Unresolved(_) => {
-                Reason::Progressing
-            }
+            Self::UnknownPolicies
+            | Self::Interrupted(_)
+            | Self::Superseded
+            | Self::TooSoon(_)
+            | Self::Unresolved(_) => Reason::Progressing,
             Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::ApiError,
         }
     }
@@ -96,6 +103,10 @@ impl Failure for ReconcileError {
             // Its next turn comes when this replica leads again.
             Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
             Self::Resolve(error) => error.pace(),
+            Self::TooSoon(wait) => Some(Pace {
+                first: *wait,
+                longest: *wait,
+            }),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 Some(if source.is_passing() {
@@ -112,7 +123,7 @@ impl Failure for ReconcileError {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 source.is_passing()
             }
-            Self::UnknownPolicies | Self::Interrupted(_) | Self::Superseded => true,
+            Self::UnknownPolicies | Self::Interrupted(_) | Self::Superseded | Self::TooSoon(_) => true,
             Self::Foreign(_)
             | Self::OddBundle { .. }
             | Self::Resolve(_)

@@ -31,6 +31,7 @@ mod memory;
 mod memory_limit;
 mod metrics;
 mod queue;
+mod rate;
 mod resolve;
 mod run;
 mod watch;

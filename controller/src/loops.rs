@@ -109,6 +109,7 @@ fn moment(work: &Work, stores: &Stores) -> Duration {
         .clamp(MOMENT, LONGEST_MOMENT)
 }
 
+/// What failed may be mended: it is tried again at once. That costs no repository more than `RateLimit` allows.
 fn forget_failures(work: &Work, context: &Context) {
     match work {
         Work::HelmOp(key) => context.helmops.backoff.forget(key),

@@ -7,6 +7,7 @@ use helmops_shared::{reason::Reason, runtime::exit::with_causes};
 use crate::{
     backoff::{Backoff, Pace},
     queue::Next,
+    rate::RateLimit,
     written::Written,
 };
 
@@ -28,6 +29,8 @@ pub struct Memory<K, W> {
     pub backoff: Backoff<K, W>,
     /// Statuses that were written and have not been seen yet.
     pub written: Written<K>,
+    /// How often repositories are requested. It outlasts the object, or deleting it would be a way around.
+    pub requests: RateLimit<K>,
 }
 
 impl<K, W> Default for Memory<K, W> {
@@ -35,6 +38,7 @@ impl<K, W> Default for Memory<K, W> {
         Self {
             backoff: Backoff::default(),
             written: Written::default(),
+            requests: RateLimit::default(),
         }
     }
 }

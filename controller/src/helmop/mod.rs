@@ -92,6 +92,8 @@ async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut Place, context: &Co
     );
     match result {
         Ok(next) => next,
+        // No failure: nothing was tried.
+        Err(ReconcileError::TooSoon(wait)) => Some(wait),
         Err(error) => context.helmops.retry(key, Asked::of(helmop), &error),
     }
 }
@@ -203,6 +205,7 @@ impl Run<'_> {
             .bundle()
             .map_err(ReconcileError::RancherCa)?;
         let task = Task {
+            key: self.key,
             valid,
             pins: bundle::pins(valid, existing),
             since: agenda.since(),

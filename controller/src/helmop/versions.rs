@@ -20,6 +20,7 @@ use crate::{
     error::ReconcileError,
     resolve::{ResolveError, Surroundings},
     watch::CaBundle,
+    work::HelmOpKey,
     workers::Place,
 };
 
@@ -27,6 +28,10 @@ use crate::{
 /// answers page after page within it could go on for hours, for a HelmOp and Policies that have long changed. An index of
 /// 128 MiB over 10 Mbit/s takes two minutes.
 const MAX_TIME: Duration = Duration::from_mins(5);
+
+/// The longest time between two looks at the repositories of a HelmOp that changes all the time. Where the shortest polling
+/// interval is longer than this, users still see soon what comes of a change.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What there is of each chart.
 #[derive(Debug)]
@@ -44,6 +49,8 @@ pub struct Versions {
 /// What is on record of a HelmOp, and what is to be found out.
 #[derive(Debug)]
 pub struct Task<'t> {
+    /// Names the HelmOp.
+    pub key: &'t HelmOpKey,
     /// The HelmOp.
     pub valid: &'t ValidHelmOp<'t>,
     /// What is on record.
@@ -63,8 +70,11 @@ struct Chart<'v, 'a> {
 
 /// Looks up what is not on record, and what may be newer. Others work meanwhile.
 ///
+/// Repositories are requested no more often than `--min-polling-interval` allows, after a burst: whoever changes the HelmOp
+/// or its Secret can ask for a look each time, whatever failed before.
+///
 /// # Errors
-/// Where a chart has no version, neither on record nor to be found.
+/// Where a chart has no version, neither on record nor to be found, and where it is too soon to look.
 pub async fn versions(
     context: &Context,
     place: &mut Place,
@@ -80,6 +90,9 @@ pub async fn versions(
             failure: None,
         });
     }
+    let interval = context.min_polling_interval.min(LONGEST_INTERVAL);
+    let request = context.helmops.requests.take(task.key.clone(), interval);
+    request.map_err(ReconcileError::TooSoon)?;
     // Where something is looked up anyhow, and polling is on, the rest is looked at too: it costs no request, mostly.
     let is_look = task.since.is_some() || task.valid.polling.is_some();
     let authorities = task.rancher_ca.authorities();
@@ -183,7 +196,8 @@ mod tests {
         future::{pending, ready},
     };
 
-    use helmops_shared::reason::Reason;
+    use helmops_shared::{api::HelmOp, chart::request::VersionRequest, reason::Reason};
+    use serde_json::json;
     use tokio::time::sleep;
 
     use super::*;
@@ -214,5 +228,42 @@ mod tests {
         };
         assert!(deadline.bound(late).await.is_err() && !begun.get());
         assert_eq!(started.elapsed(), LIMIT);
+    }
+
+    /// The shortest time of several to find the pins of a HelmOp with so many targets, each with a version of its own.
+    fn time(targets: usize) -> Duration {
+        let versions: Vec<_> = (0..targets).map(|index| format!("1.0.{index}")).collect();
+        let helmop = json!({ "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web" } } });
+        let helmop: HelmOp = serde_json::from_str(&helmop.to_string()).unwrap();
+        let main = ValidHelmOp::try_from(&helmop).unwrap();
+        let request = |version| ChartRequest {
+            version: VersionRequest::parse(version).unwrap(),
+            ..main.chart.clone()
+        };
+        let valid = ValidHelmOp {
+            targets: versions.iter().map(|version| Some(request(version))).collect(),
+            ..main.clone()
+        };
+        let record = |(lookup, _): (Lookup, _)| lookup.answered("1.0.0".to_owned().into());
+        // The last first, which is the worst for a search from the front.
+        let pins: Vec<_> = lookups(&valid).into_iter().rev().map(record).collect();
+        let once = || {
+            let (pins, start) = (pins.clone(), Instant::now());
+            let charts = charts(&valid, pins);
+            let time = start.elapsed();
+            assert!(charts.iter().all(|chart| chart.pin.is_some()));
+            time
+        };
+        (0..3).map(|_| once()).min().unwrap()
+    }
+
+    #[test]
+    fn pins_are_found_in_linear_time() {
+        let (small, large) = (time(2_000), time(20_000));
+        // What is quadratic takes a hundred times as long. What takes next to no time cannot be compared.
+        assert!(
+            large < small.max(Duration::from_millis(10)) * 40,
+            "{large:?} after {small:?}"
+        );
     }
 }
