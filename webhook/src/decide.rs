@@ -5,10 +5,17 @@ use helmops_shared::{
     api::HelmOp,
     policy::Policies,
     reason::Reason,
+    text::cut,
 };
 
 use crate::counted;
 use crate::review::{Answer, Cause, Details, Operation, Request, Status, Subject};
+
+/// Longest name in an answer, in bytes: what Kubernetes allows.
+const LONGEST_NAME: usize = 253;
+
+/// Longest error about an object that does not decode, in bytes.
+const LONGEST_ERROR: usize = 1_024;
 
 /// Fills in what the user left out.
 pub fn mutate(request: &Request<'_, Given>) -> Answer {
@@ -48,11 +55,12 @@ pub fn validate(request: &Request<'_, HelmOp>, policies: &Policies) -> (Answer, 
 }
 
 fn name(subject: &Subject<'_>, helmop: &HelmOp) -> String {
-    if subject.name.is_empty() {
+    let name = if subject.name.is_empty() {
         helmop.metadata.generate_name.clone().unwrap_or_default()
     } else {
         subject.name.clone().into_owned()
-    }
+    };
+    cut(name, LONGEST_NAME)
 }
 
 /// The Status that the API server itself answers with for an invalid object.
@@ -97,7 +105,10 @@ fn invalid(name: &str, errors: &FieldErrors) -> Status {
 }
 
 fn undecodable(subject: &Subject<'_>, error: &serde_json::Error) -> Answer {
-    let message = format!("HelmOp {:?} does not decode: {error}", subject.name);
+    let name = cut(subject.name.clone().into_owned(), LONGEST_NAME);
+    // The error repeats a text that stands where something else is expected.
+    let error = cut(error.to_string(), LONGEST_ERROR);
+    let message = format!("HelmOp {name:?} does not decode: {error}");
     let denial = Status {
         status: "Failure",
         message,

@@ -40,6 +40,9 @@ const NAMESPACE_BYTES: usize = 63;
 /// What is said of a body that is no review.
 const ERROR_BYTES: usize = 1 << 10;
 
+/// Longest message in the log: what an API server passes of warnings.
+const MESSAGE_BYTES: usize = 4 << 10;
+
 /// What requests are answered with.
 #[derive(Clone, Debug)]
 pub struct Shared {
@@ -146,7 +149,10 @@ async fn validate(
                         namespace = up_to(&request.subject.namespace, NAMESPACE_BYTES),
                         name = up_to(&request.subject.name, NAME_BYTES),
                         reason = reason.as_str(),
-                        message = answer.denial.as_ref().map(|status| &*status.message),
+                        message = answer
+                            .denial
+                            .as_ref()
+                            .map(|status| up_to(&status.message, MESSAGE_BYTES)),
                         "denied"
                     );
                     Verdict::Denied

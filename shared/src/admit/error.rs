@@ -14,6 +14,12 @@ const MAX_KEPT: usize = 500;
 /// Longest offending text that is repeated, in bytes: enough to recognise it.
 const MAX_VALUE: usize = 120;
 
+/// Longest path, in bytes. Keys of labels stand in paths, and may be of any length where they are wrong.
+const MAX_PATH: usize = 512;
+
+/// Longest detail, in bytes. Some repeat a part of the offending text, or list what a Policy allows.
+const MAX_DETAIL: usize = 4_096;
+
 /// In which way a field is wrong; the words are those of the API server's own validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -107,11 +113,11 @@ impl FieldErrors {
             return;
         }
         self.0.push(FieldError {
-            path: path.to_string(),
+            path: cut(path.to_string(), MAX_PATH),
             reason,
             fault,
             value: cut(value.to_owned(), MAX_VALUE),
-            detail: detail.into(),
+            detail: cut(detail.into(), MAX_DETAIL),
         });
     }
 

@@ -323,3 +323,31 @@ fn names_in_the_log_are_cut_between_characters() {
     assert_eq!(up_to("short", 63), "short");
     assert_eq!(up_to(&"ä".repeat(1 << 20), 63).len(), 62);
 }
+
+#[tokio::test]
+async fn an_answer_is_short_however_long_the_texts_of_a_request_are() {
+    let long = "A".repeat(500_000);
+    let helmop =
+        |spec: Value| json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
+    for object in [
+        helmop(json!({ "paused": long })),
+        helmop(json!({ "helm": { "repo": long, "chart": long } })),
+        helmop(
+            json!({ "helm": { "repo": "https://charts.example.com", "chart": "web" }, "labels": { &*long: long } }),
+        ),
+    ] {
+        let mut request = review("CREATE", &object, &Value::Null);
+        request["request"]["name"] = json!(long);
+        request["request"]["namespace"] = json!(long);
+        let (status, answer) = send(Method::POST, "/validate", request.to_string()).await;
+        assert_eq!(status, StatusCode::OK);
+        let reply: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(reply["response"]["allowed"], false);
+        assert!(answer.len() < 10_000, "{} bytes", answer.len());
+    }
+    let mut other = review("CREATE", &json!({}), &Value::Null);
+    other["apiVersion"] = json!(long);
+    let (status, answer) = send(Method::POST, "/validate", other.to_string()).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(answer.len() < 10_000, "{} bytes", answer.len());
+}

@@ -223,3 +223,24 @@ fn what_all_targets_say_of_a_namespace_has_room_in_one() {
         "{beyond}"
     );
 }
+
+#[test]
+fn an_error_is_short_however_long_the_text_is() {
+    let long = "A".repeat(500_000);
+    for over in [
+        json!({ "labels": { &*long: "x" } }),
+        json!({ "labels": { "x": long } }),
+        json!({ "namespace": long }),
+        json!({ "helm": { "version": long } }),
+        json!({ "helm": { "repo": long } }),
+        json!({ "targets": [{ "clusterSelector": { "matchExpressions": [{ "key": long, "operator": long }] } }] }),
+        json!({ "rolloutStrategy": { "maxUnavailable": long } }),
+    ] {
+        let errors = errors(&helmop(&json!({ "spec": over }))).to_string();
+        assert!(
+            (20..6_000).contains(&errors.len()),
+            "{} bytes: {errors}",
+            errors.len()
+        );
+    }
+}
