@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 
 /// The API server takes up new rules within seconds.
 const SOON: Duration = Duration::from_secs(30);
-/// Where charts may come from: what the manifests have, and a part of a host.
-const ALLOWED: [&str; 3] = [
+/// Where charts may come from: what the manifests have, and parts of a host.
+const ALLOWED: [&str; 4] = [
     "https://charts.example.com",
     "oci://registry.example.com/charts",
     "https://h.example.com/team-a",
+    "https://h.example.com/projects/team%2Fcharts",
 ];
 
 fn helmop(name: &str, spec: &Value) -> String {
@@ -140,6 +141,10 @@ async fn leads_nowhere_else(kubectl: &Kubectl) {
         "https://h.example.com/team-a/..;/team-b",
         "https://h.example.com/team-a/.%2e%3ba=b/team-b",
         "https://h.example.com/team-a/..%00/team-b",
+        "https://h.example.com/team-a/..%20/team-b",
+        "https://h.example.com/team-a/%c0%ae%c0%ae/team-b",
+        "https://h.example.com/projects/team%2Fcharts/..%2fother",
+        "https://h.example.com/projects/team%2fcharts",
         // No folder of the host, but a query or another host.
         "https://charts.example.com?x.example.com",
         "https://charts.example.com%2f.example.org",
@@ -155,6 +160,9 @@ async fn leads_nowhere_else(kubectl: &Kubectl) {
         "https://h.example.com/team-a/...//a..b/.c?d=../e",
         "https://h.example.com/team-a/a;b/..c;d?e=%2f%25",
         "https://h.example.com/team-a/with%20space/%7Euser",
+        // What is listed counts as it is written.
+        "https://h.example.com/projects/team%2Fcharts",
+        "https://h.example.com/projects/team%2Fcharts/stable",
     ] {
         assert_eq!(would_say(kubectl, &chart(same)).await, "", "{same}");
     }
@@ -192,13 +200,11 @@ async fn copies_what_is_listed(kubectl: &Kubectl) {
         ),
     ] {
         for kind in ["HelmOp", "Bundle"] {
-            for mut spec in [
-                json!({ "downstreamResources": resources }),
-                json!({ "targets": [{}, { "downstreamResources": resources }] }),
+            let helm = json!({ "repo": "https://charts.example.com", "chart": "web" });
+            for spec in [
+                json!({ "helm": helm, "downstreamResources": resources }),
+                json!({ "helm": helm, "targets": [{}, { "downstreamResources": resources }] }),
             ] {
-                if kind == "HelmOp" {
-                    spec["helm"] = chart("https://charts.example.com")["helm"].take();
-                }
                 let said = would_say_to(kubectl, kind, &spec).await;
                 match denied {
                     None => assert_eq!(said, "", "{kind} {spec}"),

@@ -91,16 +91,20 @@ fn check_host(host: &str) -> Result<(), String> {
 /// and again, as proxies before a server may, changes nothing.
 fn plain_path(path: &str) -> Result<(), String> {
     let decoded = percent_decode(path)?;
-    // Some servers cut parameters off each part of a path, as in `..;/`.
-    let mut parts = decoded.split(|byte| *byte == b'/').map(|part| {
-        let end = part.iter().position(|byte| *byte == b';');
-        end.and_then(|end| part.get(..end)).unwrap_or(part)
-    });
-    if parts.any(|part| matches!(part, b"." | b"..")) {
+    // Some decoders accept a slash or a dot in more bytes than it needs, which is no UTF-8.
+    let decoded =
+        str::from_utf8(&decoded).map_err(|_| "its path is no UTF-8 once it is decoded".to_owned())?;
+    if decoded.split('/').any(climbs) {
         let why = "its path holds . or .. as a folder, which leads elsewhere; write the path that is meant";
         return Err(why.to_owned());
     }
     Ok(())
+}
+
+/// Whether a part of a path is `.` or `..`. Some servers cut off parameters, as in `..;/`, or blanks at the end.
+fn climbs(part: &str) -> bool {
+    let name = part.split_once(';').map_or(part, |(name, _parameters)| name);
+    matches!(name.trim_end_matches(' '), "." | "..")
 }
 
 /// The bytes of a path, decoded once.
@@ -120,7 +124,7 @@ fn percent_decode(path: &str) -> Result<Vec<u8>, String> {
         let Some((digits, behind)) = behind.split_first_chunk::<2>() else {
             return Err(STRAY_PERCENT.to_owned());
         };
-        let Some(escaped) = hex(digits) else {
+        let Some(escaped) = hex(*digits) else {
             return Err(STRAY_PERCENT.to_owned());
         };
         if matches!(escaped, b'/' | b'\\' | b'%' | 0x7f) || escaped < b' ' {
@@ -136,9 +140,9 @@ fn percent_decode(path: &str) -> Result<Vec<u8>, String> {
 }
 
 /// What two hexadecimal digits mean.
-fn hex([high, low]: &[u8; 2]) -> Option<u8> {
+fn hex([high, low]: [u8; 2]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
 const STRAY_PERCENT: &str = "its path holds a % that no two hexadecimal digits follow";
@@ -219,6 +223,9 @@ mod tests {
             "https://h/tenant-a/.%2e%3ba=b/tenant-b",
             "https://h/tenant-a/.;",
             "https://h/tenant-a/..%00/tenant-b",
+            "https://h/tenant-a/..%20/tenant-b",
+            "https://h/tenant-a/%c0%ae%c0%ae/tenant-b",
+            "https://h/tenant-a/..%e0%80%aftenant-b",
             "https://h/tenant-a/..%0D%0a/tenant-b",
             "https://h/100%",
             "https://h/%zz",
