@@ -124,6 +124,8 @@ reasons! {
         BundleConflict: "Rename the HelmOp, or delete the Bundle or what made it.",
         /// The Bundle carries files, which are not deployed from here.
         UnsupportedBundle: "Leave such Bundles to Fleet (GitRepos): see [standalone.md](standalone.md).",
+        /// No namespace is certain to be that of a cluster alone, and nothing is delivered to it.
+        NamespaceConflict: "Do what the message says: rename a Cluster, or say by the annotations of the namespace whose it is: see [standalone.md](standalone.md#whose-a-namespace-is).",
         /// The API server did not do what it was asked.
         ApiError: "Nothing here: it is tried again. If it stays, the log of the controller has the API server's words.",
         /// The HelmOp is valid and its Bundle is up to date.

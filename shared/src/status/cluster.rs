@@ -5,16 +5,21 @@ use std::collections::BTreeMap;
 use kube_core::Resource;
 
 use super::{
-    condition::{self, ConditionType},
+    condition::{self, ConditionType, State},
     deployments::{by_bundle, helmop_of},
     ready_message::of_summary,
     resources,
     state::DeploymentState,
     summary,
 };
-use crate::api::{
-    BundleDeployment, Cluster, Guarded,
-    cluster::{ClusterDisplay, ClusterStatus},
+use crate::{
+    api::{
+        BundleDeployment, Cluster, Guarded,
+        cluster::{ClusterDisplay, ClusterStatus},
+        condition::Condition,
+    },
+    reason::Reason,
+    targeting::NamespaceRefused,
 };
 
 /// What `kubectl get` shows of a cluster whose agent has never said that it is there.
@@ -57,6 +62,31 @@ pub fn cluster(
         now,
     );
     status
+}
+
+/// The status of a cluster that nothing is delivered to, because no namespace is certain to be its own. Everything else stays:
+/// it is what the cluster has.
+pub fn refused_cluster(cluster: &Cluster, refused: &NamespaceRefused, now: &str) -> ClusterStatus {
+    let mut status = cluster.status.clone();
+    let state = State::False(Reason::NamespaceConflict, refused.to_string());
+    let generation = cluster.metadata.generation;
+    condition::set(
+        &mut status.conditions,
+        ConditionType::Ready,
+        &state,
+        generation,
+        now,
+    );
+    status
+}
+
+/// Whether the status of a cluster says that nothing is delivered to it.
+pub fn is_refused(status: &ClusterStatus) -> bool {
+    let is_refusal = |condition: &Condition| {
+        condition.r#type == ConditionType::Ready.as_str()
+            && condition.reason == Reason::NamespaceConflict.as_str()
+    };
+    status.conditions.iter().any(is_refusal)
 }
 
 /// How many HelmOps are ready on the cluster, and how many go there.

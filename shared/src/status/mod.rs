@@ -31,7 +31,7 @@ mod summary;
 
 pub use self::{
     bundle::{Place, Round, bundle},
-    cluster::cluster,
+    cluster::{cluster, is_refused, refused_cluster},
     condition::{ConditionType, State},
     deployments::helmop_of,
     events::{Event, events},

@@ -1,6 +1,11 @@
 //! Whether a cluster belongs to a set.
 
-use super::selector::{InvalidSelector, Selector};
+use std::borrow::Cow;
+
+use super::{
+    cluster_namespace::NamespaceRefused,
+    selector::{InvalidSelector, Selector},
+};
 use crate::api::{Cluster, ClusterGroup, labels, target::ClusterCriteria};
 
 /// A group of clusters. Its selector is checked once, not for each cluster.
@@ -25,6 +30,8 @@ pub struct Member<'a> {
     pub cluster: &'a Cluster,
     /// Its groups. `None` stands for no group, where it is in none.
     groups: Vec<Option<&'a ClusterGroup>>,
+    /// The namespace for its BundleDeployments, empty while it is not known, or why there is none.
+    deployments: Result<Cow<'a, str>, NamespaceRefused>,
 }
 
 impl<'a> Member<'a> {
@@ -42,7 +49,30 @@ impl<'a> Member<'a> {
         if groups.is_empty() {
             groups.push(None);
         }
-        Self { cluster, groups }
+        let deployments = Ok(Cow::Borrowed(&*cluster.status.namespace));
+        Self {
+            cluster,
+            groups,
+            deployments,
+        }
+    }
+
+    /// The same with the namespace that is certain to be the cluster's, in place of the one that its status names.
+    #[must_use]
+    pub fn with_namespace(mut self, namespace: Result<String, NamespaceRefused>) -> Self {
+        self.deployments = namespace.map(Cow::Owned);
+        self
+    }
+
+    /// The namespace for its BundleDeployments, if it is known.
+    pub fn deployment_namespace(&self) -> Option<&str> {
+        let namespace = self.deployments.as_deref().ok()?;
+        (!namespace.is_empty()).then_some(namespace)
+    }
+
+    /// Why nothing can be delivered to it.
+    pub fn refused(&self) -> Option<&NamespaceRefused> {
+        self.deployments.as_ref().err()
     }
 
     /// Whether something holds for the cluster together with one of its groups.

@@ -27,6 +27,7 @@
 //! options of targets are without effect (see [`merge`]), and `namespaceLabels` and `namespaceAnnotations` of each target
 //! reach all clusters at once.
 
+pub mod cluster_namespace;
 pub mod copies;
 pub mod criteria;
 pub mod deployment;
@@ -44,10 +45,11 @@ pub mod template;
 pub mod values;
 
 pub use self::{
+    cluster_namespace::{NamespaceRefused, namespace_of},
     criteria::{Group, Member},
     deployment::deployment,
     rollout::{Rollout, Turn, plan},
-    target::{Obstacle, Target, cluster_of, orphans, targets},
+    target::{Obstacle, Target, cluster_of, orphans, strays, targets},
 };
 
 use crate::api::target::ClusterCriteria;

@@ -8,6 +8,7 @@ use std::{
 use thiserror::Error;
 
 use super::{
+    cluster_namespace::NamespaceRefused,
     criteria::Member,
     identity::deployment_id,
     matching::Matcher,
@@ -62,6 +63,9 @@ pub enum Obstacle {
     /// Its values cannot be made.
     #[error(transparent)]
     Values(#[from] ValuesError),
+    /// No namespace is certain to be this cluster's.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceRefused),
     /// Something that it needs is not to be had; in words.
     #[error("{0}")]
     Missing(String),
@@ -77,10 +81,14 @@ pub struct Wanted {
 }
 
 impl Target<'_> {
+    /// Namespace and name of the Cluster.
+    fn cluster(&self) -> (&str, &str) {
+        (self.member.namespace(), self.member.name())
+    }
+
     /// The namespace for the cluster's BundleDeployments, if it is known.
     pub fn namespace(&self) -> Option<&str> {
-        let namespace = &*self.member.cluster.status.namespace;
-        (!namespace.is_empty()).then_some(namespace)
+        self.member.deployment_namespace()
     }
 }
 
@@ -120,8 +128,12 @@ pub fn targets<'a>(
                 options,
             })
             .map_err(Obstacle::Values);
-        let namespace = &*member.cluster.status.namespace;
-        let found = existing.get(namespace).copied().filter(|_| !namespace.is_empty());
+        let wanted = match member.refused() {
+            Some(refused) => Err(refused.clone().into()),
+            None => wanted,
+        };
+        let namespace = member.deployment_namespace();
+        let found = namespace.and_then(|namespace| existing.get(namespace).copied());
         targets.push(Target {
             member,
             wanted,
@@ -135,27 +147,48 @@ pub fn targets<'a>(
 
 /// The BundleDeployments of a Bundle that are on none of its clusters any more.
 ///
-/// One that `is_kept` stays, and so does one of a cluster whose namespace is not known at the moment.
+/// One that `is_kept` stays. So does one that was made for a cluster that the Bundle still goes to, also where it is in another
+/// namespace than that of the cluster: then somebody has changed whose namespace that is, and an agent may still deploy from
+/// it. [`strays`] finds those.
 pub fn orphans<'a>(
     targets: &[Target<'_>],
     existing: &[&'a BundleDeployment],
     is_kept: impl Fn(&BundleDeployment) -> bool,
 ) -> Vec<&'a BundleDeployment> {
     let wanted: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
-    let homeless = targets.iter().filter(|target| target.namespace().is_none());
-    let homeless: HashSet<_> = homeless
-        .map(|target| (target.member.namespace(), target.member.name()))
-        .collect();
+    let clusters: HashSet<_> = targets.iter().map(Target::cluster).collect();
     let is_wanted = |deployment: &BundleDeployment| {
         let namespace = deployment.metadata.namespace.as_deref();
         namespace.is_some_and(|namespace| wanted.contains(namespace))
-            || cluster_of(deployment).is_some_and(|cluster| homeless.contains(&cluster))
+            || cluster_of(deployment).is_some_and(|cluster| clusters.contains(&cluster))
     };
     existing
         .iter()
         .copied()
         .filter(|deployment| !is_wanted(deployment) && !is_kept(deployment))
         .collect()
+}
+
+/// What to say of clusters that have a BundleDeployment in another namespace than theirs, by their place among the targets.
+pub fn strays(targets: &[Target<'_>], existing: &[&BundleDeployment]) -> HashMap<usize, String> {
+    let namespaces: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
+    let places: HashMap<_, _> = targets
+        .iter()
+        .enumerate()
+        .filter(|(_, target)| target.namespace().is_some())
+        .map(|(place, target)| (target.cluster(), place))
+        .collect();
+    let problem = |deployment: &&BundleDeployment| {
+        let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+        let place = *places.get(&cluster_of(deployment)?)?;
+        let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        let problem = format!(
+            "BundleDeployment {namespace}/{name} was made for this cluster, whose namespace is another one, and is kept; \
+             delete it when no agent deploys from namespace {namespace}"
+        );
+        (!namespaces.contains(namespace)).then_some((place, problem))
+    };
+    existing.iter().filter_map(problem).collect()
 }
 
 /// Namespace and name of the Cluster that a deployment is on, as its labels tell.
