@@ -7,7 +7,6 @@ use std::time::Instant;
 use helmops_shared::{
     api::{Cluster, Guarded, labels},
     status::{self, change},
-    targeting::names,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt, api::ObjectMeta};
@@ -51,12 +50,19 @@ async fn bring_about(
     reach: &Reach,
     context: &Context,
 ) -> Result<(), DeliveryError> {
-    let namespace = namespace_of(cluster);
-    ensure_namespace(cluster, &namespace, reach, context).await?;
-    let deployments = context.stores.deployments.in_namespace(&namespace);
-    let deployments: Vec<_> = deployments.iter().map(|deployment| &**deployment).collect();
     let now = crate::helmop::seconds(k8s_openapi::jiff::Timestamp::now());
-    let next = status::cluster(cluster, &namespace, &deployments, &now);
+    let next = match reach.clusters.namespace_of(cluster) {
+        Ok(namespace) => {
+            ensure_namespace(cluster, &namespace, reach, context).await?;
+            let deployments = context.stores.deployments.in_namespace(&namespace);
+            let deployments: Vec<_> = deployments.iter().map(|deployment| &**deployment).collect();
+            status::cluster(cluster, &namespace, &deployments, &now)
+        }
+        Err(refused) => {
+            tracing::warn!(message = %refused, "nothing is delivered to the cluster");
+            status::refused_cluster(cluster, &refused, &now)
+        }
+    };
     let Some(change) = change(&cluster.status, &next) else {
         return Ok(());
     };
@@ -75,15 +81,7 @@ async fn bring_about(
     }
 }
 
-/// The namespace that it has, or is to have: that which Fleet would give it.
-fn namespace_of(cluster: &Cluster) -> String {
-    if !cluster.status.namespace.is_empty() {
-        return cluster.status.namespace.clone();
-    }
-    let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    names::cluster_namespace(&part(&cluster.metadata.namespace), &part(&cluster.metadata.name))
-}
-
+/// Creates the namespace of a cluster where there is none. One that was created meanwhile is judged when it has been seen.
 async fn ensure_namespace(
     cluster: &Cluster,
     name: &str,
@@ -111,10 +109,10 @@ async fn ensure_namespace(
         },
         ..Namespace::default()
     };
+    let what = format!("Namespace {name}");
     match bounded(Api::<Namespace>::all(context.client.clone()).create(&writes::post(), &namespace)).await {
-        Err(error) if !error.exists_already() => {
-            Err(DeliveryError::of("make", format_args!("Namespace {name}"))(error))
-        }
-        _ => Ok(()),
+        Err(error) if error.exists_already() => Err(DeliveryError::Behind(what)),
+        Err(error) => Err(DeliveryError::of("create", what)(error)),
+        Ok(_) => Ok(()),
     }
 }

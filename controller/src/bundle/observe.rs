@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use helmops_shared::{
     api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded},
     policy::Policies,
-    targeting::{Group, Member, scope},
+    targeting::{Group, Member, NamespaceRefused, scope},
 };
 use kube::{Resource, runtime::reflector::Store};
 
@@ -28,12 +28,34 @@ pub fn policies(context: &Context, bundle: &Bundle) -> Result<Arc<Policies>, Del
 
 /// Where a Bundle may go, and where it is.
 pub struct Surroundings {
-    clusters: Vec<Arc<Guarded<Cluster>>>,
+    clusters: Vec<Home>,
     groups: Vec<Arc<Guarded<ClusterGroup>>>,
     mappings: Vec<Arc<Guarded<BundleNamespaceMapping>>>,
     deployments: Vec<Deployment>,
     /// Where the Bundle is.
     namespace: Option<String>,
+}
+
+/// A Cluster, and the namespace that is its own: empty while it has none yet.
+struct Home {
+    cluster: Arc<Guarded<Cluster>>,
+    namespace: Result<String, NamespaceRefused>,
+}
+
+impl Home {
+    fn of(cluster: Arc<Guarded<Cluster>>, clusters: &Clusters) -> Self {
+        // Before its status says so, its namespace may not have been created.
+        let is_new = |cluster: &&Cluster| cluster.status.namespace.is_empty();
+        let namespace = match cluster.good() {
+            Some(cluster) if !is_new(&cluster) => clusters.namespace_of(cluster),
+            _ => Ok(String::new()),
+        };
+        Self { cluster, namespace }
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref().ok()
+    }
 }
 
 /// Looks around.
@@ -48,12 +70,13 @@ pub fn surroundings(
     let mut groups = inside(&clusters.groups, &within);
     // A store has no order, and a status must have one.
     groups.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
-    let clusters = inside(&clusters.all, &within);
+    let clusters = inside(&clusters.all, &within)
+        .into_iter()
+        .map(|cluster| Home::of(cluster, clusters))
+        .collect::<Vec<_>>();
     let mut deployments = context.stores.deployments.of_bundle(key);
     // Whose labels were taken off is still what it was.
-    let homes = clusters
-        .iter()
-        .filter_map(|cluster| Some(&*cluster.good()?.status.namespace));
+    let homes = clusters.iter().filter_map(Home::namespace);
     deployments.extend(homes.filter_map(|home| context.stores.deployments.unlabelled(home, &key.name)));
     Surroundings {
         clusters,
@@ -71,14 +94,14 @@ impl Surroundings {
         let groups: Vec<_> = groups.filter_map(Group::of).collect();
         self.clusters
             .iter()
-            .filter_map(|cluster| cluster.good())
-            .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
-            .map(move |cluster| Member::new(cluster, &groups))
+            .filter_map(|home| Some((home, home.cluster.good()?)))
+            .filter(|(_, cluster)| cluster.metadata.deletion_timestamp.is_none())
+            .map(move |(home, cluster)| Member::new(cluster, &groups).with_namespace(home.namespace.clone()))
     }
 
     /// Something that says where the Bundle goes and does not decode, if there is any: what it says is not known.
     pub fn odd(&self) -> Option<String> {
-        let clusters = self.clusters.iter().filter_map(|cluster| odd(cluster));
+        let clusters = self.clusters.iter().filter_map(|home| odd(&home.cluster));
         let groups = self.groups.iter().filter_map(|group| odd(group));
         let mappings = self.mappings.iter();
         let mappings = mappings
@@ -90,10 +113,11 @@ impl Surroundings {
     /// A cluster as it is seen.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Guarded<Cluster>> {
         let is_it = |cluster: &&Arc<Guarded<Cluster>>| {
-            let metadata = cluster.meta();
+            let metadata = (**cluster).meta();
             metadata.namespace.as_deref() == Some(namespace) && metadata.name.as_deref() == Some(name)
         };
-        self.clusters.iter().find(is_it).map(|cluster| &**cluster)
+        let mut clusters = self.clusters.iter().map(|home| &home.cluster);
+        clusters.find(is_it).map(|cluster| &**cluster)
     }
 
     /// What is on clusters already.

@@ -1,5 +1,7 @@
 //! One round of a roll-out.
 
+use std::collections::HashMap;
+
 use futures::{FutureExt, StreamExt, stream};
 use helmops_shared::{
     api::{Bundle, BundleDeployment, Guarded},
@@ -69,7 +71,8 @@ impl Run<'_> {
         };
         let delivered = deliver(&delivery, &targets, &rollout).await;
         failures.extend(self.clear_away(&surroundings, &targets, &existing).await);
-        self.tell(&targets, &rollout, &delivered).await?;
+        let strays = targeting::strays(&targets, &existing);
+        self.tell(&targets, &rollout, &delivered, &strays).await?;
         failures.extend(delivered.into_iter().filter_map(|delivered| delivered.failure));
         Ok(Ok(failures))
     }
@@ -114,6 +117,7 @@ impl Run<'_> {
         targets: &[Target<'_>],
         rollout: &Rollout,
         delivered: &[Delivered],
+        strays: &HashMap<usize, String>,
     ) -> Result<(), DeliveryError> {
         let left_out = |place: usize| {
             let is_left_out = rollout.unassigned.contains(&place);
@@ -126,7 +130,11 @@ impl Run<'_> {
             .map(|(place, (target, delivered))| Place {
                 target,
                 deployment: delivered.deployment.as_ref().or(target.existing),
-                problem: delivered.problem.as_deref().or_else(|| left_out(place)),
+                problem: delivered
+                    .problem
+                    .as_deref()
+                    .or_else(|| left_out(place))
+                    .or_else(|| strays.get(&place).map(String::as_str)),
             })
             .collect();
         apply::status(self.context, self.key, self.bundle, Round::Done(rollout, &places)).await

@@ -6,7 +6,15 @@ use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_shared::api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, MetadataOnly};
+use helmops_shared::{
+    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, MetadataOnly},
+    runtime::cluster::own_namespace,
+    targeting::{
+        NamespaceRefused,
+        cluster_namespace::{ClusterName, Marks, Namespaces, namespace_of},
+        names,
+    },
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
@@ -18,11 +26,12 @@ use kube::{
 };
 
 use super::{
+    claims::Claims,
     matching,
     news::{News, Telling},
     scope::{paged, shielded},
 };
-use crate::work::Work;
+use crate::work::{ClusterKey, Work, key};
 
 /// What has been seen of them.
 #[derive(Clone)]
@@ -33,8 +42,12 @@ pub struct Clusters {
     pub groups: Store<Guarded<ClusterGroup>>,
     /// Where else Bundles look for clusters.
     pub mappings: Store<Guarded<BundleNamespaceMapping>>,
-    /// The namespaces that mappings select.
+    /// The namespaces that mappings select, and those of clusters.
     pub namespaces: Store<MetadataOnly<Namespace>>,
+    /// Which namespaces Clusters may have.
+    claims: Claims,
+    /// The namespace of this process, where it runs in a pod.
+    own_namespace: Option<String>,
 }
 
 /// What fills the stores.
@@ -58,6 +71,8 @@ impl Clusters {
                 groups,
                 mappings,
                 namespaces,
+                claims: Claims::default(),
+                own_namespace: own_namespace(),
             },
             Writers {
                 clusters: clusters_writer,
@@ -75,6 +90,44 @@ impl Clusters {
         let _ = self.groups.wait_until_ready().await;
         let _ = self.mappings.wait_until_ready().await;
         let _ = self.namespaces.wait_until_ready().await;
+    }
+
+    /// The namespace of a Cluster, whatever its status says of that.
+    ///
+    /// # Errors
+    /// Where there is none that is certain to be its own.
+    pub fn namespace_of(&self, cluster: &Cluster) -> Result<String, NamespaceRefused> {
+        namespace_of(cluster, self)
+    }
+
+    /// Whether a namespace is that of a registered Cluster.
+    pub fn is_of_cluster(&self, namespace: &str) -> bool {
+        self.claims.is_computed(namespace)
+            || self
+                .marks(namespace)
+                .filter(|marks| marks.is_managed)
+                .and_then(|marks| marks.owner())
+                .is_some_and(|(home, name)| self.all.get(&key(&home, &name)).is_some())
+    }
+
+    /// Notes what Clusters say of their namespaces, or that they are gone.
+    fn note(&self, clusters: &[ClusterKey]) {
+        for cluster in clusters {
+            match self.all.get(cluster) {
+                Some(object) => {
+                    let claimed = object.good().map(|cluster| &*cluster.status.namespace);
+                    self.claims.put(name_of(cluster), claimed);
+                }
+                None => self.claims.remove(&name_of(cluster)),
+            }
+        }
+    }
+
+    /// The Clusters that a change of a Cluster concerns: others whose names give the same namespace.
+    fn rivals(&self, cluster: &ClusterKey) -> Vec<ClusterKey> {
+        let name = name_of(cluster);
+        let namespace = names::cluster_namespace(&name.0, &name.1);
+        keys(self.claims.rivals(&namespace, &name))
     }
 
     /// The Bundles that may go to the clusters of a namespace: its own, and those that a mapping sends elsewhere.
@@ -95,6 +148,31 @@ impl Clusters {
     }
 }
 
+impl Namespaces for Clusters {
+    fn marks(&self, namespace: &str) -> Option<Marks> {
+        let found = self.namespaces.get(&ObjectRef::new(namespace))?;
+        Some(Marks::of(&found.metadata))
+    }
+
+    fn rival(&self, namespace: &str, cluster: &ClusterName) -> Option<ClusterName> {
+        self.claims.rivals(namespace, cluster).into_iter().next()
+    }
+
+    fn is_own(&self, namespace: &str) -> bool {
+        self.own_namespace.as_deref() == Some(namespace)
+    }
+}
+
+fn name_of(cluster: &ClusterKey) -> ClusterName {
+    let namespace = cluster.namespace.clone().unwrap_or_default();
+    (namespace, cluster.name.clone())
+}
+
+fn keys(clusters: Vec<ClusterName>) -> Vec<ClusterKey> {
+    let keys = clusters.iter().map(|(namespace, name)| key(namespace, name));
+    keys.collect()
+}
+
 /// Begins to watch, and tells of all work that changes make.
 pub fn watch(
     client: &Client,
@@ -102,10 +180,17 @@ pub fn watch(
     writers: Writers,
     bundles: &Store<Guarded<Bundle>>,
 ) -> BoxStream<'static, Work> {
-    let (seen, known) = (clusters.clone(), bundles.clone());
-    let in_clusters = news(all(client), writers.clusters).flat_map(move |cluster| {
+    let (seen, known, noting) = (clusters.clone(), bundles.clone(), clusters.clone());
+    let note = move |told: &[ClusterKey]| noting.note(told);
+    let in_clusters = noted_news(all(client), writers.clusters, note).flat_map(move |cluster| {
         let concerned = seen.concerned(&known, cluster.namespace.as_deref());
-        stream::iter([Work::Cluster(cluster)].into_iter().chain(concerned))
+        let rivals = seen.rivals(&cluster).into_iter().map(Work::Cluster);
+        stream::iter(
+            [Work::Cluster(cluster)]
+                .into_iter()
+                .chain(rivals)
+                .chain(concerned),
+        )
     });
     let (seen, known) = (clusters.clone(), bundles.clone());
     let in_groups = news(all(client), writers.groups)
@@ -118,12 +203,8 @@ pub fn watch(
     let (seen, known) = (clusters.clone(), bundles.clone());
     let namespaces = Api::<MetadataOnly<Namespace>>::all(client.clone());
     let in_namespaces = news(namespaces, writers.namespaces).flat_map(move |namespace| {
-        let is_its = |cluster: &Guarded<Cluster>| {
-            cluster
-                .good()
-                .is_some_and(|cluster| cluster.status.namespace == namespace.name)
-        };
-        let clusters = matching(&seen.all, is_its).into_iter().map(Work::Cluster);
+        let clusters = keys(seen.claims.of(&namespace.name));
+        let clusters = clusters.into_iter().map(Work::Cluster);
         let bundles = seen.concerned(&known, None);
         stream::iter(clusters.chain(bundles).collect::<Vec<_>>())
     });
@@ -156,9 +237,33 @@ where
         + Sync
         + 'static,
 {
+    noted_news(api, writer, |_| ())
+}
+
+/// The same, with something that is noted together with the store, before any of it is worked on.
+fn noted_news<K>(
+    api: Api<K>,
+    writer: Writer<K>,
+    note: impl Fn(&[ObjectRef<K>]) + Send,
+) -> impl Stream<Item = ObjectRef<K>> + Send
+where
+    K: Resource<DynamicType = ()>
+        + Lookup<DynamicType = ()>
+        + Telling
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
     let mut news = News::default();
     let events = watcher(api, paged(watcher::Config::default()))
         .default_backoff()
         .reflect(writer);
-    shielded::<K, _>(events).flat_map(move |event| stream::iter(news.of(&event)))
+    shielded::<K, _>(events).flat_map(move |event| {
+        let told = news.of(&event);
+        note(&told);
+        stream::iter(told)
+    })
 }

@@ -21,6 +21,7 @@
 //! | Policies | | the Bundles of their namespace |
 
 mod budget;
+mod claims;
 mod clusters;
 mod copies;
 mod deployments;

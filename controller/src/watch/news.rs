@@ -5,8 +5,9 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use helmops_shared::api::{
-    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, HelmOp, MetadataOnly, labels,
+use helmops_shared::{
+    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, HelmOp, MetadataOnly, labels},
+    status::is_refused,
 };
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -159,6 +160,8 @@ impl Telling for Guarded<Cluster> {
                 .is_some_and(|agent| !agent.last_seen.is_empty())
                 .hash(hasher);
             status.conditions.is_empty().hash(hasher);
+            // Nothing is delivered to it, or no longer.
+            is_refused(status).hash(hasher);
         }
     }
 }
@@ -181,6 +184,13 @@ impl Telling for Guarded<BundleNamespaceMapping> {
 impl Telling for MetadataOnly<Namespace> {
     fn tell(&self, hasher: &mut DefaultHasher) {
         self.metadata.labels.hash(hasher);
+        // They say which Cluster it belongs to.
+        let annotations = self.metadata.annotations.as_ref();
+        for annotation in [labels::CLUSTER_NAMESPACE, labels::CLUSTER] {
+            annotations
+                .and_then(|annotations| annotations.get(annotation))
+                .hash(hasher);
+        }
     }
 }
 

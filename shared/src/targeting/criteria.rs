@@ -87,6 +87,7 @@ impl<'a> Member<'a> {
         Self {
             cluster: self.cluster,
             groups: groups.filter(|group| holds(self.cluster, *group)).collect(),
+            deployments: self.deployments.clone(),
         }
     }
 

@@ -150,7 +150,10 @@ fn a_namespace_that_names_no_cluster_is_neither_used_nor_left() {
         ..made_for("fleet/lab")
     };
     let refused = Known::default().with("cluster-lab", unlabelled).of(&claimed);
-    assert!(matches!(refused, Err(NamespaceRefused::Unproven { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(NamespaceRefused::Unproven { .. })),
+        "{refused:?}"
+    );
     // Where the cluster has its namespace, there is nothing to lose.
     let known = Known::default()
         .with("tenant", managed())
@@ -161,7 +164,9 @@ fn a_namespace_that_names_no_cluster_is_neither_used_nor_left() {
 #[test]
 fn a_namespace_that_somebody_made_beforehand_is_refused() {
     let lab = cluster("fleet/lab", "");
-    let refused = Known::default().with(&own("fleet/lab"), Marks::default()).of(&lab);
+    let refused = Known::default()
+        .with(&own("fleet/lab"), Marks::default())
+        .of(&lab);
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("fleet.cattle.io/managed=true"), "{message}");
     assert!(message.contains("kubectl label namespace"), "{message}");
@@ -185,7 +190,10 @@ fn of_two_clusters_with_one_namespace_the_annotated_one_keeps_it() {
         (namespace.to_owned(), name.to_owned())
     });
     let known = |marks: Option<Marks>| Known {
-        namespaces: marks.map(|marks| (namespace.clone(), marks)).into_iter().collect(),
+        namespaces: marks
+            .map(|marks| (namespace.clone(), marks))
+            .into_iter()
+            .collect(),
         clusters: clusters.to_vec(),
     };
     for marks in [None, Some(managed())] {
@@ -193,13 +201,19 @@ fn of_two_clusters_with_one_namespace_the_annotated_one_keeps_it() {
             let refused = known(marks.clone()).of(&cluster(name, &namespace)).unwrap_err();
             assert!(matches!(refused, NamespaceRefused::Shared { .. }), "{refused:?}");
             let message = refused.to_string();
-            assert!(message.contains(name.as_str()) && message.contains(rival.as_str()), "{message}");
+            assert!(
+                message.contains(name.as_str()) && message.contains(rival.as_str()),
+                "{message}"
+            );
         }
     }
     let known = known(Some(made_for(&one)));
     assert_eq!(known.of(&cluster(&one, &namespace)), Ok(namespace.clone()));
     let refused = known.of(&cluster(&other, &namespace));
-    assert!(matches!(refused, Err(NamespaceRefused::Foreign { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(NamespaceRefused::Foreign { .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
