@@ -1,10 +1,13 @@
 //! Copies in the namespaces of clusters: written, mended and cleared away.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, MetadataWithManagers, labels},
-    targeting::copies::{Copy, Kind, Object, Role, Source, owner},
+    api::{Bundle, BundleDeployment, Guarded, MetadataWithManagers},
+    targeting::{
+        copies::{Copy, Found, Kind, Object, Purpose, Role, Source, owner},
+        deployment::CopyState,
+    },
 };
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -18,7 +21,7 @@ use super::{DeliveryError, deliver::named};
 use crate::{
     client::{ApiError, bounded},
     context::Context,
-    watch::{self, Copies, CopyPlace},
+    watch::{self, Copied, Copies, CopyPlace, Deployment},
     work::BundleKey,
     writes,
 };
@@ -39,24 +42,84 @@ impl CopiesOf<'_> {
     pub async fn ensure(&self, copy: &Copy, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
         let place = place(copy);
         let owners = self.owners(copy, deployment);
-        let known = self.copies.get(&place);
+        let known = self.copies.get(&place).filter(|known| known.is_for(copy));
+        let is_current = |known: &Copied| known.is(&copy.made_from, copy.object.keys());
         if let Some(known) = &known {
             let is_owned = owners
                 .iter()
                 .all(|owner| known.owners.iter().any(|(_, uid)| *uid == owner.uid));
-            if is_owned && known.is(&copy.made_from, copy.object.keys()) {
+            if is_owned && is_current(known) {
                 return Ok(());
             }
         }
-        let (kind, namespace, name) = &place;
-        let metadata = self.write(&copy.object, owners, known.is_some()).await?;
-        let Some(metadata) = metadata else {
-            return Err(DeliveryError::Taken(format!(
-                "the cluster's namespace {namespace} has a {kind} {name} of somebody else's; rename or delete it"
-            )));
+        let wanted = Wanted {
+            copy,
+            deployments: &self.deployments(deployment),
+            is_known: known.is_some(),
+            // Its agent deploys anew when anything of it changes, a label included.
+            may_stay: copy.role == Role::Downstream
+                && !known.is_some_and(|known| !known.is_left && is_current(&known)),
         };
-        self.copies.wrote(*kind, &metadata);
+        let (kind, namespace, name) = &place;
+        match self.write(&wanted, owners).await? {
+            Put::Written(metadata) => self.copies.wrote(*kind, &metadata),
+            Put::Left(metadata) => self.copies.left(copy, &metadata),
+            Put::Foreign => {
+                return Err(DeliveryError::Taken(format!(
+                    "the cluster's namespace {namespace} has a {kind} {name} of somebody else's, which was not made from \
+                     {source}; rename or delete it",
+                    source = made_from(copy),
+                )));
+            }
+        }
         Ok(())
+    }
+
+    /// Compares the copy of a downstream resource with its source.
+    pub async fn state(&self, copy: &Copy) -> Result<CopyState, DeliveryError> {
+        let place = place(copy);
+        if let Some(known) = self.copies.get(&place)
+            && known.is_for(copy)
+            && known.is(&copy.made_from, copy.object.keys())
+        {
+            return Ok(if known.is_left {
+                CopyState::Same
+            } else {
+                CopyState::Current
+            });
+        }
+        let (kind, namespace, name) = &place;
+        let compared = match &copy.object {
+            Object::Secret(secret) => self.compare(secret, &place).await,
+            Object::ConfigMap(map) => self.compare(map, &place).await,
+        };
+        compared.map_err(DeliveryError::of(
+            "read",
+            format_args!("{kind} {namespace}/{name}"),
+        ))
+    }
+
+    async fn compare<K: Copyable>(
+        &self,
+        object: &K,
+        (_, namespace, name): &CopyPlace,
+    ) -> Result<CopyState, ApiError> {
+        let api = Api::<K>::namespaced(self.context.client.clone(), namespace);
+        let found = bounded(api.get_opt(name)).await?;
+        Ok(match found {
+            None => CopyState::Missing,
+            Some(found) if found.holds_same(object) => CopyState::Same,
+            Some(_) => CopyState::Different,
+        })
+    }
+
+    /// The deployments in the namespace of one, and that one as it is to be.
+    fn deployments(&self, deployment: &BundleDeployment) -> Vec<Deployment> {
+        let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+        let own = Guarded::Good(Arc::new(deployment.clone()));
+        let mut all = self.context.stores.deployments.in_namespace(namespace);
+        all.push(Arc::new(own));
+        all
     }
 
     /// Why a downstream resource cannot have a copy: two that have the same name would overwrite one another again and again.
@@ -69,13 +132,14 @@ impl CopiesOf<'_> {
             ));
         }
         let known = self.copies.get(&(*kind, namespace.to_owned(), name.clone()))?;
-        let is_other = known.role != Role::Downstream
-            || Some(&known.bundle_namespace) != bundle.metadata.namespace.as_ref();
+        let purpose = &known.purpose;
+        let is_other = purpose.role != Role::Downstream
+            || Some(&purpose.bundle_namespace) != bundle.metadata.namespace.as_ref();
         is_other.then(|| {
             format!(
                 "spec.downstreamResources: the cluster's namespace {namespace} has a {kind} {name} for Bundles of \
                  namespace {} already; rename one of them",
-                known.bundle_namespace
+                purpose.bundle_namespace
             )
         })
     }
@@ -105,13 +169,9 @@ impl CopiesOf<'_> {
             .collect()
     }
 
-    /// Writes it; nothing where somebody else's has its name.
-    async fn write(
-        &self,
-        object: &Object,
-        owners: Vec<OwnerReference>,
-        is_known: bool,
-    ) -> Result<Option<ObjectMeta>, DeliveryError> {
+    /// Writes it, unless what has its name is somebody else's, or may stay.
+    async fn write(&self, wanted: &Wanted<'_>, owners: Vec<OwnerReference>) -> Result<Put, DeliveryError> {
+        let object = &wanted.copy.object;
         let metadata = object.metadata();
         let text = |part: &Option<String>| part.clone().unwrap_or_default();
         let what = format!(
@@ -124,48 +184,55 @@ impl CopiesOf<'_> {
             Object::Secret(secret) => {
                 let mut secret = secret.clone();
                 secret.metadata.owner_references = Some(owners);
-                self.put(secret, is_known).await
+                self.put(secret, wanted).await
             }
             Object::ConfigMap(map) => {
                 let mut map = map.clone();
                 map.metadata.owner_references = Some(owners);
-                self.put(map, is_known).await
+                self.put(map, wanted).await
             }
         };
         written.map_err(DeliveryError::of("write", what))
     }
 
-    /// Creates or applies it. A Secret of another type is made anew.
-    async fn put<K: Copyable>(&self, object: K, is_known: bool) -> Result<Option<ObjectMeta>, ApiError> {
+    /// Creates or applies it. A Secret of another type is deleted and created.
+    async fn put<K: Copyable>(&self, object: K, wanted: &Wanted<'_>) -> Result<Put, ApiError> {
         let (name, namespace) = (
             object.meta().name.clone().unwrap_or_default(),
             object.meta().namespace.clone().unwrap_or_default(),
         );
         let api = Api::<K>::namespaced(self.context.client.clone(), &namespace);
-        if is_known {
+        if !wanted.is_known {
+            match bounded(api.create(&writes::post(), &object)).await {
+                Err(error) if error.exists_already() => {}
+                created => return Ok(Put::Written(created?.meta().clone())),
+            }
+        } else if !wanted.may_stay {
             match apply(&api, &name, &object).await {
                 // Perhaps for its type, of which the metadata tell nothing.
                 Err(error) if error.is_invalid() => {}
-                applied => return applied.map(Some),
-            }
-        } else {
-            match bounded(api.create(&writes::post(), &object)).await {
-                Err(error) if error.exists_already() => {}
-                created => return Ok(Some(created?.meta().clone())),
+                applied => return applied.map(Put::Written),
             }
         }
         let Some(found) = bounded(api.get_opt(&name)).await? else {
+            if wanted.is_known {
+                let created = bounded(api.create(&writes::post(), &object)).await?;
+                return Ok(Put::Written(created.meta().clone()));
+            }
             return Err(ApiError::gone(&name));
         };
-        if !is_ours(&found) {
-            return Ok(None);
+        if !wanted.is_same(&found) {
+            return Ok(Put::Foreign);
+        }
+        if wanted.may_stay && found.holds_same(&object) {
+            return own(&api, &found, &object).await.map(Put::Left);
         }
         if found.has_type_of(&object) {
-            return apply(&api, &name, &object).await.map(Some);
+            return apply(&api, &name, &object).await.map(Put::Written);
         }
         bounded(api.delete(&name, &writes::delete(&found))).await?;
         let created = bounded(api.create(&writes::post(), &object)).await?;
-        Ok(Some(created.meta().clone()))
+        Ok(Put::Written(created.meta().clone()))
     }
 
     /// Clears away copies that a deployment owns and needs no more. `needed` are those that it does.
@@ -258,8 +325,12 @@ trait Copyable:
     fn has_data_of(&self, other: &Self) -> bool;
     /// Whether it is of the same type, which cannot be changed.
     fn has_type_of(&self, other: &Self) -> bool;
-    /// Whether its type says that Fleet made it.
-    fn is_of_fleet(&self) -> bool;
+    /// Its type, if it is a Secret.
+    fn secret_type(&self) -> Option<&str>;
+    /// Whether it holds the same, and is of the same type.
+    fn holds_same(&self, other: &Self) -> bool {
+        self.has_data_of(other) && self.has_type_of(other)
+    }
 }
 
 impl Copyable for Secret {
@@ -271,9 +342,8 @@ impl Copyable for Secret {
         self.type_ == other.type_ || other.type_.is_none()
     }
 
-    fn is_of_fleet(&self) -> bool {
-        let told = self.type_.as_deref().unwrap_or_default();
-        told.starts_with("fleet.cattle.io/")
+    fn secret_type(&self) -> Option<&str> {
+        self.type_.as_deref()
     }
 }
 
@@ -286,21 +356,71 @@ impl Copyable for ConfigMap {
         true
     }
 
-    fn is_of_fleet(&self) -> bool {
-        false
+    fn secret_type(&self) -> Option<&str> {
+        None
     }
 }
 
-/// Whether something was made for a deployment, here or by Fleet's own controller.
-fn is_ours(found: &impl Copyable) -> bool {
-    let metadata = found.meta();
-    let kind = BundleDeployment::kind(&());
-    let mut owners = metadata.owner_references.iter().flatten();
-    let is_labelled = metadata
-        .labels
-        .as_ref()
-        .is_some_and(|own| own.contains_key(labels::COPY));
-    is_labelled || found.is_of_fleet() || owners.any(|owner| owner.kind == kind)
+/// A copy that is to be there.
+struct Wanted<'w> {
+    copy: &'w Copy,
+    /// The deployments of its namespace, which may own what Fleet's own controller made.
+    deployments: &'w [Deployment],
+    /// It was seen as a copy of this controller's.
+    is_known: bool,
+    /// What holds the same may stay as it is, whoever wrote it.
+    may_stay: bool,
+}
+
+impl Wanted<'_> {
+    /// Whether something under its name was made for the same, here or by Fleet's own controller.
+    fn is_same(&self, found: &impl Copyable) -> bool {
+        let deployments = self.deployments.iter();
+        let deployments: Vec<_> = deployments.filter_map(|deployment| deployment.good()).collect();
+        let found = Found {
+            metadata: found.meta(),
+            type_: found.secret_type(),
+        };
+        self.copy.is_same(found, &deployments)
+    }
+}
+
+/// What came of a write.
+enum Put {
+    /// It was written, and has these metadata.
+    Written(ObjectMeta),
+    /// It holds what it should, and was left as another controller wrote it.
+    Left(ObjectMeta),
+    /// Something of somebody else's has its name.
+    Foreign,
+}
+
+/// Adds owners that an object lacks, and changes nothing else of it.
+async fn own<K: Copyable>(api: &Api<K>, found: &K, wanted: &K) -> Result<ObjectMeta, ApiError> {
+    let mut owners = found.meta().owner_references.clone().unwrap_or_default();
+    let wanted = wanted.meta().owner_references.iter().flatten();
+    let missing: Vec<_> = wanted
+        .filter(|owner| owners.iter().all(|known| known.uid != owner.uid))
+        .cloned()
+        .collect();
+    if missing.is_empty() {
+        return Ok(found.meta().clone());
+    }
+    owners.extend(missing);
+    let patch = serde_json::json!({ "metadata": {
+        "resourceVersion": found.meta().resource_version, "ownerReferences": owners
+    } });
+    let name = found.meta().name.clone().unwrap_or_default();
+    let patched = bounded(api.patch(&name, &writes::patch(), &Patch::Merge(patch))).await?;
+    Ok(patched.meta().clone())
+}
+
+/// What a copy is made from, for a message.
+fn made_from(copy: &Copy) -> String {
+    match Purpose::of(copy.object.metadata()).and_then(|purpose| purpose.source) {
+        Some(source) => format!("{} {source}", copy.object.kind()),
+        None => "the values of this Bundle".to_owned(),
+    }
 }
 
 /// Where a copy is.

@@ -7,7 +7,9 @@ use helmops_shared::{
     targeting::{
         Obstacle, Target, Turn,
         copies::{Copy, Kind, Object, Source, downstream},
-        deployment::{Around, Secret as Values, SecretValues, Written, access_secret, deployment},
+        deployment::{
+            Around, CopyState, Secret as Values, SecretValues, Written, access_secret, deployment, recorded,
+        },
         target::Wanted,
     },
 };
@@ -187,11 +189,16 @@ impl Delivery<'_> {
             (_, existing) => existing.map(|existing| &existing.spec.options),
         };
         let copied = options.map(|options| self.versions(options)).unwrap_or_default();
+        let copies = match (options, target.existing) {
+            (Some(options), Some(existing)) if turn != Turn::Wait => self.changes(options, existing).await?,
+            _ => Vec::new(),
+        };
         let is_intact = target.existing.is_some_and(|existing| self.has_values(existing));
         let around = |secret| Around {
             secret,
             is_intact,
             copied: &copied,
+            copies: &copies,
         };
         let written = deployment(self.bundle, target, turn, around(None));
         match (&written, target.existing) {
@@ -215,10 +222,32 @@ impl Delivery<'_> {
         let mut versions: Vec<_> = found
             .iter()
             .filter_map(|source| self.sources.get(source)?.as_ref().ok())
-            .map(|object| format!("{} {}", object.kind(), object.version()))
+            .map(version)
             .collect();
         versions.sort();
         versions.join(", ")
+    }
+
+    /// What became of the copies of downstream resources whose version a deployment has no record of.
+    async fn changes(
+        &self,
+        options: &BundleDeploymentOptions,
+        existing: &BundleDeployment,
+    ) -> Result<Vec<CopyState>, DeliveryError> {
+        let recorded = recorded(existing).unwrap_or_default();
+        let sources = downstream(options).unwrap_or_default();
+        let objects = sources
+            .iter()
+            .filter_map(|source| self.sources.get(source)?.as_ref().ok())
+            .filter(|object| !recorded.contains(&*version(object)));
+        let mut states = Vec::new();
+        for object in objects {
+            // What is never copied is a problem of the cluster already.
+            if let Ok(copy) = Copy::of_downstream(existing, object) {
+                states.push(self.copies().state(&copy).await?);
+            }
+        }
+        Ok(states)
     }
 
     /// Whether the Secret with a deployment's values is seen to be the right one.
@@ -242,14 +271,14 @@ impl Delivery<'_> {
     fn copies_for(&self, deployment: &BundleDeployment) -> Vec<Copy> {
         let access = sources::access(self.bundle).zip(access_secret(self.bundle));
         let access = access.and_then(|(source, name)| match self.sources.get(&source) {
-            Some(Ok(Object::Secret(secret))) => Some(Copy::of_access(deployment, name, secret)),
+            Some(Ok(Object::Secret(secret))) => Copy::of_access(deployment, name, secret).ok(),
             _ => None,
         });
         let found = named(deployment);
         let downstream = found
             .iter()
             .filter_map(|source| self.sources.get(source)?.as_ref().ok())
-            .map(|object| Copy::of_downstream(deployment, object));
+            .filter_map(|object| Copy::of_downstream(deployment, object).ok());
         access.into_iter().chain(downstream).collect()
     }
 
@@ -259,6 +288,11 @@ impl Delivery<'_> {
             copies: self.copies,
         }
     }
+}
+
+/// A downstream resource in the version that it has, as the record names it.
+fn version(object: &Object) -> String {
+    format!("{} {}", object.kind(), object.version())
 }
 
 fn is_waiting(written: Option<&Written>) -> bool {

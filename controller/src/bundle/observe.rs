@@ -45,11 +45,14 @@ struct Home {
 impl Home {
     fn of(cluster: Arc<Guarded<Cluster>>, clusters: &Clusters) -> Self {
         // Before its status says so, its namespace may not have been created.
-        let is_new = |cluster: &&Cluster| cluster.status.namespace.is_empty();
-        let namespace = match cluster.good() {
-            Some(cluster) if !is_new(&cluster) => clusters.namespace_of(cluster),
-            _ => Ok(String::new()),
+        let when_known = |cluster: &Cluster, namespace: String| {
+            let is_known = !cluster.status.namespace.is_empty();
+            if is_known { namespace } else { String::new() }
         };
+        let namespace = cluster.good().map_or(Ok(String::new()), |cluster| {
+            let namespace = clusters.namespace_of(cluster)?;
+            Ok(when_known(cluster, namespace))
+        });
         Self { cluster, namespace }
     }
 

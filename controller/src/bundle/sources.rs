@@ -7,7 +7,7 @@ use helmops_shared::{
     api::Bundle,
     targeting::{
         Target,
-        copies::{Kind, Object, Source, downstream},
+        copies::{ForbiddenType, Kind, Object, Source, check_type, downstream},
     },
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -90,7 +90,13 @@ async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Obj
     };
     let what = format!("{} {namespace}/{name}", source.kind);
     match found {
-        Ok(Some(object)) => Ok(object),
+        Ok(Some(object)) => match copyable(&object) {
+            Ok(()) => Ok(object),
+            Err(forbidden) => Err(Missing {
+                problem: forbidden.to_string(),
+                is_unread: false,
+            }),
+        },
         Ok(None) => Err(Missing {
             problem: format!("{what} does not exist; create it, and the cluster gets a copy"),
             is_unread: false,
@@ -99,5 +105,12 @@ async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Obj
             problem: format!("could not read {what}: {error}"),
             is_unread: true,
         }),
+    }
+}
+
+fn copyable(object: &Object) -> Result<(), ForbiddenType> {
+    match object {
+        Object::Secret(secret) => check_type(secret),
+        Object::ConfigMap(_) => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt};
 use helmops_shared::{
     api::{MetadataWithManagers, labels},
     runtime::lock,
-    targeting::copies::{Kind, Role},
+    targeting::copies::{Copy, Kind, Purpose},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::{Resource, runtime::watcher};
@@ -30,17 +30,15 @@ pub type CopyPlace = (Kind, String, String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// What it is there for.
-    pub role: Role,
-    /// Namespace of the Bundles that it is for.
-    pub bundle_namespace: String,
-    /// Name of the Bundle that it is for, where it is for one alone.
-    pub bundle: Option<String>,
+    pub purpose: Purpose,
     /// What it was made from.
     pub made_from: String,
     /// How many of its keys are as they were written, or nothing where somebody else has written any.
     pub intact: Option<usize>,
     /// Names and UIDs of the deployments that own it.
     pub owners: BTreeSet<(String, String)>,
+    /// Another controller wrote what it holds, which was right when it was last read, and it was left as it is.
+    pub is_left: bool,
 }
 
 /// All copies, as last seen. Clones share them.
@@ -84,8 +82,8 @@ impl Copies {
         let known = lock(&self.known);
         let is_left = |copy: &Copied| {
             copy.owners.is_empty()
-                && copy.bundle.as_ref() == Some(&bundle.name)
-                && Some(&copy.bundle_namespace) == bundle.namespace.as_ref()
+                && copy.purpose.bundle.as_ref() == Some(&bundle.name)
+                && Some(&copy.purpose.bundle_namespace) == bundle.namespace.as_ref()
         };
         let left = known.iter().filter(|(_, copy)| is_left(copy));
         left.map(|(place, _)| place.clone()).collect()
@@ -98,21 +96,44 @@ impl Copies {
         }
     }
 
+    /// Takes up that a copy of another controller holds what it should, and was left as it is.
+    pub fn left(&self, copy: &Copy, metadata: &ObjectMeta) {
+        let Some(purpose) = Purpose::of(copy.object.metadata()) else {
+            return;
+        };
+        let known = Copied {
+            purpose,
+            made_from: copy.made_from.clone(),
+            intact: Some(copy.object.keys()),
+            owners: owners(metadata),
+            is_left: true,
+        };
+        let place = place(copy.object.kind(), metadata);
+        lock(&self.known).insert(place, known);
+    }
+
     /// Takes up that one was just deleted.
     pub fn deleted(&self, place: &CopyPlace) {
         lock(&self.known).remove(place);
     }
 
-    /// Follows a watch of the copies of a kind, and tells whose have changed.
-    pub fn follow<K, S>(&self, kind: Kind, events: S) -> impl Stream<Item = BundleKey> + use<K, S>
+    /// Follows a watch of the copies of a kind, and tells whose have changed. `is_of_cluster` says whether a namespace is that
+    /// of a cluster: anybody may give his own objects the label elsewhere, and those concern nobody.
+    pub fn follow<K, S, F>(
+        &self,
+        kind: Kind,
+        events: S,
+        is_of_cluster: F,
+    ) -> impl Stream<Item = BundleKey> + use<K, S, F>
     where
         K: Resource,
         S: Stream<Item = watcher::Event<MetadataWithManagers<K>>>,
+        F: Fn(&str) -> bool,
     {
         let copies = self.clone();
         let mut list = BTreeMap::new();
         events
-            .map(move |event| copies.see(kind, event, &mut list))
+            .map(move |event| copies.see(kind, event, &mut list, &is_of_cluster))
             .flat_map(futures::stream::iter)
     }
 
@@ -121,7 +142,12 @@ impl Copies {
         kind: Kind,
         event: watcher::Event<MetadataWithManagers<K>>,
         list: &mut BTreeMap<CopyPlace, Copied>,
+        is_of_cluster: &impl Fn(&str) -> bool,
     ) -> Vec<BundleKey> {
+        let copied = |metadata: &ObjectMeta| {
+            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+            copied(metadata).filter(|_| is_of_cluster(namespace))
+        };
         let mut known = lock(&self.known);
         match event {
             watcher::Event::Init => {
@@ -174,11 +200,16 @@ impl Copied {
         self.made_from == made_from && self.intact == Some(keys)
     }
 
+    /// Whether it was put there for the same purpose as a copy that is to be there.
+    pub fn is_for(&self, copy: &Copy) -> bool {
+        Purpose::of(copy.object.metadata()).as_ref() == Some(&self.purpose)
+    }
+
     /// The Bundles that it is for: deployments have their names.
     fn bundles(&self) -> impl Iterator<Item = BundleKey> {
         self.owners
             .iter()
-            .map(|(name, _)| key(&self.bundle_namespace, name))
+            .map(|(name, _)| key(&self.purpose.bundle_namespace, name))
     }
 }
 
@@ -192,21 +223,26 @@ pub fn place(kind: Kind, metadata: &ObjectMeta) -> CopyPlace {
 }
 
 fn copied(metadata: &ObjectMeta) -> Option<Copied> {
-    let (labels, annotations) = (metadata.labels.as_ref()?, metadata.annotations.as_ref());
-    let owners = metadata.owner_references.iter().flatten();
+    let purpose = Purpose::of(metadata)?;
+    let annotations = metadata.annotations.as_ref();
     Some(Copied {
-        role: Role::parse(labels.get(labels::COPY)?)?,
-        bundle_namespace: labels.get(labels::BUNDLE_NAMESPACE).cloned().unwrap_or_default(),
-        bundle: labels.get(labels::BUNDLE_NAME).cloned(),
+        purpose,
         made_from: annotations
             .and_then(|annotations| annotations.get(labels::MADE_FROM))
             .cloned()
             .unwrap_or_default(),
         intact: intact(metadata.managed_fields.as_deref().unwrap_or_default()),
-        owners: owners
-            .map(|owner| (owner.name.clone(), owner.uid.clone()))
-            .collect(),
+        owners: owners(metadata),
+        is_left: false,
     })
+}
+
+/// Names and UIDs of the owners of an object.
+fn owners(metadata: &ObjectMeta) -> BTreeSet<(String, String)> {
+    let owners = metadata.owner_references.iter().flatten();
+    owners
+        .map(|owner| (owner.name.clone(), owner.uid.clone()))
+        .collect()
 }
 
 /// How many keys are as this controller wrote them; nothing where somebody else has written others, or changed some.
@@ -255,6 +291,10 @@ mod tests {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     }
 
+    const fn everywhere(_: &str) -> bool {
+        true
+    }
+
     fn place() -> CopyPlace {
         (Kind::Secret, "cluster-c1".to_owned(), "access-1".to_owned())
     }
@@ -283,7 +323,7 @@ mod tests {
     #[test]
     fn changes_concern_the_bundles_that_own_them() {
         let (copies, mut list) = (Copies::default(), BTreeMap::new());
-        let mut see = |event| copies.see(Kind::Secret, event, &mut list).len();
+        let mut see = |event| copies.see(Kind::Secret, event, &mut list, &everywhere).len();
         let own = [written(FIELD_MANAGER, "Apply", &["a"])];
         assert_eq!(see(watcher::Event::Init), 0);
         assert_eq!(see(watcher::Event::InitApply(object("a@1", &own))), 0);
@@ -296,14 +336,38 @@ mod tests {
             Kind::Secret,
             watcher::Event::Apply(object("a@1", &[])),
             &mut BTreeMap::new(),
+            &everywhere,
         );
         assert_eq!(web[0], key("fleet", WEB));
-        let mut see = |event| copies.see(Kind::Secret, event, &mut list).len();
+        let mut see = |event| copies.see(Kind::Secret, event, &mut list, &everywhere).len();
         assert_eq!(see(watcher::Event::Delete(object("a@1", &[]))), 1);
         assert_eq!(copies.get(&place()), None);
         copies.wrote(Kind::Secret, object("a@1", &own).meta());
         assert_eq!(see(watcher::Event::Init), 0);
         assert_eq!(see(watcher::Event::InitDone), 1, "it went unseen");
+    }
+
+    /// Anybody may put the label on his own Secrets.
+    #[test]
+    fn what_lies_outside_of_the_namespaces_of_clusters_concerns_nobody() {
+        let (copies, mut list) = (Copies::default(), BTreeMap::new());
+        let mut see = |event| {
+            let is_of_cluster = |namespace: &str| namespace != "cluster-c1";
+            copies.see(Kind::Secret, event, &mut list, &is_of_cluster).len()
+        };
+        assert_eq!(see(watcher::Event::Init), 0);
+        assert_eq!(see(watcher::Event::InitApply(object("a@1", &[]))), 0);
+        assert_eq!(see(watcher::Event::InitDone), 0);
+        for version in ["a@2", "a@3"] {
+            assert_eq!(see(watcher::Event::Apply(object(version, &[]))), 0);
+        }
+        let mut unowned = object("a@1", &[]);
+        unowned.meta_mut().owner_references = None;
+        let labels = unowned.meta_mut().labels.get_or_insert_default();
+        labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
+        assert_eq!(see(watcher::Event::Apply(unowned)), 0);
+        assert_eq!(copies.without_owner(&key("fleet", WEB)), [], "nothing is deleted");
+        assert_eq!(copies.get(&place()), None);
     }
 
     #[test]
@@ -324,7 +388,7 @@ mod tests {
         let copies = Copies::default();
         for kind in [Kind::Secret, Kind::ConfigMap] {
             assert!(copies.listed.borrow().len() < 2);
-            copies.see::<Secret>(kind, watcher::Event::InitDone, &mut BTreeMap::new());
+            copies.see::<Secret>(kind, watcher::Event::InitDone, &mut BTreeMap::new(), &everywhere);
         }
         copies.wait_until_known().await;
     }

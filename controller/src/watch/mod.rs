@@ -35,7 +35,7 @@ mod sources;
 use std::future::ready;
 
 use futures::{
-    Stream, StreamExt,
+    FutureExt, Stream, StreamExt,
     stream::{self, BoxStream},
 };
 use helmops_shared::{
@@ -58,7 +58,7 @@ use tokio::sync::oneshot;
 pub use self::{
     budget::StoreBudget,
     clusters::Clusters,
-    copies::{Copies, CopyPlace, place},
+    copies::{Copied, Copies, CopyPlace, place},
     deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
@@ -315,8 +315,15 @@ where
     let config = paged(watcher::Config::default().labels(labels::COPY));
     let events = shielded::<K, _>(watcher(api, config).default_backoff());
     let bundles = stores.bundles.clone();
-    let concerned = reach.copies.follow(kind, events);
+    let (clusters, copies) = (reach.clusters.clone(), reach.copies.clone());
+    let concerned = async move {
+        // Whose namespace is a cluster's must be known before.
+        clusters.wait_until_ready().await;
+        copies.follow(kind, events, move |namespace| clusters.is_of_cluster(namespace))
+    };
     concerned
+        .into_stream()
+        .flatten()
         .filter(move |bundle| ready(bundles.get(bundle).is_some()))
         .map(Work::Bundle)
         .boxed()

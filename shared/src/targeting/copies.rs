@@ -27,6 +27,12 @@ const VALUES_TYPE: &str = "fleet.cattle.io/bundle-deployment/v1alpha1";
 /// Type of copies of access Secrets.
 const ACCESS_TYPE: &str = "fleet.cattle.io/bundle-helmops-access/v1alpha1";
 
+/// Types of Secrets that are never copied: each is a login to the cluster that it is in, and where it is copied to it may become one.
+const LOGINS: [&str; 2] = [
+    "bootstrap.kubernetes.io/token",
+    "kubernetes.io/service-account-token",
+];
+
 /// What a copy is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
@@ -109,6 +115,38 @@ fn source(resource: &DownstreamResource) -> Result<Source, UnsupportedKind> {
     Ok(Source {
         kind: kind.ok_or_else(|| UnsupportedKind(resource.kind.clone()))?,
         name: resource.name.clone(),
+    })
+}
+
+/// A Secret is a login to a cluster, and is never copied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Secret {namespace}/{name}: type: Unsupported value: {type_:?}: a Secret of this type is a login to a Kubernetes cluster and \
+     is never copied; name a Secret of another type in spec.downstreamResources or spec.helmSecretName"
+)]
+pub struct ForbiddenType {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub type_: String,
+}
+
+/// Checks that a Secret may be copied at all.
+///
+/// # Errors
+/// Where it is a login to a cluster.
+pub fn check_type(secret: &Secret) -> Result<(), ForbiddenType> {
+    let type_ = secret.type_.as_deref().unwrap_or_default();
+    if !LOGINS.contains(&type_) {
+        return Ok(());
+    }
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    Err(ForbiddenType {
+        namespace: part(&secret.metadata.namespace),
+        name: part(&secret.metadata.name),
+        type_: type_.to_owned(),
     })
 }
 
@@ -209,14 +247,22 @@ impl Copy {
     }
 
     /// The copy of an access Secret, under a name of its own.
-    pub fn of_access(deployment: &BundleDeployment, name: String, source: &Secret) -> Self {
+    ///
+    /// # Errors
+    /// Where the source is never copied.
+    pub fn of_access(
+        deployment: &BundleDeployment,
+        name: String,
+        source: &Secret,
+    ) -> Result<Self, ForbiddenType> {
+        check_type(source)?;
         let made_from = Object::Secret(source.clone()).version();
         let mut metadata = metadata(deployment, Role::Access, name, &made_from);
         metadata
             .labels
             .get_or_insert_default()
             .insert(labels::INTERNAL_SECRET.to_owned(), "true".to_owned());
-        Self {
+        Ok(Self {
             role: Role::Access,
             object: Object::Secret(Secret {
                 metadata,
@@ -225,11 +271,17 @@ impl Copy {
                 ..Secret::default()
             }),
             made_from,
-        }
+        })
     }
 
     /// The copy of a downstream resource.
-    pub fn of_downstream(deployment: &BundleDeployment, source: &Object) -> Self {
+    ///
+    /// # Errors
+    /// Where the source is never copied.
+    pub fn of_downstream(deployment: &BundleDeployment, source: &Object) -> Result<Self, ForbiddenType> {
+        if let Object::Secret(secret) = source {
+            check_type(secret)?;
+        }
         let made_from = source.version();
         let name = source.metadata().name.clone().unwrap_or_default();
         let metadata = metadata(deployment, Role::Downstream, name, &made_from);
@@ -247,11 +299,86 @@ impl Copy {
                 ..ConfigMap::default()
             }),
         };
-        Self {
+        Ok(Self {
             role: Role::Downstream,
             object,
             made_from,
+        })
+    }
+
+    /// Whether something under its name was put there for the same purpose: by this controller, as its labels say, or by
+    /// Fleet's own. `deployments` are those of the namespace that may have such a copy. What is neither is somebody else's.
+    pub fn is_same(&self, found: Found<'_>, deployments: &[&BundleDeployment]) -> bool {
+        let purpose = Purpose::of(found.metadata);
+        if purpose.is_some() && purpose == Purpose::of(self.object.metadata()) {
+            return true;
         }
+        let kind = BundleDeployment::kind(&());
+        let owners = found.metadata.owner_references.iter().flatten();
+        let mut owners = owners
+            .filter(|owner| owner.kind == kind && owner.api_version.starts_with("fleet.cattle.io/"))
+            .peekable();
+        if owners.peek().is_none() {
+            // Fleet makes a deployment its owner only after the deployment was created.
+            return purpose.is_none() && self.role == Role::Values && found.type_ == Some(VALUES_TYPE);
+        }
+        owners.any(|owner| {
+            deployments.iter().any(|deployment| {
+                let metadata = &deployment.metadata;
+                metadata.name.as_ref() == Some(&owner.name)
+                    && metadata.uid.as_ref() == Some(&owner.uid)
+                    && self.may_be_of(deployment)
+            })
+        })
+    }
+
+    /// Whether a deployment may own it: the one that it was made for, or of downstream resources any of the same namespace.
+    fn may_be_of(&self, deployment: &BundleDeployment) -> bool {
+        let metadata = self.object.metadata();
+        let is_equal = |label: &str| labels::of(metadata, label) == labels::of(&deployment.metadata, label);
+        is_equal(labels::BUNDLE_NAMESPACE) && (self.role == Role::Downstream || is_equal(labels::BUNDLE_NAME))
+    }
+}
+
+/// What was found under the name of a copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// Its metadata.
+    pub metadata: &'a ObjectMeta,
+    /// Its type, if it is a Secret.
+    pub type_: Option<&'a str>,
+}
+
+/// What a copy is there for, as its labels and annotations say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purpose {
+    /// What for.
+    pub role: Role,
+    /// Namespace of the Bundles that it is for.
+    pub bundle_namespace: String,
+    /// Name of the Bundle that it is for, where it is for one alone.
+    pub bundle: Option<String>,
+    /// Namespace and name of its source; nothing for values, which have none.
+    pub source: Option<String>,
+}
+
+impl Purpose {
+    /// Reads it; nothing where it is no copy.
+    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
+        let role = Role::parse(metadata.labels.as_ref()?.get(labels::COPY)?)?;
+        let annotations = metadata.annotations.as_ref();
+        let made_from = annotations.and_then(|annotations| annotations.get(labels::MADE_FROM));
+        let source = made_from.and_then(|made_from| made_from.split_once('@'));
+        Some(Self {
+            role,
+            bundle_namespace: labels::of(metadata, labels::BUNDLE_NAMESPACE)
+                .unwrap_or_default()
+                .to_owned(),
+            bundle: labels::of(metadata, labels::BUNDLE_NAME).map(str::to_owned),
+            source: source
+                .filter(|_| role != Role::Values)
+                .map(|(source, _)| source.to_owned()),
+        })
     }
 }
 
@@ -346,7 +473,7 @@ mod tests {
 
     #[test]
     fn an_access_secret_keeps_its_data_alone() {
-        let copy = Copy::of_access(&deployment(), "access-1".to_owned(), &secret());
+        let copy = Copy::of_access(&deployment(), "access-1".to_owned(), &secret()).unwrap();
         let told = json(&copy);
         assert_eq!(told["type"], "fleet.cattle.io/bundle-helmops-access/v1alpha1");
         assert_eq!(told["data"], json!({ "username": "dQ==", "password": "cA==" }));
@@ -363,7 +490,7 @@ mod tests {
             "data": { "a": "1" }, "binaryData": { "b": "Yg==" }
         });
         let map = Object::ConfigMap(serde_json::from_value(map).unwrap());
-        let copy = Copy::of_downstream(&deployment(), &map);
+        let copy = Copy::of_downstream(&deployment(), &map).unwrap();
         assert_eq!((copy.object.keys(), &*copy.made_from), (2, "fleet/settings@8"));
         let told = json(&copy);
         assert_eq!(
@@ -375,8 +502,99 @@ mod tests {
             None,
             "others may share it"
         );
-        let copy = Copy::of_downstream(&deployment(), &Object::Secret(secret()));
+        let copy = Copy::of_downstream(&deployment(), &Object::Secret(secret())).unwrap();
         assert_eq!(json(&copy)["type"], "Opaque");
+    }
+
+    #[test]
+    fn logins_to_a_cluster_are_never_copied() {
+        for type_ in [
+            "bootstrap.kubernetes.io/token",
+            "kubernetes.io/service-account-token",
+        ] {
+            let login = Secret {
+                type_: Some(type_.to_owned()),
+                ..secret()
+            };
+            let access = Copy::of_access(&deployment(), "access-1".to_owned(), &login);
+            let downstream = Copy::of_downstream(&deployment(), &Object::Secret(login));
+            for refused in [access, downstream] {
+                let message = refused.unwrap_err().to_string();
+                assert!(
+                    message.contains("Secret fleet/access") && message.contains(type_),
+                    "{message}"
+                );
+            }
+        }
+    }
+
+    /// The copy of a Secret, as it is stored for the Bundles of a namespace.
+    fn shared(namespace: &str) -> (Copy, BundleDeployment) {
+        let mut deployment = deployment();
+        let own = deployment.metadata.labels.get_or_insert_default();
+        own.insert(labels::BUNDLE_NAMESPACE.to_owned(), namespace.to_owned());
+        let mut source = secret();
+        source.metadata.namespace = Some(namespace.to_owned());
+        let copy = Copy::of_downstream(&deployment, &Object::Secret(source)).unwrap();
+        (copy, deployment)
+    }
+
+    fn found(copy: &Copy) -> Found<'_> {
+        Found {
+            metadata: copy.object.metadata(),
+            type_: Some("Opaque"),
+        }
+    }
+
+    #[test]
+    fn a_copy_for_another_namespace_is_somebody_elses() {
+        let ((copy, deployment), (other, _)) = (shared("fleet"), shared("other"));
+        assert!(copy.is_same(found(&copy), &[&deployment]));
+        assert!(!copy.is_same(found(&other), &[&deployment]));
+        let mut planted = copy.clone();
+        let Object::Secret(secret) = &mut planted.object else {
+            panic!("{planted:?}");
+        };
+        let annotations = secret.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::MADE_FROM.to_owned(), "fleet/other@1".to_owned());
+        assert!(
+            !copy.is_same(found(&planted), &[&deployment]),
+            "of another source"
+        );
+    }
+
+    #[test]
+    fn a_copy_that_fleet_made_is_taken_over() {
+        let (copy, deployment) = shared("fleet");
+        let metadata = |uid: &str| {
+            let owner = json!({
+                "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": uid,
+                "controller": true, "blockOwnerDeletion": true
+            });
+            serde_json::from_value::<ObjectMeta>(json!({ "name": "access", "ownerReferences": [owner] }))
+                .unwrap()
+        };
+        let is_same = |copy: &Copy, metadata: &ObjectMeta, type_: &str, of: &[&BundleDeployment]| {
+            let type_ = Some(type_);
+            copy.is_same(Found { metadata, type_ }, of)
+        };
+        assert!(is_same(&copy, &metadata("u-1"), "Opaque", &[&deployment]));
+        assert!(
+            !is_same(&copy, &metadata("u-2"), "Opaque", &[&deployment]),
+            "no such deployment"
+        );
+        let (_, other) = shared("other");
+        assert!(
+            !is_same(&copy, &metadata("u-1"), "Opaque", &[&other]),
+            "of another namespace"
+        );
+        let bare = ObjectMeta::default();
+        assert!(!is_same(&copy, &bare, VALUES_TYPE, &[&deployment]));
+        let values = Copy::of_values(&deployment, &SecretValues::default());
+        assert!(is_same(&values, &bare, VALUES_TYPE, &[&deployment]));
+        assert!(is_same(&values, &metadata("u-1"), VALUES_TYPE, &[&deployment]));
+        assert!(!is_same(&values, &metadata("u-2"), VALUES_TYPE, &[&deployment]));
+        assert!(!is_same(&values, &bare, "Opaque", &[&deployment]), "planted");
     }
 
     #[test]

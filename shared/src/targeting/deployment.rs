@@ -1,5 +1,7 @@
 //! The BundleDeployment that is to be written, and its Secret.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
@@ -66,6 +68,30 @@ pub struct Around<'a> {
     pub is_intact: bool,
     /// What the downstream resources are made from that its agent is to copy; empty for none.
     pub copied: &'a str,
+    /// What became of the copies of those that [`recorded`] has not, or not in this version.
+    pub copies: &'a [CopyState],
+}
+
+/// A copy of a downstream resource, compared with its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyState {
+    /// There is none.
+    Missing,
+    /// It holds the same, and was not made from this version of the source: the source changed in its metadata alone, or another
+    /// controller keeps the copy up to date.
+    Same,
+    /// It holds something else.
+    Different,
+    /// This controller made it from this version of the source, and the deployment does not say so yet.
+    Current,
+}
+
+/// What the record of a deployment names: the downstream resources that its agent was last made to copy, in their versions.
+/// Nothing where there is no record, as on one that Fleet made.
+pub fn recorded(deployment: &BundleDeployment) -> Option<BTreeSet<&str>> {
+    let annotations = deployment.metadata.annotations.as_ref()?;
+    let record = annotations.get(labels::MADE_FROM)?;
+    Some(record.split(", ").filter(|version| !version.is_empty()).collect())
 }
 
 /// Makes the BundleDeployment of a target after its turn. Nothing where there is none and none is made yet, and where
@@ -85,7 +111,7 @@ pub fn deployment(bundle: &Bundle, target: &Target<'_>, turn: Turn, around: Arou
     advance(&mut spec, wanted, turn, is_paused);
     let secret = with_values(&mut spec, &before, wanted, around);
     complete(&mut spec, bundle, target, wanted, is_paused);
-    if !around.copied.is_empty() && copied(target) != around.copied {
+    if copies_anew(target.existing, around) {
         // Agents copy anew what has another number.
         spec.downstream_resources_generation = spec.downstream_resources_generation.saturating_add(1);
     }
@@ -199,14 +225,21 @@ fn complete(
     }
 }
 
-/// What the downstream resources were made from that the agent was last told to copy.
-fn copied<'a>(target: &Target<'a>) -> &'a str {
-    let annotations = target
-        .existing
-        .and_then(|existing| existing.metadata.annotations.as_ref());
-    annotations
-        .and_then(|annotations| annotations.get(labels::MADE_FROM))
-        .map_or("", String::as_str)
+/// Whether the agent is to copy downstream resources once more, and so to deploy once more.
+///
+/// Without a record, as after Fleet's own controller, only a copy that holds something else is a change. A deployment that is
+/// new has nothing to compare with.
+fn copies_anew(existing: Option<&BundleDeployment>, around: Around<'_>) -> bool {
+    let Some(existing) = existing else {
+        return !around.copied.is_empty();
+    };
+    let has_record = recorded(existing).is_some();
+    around.copies.iter().any(|copy| match copy {
+        CopyState::Same => false,
+        CopyState::Different => true,
+        // With a record: the copy was written, and the process ended before the deployment was.
+        CopyState::Missing | CopyState::Current => has_record,
+    })
 }
 
 /// The name of the copy of a Bundle's access Secret, where it has one.

@@ -237,32 +237,77 @@ fn labels_of_namespaces_are_those_of_all_targets() {
     assert_eq!(options["namespaceAnnotations"], json!({ "d": "other" }));
 }
 
+/// A round with downstream resources in these versions, and what became of their copies.
+fn copying(existing: Option<&BundleDeployment>, copied: &str, copies: &[CopyState]) -> BundleDeployment {
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let existing: Vec<_> = existing.into_iter().collect();
+    let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false).unwrap();
+    let around = Around {
+        copied,
+        copies,
+        ..Around::default()
+    };
+    deployment(&bundle, &targets[0], Turn::Promote, around)
+        .unwrap()
+        .deployment
+}
+
+const fn copy_number(deployment: &BundleDeployment) -> i64 {
+    deployment.spec.downstream_resources_generation
+}
+
 #[test]
 fn agents_copy_again_what_has_changed() {
-    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
-    let round = |existing: Option<&BundleDeployment>, copied: &str| {
-        let existing: Vec<_> = existing.into_iter().collect();
-        let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false).unwrap();
-        let around = Around {
-            copied,
-            ..Around::default()
-        };
-        deployment(&bundle, &targets[0], Turn::Promote, around)
-            .unwrap()
-            .deployment
-    };
-    let number = |deployment: &BundleDeployment| deployment.spec.downstream_resources_generation;
-    let first = round(None, "Secret fleet/a@1");
-    assert_eq!(number(&first), 1);
-    assert_eq!(number(&round(Some(&first), "Secret fleet/a@1")), 1);
-    let second = round(Some(&first), "Secret fleet/a@2");
-    assert_eq!(number(&second), 2);
-    let none = round(Some(&second), "");
+    let first = copying(None, "Secret fleet/a@1", &[]);
+    assert_eq!(copy_number(&first), 1);
+    assert_eq!(copy_number(&copying(Some(&first), "Secret fleet/a@1", &[])), 1);
+    let second = copying(Some(&first), "Secret fleet/a@2", &[CopyState::Different]);
+    assert_eq!(copy_number(&second), 2);
+    let labelled = copying(Some(&second), "Secret fleet/a@3", &[CopyState::Same]);
+    assert_eq!(copy_number(&labelled), 2, "it holds the same");
+    assert_eq!(recorded(&labelled), Some(["Secret fleet/a@3"].into()));
+    let cut_off = copying(Some(&second), "Secret fleet/a@3", &[CopyState::Current]);
     assert_eq!(
-        (number(&none), &none.metadata.annotations),
+        copy_number(&cut_off),
+        3,
+        "the copy was written, and the agent does not know"
+    );
+    let none = copying(Some(&second), "", &[]);
+    assert_eq!(
+        (copy_number(&none), &none.metadata.annotations),
         (2, &None),
         "nothing is left to copy"
     );
+}
+
+/// A deployment that Fleet's own controller made has a number and no record.
+#[test]
+fn a_deployment_that_fleet_made_is_released_again_only_for_a_change() {
+    let copied = "ConfigMap fleet/b@7, Secret fleet/a@1";
+    let mut of_fleet = copying(None, copied, &[]);
+    of_fleet.metadata.annotations = None;
+    of_fleet.spec.downstream_resources_generation = 4;
+    for (copies, expected) in [
+        (&[CopyState::Same, CopyState::Same][..], 4),
+        (&[CopyState::Missing, CopyState::Same], 4),
+        (&[CopyState::Current, CopyState::Current], 4),
+        (&[CopyState::Same, CopyState::Different], 5),
+    ] {
+        let taken = copying(Some(&of_fleet), copied, copies);
+        assert_eq!(copy_number(&taken), expected, "{copies:?}");
+        let record = ["ConfigMap fleet/b@7", "Secret fleet/a@1"];
+        assert_eq!(recorded(&taken), Some(record.into()));
+    }
+}
+
+/// Back from Fleet's own controller, which raised the number and left the record as it was.
+#[test]
+fn what_fleet_has_copied_meanwhile_is_not_released_again() {
+    let mut back = copying(None, "Secret fleet/a@1", &[]);
+    back.spec.downstream_resources_generation = 3;
+    let taken = copying(Some(&back), "Secret fleet/a@9", &[CopyState::Same]);
+    assert_eq!(copy_number(&taken), 3);
+    assert_eq!(recorded(&taken), Some(["Secret fleet/a@9"].into()));
 }
 
 #[test]
