@@ -3,7 +3,7 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use helmops_shared::api::{HelmOp, labels};
-use kube::Client;
+use kube::{Client, core::ObjectMeta};
 
 use crate::{
     compute::Compute,
@@ -60,9 +60,14 @@ pub struct Asked {
 impl Asked {
     /// What a HelmOp asks for.
     pub fn of(helmop: &HelmOp) -> Self {
-        let annotations = helmop.metadata.annotations.as_ref();
+        Self::of_metadata(&helmop.metadata)
+    }
+
+    /// What a HelmOp with these metadata asks for.
+    pub fn of_metadata(metadata: &ObjectMeta) -> Self {
+        let annotations = metadata.annotations.as_ref();
         Self {
-            generation: helmop.metadata.generation,
+            generation: metadata.generation,
             token: annotations
                 .and_then(|annotations| annotations.get(labels::POLL))
                 .cloned(),

@@ -9,11 +9,11 @@ use helmops_shared::{
 };
 use kube::{Api, ResourceExt};
 
-use super::observe;
 use crate::{
     client::{ApiError, bounded},
     context::Context,
     error::ReconcileError,
+    watch::named_alike,
     work::HelmOpKey,
     writes,
 };
@@ -79,8 +79,13 @@ pub async fn status(
 }
 
 /// Clears away what Fleet's own controller leaves on a HelmOp that is being deleted: its finalizer, and a Bundle that
-/// names no owner. Everything else the API server's garbage collector does.
-pub async fn cleanup(context: &Context, helmop: &HelmOp) -> Result<(), ReconcileError> {
+/// names no owner. Everything else the API server's garbage collector does. The metadata are enough, so that a HelmOp that
+/// does not decode can be deleted too.
+pub async fn cleanup(
+    context: &Context,
+    key: &HelmOpKey,
+    helmop: &Guarded<HelmOp>,
+) -> Result<(), ReconcileError> {
     let Some(others) = writes::without_finalizer(helmop, labels::HELMOP_FINALIZER) else {
         return Ok(());
     };
@@ -88,19 +93,21 @@ pub async fn cleanup(context: &Context, helmop: &HelmOp) -> Result<(), Reconcile
         name: helmop.name_any(),
         source,
     };
-    delete_bundle(context, helmop).await.map_err(failed)?;
-    match writes::finalizers(&helmops(context, helmop), helmop, &others).await {
+    delete_bundle(context, key).await.map_err(failed)?;
+    let namespace = helmop.namespace().unwrap_or_default();
+    let api = Api::<Guarded<HelmOp>>::namespaced(context.client.clone(), &namespace);
+    match writes::finalizers(&api, helmop, &others).await {
         Err(error) if !error.is_not_found() => Err(failed(error)),
         _ => Ok(()),
     }
 }
 
-async fn delete_bundle(context: &Context, helmop: &HelmOp) -> Result<(), ApiError> {
-    let seen = observe::bundle(context, helmop);
+async fn delete_bundle(context: &Context, key: &HelmOpKey) -> Result<(), ApiError> {
+    let seen = context.stores.bundles.get(&named_alike(key));
     let Some(Guarded::Good(bundle)) = seen.as_deref() else {
         return Ok(());
     };
-    let is_of_helmop = bundle.labels().get(labels::HELM_NAME) == Some(&helmop.name_any());
+    let is_of_helmop = bundle.labels().get(labels::HELM_NAME) == Some(&key.name);
     if !is_of_helmop || bundle.spec.helm_op_options.is_none() {
         return Ok(());
     }

@@ -59,11 +59,17 @@ pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> N
     let span = span(object.meta());
     let helmop = match &*object {
         Guarded::Good(helmop) => helmop,
+        Guarded::Odd { .. } if object.meta().deletion_timestamp.is_some() => {
+            return delete(&key, &object, context).instrument(span).await;
+        }
         Guarded::Odd { error, .. } => {
             span.in_scope(|| tracing::error!(error, "HelmOp does not decode and is left alone"));
             return None;
         }
     };
+    if helmop.metadata.deletion_timestamp.is_some() {
+        return delete(&key, &object, context).instrument(span).await;
+    }
     timed(&key, helmop, &mut place, context).instrument(span).await
 }
 
@@ -80,6 +86,27 @@ fn span(helmop: &ObjectMeta) -> Span {
         helmop = format!("{}/{}", name(&helmop.namespace), name(&helmop.name)),
         userID = user.map(String::as_str)
     )
+}
+
+/// Lets a HelmOp go that is being deleted, whether it decodes or not.
+async fn delete(key: &HelmOpKey, helmop: &Guarded<HelmOp>, context: &Context) -> Next {
+    let started = Instant::now();
+    let result = Box::pin(apply::cleanup(context, key, helmop)).await;
+    context.metrics.reconciled(
+        Loop::HelmOp,
+        result.as_ref().err().map(Failure::reason),
+        started.elapsed(),
+    );
+    match result {
+        Ok(()) => {
+            context.helmops.backoff.forget(key);
+            None
+        }
+        Err(error) => {
+            let asked = Asked::of_metadata(helmop.meta());
+            context.helmops.retry(key, asked, &error)
+        }
+    }
 }
 
 async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut Place, context: &Context) -> Next {
@@ -104,11 +131,6 @@ async fn bring_about(
     context: &Context,
     place: &mut Place,
 ) -> Result<Next, ReconcileError> {
-    if helmop.metadata.deletion_timestamp.is_some() {
-        Box::pin(apply::cleanup(context, helmop)).await?;
-        context.helmops.backoff.forget(key);
-        return Ok(None);
-    }
     let seen = observe::bundle(context, helmop);
     let run = Run { key, helmop, context };
     // In boxes, so that those who wait for their place are small.

@@ -1,6 +1,7 @@
 //! Clusters: their namespaces and statuses.
 
 use anyhow::{Context, ensure};
+use helmops_shared::targeting::names;
 use helmops_tests::wait::eventually;
 use serde_json::json;
 
@@ -281,4 +282,125 @@ async fn bundles_of_one_name_do_not_fight() {
     assert_eq!(decoded(&secret, "values").as_deref(), Some(r#"{"of":"home"}"#));
     let now = home.deployment(0, "web").await;
     assert_eq!(first["spec"], now["spec"]);
+}
+
+/// A HelmOp that does not decode is left alone, but for its deletion: Fleet's finalizer goes by the metadata.
+#[tokio::test]
+async fn an_odd_helmop_with_fleets_finalizer_can_be_deleted() {
+    let setting = Setting::new("clusters", 0).await;
+    setting
+        .apply(&json!({
+            "kind": "HelmOp",
+            "metadata": { "name": "web", "finalizers": ["fleet.cattle.io/helmop-finalizer"] },
+            // The definition takes any whole number; it is more than the field holds.
+            "spec": { "rolloutStrategy": { "maxUnavailable": 5_000_000_000_u64 } },
+        }))
+        .await;
+    setting.kubectl(&["delete", "helmop/web", "--timeout=30s"]).await;
+}
+
+impl Setting {
+    /// Writes into the status of a Cluster, as its agent may.
+    async fn claim(&self, cluster: usize, namespace: &str) {
+        let claim = vec![(
+            format!("c{cluster}"),
+            json!({ "status": { "namespace": namespace } }),
+        )];
+        let api = &self.api;
+        api.patch_status(self.namespace.name(), "clusters", claim)
+            .await
+            .unwrap();
+    }
+
+    async fn until_namespace_is(&self, cluster: usize, namespace: &str) {
+        self.until(&format!("cluster/c{cluster}"), |found| {
+            let status = &found["status"]["namespace"];
+            ensure!(*status == *namespace, "it is {status}");
+            Ok(())
+        })
+        .await;
+    }
+}
+
+/// An agent may write the status of its own Cluster: the namespaces of others, and of the system, stay theirs.
+#[tokio::test]
+async fn a_cluster_cannot_take_the_namespace_of_another() {
+    let setting = Setting::new("clusters", 2).await;
+    let targets = json!([
+        { "clusterName": "c0", "helm": { "values": { "of": "lab" } } },
+        { "clusterName": "c1", "helm": { "values": { "of": "prod" } } },
+    ]);
+    setting.bundle("web", &json!({ "targets": targets })).await;
+    setting.deployment(0, "web").await;
+    let before = setting.deployment(1, "web").await;
+    let (lab, prod) = (&setting.clusters[0], &setting.clusters[1]);
+    for claim in [prod, "kube-system", "default", lab, prod] {
+        setting.claim(0, claim).await;
+        setting.until_namespace_is(0, lab).await;
+    }
+    // Another round of the Bundle, of which something can be seen.
+    setting
+        .bundle(
+            "web",
+            &json!({ "targets": targets, "helm": { "version": "1.2.4" } }),
+        )
+        .await;
+    for cluster in 0..2 {
+        setting
+            .until_on(cluster, "bundledeployment/web", |found| {
+                let version = &found["spec"]["options"]["helm"]["version"];
+                ensure!(version == "1.2.4", "it is {version}");
+                Ok(())
+            })
+            .await;
+    }
+    let after = setting.deployment(1, "web").await;
+    assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
+    let generation = |found: &serde_json::Value| found["metadata"]["generation"].as_i64();
+    assert_eq!(
+        generation(&after),
+        generation(&before).map(|before| before + 1),
+        "only the new version"
+    );
+    assert_eq!(after["metadata"]["labels"]["fleet.cattle.io/cluster"], "c1");
+    let secret = setting.until_on(1, "secret/web", |_| Ok(())).await;
+    assert_eq!(decoded(&secret, "values").as_deref(), Some(r#"{"of":"prod"}"#));
+    let system = setting.suite.bed.kubectl().in_namespace("kube-system");
+    assert_eq!(system.get("bundledeployment/web").await.unwrap(), None);
+}
+
+/// The name of a cluster's namespace is known beforehand. What somebody else has created there is used only when an
+/// administrator says so.
+#[tokio::test]
+async fn a_namespace_that_was_there_before_must_be_adopted() {
+    let setting = Setting::new("clusters", 0).await;
+    let namespace = names::cluster_namespace(setting.namespace.name(), "late");
+    let kubectl = suite().await.bed.kubectl();
+    let run = async |arguments: &[&str]| kubectl.run(arguments).await.unwrap().ok().unwrap();
+    run(&["create", "namespace", &namespace]).await;
+    let labels = json!({ "number": "0" });
+    setting
+        .apply(&json!({ "kind": "Cluster", "metadata": { "name": "late", "labels": labels } }))
+        .await;
+    let told = setting
+        .until("cluster/late", |cluster| {
+            let ready = ready(cluster).context("no condition")?;
+            ensure!(ready["reason"] == "NamespaceConflict", "it is {ready}");
+            Ok(())
+        })
+        .await;
+    let message = ready(&told).unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("fleet.cattle.io/managed=true"), "{message}");
+    setting.bundle("web", &json!({})).await;
+    let told = setting.until_ready_is("bundle/web", "NotReady").await;
+    assert!(told.contains(&namespace), "{told}");
+    run(&["label", "namespace", &namespace, "fleet.cattle.io/managed=true"]).await;
+    let in_namespace = kubectl.in_namespace(&namespace);
+    eventually("the Bundle to arrive", SOON, async || {
+        let found = in_namespace.get("bundledeployment/web").await?;
+        ensure!(found.is_some(), "it is not there");
+        Ok(())
+    })
+    .await
+    .unwrap();
 }

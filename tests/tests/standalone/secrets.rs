@@ -349,3 +349,122 @@ async fn a_foreign_secret_is_left_alone() {
         .unwrap();
     setting.until_data(0, "theirs", "key", "ours").await;
 }
+
+/// A Secret that is a login to a cluster is never copied: in `kube-system` it would be a login to this one.
+#[tokio::test]
+async fn a_login_to_a_cluster_is_never_copied() {
+    let setting = Setting::new("secrets", 1).await;
+    setting
+        .apply(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "bootstrap-token-abcdef" },
+            "type": "bootstrap.kubernetes.io/token", "stringData": { "token-id": "abcdef" },
+        }))
+        .await;
+    let named = json!([{ "kind": "Secret", "name": "bootstrap-token-abcdef" }]);
+    setting
+        .bundle("web", &json!({ "downstreamResources": named }))
+        .await;
+    setting.bundle("db", &access("bootstrap-token-abcdef")).await;
+    for bundle in ["web", "db"] {
+        let told = setting
+            .until_ready_is(&format!("bundle/{bundle}"), "NotReady")
+            .await;
+        assert!(told.contains("bootstrap.kubernetes.io/token"), "{told}");
+        assert!(setting.places(bundle).await.is_empty());
+    }
+    assert_eq!(
+        setting.on(0, "secret/bootstrap-token-abcdef").await.unwrap(),
+        None
+    );
+}
+
+/// Deployments as Fleet's own controller leaves them: no record of what was copied, and copies without a label. None is deployed
+/// again, unless a source has changed meanwhile.
+#[tokio::test]
+async fn taking_over_from_fleet_releases_nothing_again() {
+    let setting = Setting::new("secrets", 1).await;
+    for name in ["same", "changed"] {
+        let source = format!("{name}-source");
+        setting.secret(&source, &json!({ "key": "text" })).await;
+        let named = json!({ "downstreamResources": [{ "kind": "Secret", "name": source }] });
+        setting.bundle(name, &json!({})).await;
+        let deployment = setting.deployment(0, name).await;
+        let text = if name == "same" { "text" } else { "before" };
+        setting.made_by_fleet(name, &deployment, text).await;
+        setting.bundle(name, &named).await;
+    }
+    let taken = async |name: &str| {
+        let object = format!("bundledeployment/{name}");
+        setting
+            .until_on(0, &object, |found| {
+                let record = &found["metadata"]["annotations"]["helmops.fleet.cattle.io/made-from"];
+                ensure!(record.is_string(), "no record");
+                Ok(())
+            })
+            .await
+    };
+    let same = taken("same").await;
+    assert_eq!(same["spec"]["downstreamResourcesGeneration"], json!(null));
+    let copy = setting.until_data(0, "same-source", "key", "text").await;
+    assert_eq!(
+        copy["metadata"]["labels"],
+        json!(null),
+        "its agent would deploy again"
+    );
+    assert_eq!(copy["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+    let changed = taken("changed").await;
+    assert_eq!(changed["spec"]["downstreamResourcesGeneration"], 1);
+    setting.until_data(0, "changed-source", "key", "text").await;
+    // From now on its source is followed.
+    setting.secret("same-source", &json!({ "key": "second" })).await;
+    setting.until_data(0, "same-source", "key", "second").await;
+    setting
+        .until_on(0, "bundledeployment/same", |found| {
+            let number = &found["spec"]["downstreamResourcesGeneration"];
+            ensure!(*number == 1, "it is {number}");
+            Ok(())
+        })
+        .await;
+}
+
+impl Setting {
+    /// Puts a copy on the cluster as Fleet's own controller does.
+    async fn made_by_fleet(&self, name: &str, deployment: &Value, text: &str) {
+        let owner = json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "BundleDeployment", "controller": true,
+            "blockOwnerDeletion": true, "name": name, "uid": deployment["metadata"]["uid"],
+        });
+        let copy = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": { "key": text },
+            "metadata": { "name": format!("{name}-source"), "ownerReferences": [owner] },
+        });
+        let kubectl = self.suite.bed.kubectl().in_namespace(&self.clusters[0]);
+        let created = kubectl
+            .run_with_input(&["create", "-f", "-"], &copy.to_string())
+            .await;
+        created.unwrap().ok().unwrap();
+    }
+}
+
+/// Two namespaces that share a cluster keep each its own copies.
+#[tokio::test]
+async fn namespaces_that_share_a_cluster_do_not_overwrite_each_other() {
+    let (home, other) = (Setting::new("secrets", 1).await, Setting::new("secrets", 0).await);
+    let label = home.namespace.name();
+    other
+        .apply(&json!({
+            "kind": "BundleNamespaceMapping", "metadata": { "name": "to-home" }, "bundleSelector": {},
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": label } },
+        }))
+        .await;
+    home.secret("shared", &json!({ "key": "home" })).await;
+    other.secret("shared", &json!({ "key": "other" })).await;
+    let mut spec = json!({ "downstreamResources": [{ "kind": "Secret", "name": "shared" }] });
+    home.bundle("web", &spec).await;
+    home.until_data(0, "shared", "key", "home").await;
+    spec["targets"] = json!([{ "clusterSelector": {} }]);
+    other.bundle("db", &spec).await;
+    let told = other.until_ready_is("bundle/db", "NotReady").await;
+    assert!(told.contains("Secret shared") && told.contains(label), "{told}");
+    home.until_data(0, "shared", "key", "home").await;
+}
