@@ -25,6 +25,8 @@ use kube::{
     },
 };
 
+use tokio::sync::watch;
+
 use super::{
     claims::Claims,
     matching,
@@ -48,6 +50,8 @@ pub struct Clusters {
     claims: Claims,
     /// The namespace of this process, where it runs in a pod.
     own_namespace: Option<String>,
+    /// Whether all of them have been seen once.
+    are_known: watch::Sender<bool>,
 }
 
 /// What fills the stores.
@@ -73,6 +77,7 @@ impl Clusters {
                 namespaces,
                 claims: Claims::default(),
                 own_namespace: own_namespace(),
+                are_known: watch::Sender::new(false),
             },
             Writers {
                 clusters: clusters_writer,
@@ -83,13 +88,21 @@ impl Clusters {
         )
     }
 
-    /// Waits until all of them have been seen once.
+    /// Waits until all of them have been seen once. For one task: a store wakes only the last that waits for it.
     pub async fn wait_until_ready(&self) {
         // Stores fail only where their watch has ended already.
         let _ = self.all.wait_until_ready().await;
         let _ = self.groups.wait_until_ready().await;
         let _ = self.mappings.wait_until_ready().await;
         let _ = self.namespaces.wait_until_ready().await;
+        self.are_known.send_replace(true);
+    }
+
+    /// Waits until [`Self::wait_until_ready`] has ended. For any number of tasks.
+    pub async fn wait_until_known(&self) {
+        let mut are_known = self.are_known.subscribe();
+        // It fails only where nobody can tell any more.
+        let _ = are_known.wait_for(|are_known| *are_known).await;
     }
 
     /// The namespace of a Cluster, whatever its status says of that.

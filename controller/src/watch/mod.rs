@@ -318,7 +318,7 @@ where
     let (clusters, copies) = (reach.clusters.clone(), reach.copies.clone());
     let concerned = async move {
         // Whose namespace is a cluster's must be known before.
-        clusters.wait_until_ready().await;
+        clusters.wait_until_known().await;
         copies.follow(kind, events, move |namespace| clusters.is_of_cluster(namespace))
     };
     concerned

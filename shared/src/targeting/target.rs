@@ -196,3 +196,80 @@ pub fn cluster_of(deployment: &BundleDeployment) -> Option<(&str, &str)> {
     let own = deployment.metadata.labels.as_ref()?;
     Some((own.get(labels::CLUSTER_NAMESPACE)?, own.get(labels::CLUSTER)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::Cluster;
+
+    fn cluster(name: &str) -> Cluster {
+        let object = json!({
+            "metadata": { "name": name, "namespace": "fleet" }, "status": { "namespace": format!("cluster-{name}") }
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    /// The deployment of a Bundle for a cluster, in a namespace.
+    fn deployment(cluster: &str, namespace: &str) -> BundleDeployment {
+        let labels = json!({ labels::CLUSTER_NAMESPACE: "fleet", labels::CLUSTER: cluster });
+        let object = json!({ "metadata": { "name": "web", "namespace": namespace, "labels": labels } });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn bundle(target: &str) -> Bundle {
+        let spec = json!({ "helm": { "chart": "web" }, "targets": [{ "clusterName": target }] });
+        serde_json::from_str(&json!({ "spec": spec }).to_string()).unwrap()
+    }
+
+    fn refused() -> NamespaceRefused {
+        NamespaceRefused::Shared {
+            cluster: "fleet/lab".to_owned(),
+            namespace: "cluster-lab".to_owned(),
+            other: "fleet/prod".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_without_a_namespace_of_its_own_keeps_what_it_has_and_gets_nothing() {
+        let (bundle, lab) = (bundle("lab"), cluster("lab"));
+        let before = deployment("lab", "cluster-lab");
+        let member = Member::new(&lab, []).with_namespace(Err(refused()));
+        let targets = targets(&bundle, [member], &[&before], false).unwrap();
+        let target = &targets[0];
+        assert_eq!(target.wanted, Err(Obstacle::Namespace(refused())));
+        assert_eq!((target.namespace(), target.existing), (None, None));
+        assert!(orphans(&targets, &[&before], |_| false).is_empty());
+        assert!(
+            strays(&targets, &[&before]).is_empty(),
+            "the refusal is reported already"
+        );
+    }
+
+    #[test]
+    fn the_namespace_that_is_certain_counts_and_not_that_of_the_status() {
+        let (bundle, lab) = (bundle("lab"), cluster("lab"));
+        let (of_prod, own) = (deployment("prod", "cluster-lab"), deployment("lab", "certain"));
+        let member = Member::new(&lab, []).with_namespace(Ok("certain".to_owned()));
+        let targets = targets(&bundle, [member], &[&of_prod, &own], false).unwrap();
+        assert_eq!(targets[0].namespace(), Some("certain"));
+        assert_eq!(targets[0].existing, Some(&own));
+    }
+
+    /// As one that was delivered while an agent claimed the namespace of another cluster.
+    #[test]
+    fn a_deployment_in_another_namespace_is_reported_and_kept() {
+        let (bundle, lab) = (bundle("lab"), cluster("lab"));
+        let (stray, gone) = (
+            deployment("lab", "cluster-prod"),
+            deployment("old", "cluster-old"),
+        );
+        let existing = [&stray, &gone];
+        let targets = targets(&bundle, [Member::new(&lab, [])], &existing, false).unwrap();
+        assert_eq!(orphans(&targets, &existing, |_| false), [&gone]);
+        let told = strays(&targets, &existing);
+        assert_eq!(told.len(), 1);
+        assert!(told[&0].contains("BundleDeployment cluster-prod/web"), "{told:?}");
+    }
+}
