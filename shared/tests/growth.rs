@@ -1,5 +1,7 @@
 //! How the time of the work on one object grows with its size: never with the square.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot be prepared fails")]
+
 use std::{
     hint::black_box,
     time::{Duration, Instant},
@@ -10,7 +12,7 @@ use helmops_shared::{
     api::{Bundle, BundleDeploymentOptions, Cluster, ClusterGroup, HelmOp, ResolvedChart},
     bundle::{self, Lookup, Parts, lookups, pins},
     chart::request::{ChartRequest, VersionRequest},
-    targeting::{Group, Member, Turn, deployment, merge::merge, targets},
+    targeting::{Group, Member, Turn, deployment, deployment::Around, merge::merge, targets},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -170,7 +172,7 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
         let rollout = helmops_shared::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());
         for target in &targets {
-            black_box(deployment(&fleet.bundle, target, Turn::Promote, Default::default()).unwrap());
+            black_box(deployment(&fleet.bundle, target, Turn::Promote, Around::default()).unwrap());
         }
     });
 }

@@ -4,7 +4,10 @@
 //! beyond any bound is refused without further checks: it must cost little, each time that it is looked at. Names that have
 //! a rule of their own (`names`) are bounded by that.
 
-use std::{collections::HashSet, io};
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -266,7 +269,7 @@ fn check_criteria(errors: &mut FieldErrors, path: &Path<'_>, criteria: &ClusterC
 
 fn check_selector(errors: &mut FieldErrors, path: &Path<'_>, selector: Option<&LabelSelector>) {
     let Some(selector) = selector else { return };
-    let labels = selector.match_labels.as_ref().map_or(0, |labels| labels.len());
+    let labels = selector.match_labels.as_ref().map_or(0, BTreeMap::len);
     entries(errors, &path.field("matchLabels"), labels, limits::SELECTOR_PARTS);
     let expressions = selector.match_expressions.as_deref().unwrap_or_default();
     let path = path.field("matchExpressions");

@@ -25,22 +25,20 @@ use crate::{
 /// if it is one that the HelmOp asks for.
 pub fn pins(valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> Vec<ResolvedChart> {
     let wanted = lookups(valid);
-    match bundle {
-        Some(bundle) if !belongs_to(bundle, valid.helmop) => {
-            // Of a HelmOp of the same name that is gone.
-            Vec::new()
-        }
-        Some(bundle) => match recorded(bundle) {
-            Some(records) => still_wanted(records, &wanted),
-            None => {
-                let deployed = Deployed::of(bundle);
-                found(&wanted, |request| {
-                    deployed.version(request.source(), &request.version)
-                })
-            }
-        },
-        None => from_status(valid, &wanted),
+    let Some(bundle) = bundle else {
+        return from_status(valid, &wanted);
+    };
+    if !belongs_to(bundle, valid.helmop) {
+        // Of a HelmOp of the same name that is gone.
+        return Vec::new();
     }
+    if let Some(records) = recorded(bundle) {
+        return still_wanted(records, &wanted);
+    }
+    let deployed = Deployed::of(bundle);
+    found(&wanted, |request| {
+        deployed.version(request.source(), &request.version)
+    })
 }
 
 type Wanted<'v, 'a> = [(Lookup, &'v ChartRequest<'a>)];
