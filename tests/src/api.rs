@@ -98,6 +98,15 @@ impl Api {
         self.items(&format!("{resource}?labelSelector={labels}")).await
     }
 
+    /// Reads an object by its path, such as `api/v1/namespaces/default/secrets/web`.
+    ///
+    /// # Errors
+    /// With the status and the text of a response that is no success.
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        let text = self.call(Method::GET, path, Value::Null).await?;
+        serde_json::from_str(&text).with_context(|| format!("no JSON from {path}"))
+    }
+
     async fn items(&self, path: &str) -> Result<Vec<Value>> {
         let url = format!("{}/{GROUP}/{path}", self.base);
         let answer = self.client.get(&url).bearer_auth(&self.token).send().await?;
@@ -109,14 +118,24 @@ impl Api {
     }
 
     async fn send(&self, method: Method, path: String, body: Value) -> Result<()> {
+        self.call(method, &path, body).await.map(drop)
+    }
+
+    /// Sends a request for any path, such as `api/v1/namespaces/default/secrets`, and gives the text of the response.
+    ///
+    /// # Errors
+    /// With the status and the text of a response that is no success.
+    pub async fn call(&self, method: Method, path: &str, body: Value) -> Result<String> {
         let content = if method == Method::PATCH {
             "application/merge-patch+json"
         } else {
             "application/json"
         };
         let url = format!("{}/{path}", self.base);
-        let request = self.client.request(method, &url).bearer_auth(&self.token);
-        let request = request.header("content-type", content).body(body.to_string());
+        let mut request = self.client.request(method, &url).bearer_auth(&self.token);
+        if !body.is_null() {
+            request = request.header("content-type", content).body(body.to_string());
+        }
         let answer = request
             .send()
             .await
@@ -125,7 +144,7 @@ impl Api {
         // Read to its end also where it is of no interest: a stream that is broken off costs both sides more.
         let text = answer.text().await?;
         ensure!(status.is_success(), "{url}: {status}: {text}");
-        Ok(())
+        Ok(text)
     }
 }
 

@@ -1,0 +1,125 @@
+//! Secrets that a Policy does not allow, taken to a cluster as downstream resources.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use helmops_tests::api::Api;
+use helmops_tests::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::bed::{FLEET, Mode};
+use crate::neighbour::create_cluster;
+use crate::stage::{SOON, Stage, create_in, run};
+
+/// A Secret that no HelmOp may use.
+const FORBIDDEN: &str = "prod-kubeconfig";
+/// Enough for a status on a busy machine; a Policy that is not enforced costs as much.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[test]
+fn downstream_resources_beside_fleet() {
+    run(
+        Mode::BesideFleet,
+        "downstreamResources and Policy",
+        downstream_resources,
+    );
+}
+
+#[test]
+fn downstream_resources_standalone() {
+    run(
+        Mode::Standalone,
+        "downstreamResources and Policy",
+        downstream_resources,
+    );
+}
+
+/// Refused by the webhook, and by the controller where the HelmOp was stored before the Policy.
+async fn downstream_resources(stage: &mut Stage<'_>) -> Result<()> {
+    let namespace = stage.namespace(json!({})).await?;
+    let spec = json!({
+        "helm": stage.chart(), "serviceAccount": "deployer", "targets": [{ "clusterSelector": {} }],
+        "downstreamResources": [{ "kind": "Secret", "name": FORBIDDEN }],
+    });
+    create_in(stage.bed, &namespace, "helmops", "early", spec.clone()).await?;
+    let policy = json!({
+        "requireServiceAccount": true, "allowedServiceAccounts": ["deployer"],
+        "helmOp": { "allowedHelmSecretNames": ["charts-access"] },
+    });
+    create_in(stage.bed, &namespace, "policies", "limits", policy).await?;
+
+    let stored = refused_by_controller(&stage.bed.api, &namespace).await;
+    stage.check(stored.is_ok(), format!("stored before the Policy: {stored:?}"));
+    let denied = denied_by_webhook(stage, &namespace, &spec).await;
+    stage.check(denied.is_ok(), format!("created after the Policy: {denied:?}"));
+    if stage.bed.mode == Mode::Standalone {
+        bundle_copies_nothing(stage, &namespace).await?;
+    }
+    stage.neighbour_works().await;
+    Ok(())
+}
+
+/// The condition is awaited no longer than a tenant would need to see the Policy at work.
+async fn refused_by_controller(api: &Api, namespace: &str) -> Result<()> {
+    let path = format!("{FLEET}/namespaces/{namespace}/helmops/early");
+    eventually("the refusal", PATIENCE, async || {
+        let helmop = api.get(&path).await?;
+        let conditions = helmop["status"]["conditions"]
+            .as_array()
+            .context("no conditions")?;
+        let accepted = conditions
+            .iter()
+            .find(|condition| condition["type"] == "Accepted")
+            .context("no condition")?;
+        ensure!(accepted["reason"] == "PolicyViolation", "it is {accepted}");
+        names_what_is_wrong(&accepted["message"])
+    })
+    .await
+}
+
+async fn denied_by_webhook(stage: &Stage<'_>, namespace: &str, spec: &Value) -> Result<()> {
+    let mut number = 0;
+    eventually("the denial", PATIENCE, async || {
+        number += 1;
+        let name = format!("late-{number}");
+        match create_in(stage.bed, namespace, "helmops", &name, spec.clone()).await {
+            Ok(()) => anyhow::bail!("it is accepted"),
+            Err(error) => names_what_is_wrong(&json!(format!("{error:#}"))),
+        }
+    })
+    .await
+}
+
+fn names_what_is_wrong(message: &Value) -> Result<()> {
+    let text = message.as_str().context("no message")?;
+    let is_clear = text.contains("spec.downstreamResources") && text.contains(FORBIDDEN);
+    ensure!(is_clear, "the message is {text}");
+    Ok(())
+}
+
+/// A Bundle that no HelmOp made.
+async fn bundle_copies_nothing(stage: &mut Stage<'_>, namespace: &str) -> Result<()> {
+    let cluster = create_cluster(&stage.bed.api, namespace, "c0", SOON).await?;
+    let path = format!("api/v1/namespaces/{namespace}/secrets");
+    let secret = json!({ "metadata": { "name": FORBIDDEN }, "stringData": { "kubeconfig": "of prod" } });
+    stage.bed.api.call(reqwest::Method::POST, &path, secret).await?;
+    let spec = json!({
+        "helm": { "repo": stage.bed.charts.url(), "chart": "web", "version": "1.2.0" }, "helmOpOptions": {},
+        "serviceAccount": "deployer", "targets": [{ "clusterSelector": {} }],
+        "downstreamResources": [{ "kind": "Secret", "name": FORBIDDEN }],
+    });
+    create_in(stage.bed, namespace, "bundles", "by-hand", spec).await?;
+    let path = format!("{FLEET}/namespaces/{namespace}/bundles/by-hand");
+    let refused = eventually("the refusal of the Bundle", PATIENCE, async || {
+        let bundle = stage.bed.api.get(&path).await?;
+        let text = bundle["status"]["conditions"].to_string();
+        ensure!(text.contains("PolicyViolation"), "it is {text}");
+        names_what_is_wrong(&json!(text))
+    });
+    let refused = refused.await;
+    stage.check(refused.is_ok(), format!("a Bundle by hand: {refused:?}"));
+    let copy = format!("api/v1/namespaces/{cluster}/secrets/{FORBIDDEN}");
+    let is_copied = stage.bed.api.get(&copy).await.is_ok();
+    stage.check(!is_copied, "the Secret is copied to the cluster");
+    Ok(())
+}

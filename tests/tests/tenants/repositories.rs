@@ -1,0 +1,91 @@
+//! Repositories that keep requests open, or have others refused.
+
+use std::net::Ipv4Addr;
+
+use anyhow::Result;
+use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::json;
+
+use crate::bed::Mode;
+use crate::hostile::{ADDRESS, Hostile};
+use crate::stage::{Stage, create_in, run, until_steady};
+
+/// Hosts of the attacker, with two ports each.
+const HOSTS: u8 = 45;
+const PORTS: usize = 2;
+/// As many as one host is asked for at a time.
+const PATHS: usize = 6;
+/// HelmOps that are created at a time.
+const STREAMS: usize = 16;
+
+#[test]
+fn dripping_bodies_beside_fleet() {
+    run(Mode::BesideFleet, "540 dripping bodies", dripping_bodies);
+}
+
+#[test]
+fn dripping_bodies_standalone() {
+    run(Mode::Standalone, "540 dripping bodies", dripping_bodies);
+}
+
+async fn dripping_bodies(stage: &mut Stage<'_>) -> Result<()> {
+    let mut servers = Vec::new();
+    for host in 1..=HOSTS {
+        for _ in 0..PORTS {
+            servers.push(Hostile::dripping(Ipv4Addr::new(127, 0, 1, host)).await?);
+        }
+    }
+    let urls = servers
+        .iter()
+        .flat_map(|server| (0..PATHS).map(|path| format!("{}/{path}", server.url())));
+    let stage_of = &*stage;
+    let helmops = urls.enumerate().map(|(number, repo)| async move {
+        let spec = json!({ "helm": { "repo": repo, "chart": "web", "version": "1.x" } });
+        let name = format!("drip-{number}");
+        create_in(stage_of.bed, &stage_of.tenant, "helmops", &name, spec).await
+    });
+    stream::iter(helmops)
+        .buffer_unordered(STREAMS)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let requests = || servers.iter().map(Hostile::requests).sum();
+    until_steady(requests).await;
+    stage.check(requests() > 0, "no request to the dripping servers");
+    stage.neighbour_works().await;
+    Ok(())
+}
+
+/// The attacker has one path of a host, and the neighbour another.
+#[test]
+fn a_rate_limit_of_one_path() {
+    run(Mode::BesideFleet, "429 and 503 for one path", async |stage| {
+        let index = stage.bed.neighbour.index.clone();
+        let host = Hostile::serve(ADDRESS, move |path| answer(&path, &index)).await?;
+        for path in ["limited", "unavailable"] {
+            let repo = format!("{}/{path}", host.url());
+            let spec = json!({ "helm": { "repo": repo, "chart": "web", "version": "1.x" } });
+            stage.create("helmops", path, spec).await?;
+        }
+        until_steady(|| host.requests()).await;
+        let repo = format!("{}/neighbour", host.url());
+        stage.neighbour_works_with(&repo).await;
+        Ok(())
+    });
+}
+
+fn answer(path: &str, index: &str) -> Response {
+    let response = match path {
+        "/limited/index.yaml" => Response::builder()
+            .status(StatusCode::TOO_MANY_REQUESTS)
+            .header(header::RETRY_AFTER, "3600")
+            .body(Body::empty()),
+        "/neighbour/index.yaml" => Response::builder().body(Body::from(index.to_owned())),
+        _ => Response::builder()
+            .status(StatusCode::SERVICE_UNAVAILABLE)
+            .body(Body::empty()),
+    };
+    response.unwrap()
+}
