@@ -1,5 +1,7 @@
 //! A plain client of the API server, as fast as one can be.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::{Client, Method};
@@ -11,6 +13,8 @@ use crate::probe;
 
 /// Requests at a time: as many as the controller has workers.
 pub const STREAMS: usize = 50;
+/// An object of a megabyte, or a whole collection, takes the API server some seconds on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
 
 /// The API server, as its administrator reaches it.
@@ -132,7 +136,11 @@ impl Api {
             "application/json"
         };
         let url = format!("{}/{path}", self.base);
-        let mut request = self.client.request(method, &url).bearer_auth(&self.token);
+        let mut request = self
+            .client
+            .request(method, &url)
+            .bearer_auth(&self.token)
+            .timeout(TIMEOUT);
         if !body.is_null() {
             request = request.header("content-type", content).body(body.to_string());
         }

@@ -33,7 +33,7 @@ fn internal_addresses() {
                 what: "the text of an internal server",
                 text: text.clone(),
             });
-            let inside = move |_| Response::new(Body::from(format!("internal: {text}")));
+            let inside = move |_| Response::new(Body::from(format!("{text} is inside")));
             let denied = Hostile::serve(DENIED, inside.clone()).await?;
             let other = Hostile::serve(OTHER, inside).await?;
             let admin = stage.bed.admin_ports()[0].1.to_owned();

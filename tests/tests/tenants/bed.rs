@@ -1,5 +1,6 @@
 //! A control plane in one of the two modes, with both processes of helmops and the neighbour in it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -84,6 +85,8 @@ pub struct Bed {
     pub planted: Vec<Planted>,
     pub controller_limits: Limits,
     pub webhook_limits: Limits,
+    /// How much of each log was searched.
+    pub searched: BTreeMap<String, usize>,
     starts: u32,
 }
 
@@ -92,10 +95,7 @@ impl Bed {
         let testbed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
         let kubectl = testbed.kubectl();
         install(&kubectl, mode).await?;
-        let command = |program: &Path| testbed.command(program);
-        let webhook = helmops::start_webhook(&testbed, "webhook", &command).await?;
-        helmops::register_webhook(&kubectl, &webhook).await?;
-        exempt_unguarded(&kubectl).await?;
+        let webhook = start_webhook(&testbed, 1).await?;
         let folder = testbed.directory.join("charts");
         let charts = ChartRepo::build(&testbed.tools, &folder, &[("web", &["1.1.0", "1.2.0"])]).await?;
         let controller = start_controller(&testbed, mode, 1).await?;
@@ -117,6 +117,7 @@ impl Bed {
             controller_limits: Limits::read("controller/controller.yaml")?,
             webhook_limits: Limits::read("webhook.yaml")?,
             testbed,
+            searched: BTreeMap::new(),
             starts: 1,
         })
     }
@@ -141,6 +142,16 @@ impl Bed {
         Ok(())
     }
 
+    /// Replaces both processes, whatever state they are in.
+    ///
+    /// # Errors
+    /// Where one of them does not become ready.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.webhook.running.process.kill().await?;
+        self.webhook = start_webhook(&self.testbed, self.starts + 1).await?;
+        self.restart_controller().await
+    }
+
     /// The admin ports of what runs.
     pub fn admin_ports(&self) -> Vec<(&'static str, &str)> {
         let controller = self.controller.iter().map(|running| ("controller", running));
@@ -162,6 +173,15 @@ async fn start_controller(testbed: &TestBed, mode: Mode, number: u32) -> Result<
     };
     // A log for each, since all of them are searched.
     helmops::start_controller(testbed, &format!("controller-{number}"), &command).await
+}
+
+async fn start_webhook(testbed: &TestBed, number: u32) -> Result<Webhook> {
+    let command = |program: &Path| testbed.command(program);
+    let webhook = helmops::start_webhook(testbed, &format!("webhook-{number}"), &command).await?;
+    let kubectl = testbed.kubectl();
+    helmops::register_webhook(&kubectl, &webhook).await?;
+    exempt_unguarded(&kubectl).await?;
+    Ok(webhook)
 }
 
 async fn install(kubectl: &Kubectl, mode: Mode) -> Result<()> {

@@ -22,9 +22,14 @@ pub struct Planted {
     pub text: String,
 }
 
-/// Where secrets are found in logs, objects, events or metrics, one line for each.
-pub async fn search(bed: &Bed) -> Result<Vec<String>> {
+/// Where secrets are found in logs, objects, events or metrics, one line for each. What was in the logs at the last search is
+/// not searched again.
+pub async fn search(bed: &mut Bed) -> Result<Vec<String>> {
     let mut places = logs(&bed.testbed.directory)?;
+    for (name, text) in &mut places {
+        let read = bed.searched.insert(name.clone(), text.len()).unwrap_or_default();
+        text.drain(..read);
+    }
     let objects = bed
         .kubectl
         .run(&["get", KINDS, "--all-namespaces", "--output=json"])

@@ -1,5 +1,7 @@
 //! The tenant who is attacked: a namespace with a private repository, its password, and a cluster.
 
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -26,9 +28,9 @@ const VERSION: &str = "1.2.0";
 const POLL: Duration = Duration::from_millis(40);
 const SOON: Duration = Duration::from_secs(30);
 
-/// The tenant.
+/// The tenant. Each of its HelmOps has a repository of its own, so that no cache and no kept connection helps.
 pub struct Neighbour {
-    /// Its repository, by the name of the host: DNS is part of the way.
+    /// Its repositories are below, by the name of the host: DNS is part of the way.
     pub repo: String,
     /// The index of the repository.
     pub index: String,
@@ -37,6 +39,7 @@ pub struct Neighbour {
     _server: ChartServer,
     mode: Mode,
     made: u32,
+    folder: PathBuf,
     /// The namespace of its cluster, in the mode that delivers to clusters.
     cluster: String,
 }
@@ -58,6 +61,7 @@ impl Neighbour {
             _server: server,
             mode,
             made: 0,
+            folder: charts.folder().to_owned(),
             cluster: String::new(),
         };
         if mode == Mode::Standalone {
@@ -66,10 +70,16 @@ impl Neighbour {
         Ok(neighbour)
     }
 
-    /// Creates a HelmOp with a chart of this repository, and gives its name.
+    /// Creates a HelmOp with a chart of a repository below this address, and gives its name.
     pub async fn create_helmop(&mut self, api: &Api, repo: &str, secret: &str) -> Result<String> {
         self.made += 1;
         let name = format!("web-{}", self.made);
+        let place = self.folder.join(&name);
+        if !place.exists() {
+            // The same charts at another address.
+            symlink(&self.folder, place)?;
+        }
+        let repo = format!("{repo}/{name}");
         let helmop = json!({
             "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "metadata": { "name": name },
             "spec": {

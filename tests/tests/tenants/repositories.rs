@@ -82,7 +82,7 @@ fn answer(path: &str, index: &str) -> Response {
             .status(StatusCode::TOO_MANY_REQUESTS)
             .header(header::RETRY_AFTER, "3600")
             .body(Body::empty()),
-        "/neighbour/index.yaml" => Response::builder().body(Body::from(index.to_owned())),
+        path if path.starts_with("/neighbour/") => Response::builder().body(Body::from(index.to_owned())),
         _ => Response::builder()
             .status(StatusCode::SERVICE_UNAVAILABLE)
             .body(Body::empty()),

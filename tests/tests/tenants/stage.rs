@@ -1,5 +1,6 @@
 //! One attack: what the attacker has, what is measured, and the verdict.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ use crate::watchdog::{Seen, Watchdog};
 const BOUND: Duration = Duration::from_secs(2);
 /// A baseline above it shows a machine that is busy with something else; then the neighbour may wait that much longer.
 const QUIET: Duration = Duration::from_millis(500);
-/// HelmOps of the neighbour before and during an attack.
+/// HelmOps of the neighbour before and during an attack, at the least.
 const SERIES: u32 = 4;
+/// Probes of each process during an attack, at the least.
+const PROBES: u64 = 10;
 /// When to stop waiting for the neighbour.
 const GIVE_UP: Duration = Duration::from_secs(10);
 /// A busy machine; nothing is measured here.
@@ -41,6 +44,8 @@ pub struct Stage<'b> {
     baseline: Duration,
     slowest: Duration,
     watchdogs: Vec<Watchdog>,
+    /// By process, over all of its starts.
+    figures: BTreeMap<&'static str, Seen>,
     complaints: Vec<String>,
 }
 
@@ -52,7 +57,7 @@ pub fn run(mode: Mode, attack: &'static str, play: impl AsyncFnOnce(&mut Stage<'
         let played = play(&mut stage).await;
         stage.close(played).await
     });
-    let complaints = outcome.unwrap();
+    let complaints = outcome.map_err(|error| format!("{error:#}")).unwrap();
     assert!(
         complaints.is_empty(),
         "{mode:?}, {attack}:\n  {}",
@@ -71,6 +76,7 @@ impl<'b> Stage<'b> {
             baseline,
             slowest: Duration::ZERO,
             watchdogs: Vec::new(),
+            figures: BTreeMap::new(),
             complaints: Vec::new(),
         };
         stage.tenant = stage.namespace(json!({ UNGUARDED: "true" })).await?;
@@ -153,11 +159,19 @@ impl<'b> Stage<'b> {
 
     /// The neighbour creates some HelmOps with the chart of another repository.
     pub async fn neighbour_works_with(&mut self, repo: &str) {
-        for _ in 0..SERIES {
+        let enough = self.probes() + PROBES;
+        let mut deployed = 0;
+        while deployed < SERIES || self.probes() < enough {
             if !self.neighbour_deploys(repo).await {
                 return;
             }
+            deployed += 1;
         }
+    }
+
+    fn probes(&self) -> u64 {
+        let probes = self.watchdogs.iter().map(|watchdog| watchdog.seen().probes);
+        probes.min().unwrap_or_default()
     }
 
     /// The neighbour creates HelmOps until something else has ended, and one more.
@@ -222,12 +236,14 @@ impl<'b> Stage<'b> {
     fn stop_watching(&mut self) {
         for watchdog in &self.watchdogs {
             self.complaints.extend(watchdog.complaints());
+            let (seen, figures) = (watchdog.seen(), self.figures.entry(watchdog.name).or_default());
+            figures.slowest = figures.slowest.max(seen.slowest);
+            figures.peak = figures.peak.max(seen.peak);
         }
         self.watchdogs.clear();
     }
 
     async fn close(mut self, played: Result<()>) -> Result<Vec<String>> {
-        let seen: Vec<_> = self.watchdogs.iter().map(Watchdog::seen).collect();
         self.stop_watching();
         if let Err(error) = played {
             let text = format!("{error:#}");
@@ -235,14 +251,18 @@ impl<'b> Stage<'b> {
             self.complaints.push(format!("the attack stopped: {cut}"));
         }
         self.complaints.extend(leaks::search(self.bed).await?);
-        self.print(&seen);
+        self.print();
         self.clear().await?;
         Ok(self.complaints)
     }
 
-    fn print(&self, seen: &[Seen]) {
-        let slowest = seen.iter().map(|seen| seen.slowest).max().unwrap_or_default();
-        let peaks: Vec<_> = seen.iter().map(|seen| (seen.peak >> 10).to_string()).collect();
+    fn print(&self) {
+        let slowest = self.figures.values().map(|seen| seen.slowest).max();
+        let peaks: Vec<_> = self
+            .figures
+            .values()
+            .map(|seen| (seen.peak >> 10).to_string())
+            .collect();
         let verdict = match self.complaints.len() {
             0 => "ok".to_owned(),
             number => format!("{number} complaints"),
@@ -253,7 +273,7 @@ impl<'b> Stage<'b> {
             self.attack,
             self.slowest.as_secs_f64(),
             self.baseline.as_secs_f64(),
-            slowest.as_millis(),
+            slowest.unwrap_or_default().as_millis(),
             peaks.join("/"),
         );
     }
@@ -317,7 +337,7 @@ pub async fn create_in(bed: &Bed, namespace: &str, resource: &str, name: &str, s
     bed.api.call(Method::POST, &path, object).await.map(drop)
 }
 
-/// The slowest of some HelmOps without an attack, with a new controller where the last attack left a broken one.
+/// The slowest of some HelmOps without an attack, with new processes where the last attack left broken ones.
 async fn baseline(bed: &mut Bed) -> Result<Duration> {
     let measured = match bed.controller {
         Some(_) => series(bed).await,
@@ -326,7 +346,7 @@ async fn baseline(bed: &mut Bed) -> Result<Duration> {
     if let Ok(slowest) = measured {
         return Ok(slowest);
     }
-    bed.restart_controller().await?;
+    bed.restart().await?;
     series(bed).await.context("without an attack")
 }
 

@@ -23,7 +23,8 @@ const RESET_PEAK: &str = "5";
 
 /// Probes a process and measures its memory until it is dropped.
 pub struct Watchdog {
-    name: &'static str,
+    /// Which process.
+    pub name: &'static str,
     limits: Limits,
     seen: Arc<Mutex<Seen>>,
     _tasks: JoinSet<()>,
@@ -32,6 +33,8 @@ pub struct Watchdog {
 /// What happened to the process.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
+    /// How many probes there were.
+    pub probes: u64,
     /// The slowest response of `/livez`; a missing one counts with its timeout.
     pub slowest: Duration,
     /// The peak of its memory, in KiB.
@@ -127,6 +130,7 @@ impl Seen {
         response: Result<(StatusCode, String), reqwest::Error>,
         limits: Limits,
     ) {
+        self.probes += 1;
         self.slowest = self.slowest.max(elapsed);
         match response {
             Ok((StatusCode::OK, _)) => self.missed = 0,
