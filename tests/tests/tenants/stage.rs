@@ -23,7 +23,7 @@ const QUIET: Duration = Duration::from_millis(500);
 /// HelmOps of the neighbour before and during an attack, at the least.
 const SERIES: u32 = 4;
 /// Probes of each process during an attack, at the least.
-const PROBES: u64 = 10;
+const PROBES: u64 = 20;
 /// When to stop waiting for the neighbour.
 const GIVE_UP: Duration = Duration::from_secs(10);
 /// A busy machine; nothing is measured here.
