@@ -79,8 +79,8 @@ fn a_namespace_of_the_system() {
         stage.create("helmops", "web", spec).await?;
         stage.until_exists("bundles", "web").await?;
         for namespace in ["kube-system", NAMESPACE, "made-for-the-tenant"] {
-            let taken = claim(stage, namespace, async |bed| intrusion(bed, namespace).await).await?;
-            stage.check(taken.is_none(), taken.unwrap_or_default());
+            let intruded = claim(stage, namespace, async |bed| intrusion(bed, namespace).await).await?;
+            stage.check(intruded.is_none(), intruded.unwrap_or_default());
         }
         let kubectl = stage.bed.kubectl.in_namespace("kube-system");
         kubectl

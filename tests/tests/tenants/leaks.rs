@@ -76,7 +76,8 @@ fn logs(folder: &Path) -> Result<Vec<(String, String)>> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        if name.ends_with(".log") && (name.starts_with("controller") || name.starts_with("webhook")) {
+        let is_log = path.extension().is_some_and(|extension| extension == "log");
+        if is_log && (name.starts_with("controller") || name.starts_with("webhook")) {
             logs.push((name, String::from_utf8_lossy(&std::fs::read(&path)?).into_owned()));
         }
     }

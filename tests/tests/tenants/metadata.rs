@@ -9,7 +9,7 @@ use crate::bed::Mode;
 use crate::neighbour::{NAMESPACE, write_access};
 use crate::stage::{SOON, Stage, run};
 
-/// Deeper than what serde_json reads, and far less than what an API server stores.
+/// Deeper than what `serde_json` reads, and far less than what an API server stores.
 const DEPTH: usize = 150;
 
 #[test]

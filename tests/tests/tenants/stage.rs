@@ -178,7 +178,14 @@ impl<'b> Stage<'b> {
     pub async fn neighbour_works_during<T>(&mut self, other: impl Future<Output = T>) -> T {
         let repo = self.bed.neighbour.repo.clone();
         let ended = AtomicBool::new(false);
-        let work = async { while self.neighbour_deploys(&repo).await && !ended.load(Ordering::Relaxed) {} };
+        let work = async {
+            loop {
+                let is_last = ended.load(Ordering::Relaxed);
+                if !self.neighbour_deploys(&repo).await || is_last {
+                    return;
+                }
+            }
+        };
         let other = async {
             let value = other.await;
             ended.store(true, Ordering::Relaxed);
