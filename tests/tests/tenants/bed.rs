@@ -12,6 +12,7 @@ use helmops_tests::helmops::{self, Running, Webhook};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::leader::LEASE;
 use helmops_tests::test_bed::TestBed;
+use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::runtime::Runtime;
@@ -20,6 +21,7 @@ use tokio::sync::Mutex;
 use crate::leaks::Planted;
 use crate::limits::Limits;
 use crate::neighbour::Neighbour;
+use crate::stage::SOON;
 
 /// The API group of all kinds of Fleet.
 pub const FLEET: &str = "apis/fleet.cattle.io/v1alpha1";
@@ -201,18 +203,21 @@ async fn install(kubectl: &Kubectl, mode: Mode) -> Result<()> {
 
 /// Removes from the definitions what Fleet's do not have.
 async fn unbound_definitions(kubectl: &Kubectl) -> Result<()> {
-    let definitions = kubectl
-        .get("customresourcedefinitions")
-        .await?
-        .context("no definitions")?;
-    for definition in definitions["items"].as_array().into_iter().flatten() {
-        let mut definition = definition.clone();
-        unbound(&mut definition["spec"]);
-        let replace = ["replace", "--filename=-"];
-        kubectl
-            .run_with_input(&replace, &definition.to_string())
-            .await?
-            .ok()?;
+    let names = ["get", "customresourcedefinitions", "--output=name"];
+    let names = kubectl.run(&names).await?.ok()?;
+    for name in names.lines() {
+        // The API server writes the status of a new definition meanwhile.
+        eventually("a definition without bounds", SOON, async || {
+            let mut definition = kubectl.get(name).await?.context("it is gone")?;
+            unbound(&mut definition["spec"]);
+            let replace = ["replace", "--filename=-"];
+            kubectl
+                .run_with_input(&replace, &definition.to_string())
+                .await?
+                .ok()
+                .map(drop)
+        })
+        .await?;
     }
     Ok(())
 }
