@@ -189,7 +189,7 @@ impl Delivery<'_> {
             (_, existing) => existing.map(|existing| &existing.spec.options),
         };
         let copied = options.map(|options| self.versions(options)).unwrap_or_default();
-        let copies = match (options, target.existing) {
+        let changes = match (options, target.existing) {
             (Some(options), Some(existing)) if turn != Turn::Wait => self.changes(options, existing).await?,
             _ => Vec::new(),
         };
@@ -198,7 +198,7 @@ impl Delivery<'_> {
             secret,
             is_intact,
             copied: &copied,
-            copies: &copies,
+            copies: &changes,
         };
         let written = deployment(self.bundle, target, turn, around(None));
         match (&written, target.existing) {

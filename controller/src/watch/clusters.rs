@@ -140,7 +140,7 @@ impl Clusters {
     fn rivals(&self, cluster: &ClusterKey) -> Vec<ClusterKey> {
         let name = name_of(cluster);
         let namespace = names::cluster_namespace(&name.0, &name.1);
-        keys(self.claims.rivals(&namespace, &name))
+        keys(&self.claims.rivals(&namespace, &name))
     }
 
     /// The Bundles that may go to the clusters of a namespace: its own, and those that a mapping sends elsewhere.
@@ -181,7 +181,7 @@ fn name_of(cluster: &ClusterKey) -> ClusterName {
     (namespace, cluster.name.clone())
 }
 
-fn keys(clusters: Vec<ClusterName>) -> Vec<ClusterKey> {
+fn keys(clusters: &[ClusterName]) -> Vec<ClusterKey> {
     let keys = clusters.iter().map(|(namespace, name)| key(namespace, name));
     keys.collect()
 }
@@ -216,7 +216,7 @@ pub fn watch(
     let (seen, known) = (clusters.clone(), bundles.clone());
     let namespaces = Api::<MetadataOnly<Namespace>>::all(client.clone());
     let in_namespaces = news(namespaces, writers.namespaces).flat_map(move |namespace| {
-        let clusters = keys(seen.claims.of(&namespace.name));
+        let clusters = keys(&seen.claims.of(&namespace.name));
         let clusters = clusters.into_iter().map(Work::Cluster);
         let bundles = seen.concerned(&known, None);
         stream::iter(clusters.chain(bundles).collect::<Vec<_>>())

@@ -238,13 +238,13 @@ fn labels_of_namespaces_are_those_of_all_targets() {
 }
 
 /// A round with downstream resources in these versions, and what became of their copies.
-fn copying(existing: Option<&BundleDeployment>, copied: &str, copies: &[CopyState]) -> BundleDeployment {
+fn copying(existing: Option<&BundleDeployment>, copied: &str, states: &[CopyState]) -> BundleDeployment {
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let existing: Vec<_> = existing.into_iter().collect();
     let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false).unwrap();
     let around = Around {
         copied,
-        copies,
+        copies: states,
         ..Around::default()
     };
     deployment(&bundle, &targets[0], Turn::Promote, around)
@@ -287,14 +287,14 @@ fn a_deployment_that_fleet_made_is_released_again_only_for_a_change() {
     let mut of_fleet = copying(None, copied, &[]);
     of_fleet.metadata.annotations = None;
     of_fleet.spec.downstream_resources_generation = 4;
-    for (copies, expected) in [
+    for (states, expected) in [
         (&[CopyState::Same, CopyState::Same][..], 4),
         (&[CopyState::Missing, CopyState::Same], 4),
         (&[CopyState::Current, CopyState::Current], 4),
         (&[CopyState::Same, CopyState::Different], 5),
     ] {
-        let taken = copying(Some(&of_fleet), copied, copies);
-        assert_eq!(copy_number(&taken), expected, "{copies:?}");
+        let taken = copying(Some(&of_fleet), copied, states);
+        assert_eq!(copy_number(&taken), expected, "{states:?}");
         let record = ["ConfigMap fleet/b@7", "Secret fleet/a@1"];
         assert_eq!(recorded(&taken), Some(record.into()));
     }
