@@ -76,6 +76,8 @@ reasons! {
         InvalidDownstreamResource: "Say `kind: Secret` or `kind: ConfigMap`.",
         /// A list, a text or the whole spec is larger than allowed.
         LimitExceeded: "Shorten it as the message says, or make several HelmOps of it; the limits are in [fields.md](fields.md).",
+        /// Helm values nest too deeply.
+        InvalidValues: "Make the values flatter: lists and mappings nest 100 deep at the most.",
         /// The object does not decode.
         Undecodable: "The message names the field and what stands there; `kubectl explain helmop.spec` tells what it takes.",
     }

@@ -12,7 +12,9 @@ use helmops_shared::{
     api::{Bundle, BundleDeploymentOptions, Cluster, ClusterGroup, HelmOp, ResolvedChart},
     bundle::{self, Lookup, Parts, lookups, pins},
     chart::request::{ChartRequest, VersionRequest},
-    targeting::{Group, Member, Turn, deployment, deployment::Around, merge::merge, targets},
+    targeting::{
+        Group, Member, Turn, deployment, deployment::Around, merge::merge, targets, template::Budget,
+    },
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -167,7 +169,7 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
     assert_not_quadratic(500, fleet, |fleet| {
         let groups: Vec<_> = fleet.groups.iter().filter_map(Group::of).collect();
         let members = fleet.clusters.iter().map(|cluster| Member::new(cluster, &groups));
-        let targets = targets(&fleet.bundle, members, &[], false).unwrap();
+        let targets = targets(&fleet.bundle, members, &[], false, &Budget::without_clock()).unwrap();
         assert_eq!(targets.len(), fleet.clusters.len());
         let rollout = helmops_shared::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());

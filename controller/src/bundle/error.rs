@@ -1,8 +1,10 @@
 //! What can go wrong with a Bundle.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use helmops_shared::{api::Bundle, chart::version::Version, policy::Policies, reason::Reason};
+use helmops_shared::{
+    api::Bundle, chart::version::Version, policy::Policies, reason::Reason, targeting::template::Exceeded,
+};
 use thiserror::Error;
 
 use crate::{backoff::Pace, client::ApiError, memory::Failure, workers::Interrupted};
@@ -22,6 +24,9 @@ pub enum DeliveryError {
     /// A name is taken by something of somebody else's, whose end is not seen.
     #[error("{0}")]
     Taken(String),
+    /// Values took too long, so that not every cluster has its own. The machine may be less busy later.
+    #[error("{0}")]
+    Overtime(Exceeded),
     /// What is seen of an object is not what it is now.
     #[error("{0} is seen as it was before")]
     Behind(String),
@@ -42,6 +47,7 @@ impl Failure for DeliveryError {
         match self {
             Self::UnknownPolicies | Self::Interrupted(_) | Self::Behind(_) => Reason::Progressing,
             Self::Taken(_) => Reason::BundleConflict,
+            Self::Overtime(_) => Reason::NotReady,
             Self::Unread(_) | Self::Api { .. } => Reason::ApiError,
         }
     }
@@ -52,6 +58,8 @@ impl Failure for DeliveryError {
             Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
             Self::Behind(_) => Some(Pace::CONFLICT),
             Self::Taken(_) => Some(Pace::SLOW),
+            // Each further try takes as long again.
+            Self::Overtime(_) => Some(Pace::SLOW.at_least(Duration::from_mins(1))),
             Self::Api { .. } if self.is_passing() => Some(Pace::CONFLICT),
             Self::Unread(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
         }
@@ -60,7 +68,7 @@ impl Failure for DeliveryError {
     fn is_passing(&self) -> bool {
         match self {
             Self::UnknownPolicies | Self::Interrupted(_) | Self::Behind(_) => true,
-            Self::Unread(_) | Self::Taken(_) => false,
+            Self::Unread(_) | Self::Taken(_) | Self::Overtime(_) => false,
             Self::Api { source, .. } => source.is_passing(),
         }
     }

@@ -1,6 +1,9 @@
 //! One round of a roll-out.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use futures::{FutureExt, StreamExt, stream};
 use helmops_shared::{
@@ -8,7 +11,10 @@ use helmops_shared::{
     policy::Policies,
     reason::Reason,
     status::{Place, Round},
-    targeting::{self, Rollout, Target},
+    targeting::{
+        self, Rollout, Target,
+        template::{Budget, Exceeded, Limits},
+    },
 };
 
 use super::{
@@ -25,6 +31,9 @@ use crate::{
     work::{BundleKey, key},
     workers,
 };
+
+/// How long the values of one Bundle may take for all its clusters: other Bundles of its namespace wait meanwhile.
+const MAX_VALUES_TIME: Duration = Duration::from_secs(2);
 
 /// A Bundle that is worked on.
 pub struct Run<'r> {
@@ -52,10 +61,14 @@ impl Run<'_> {
             failures.extend(apply::withdraw_one(self.context, leaving).await.err());
         }
         let found = || targets(self.bundle, &policies, &surroundings, &existing);
-        let mut targets = match permit.run(found) {
+        let (mut targets, exceeded) = match permit.run(found) {
             Ok(targets) => targets,
             Err(refusal) => return refused(refusal, failures),
         };
+        // The other limits are exceeded by the same work each time, until somebody changes something.
+        if let Some(exceeded @ Exceeded::Time { .. }) = exceeded {
+            failures.push(DeliveryError::Overtime(exceeded));
+        }
         let sources = Sources::read(self.context, self.bundle, &targets).await;
         let delivery = Delivery {
             context: self.context,
@@ -151,11 +164,14 @@ fn targets<'a>(
     policies: &Policies,
     surroundings: &'a Surroundings,
     existing: &[&'a BundleDeployment],
-) -> Result<Vec<Target<'a>>, Refusal> {
+) -> Result<(Vec<Target<'a>>, Option<Exceeded>), Refusal> {
     check(bundle, policies)?;
     let forbids = policies.forbid_namespace_creation();
-    targeting::targets(bundle, surroundings.members(), existing, forbids)
-        .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))
+    let start = Instant::now();
+    let budget = Budget::new(Limits::within(MAX_VALUES_TIME), move || start.elapsed());
+    let targets = targeting::targets(bundle, surroundings.members(), existing, forbids, &budget)
+        .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))?;
+    Ok((targets, budget.exceeded()))
 }
 
 /// Brings each cluster what it is its turn for.

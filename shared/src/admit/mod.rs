@@ -5,6 +5,7 @@
 
 mod chart;
 pub mod default;
+mod depth;
 mod error;
 mod limits;
 mod names;

@@ -1,6 +1,7 @@
 //! Options that a HelmOp and its targets have in common.
 
 use super::{
+    depth,
     error::{Fault, FieldErrors},
     names,
     path::Path,
@@ -33,6 +34,7 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDeployme
     );
     if let Some(helm) = &options.helm {
         check_release(errors, &path.field("helm"), helm);
+        depth::check(errors, &path.field("helm"), helm);
     }
     let labels = path.field("namespaceLabels");
     selector::check_labels(errors, &labels, Reason::InvalidLabel, &options.namespace_labels);

@@ -568,3 +568,17 @@ fn what_is_being_deleted_passes() {
     bad.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(review(&bad, || None), Verdict::default());
 }
+
+#[test]
+fn values_that_nest_too_deeply_are_refused() {
+    let nested = |levels| (1..levels).fold(json!({ "a": 1 }), |inner, _| json!({ "a": inner }));
+    let helm = |levels| json!({ "helm": { "values": nested(levels) } });
+    assert_eq!(errors(&good(helm(100))), Vec::<String>::new());
+    let words = &["nest 101 deep", "100 is the most", "flatter"];
+    let spec = good(helm(101));
+    assert_refused(&spec, "spec.helm.values", Reason::InvalidValues, words);
+    let mut spec = good(json!({ "targets": [{}] }));
+    spec["targets"][0] = helm(110);
+    let words = &["nest 110 deep", "100 is the most"];
+    assert_refused(&spec, "spec.targets[0].helm.values", Reason::InvalidValues, words);
+}

@@ -314,7 +314,7 @@ fn long_lists_make_no_long_messages() {
         "{text}"
     );
     assert!(text.len() < 600, "{text}");
-    let repo = format!("https://h/{}", "a".repeat(5000));
+    let repo = format!("https://h/{}", "a".repeat(2000));
     let fields = json!({ "helmOp": { "allowedHelmRepoPatterns": ["a".repeat(5000)] } });
     let text = told(&one(fields), json!({ "helm": { "repo": repo } }));
     assert!(text.contains("[… and 1 more]") && text.len() < 1000, "{text}");

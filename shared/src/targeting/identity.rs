@@ -44,7 +44,11 @@ pub fn values_hash(values: &[u8], staged: &[u8]) -> String {
 
 /// Values as they stand in the Secret; empty where there are none.
 pub fn values_text(values: Option<&FreeForm>) -> String {
-    values.map_or_else(String::new, |values| go_json::encode(&values.to_value()))
+    values.map_or_else(String::new, |values| match values.to_value() {
+        Ok(tree) => go_json::encode(&tree),
+        // Not from here: values that nest so deep are given to no cluster.
+        Err(_) => values.as_str().to_owned(),
+    })
 }
 
 fn is_nothing(values: &[u8]) -> bool {

@@ -111,12 +111,15 @@ fn text(merged: &mut String, own: &String) {
 
 fn merged_values(base: &FreeForm, own: &FreeForm) -> FreeForm {
     match (base.to_value(), own.to_value()) {
-        (Value::Object(mut base), Value::Object(own)) => {
+        (Ok(Value::Object(mut base)), Ok(Value::Object(own))) => {
             deep(&mut base, own);
             FreeForm::from(&Value::Object(base))
         }
-        (base, Value::Null) => FreeForm::from(&base),
-        (_, own) => FreeForm::from(&own),
+        (Ok(base), Ok(Value::Null)) => FreeForm::from(&base),
+        (Ok(_), Ok(own)) => FreeForm::from(&own),
+        // What nests too deeply stays, and is refused where the values of a cluster are made.
+        (Err(_), _) => base.clone(),
+        (_, Err(_)) => own.clone(),
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     identity::deployment_id,
     matching::Matcher,
     selector::InvalidSelector,
+    template::Budget,
     values::{ValuesError, preprocess},
 };
 use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
@@ -95,7 +96,8 @@ impl Target<'_> {
 /// Finds the clusters that a Bundle goes to, in the order of their names.
 ///
 /// `existing` are the BundleDeployments of the Bundle, and `forbids_namespaces` is what Policies say about creating
-/// namespaces.
+/// namespaces. `budget` is that of the Bundle: where it is exceeded, the clusters that have no values yet get none, and
+/// their obstacle says so.
 ///
 /// # Errors
 /// Where a selector of the Bundle is not one.
@@ -104,6 +106,7 @@ pub fn targets<'a>(
     members: impl IntoIterator<Item = Member<'a>>,
     existing: &[&'a BundleDeployment],
     forbids_namespaces: bool,
+    budget: &Budget,
 ) -> Result<Vec<Target<'a>>, InvalidSelector> {
     let matcher = Matcher::new(&bundle.spec)?;
     let namespace =
@@ -122,7 +125,7 @@ pub fn targets<'a>(
             options.create_namespace = Some(false);
         }
         let contents = &bundle.spec.contents_id;
-        let wanted = preprocess(&mut options, member.cluster)
+        let wanted = preprocess(&mut options, member.cluster, budget)
             .map(|()| Wanted {
                 id: deployment_id(contents, &options),
                 options,
@@ -236,7 +239,7 @@ mod tests {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
         let before = deployment("lab", "cluster-lab");
         let member = Member::new(&lab, []).with_namespace(Err(refused()));
-        let targets = targets(&bundle, [member], &[&before], false).unwrap();
+        let targets = targets(&bundle, [member], &[&before], false, &Budget::without_clock()).unwrap();
         let target = &targets[0];
         assert_eq!(target.wanted, Err(Obstacle::Namespace(refused())));
         assert_eq!((target.namespace(), target.existing), (None, None));
@@ -252,7 +255,14 @@ mod tests {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
         let (of_prod, own) = (deployment("prod", "cluster-lab"), deployment("lab", "certain"));
         let member = Member::new(&lab, []).with_namespace(Ok("certain".to_owned()));
-        let targets = targets(&bundle, [member], &[&of_prod, &own], false).unwrap();
+        let targets = targets(
+            &bundle,
+            [member],
+            &[&of_prod, &own],
+            false,
+            &Budget::without_clock(),
+        )
+        .unwrap();
         assert_eq!(targets[0].namespace(), Some("certain"));
         assert_eq!(targets[0].existing, Some(&own));
     }
@@ -266,7 +276,14 @@ mod tests {
             deployment("old", "cluster-old"),
         );
         let existing = [&stray, &gone];
-        let targets = targets(&bundle, [Member::new(&lab, [])], &existing, false).unwrap();
+        let targets = targets(
+            &bundle,
+            [Member::new(&lab, [])],
+            &existing,
+            false,
+            &Budget::without_clock(),
+        )
+        .unwrap();
         assert_eq!(orphans(&targets, &existing, |_| false), [&gone]);
         let told = strays(&targets, &existing);
         assert_eq!(told.len(), 1);

@@ -15,6 +15,13 @@ pub struct SyntaxError {
     piece: String,
 }
 
+impl SyntaxError {
+    /// What is wrong, without the piece of the expression.
+    pub fn what(&self) -> String {
+        self.fault.to_string()
+    }
+}
+
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub(super) enum Fault {
     #[error("invalid escape sequence")]

@@ -10,20 +10,21 @@
 //! | `{` that begins no count, `{,5}` | itself | an error; 0 to 5 times | as in Go |
 //! | `[a[b]`, `[a&&b]`, `[a~~b]` | these characters | sets within sets | as in Go |
 //! | `(?x)`, `(?u)`, `(?R)`, `\u0041`, `\b{start}` | errors, or other things | a meaning of their own | as in Go |
-//! | `a**`, `a{1001}` | errors | allowed | as in Go |
+//! | `a**`, `a{1001}`, `(a{40}){40}` | errors | allowed | as in Go |
 //! | `(?U)`, `\z`, `\A`, `(?P<name>…)`, `[[:alpha:]]`, `\pL`, `\p{^Greek}` | | the same, or nearly | as in Go |
 //!
 //! So an expression is read as Go reads it and written anew with nothing but what the crate takes in the same sense.
 //!
-//! Four things stay different, none of which lets anything through that its author did not mean. Categories have their short
+//! Three things stay different, none of which lets anything through that its author did not mean. Categories have their short
 //! names alone: `\p{Lu}`, not `\p{Uppercase_Letter}`. A repetition cannot stand behind a change of flags, as in `a(?i)*`.
-//! Nested counts such as `(a{40}){40}` are limited by the room that they need rather than to 1000. And `\Q` without `\E`
-//! reaches to the end of the expression, where in Fleet it swallows the parenthesis behind it and is an error.
+//! And `\Q` without `\E` reaches to the end of the expression, where in Fleet it swallows the parenthesis behind it and is an
+//! error.
 
 mod class;
 mod cursor;
 mod error;
 mod escape;
+mod size;
 
 use std::fmt::Write as _;
 
@@ -32,9 +33,10 @@ use self::{
     cursor::Cursor,
     error::Fault,
     escape::{Set, character, set},
+    size::Sizes,
 };
 
-/// Go refuses to repeat anything more often.
+/// Go refuses to repeat anything more often, counts within counts multiplied.
 const MAX_COUNT: u32 = 1000;
 
 /// Whether an expression is one that matches nothing but its own text.
@@ -52,32 +54,33 @@ pub fn is_plain(expression: &str) -> bool {
 /// # Errors
 /// Says what Go would say, and where.
 pub fn rewrite(expression: &str) -> Result<String, SyntaxError> {
-    write(expression, false)
+    write(expression, false).map(|(text, _)| text)
 }
 
-/// The same, with groups that tell what they matched.
+/// The same, with groups that tell what they matched. Also gives how many items the expression has with counts written
+/// out, those for many characters counted as several: it says how long compiling and searching take.
 ///
 /// # Errors
 /// Says what Go would say, and where.
-pub fn rewrite_with_groups(expression: &str) -> Result<String, SyntaxError> {
+pub fn rewrite_with_groups(expression: &str) -> Result<(String, u32), SyntaxError> {
     write(expression, true)
 }
 
-fn write(expression: &str, keeps_groups: bool) -> Result<String, SyntaxError> {
+fn write(expression: &str, keeps_groups: bool) -> Result<(String, u32), SyntaxError> {
     let mut rewriter = Rewriter {
         cursor: Cursor::new(expression),
         out: String::with_capacity(expression.len() * 2),
         before: Before::Nothing,
-        open: 0,
+        sizes: Sizes::default(),
         keeps_groups,
     };
     while let Some(c) = rewriter.cursor.peek() {
         rewriter.token(c)?;
     }
-    if rewriter.open > 0 {
+    if rewriter.sizes.is_open() {
         return Err(Fault::MissingParen.at(expression));
     }
-    Ok(rewriter.out)
+    Ok((rewriter.out, rewriter.sizes.items()))
 }
 
 /// What stands before a repetition.
@@ -95,8 +98,8 @@ struct Rewriter<'e> {
     cursor: Cursor<'e>,
     out: String,
     before: Before,
-    /// Groups that are not closed yet.
-    open: usize,
+    /// Groups that are not closed yet, and how large everything is.
+    sizes: Sizes,
     /// Whether what groups match is asked for.
     keeps_groups: bool,
 }
@@ -119,7 +122,12 @@ impl<'e> Rewriter<'e> {
             }
             '[' => {
                 let class = class::read(&mut self.cursor)?;
-                self.item(class)
+                let size = if class.contains(r"\p") || class.starts_with("[^") {
+                    size::MANY
+                } else {
+                    1
+                };
+                self.sized(class, size)
             }
             '*' | '+' | '?' => {
                 self.cursor.next();
@@ -134,8 +142,13 @@ impl<'e> Rewriter<'e> {
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "the arms of token() end in it")]
     fn item(&mut self, text: impl std::fmt::Display) -> Result<(), SyntaxError> {
+        self.sized(text, 1)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the arms of token() end in it")]
+    fn sized(&mut self, text: impl std::fmt::Display, size: u32) -> Result<(), SyntaxError> {
+        self.sizes.item(size);
         // Writing to a string cannot fail.
         let _ = write!(self.out, "{text}");
         self.before = Before::Item;
@@ -182,7 +195,7 @@ impl<'e> Rewriter<'e> {
 
     fn open_with(&mut self, text: &str) {
         self.out.push_str(text);
-        self.open += 1;
+        self.sizes.open();
         self.before = Before::Nothing;
     }
 
@@ -211,12 +224,13 @@ impl<'e> Rewriter<'e> {
     }
 
     fn close(&mut self) -> Result<(), SyntaxError> {
-        let Some(open) = self.open.checked_sub(1) else {
+        if !self.sizes.close() {
             return Err(Fault::UnexpectedParen.at(self.cursor.rest()));
-        };
-        self.open = open;
+        }
         self.cursor.next();
-        self.item(')')
+        self.out.push(')');
+        self.before = Before::Item;
+        Ok(())
     }
 
     /// `{n}`, `{n,}` and `{n,m}`; any other brace is a character like others.
@@ -225,11 +239,19 @@ impl<'e> Rewriter<'e> {
             self.cursor.next();
             return self.literal('{');
         };
+        // Go takes `{0,}` for once where it multiplies counts.
+        let factor = most.unwrap_or(least.max(1));
         let most = most.unwrap_or(least);
+        let text = self.cursor.since(start);
         if least > MAX_COUNT || most > MAX_COUNT || least > most {
-            return Err(Fault::InvalidCount.at(self.cursor.since(start)));
+            return Err(Fault::InvalidCount.at(text));
         }
-        self.repetition(start)
+        self.repetition(start)?;
+        if self.sizes.repeat(factor) {
+            Ok(())
+        } else {
+            Err(Fault::InvalidCount.at(text))
+        }
     }
 
     /// A repetition from `start` to the cursor, and the `?` that may follow.
@@ -264,8 +286,12 @@ impl<'e> Rewriter<'e> {
             Some(Set {
                 negated: false,
                 items,
+            }) if items.starts_with(r"\p") => self.sized(format_args!("[{items}]"), size::MANY),
+            Some(Set {
+                negated: false,
+                items,
             }) => self.item(format_args!("[{items}]")),
-            Some(Set { negated: true, items }) => self.item(format_args!("[^{items}]")),
+            Some(Set { negated: true, items }) => self.sized(format_args!("[^{items}]"), size::MANY),
             None => {
                 let c = character(&mut self.cursor)?;
                 self.literal(c)

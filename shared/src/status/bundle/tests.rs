@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::Cluster,
-    targeting::{Member, plan, targets},
+    targeting::{Member, plan, targets, template::Budget},
 };
 
 fn of<T: serde::de::DeserializeOwned>(object: &Value) -> T {
@@ -36,7 +36,7 @@ fn deployment(name: &str, status: &Value) -> BundleDeployment {
 /// The status, with what becomes of each cluster: a deployment, and a problem.
 fn status(bundle: &Bundle, clusters: &[(Cluster, Option<BundleDeployment>, Option<&str>)]) -> BundleStatus {
     let members = clusters.iter().map(|(cluster, ..)| Member::new(cluster, []));
-    let found = targets(bundle, members, &[], false).unwrap();
+    let found = targets(bundle, members, &[], false, &Budget::without_clock()).unwrap();
     let rollout = plan(&bundle.spec, &found).unwrap();
     let places: Vec<_> = found
         .iter()

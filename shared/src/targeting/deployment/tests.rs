@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::Cluster,
-    targeting::{criteria::Member, target::targets},
+    targeting::{criteria::Member, target::targets, template::Budget},
 };
 
 fn cluster(spec: &Value, status: &Value) -> Cluster {
@@ -40,7 +40,14 @@ fn written(
     secret: Option<&SecretValues>,
 ) -> Option<Written> {
     let existing: Vec<_> = existing.into_iter().collect();
-    let targets = targets(bundle, [Member::new(cluster, [])], &existing, false).unwrap();
+    let targets = targets(
+        bundle,
+        [Member::new(cluster, [])],
+        &existing,
+        false,
+        &Budget::without_clock(),
+    )
+    .unwrap();
     let around = Around {
         secret,
         ..Around::default()
@@ -241,7 +248,8 @@ fn labels_of_namespaces_are_those_of_all_targets() {
 fn copying(existing: Option<&BundleDeployment>, copied: &str, states: &[CopyState]) -> BundleDeployment {
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let existing: Vec<_> = existing.into_iter().collect();
-    let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false).unwrap();
+    let members = [Member::new(&cluster, [])];
+    let targets = targets(&bundle, members, &existing, false, &Budget::without_clock()).unwrap();
     let around = Around {
         copied,
         copies: states,
@@ -362,7 +370,14 @@ fn a_secret_that_is_right_need_not_be_read() {
     )
     .unwrap();
     let existing = [&staged.deployment];
-    let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false).unwrap();
+    let targets = targets(
+        &bundle,
+        [Member::new(&cluster, [])],
+        &existing,
+        false,
+        &Budget::without_clock(),
+    )
+    .unwrap();
     let again = |is_intact| {
         let around = Around {
             is_intact,

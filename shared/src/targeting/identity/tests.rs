@@ -28,7 +28,7 @@ fn an_id_is_a_hash_of_what_go_writes() {
     let mut options: BundleDeploymentOptions = serde_json::from_str(ALL).unwrap();
     if let Some(helm) = &mut options.helm {
         let values = helm.values.take().unwrap();
-        helm.values = FreeForm::from_text(go_json::encode(&values.to_value()));
+        helm.values = FreeForm::from_text(go_json::encode(&values.to_value().unwrap()));
     }
     let expected = sha256(format!("{ALL}\n").as_bytes());
     assert_eq!(deployment_id("", &options), format!(":{expected}"));

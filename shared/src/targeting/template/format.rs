@@ -1,13 +1,13 @@
 //! How values print: `%v` of Go's `fmt`.
 
 use super::{
-    heap::{Heap, MAX_TEXT, check_depth},
+    heap::{Heap, check_depth},
     number::print_float,
     value::Value,
 };
 
 /// What an action prints.
-pub fn print(heap: &mut Heap, value: &Value) -> Result<String, String> {
+pub fn print(heap: &Heap, value: &Value) -> Result<String, String> {
     if matches!(value, Value::Nil) {
         return Ok("<no value>".to_owned());
     }
@@ -15,8 +15,9 @@ pub fn print(heap: &mut Heap, value: &Value) -> Result<String, String> {
 }
 
 /// `%v`
-pub fn display(heap: &mut Heap, value: &Value) -> Result<String, String> {
+pub fn display(heap: &Heap, value: &Value) -> Result<String, String> {
     if let Value::Str(text) = value {
+        heap.write(text.len())?;
         return Ok(text.to_string());
     }
     let mut out = String::new();
@@ -24,25 +25,23 @@ pub fn display(heap: &mut Heap, value: &Value) -> Result<String, String> {
     Ok(out)
 }
 
-fn write(heap: &mut Heap, out: &mut String, value: &Value, depth: usize) -> Result<(), String> {
+fn write(heap: &Heap, out: &mut String, value: &Value, depth: usize) -> Result<(), String> {
     check_depth(depth)?;
     heap.spend(1)?;
-    if out.len() > MAX_TEXT {
-        return heap.spend_text(out.len());
-    }
+    heap.meter.text_room(out.len())?;
     match value {
         Value::Nil => out.push_str("<nil>"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Int(number) | Value::Int64(number) => out.push_str(&number.to_string()),
         Value::Float(number) => out.push_str(&print_float(*number)),
         Value::Str(text) => {
-            heap.spend_text(text.len())?;
+            heap.write(text.len())?;
             out.push_str(text);
         }
         Value::Version(version) => out.push_str(&version.to_string()),
         Value::List(list) => {
             out.push('[');
-            for (index, item) in heap.items(*list).to_vec().iter().enumerate() {
+            for (index, item) in heap.items_of(*list)?.iter().enumerate() {
                 if index > 0 {
                     out.push(' ');
                 }
@@ -52,10 +51,7 @@ fn write(heap: &mut Heap, out: &mut String, value: &Value, depth: usize) -> Resu
         }
         Value::Map(map) => {
             out.push_str("map[");
-            let entries: Vec<_> = heap
-                .entries(*map)
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect();
+            let entries = heap.entries_of(*map)?;
             for (index, (key, value)) in entries.iter().enumerate() {
                 if index > 0 {
                     out.push(' ');

@@ -7,19 +7,25 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use serde_json::Value as Json;
 
-use super::value::{Elements, Value};
-
-/// How many steps a rendering may take: nodes of the template, elements that functions go through and kilobytes that
-/// they write. Some seconds in the worst case; what people write takes a few hundred.
-const MAX_STEPS: usize = 1_000_000;
-
-/// How many bytes a text may have: more than the API server takes for a whole object.
-pub const MAX_TEXT: usize = 2 << 20;
+use super::{
+    budget::{BYTE, Meter, STEP},
+    value::{Elements, Value},
+};
 
 /// How deep lists and maps nest before they are refused, so that a map within itself ends.
 pub const MAX_DEPTH: usize = 100;
 
-const SPENT: &str = "the template takes too many steps, or makes too much; 1,000,000 elements are the most";
+/// Bytes of an element of a list, and of a list.
+const ELEMENT: usize = size_of::<Value>();
+const LIST: usize = size_of::<List>() + 16;
+/// Bytes of an entry of a map, without its key and in a node that is half full; and of the first node of a map.
+const ENTRY: usize = 112;
+const FIRST_ENTRY: usize = 560;
+/// Bytes of a text beside its own.
+const TEXT: usize = 32;
+/// Work for each element that is copied, and each entry.
+const COPY: u64 = 10;
+const COPY_ENTRY: u64 = 60;
 
 /// A list and what it is made of.
 #[derive(Debug)]
@@ -36,49 +42,91 @@ pub struct Map {
 }
 
 /// The lists and maps of a rendering.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Heap {
     lists: Vec<List>,
     maps: Vec<Map>,
-    steps: usize,
+    pub meter: Meter,
 }
 
 impl Heap {
-    /// Counts steps.
-    pub fn spend(&mut self, steps: usize) -> Result<(), String> {
-        self.steps = self.steps.saturating_add(steps);
-        if self.steps > MAX_STEPS {
-            return Err(SPENT.to_owned());
+    pub const fn new(meter: Meter) -> Self {
+        Self {
+            lists: Vec::new(),
+            maps: Vec::new(),
+            meter,
         }
-        Ok(())
     }
 
-    /// Refuses a text of `bytes` bytes before it is made.
-    pub fn spend_text(&mut self, bytes: usize) -> Result<(), String> {
-        if bytes > MAX_TEXT {
-            return Err(format!("the text would be longer than {MAX_TEXT} bytes"));
-        }
-        self.spend(bytes >> 10)
+    /// Counts steps.
+    pub fn spend(&self, steps: usize) -> Result<(), String> {
+        self.meter.each(steps, STEP)
+    }
+
+    /// Counts a text that is read or compared.
+    pub fn read(&self, bytes: usize) -> Result<(), String> {
+        self.meter.each(bytes, BYTE)
+    }
+
+    /// Counts a text that is written, before it is.
+    pub fn write(&self, bytes: usize) -> Result<(), String> {
+        self.read(bytes)?;
+        self.meter.make(bytes.saturating_add(TEXT))
+    }
+
+    /// Makes a text of another one.
+    pub fn text(&self, text: &str) -> Result<Value, String> {
+        self.write(text.len())?;
+        Ok(Value::str(text))
     }
 
     /// Makes a list.
     pub fn list(&mut self, of: Elements, items: Vec<Value>) -> Result<Value, String> {
-        self.spend(items.len() + 1)?;
+        self.spend(1)?;
+        self.meter.each(items.len(), COPY)?;
+        self.meter.make(LIST + items.len().saturating_mul(ELEMENT))?;
         self.lists.push(List { of, items });
         Ok(Value::List(self.lists.len() - 1))
     }
 
-    /// Makes a list of strings.
+    /// Makes a list of strings. Each is counted before it is made.
     pub fn strings<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) -> Result<Value, String> {
-        let items = items.into_iter().map(|item| Value::str(item.as_ref())).collect();
+        let items = items
+            .into_iter()
+            .map(|item| self.text(item.as_ref()))
+            .collect::<Result<_, _>>()?;
         self.list(Elements::Strings, items)
     }
 
     /// Makes a map.
     pub fn map(&mut self, of: Elements, entries: BTreeMap<String, Value>) -> Result<Value, String> {
-        self.spend(entries.len() + 1)?;
+        self.spend(1)?;
+        let keys: usize = entries.keys().map(String::len).sum();
+        self.meter.each(entries.len(), COPY_ENTRY)?;
+        self.meter.make(LIST + map_bytes(entries.len(), keys))?;
         self.maps.push(Map { of, entries });
         Ok(Value::Map(self.maps.len() - 1))
+    }
+
+    /// A copy of the elements of a list, which lives as long as what goes through them.
+    pub fn items_of(&self, list: usize) -> Result<Vec<Value>, String> {
+        let items = self.items(list);
+        self.meter.each(items.len(), COPY)?;
+        self.meter.room(items.len() * ELEMENT)?;
+        Ok(items.to_vec())
+    }
+
+    /// A copy of the entries of a map, which lives as long as what goes through them: the map may change meanwhile. It
+    /// counts as made, since a map can be within itself many times.
+    pub fn entries_of(&self, map: usize) -> Result<Vec<(String, Value)>, String> {
+        let keys: usize = self.entries(map).map(|(key, _)| key.len()).sum();
+        self.meter.each(self.len(map), COPY_ENTRY)?;
+        self.read(keys)?;
+        self.meter.make(keys + self.len(map) * (ELEMENT + TEXT))?;
+        Ok(self
+            .entries(map)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect())
     }
 
     /// Makes an empty map, and tells its place.
@@ -120,6 +168,8 @@ impl Heap {
     /// Sets an entry of a map.
     pub fn set(&mut self, map: usize, key: &str, value: Value) -> Result<(), String> {
         self.spend(1)?;
+        let is_first = usize::from(self.len(map) == 0);
+        self.meter.make(map_bytes(is_first, key.len()) + ENTRY)?;
         if let Some(map) = self.maps.get_mut(map) {
             map.entries.insert(key.to_owned(), value);
         }
@@ -139,7 +189,7 @@ impl Heap {
             Json::Null => Value::Nil,
             Json::Bool(value) => Value::Bool(*value),
             Json::Number(number) => Value::Float(number.as_f64().unwrap_or_default()),
-            Json::String(text) => Value::str(text),
+            Json::String(text) => self.text(text)?,
             Json::Array(items) => {
                 let items = items
                     .iter()
@@ -162,7 +212,7 @@ impl Heap {
         check_depth(depth)?;
         match value {
             Value::List(list) => {
-                let items = self.items(*list).to_vec();
+                let items = self.items_of(*list)?;
                 let items = items
                     .iter()
                     .map(|item| self.deep_copy(item, depth + 1))
@@ -170,10 +220,7 @@ impl Heap {
                 self.list(self.elements(*list), items)
             }
             Value::Map(map) => {
-                let entries: Vec<_> = self
-                    .entries(*map)
-                    .map(|(key, value)| (key.clone(), value.clone()))
-                    .collect();
+                let entries = self.entries_of(*map)?;
                 let entries = entries
                     .into_iter()
                     .map(|(key, value)| Ok((key, self.deep_copy(&value, depth + 1)?)))
@@ -191,7 +238,7 @@ impl Heap {
     }
 
     /// `reflect.DeepEqual`: values of different types are never equal.
-    pub fn deep_equal(&mut self, one: &Value, other: &Value, depth: usize) -> Result<bool, String> {
+    pub fn deep_equal(&self, one: &Value, other: &Value, depth: usize) -> Result<bool, String> {
         check_depth(depth)?;
         self.spend(1)?;
         Ok(match (one, other) {
@@ -199,10 +246,13 @@ impl Heap {
             (Value::Bool(one), Value::Bool(other)) => one == other,
             (Value::Int(one), Value::Int(other)) | (Value::Int64(one), Value::Int64(other)) => one == other,
             (Value::Float(one), Value::Float(other)) => one.partial_cmp(other) == Some(Ordering::Equal),
-            (Value::Str(one), Value::Str(other)) => one == other,
+            (Value::Str(one), Value::Str(other)) => {
+                self.read(one.len().min(other.len()) / 8)?;
+                one == other
+            }
             (Value::Version(one), Value::Version(other)) => one.original() == other.original(),
             (Value::List(one), Value::List(other)) => {
-                let (a, b) = (self.items(*one).to_vec(), self.items(*other).to_vec());
+                let (a, b) = (self.items_of(*one)?, self.items_of(*other)?);
                 let mut equal = self.elements(*one) == self.elements(*other) && a.len() == b.len();
                 for (a, b) in a.iter().zip(&b) {
                     equal = equal && self.deep_equal(a, b, depth + 1)?;
@@ -210,9 +260,7 @@ impl Heap {
                 equal
             }
             (Value::Map(one), Value::Map(other)) => {
-                let own = |(key, value): (&String, &Value)| (key.clone(), value.clone());
-                let a: Vec<_> = self.entries(*one).map(own).collect();
-                let b: Vec<_> = self.entries(*other).map(own).collect();
+                let (a, b) = (self.entries_of(*one)?, self.entries_of(*other)?);
                 let mut equal = self.map_elements(*one) == self.map_elements(*other) && a.len() == b.len();
                 for ((key, a), (other_key, b)) in a.iter().zip(&b) {
                     equal = equal && key == other_key && self.deep_equal(a, b, depth + 1)?;
@@ -249,6 +297,13 @@ impl Heap {
             Value::Map(map) => self.len(*map) > 0,
         }
     }
+}
+
+/// Bytes of a map with that many entries, whose keys have `keys` bytes together.
+const fn map_bytes(entries: usize, keys: usize) -> usize {
+    let first = if entries > 0 { FIRST_ENTRY } else { 0 };
+    keys.saturating_add(entries.saturating_mul(ENTRY))
+        .saturating_add(first)
 }
 
 /// Refuses what nests too deeply, such as a map within itself.

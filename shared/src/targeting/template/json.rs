@@ -18,32 +18,30 @@ pub enum Layout {
 }
 
 /// Writes a value as JSON.
-pub fn encode(heap: &mut Heap, value: &Value, layout: Layout) -> Result<String, String> {
+pub fn encode(heap: &Heap, value: &Value, layout: Layout) -> Result<String, String> {
     let mut out = String::new();
     write(heap, &mut out, value, layout, 0)?;
     Ok(out)
 }
 
-fn write(
-    heap: &mut Heap,
-    out: &mut String,
-    value: &Value,
-    layout: Layout,
-    depth: usize,
-) -> Result<(), String> {
+fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: usize) -> Result<(), String> {
     check_depth(depth)?;
     heap.spend(1)?;
-    heap.spend_text(out.len().saturating_sub(super::heap::MAX_TEXT / 2))?;
+    heap.meter
+        .text_room(out.len().saturating_sub(super::budget::MAX_TEXT / 2))?;
     match value {
         Value::Nil => out.push_str("null"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Int(number) | Value::Int64(number) => out.push_str(&number.to_string()),
         Value::Float(number) if number.is_finite() => out.push_str(&go_json::number(*number)),
         Value::Float(_) => return Err("json: unsupported value: NaN or infinity".to_owned()),
-        Value::Str(text) => go_json::string(out, text, layout != Layout::Raw),
+        Value::Str(text) => {
+            heap.write(text.len())?;
+            go_json::string(out, text, layout != Layout::Raw);
+        }
         Value::Version(version) => go_json::string(out, &version.to_string(), layout != Layout::Raw),
         Value::List(list) => {
-            let items = heap.items(*list).to_vec();
+            let items = heap.items_of(*list)?;
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 separate(out, index, layout, depth + 1);
@@ -53,10 +51,7 @@ fn write(
             out.push(']');
         }
         Value::Map(map) => {
-            let entries: Vec<_> = heap
-                .entries(*map)
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect();
+            let entries = heap.entries_of(*map)?;
             out.push('{');
             for (index, (key, value)) in entries.iter().enumerate() {
                 separate(out, index, layout, depth + 1);

@@ -2,11 +2,17 @@
 
 use std::ops::Range;
 
-use super::error::TemplateError;
+use super::{
+    budget::{BYTE, Meter, STEP},
+    error::TemplateError,
+};
 
 /// What begins an action. Braces alone would be flow collections in YAML.
 pub const LEFT: &str = "${";
 const RIGHT: &str = "}";
+
+/// Bytes of a token and of what is made of it, at the most.
+const TOKEN: usize = 192;
 
 /// A token and where it is.
 #[derive(Clone, Debug)]
@@ -43,11 +49,14 @@ pub enum Kind {
 }
 
 /// Splits a text into tokens, the last of which is [`Kind::End`].
-pub fn tokens(text: &str) -> Result<Vec<Token>, TemplateError> {
+pub fn tokens(text: &str, meter: &Meter) -> Result<Vec<Token>, TemplateError> {
+    let whole = |message| TemplateError::new(text, 0..0, message);
+    meter.each(text.len(), BYTE).map_err(whole)?;
     let mut lexer = Lexer {
         text,
         at: 0,
         tokens: Vec::new(),
+        meter,
     };
     lexer.run()?;
     lexer.push(Kind::End, text.len());
@@ -58,6 +67,7 @@ struct Lexer<'t> {
     text: &'t str,
     at: usize,
     tokens: Vec<Token>,
+    meter: &'t Meter,
 }
 
 impl<'t> Lexer<'t> {
@@ -65,6 +75,7 @@ impl<'t> Lexer<'t> {
         while let Some(length) = self.rest().find(LEFT) {
             let (start, left) = (self.at, self.at + length);
             self.at = left + LEFT.len();
+            self.count(left)?;
             let trims = self.rest().starts_with('-') && self.rest().get(1..).is_some_and(starts_with_space);
             let before = self.text.get(start..left).unwrap_or_default();
             let kept = if trims {
@@ -150,6 +161,7 @@ impl<'t> Lexer<'t> {
             let Some(first) = self.rest().chars().next() else {
                 return Err(self.error(left..self.text.len(), "unclosed action"));
             };
+            self.count(left)?;
             let (kind, length) = self.token(first)?;
             match kind {
                 Kind::Open => depth += 1,
@@ -245,10 +257,8 @@ impl<'t> Lexer<'t> {
     fn number(&self) -> Result<usize, TemplateError> {
         let rest = self.rest();
         let mut previous = ' ';
-        let is_hex = rest
-            .trim_start_matches(['+', '-'])
-            .to_ascii_lowercase()
-            .starts_with("0x");
+        let unsigned = rest.trim_start_matches(['+', '-']);
+        let is_hex = unsigned.starts_with("0x") || unsigned.starts_with("0X");
         let length = rest
             .char_indices()
             .find(|(index, c)| {
@@ -266,6 +276,12 @@ impl<'t> Lexer<'t> {
             return Err(self.error(place, format!("bad number syntax: {text:?}")));
         }
         Ok(length)
+    }
+
+    /// Counts a token before it is made.
+    fn count(&self, left: usize) -> Result<(), TemplateError> {
+        let counted = self.meter.work(STEP).and_then(|()| self.meter.make(TOKEN));
+        counted.map_err(|message| self.error(left..self.at, message))
     }
 
     fn rest(&self) -> &'t str {

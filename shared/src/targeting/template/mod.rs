@@ -10,13 +10,16 @@
 //!   so: it would deploy again and again. `keys` and `values` list in the order of the keys, not in any.
 //! - Every rendering begins with what the Cluster says. In Fleet `set` and `merge` change the Cluster itself, for all
 //!   that is rendered later.
-//! - Rendering has bounds: on its steps, on what it makes and on how deep it nests.
+//! - Rendering has limits: on the work for all clusters of a Bundle, on what it makes and on how deep it nests; see
+//!   [`budget`].
+//! - No error has a text that a template gives: values may be secrets of others. Only `fail` says what its template says.
 //! - What is no Base64 or Base32 is an error, where Fleet deploys the text of the error.
 //! - A text that a function would cut in the middle of a character is an error here, and is not valid YAML there.
 //!
 //! Not there: complex numbers, functions as values, and those functions of `sprig` that need a clock, keys or passwords;
 //! `functions/mod.rs` lists them, and using one is an error that names it.
 
+pub mod budget;
 mod error;
 mod exec;
 mod format;
@@ -28,21 +31,29 @@ mod literal;
 mod node;
 pub mod number;
 mod parse;
+mod patterns;
 mod printf;
 mod url;
 mod value;
 
-pub use self::error::TemplateError;
+pub use self::{
+    budget::{Budget, Exceeded, Limits, MAX_TEXT},
+    error::TemplateError,
+    exec::{Rendered, line_at},
+};
 
 use serde_json::Value as Json;
+
+use self::budget::Meter;
 
 /// Renders a template. `context` is what `.` and `$` are: a JSON object.
 ///
 /// # Errors
-/// Says what is wrong and at which byte of the text.
-pub fn render(text: &str, context: &Json) -> Result<String, TemplateError> {
-    let templates = parse::parse(text)?;
-    exec::run(text, &templates, context)
+/// Says what is wrong and at which byte of the text. Where the limit of the Bundle is exceeded, `budget` says which.
+pub fn render(text: &str, context: &Json, budget: &Budget) -> Result<Rendered, TemplateError> {
+    let meter = Meter::new(budget);
+    let templates = parse::parse(text, &meter)?;
+    exec::run(text, &templates, context, meter)
 }
 
 /// Whether there is anything to render.

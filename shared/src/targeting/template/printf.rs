@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
+    budget::MAX_TEXT,
     format::{display, quote},
-    heap::{Heap, MAX_TEXT},
+    heap::Heap,
     number::{exponential, not_finite, print_float},
     value::Value,
 };
@@ -23,7 +24,7 @@ struct Spec {
 }
 
 /// `fmt.Sprintf`
-pub fn printf(heap: &mut Heap, format: &str, args: &[Value]) -> Result<String, String> {
+pub fn printf(heap: &Heap, format: &str, args: &[Value]) -> Result<String, String> {
     let mut out = String::with_capacity(format.len() + 16);
     let mut args = args.iter();
     let mut rest = format;
@@ -39,7 +40,8 @@ pub fn printf(heap: &mut Heap, format: &str, args: &[Value]) -> Result<String, S
                 Some(value) => out.push_str(&verb_of(heap, spec, verb, value)?),
             },
         }
-        heap.spend_text(out.len())?;
+        heap.spend(1)?;
+        heap.meter.text_room(out.len())?;
     }
     out.push_str(rest);
     let extra = args.as_slice();
@@ -48,7 +50,10 @@ pub fn printf(heap: &mut Heap, format: &str, args: &[Value]) -> Result<String, S
         for value in extra {
             texts.push(match value {
                 Value::Nil => "<nil>".to_owned(),
-                other => format!("{}={}", heap.type_of(other), display(heap, other)?),
+                other => {
+                    heap.spend(1)?;
+                    format!("{}={}", heap.type_of(other), display(heap, other)?)
+                }
             });
         }
         // Writing into a string cannot fail.
@@ -101,11 +106,16 @@ fn number(text: &str) -> Result<(Option<usize>, &str), String> {
     }
     match digits.parse() {
         Ok(number) if number <= MAX_TEXT => Ok((Some(number), rest)),
-        _ => Err(format!("printf: a width of {digits} is too large")),
+        _ => Err(format!(
+            "printf: a width or precision is too large; {MAX_TEXT} is the most"
+        )),
     }
 }
 
-fn verb_of(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
+fn verb_of(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
+    let padding = spec.width.saturating_add(spec.precision.unwrap_or_default());
+    heap.meter.room(padding)?;
+    heap.read(padding)?;
     if verb == 'T' {
         return Ok(pad(spec, heap.type_of(value).to_owned()));
     }
@@ -123,7 +133,7 @@ fn verb_of(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
             return Err("printf: %#v of lists and maps is not supported".to_owned());
         }
         Value::List(list) => {
-            let items = heap.items(*list).to_vec();
+            let items = heap.items_of(*list)?;
             let mut texts = Vec::with_capacity(items.len());
             for item in &items {
                 heap.spend(1)?;
@@ -132,10 +142,7 @@ fn verb_of(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
             format!("[{}]", texts.join(" "))
         }
         Value::Map(map) => {
-            let entries: Vec<_> = heap
-                .entries(*map)
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect();
+            let entries = heap.entries_of(*map)?;
             let mut texts = Vec::with_capacity(entries.len());
             for (key, item) in &entries {
                 heap.spend(1)?;
@@ -146,12 +153,12 @@ fn verb_of(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
         }
         other => format!("%!{verb}({}={})", heap.type_of(other), display(heap, other)?),
     };
-    heap.spend_text(text.len())?;
+    heap.write(text.len())?;
     Ok(text)
 }
 
 /// An element of a list or map, which may be neither again: that would nest without bound.
-fn element(heap: &mut Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
+fn element(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
     match value {
         Value::Nil => Ok("<nil>".to_owned()),
         Value::List(_) | Value::Map(_) if verb == 'v' && spec.width == 0 => display(heap, value),
@@ -186,7 +193,7 @@ fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {
         None => 0,
     };
     if digits.len() < least {
-        digits = format!("{digits:0>least$}");
+        digits = zeros_before(&digits, least);
     }
     Ok(pad(
         Spec { zero: false, ..spec },
@@ -212,10 +219,11 @@ fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
     }
     let text = if number.is_finite() {
         match (verb, spec.precision) {
-            ('e' | 'E', precision) => exponential(&format!("{number:.*e}", precision.unwrap_or(6))),
-            ('f' | 'F', precision) => format!("{number:.*}", precision.unwrap_or(6)),
+            ('e' | 'E', precision) => scientific(number, precision.unwrap_or(6)),
+            ('f' | 'F', precision) => fixed(number, precision.unwrap_or(6)),
             (_, None) => print_float(number),
-            (_, Some(precision)) => significant(number, precision.max(1)),
+            // More digits are zeros, which are left out.
+            (_, Some(precision)) => significant(number, precision.clamp(1, MAX_DIGITS)),
         }
     } else {
         not_finite(number).to_owned()
@@ -236,9 +244,35 @@ fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
     let sign = if text == "+Inf" { "+" } else { sign };
     if spec.zero && number.is_finite() {
         let least = spec.width.saturating_sub(sign.len());
-        return Ok(format!("{sign}{digits:0>least$}"));
+        return Ok(format!("{sign}{}", zeros_before(digits, least)));
     }
     Ok(pad(Spec { zero: false, ..spec }, format!("{sign}{digits}")))
+}
+
+/// How many digits a `float64` can have behind the point; more are zeros. The standard library formats no more than
+/// 65,535 and panics where more are asked for.
+const MAX_DIGITS: usize = 1100;
+
+fn zeros_before(digits: &str, least: usize) -> String {
+    let missing = least.saturating_sub(digits.len());
+    format!("{}{digits}", "0".repeat(missing))
+}
+
+/// `%.3f`
+fn fixed(number: f64, precision: usize) -> String {
+    let digits = precision.min(MAX_DIGITS);
+    format!("{number:.digits$}{}", "0".repeat(precision - digits))
+}
+
+/// `%.3e`
+fn scientific(number: f64, precision: usize) -> String {
+    let digits = precision.min(MAX_DIGITS);
+    let text = format!("{number:.digits$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    exponential(&format!(
+        "{mantissa}{}e{exponent}",
+        "0".repeat(precision - digits)
+    ))
 }
 
 /// `%.3g`
@@ -257,7 +291,9 @@ fn significant(number: f64, precision: usize) -> String {
     if exponent < -4 || exponent >= limit {
         return exponential(&format!("{}e{exponent}", trim(mantissa)));
     }
-    let decimals = usize::try_from(limit - 1 - exponent).unwrap_or_default();
+    let decimals = usize::try_from(limit - 1 - exponent)
+        .unwrap_or_default()
+        .min(MAX_DIGITS);
     trim(&format!("{number:.decimals$}"))
 }
 

@@ -209,14 +209,16 @@ fn parse_address(host: &str) -> Result<String, String> {
     match after.strip_prefix(':') {
         Some(port) => check_port(port)?,
         None if after.is_empty() => {}
-        None => return Err(format!("{after:?} after the host is no port")),
+        None => return Err(NO_PORT.to_owned()),
     }
     let (address, zone) = address.split_at(address.find("%25").unwrap_or(address.len()));
     if address.parse::<Ipv6Addr>().is_err() || zone == "%25" {
-        return Err(format!("{address:?} is no IPv6 address"));
+        return Err("its host is no IPv6 address".to_owned());
     }
     Ok(format!("[{address}{}]{after}", decode(zone, Part::Zone)?))
 }
+
+const NO_PORT: &str = "what follows its host is no port";
 
 fn is_port(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit())
@@ -226,7 +228,7 @@ fn check_port(text: &str) -> Result<(), String> {
     if is_port(text) {
         return Ok(());
     }
-    Err(format!("{text:?} after the host is no port"))
+    Err(NO_PORT.to_owned())
 }
 
 /// Parts in which different characters stand for themselves.
@@ -274,17 +276,17 @@ fn decode(text: &str, part: Part) -> Result<String, String> {
             let (byte, after) = escaped(after)
                 .filter(|(byte, _)| part.takes_encoded(*byte))
                 .ok_or_else(|| {
-                    format!("a % in {text:?} does not begin the two digits of a byte that may stand there")
+                    "a % in it does not begin the two digits of a byte that may stand there".to_owned()
                 })?;
             rest = after;
             bytes.push(byte);
         } else if matches!(part, Part::Host | Part::Zone) && first.is_ascii() && !part.keeps(*first) {
-            return Err(format!("{:?} may not be in a host", char::from(*first)));
+            return Err("its host has a character that may not be there".to_owned());
         } else {
             bytes.push(*first);
         }
     }
-    String::from_utf8(bytes).map_err(|_| format!("{text:?} stands for bytes that are not text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| "it stands for bytes that are not text in UTF-8".to_owned())
 }
 
 /// The byte that two hexadecimal digits stand for, and what follows them.

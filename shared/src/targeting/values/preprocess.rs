@@ -1,5 +1,7 @@
 //! What a cluster makes of values.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -8,16 +10,15 @@ use super::{
     yaml,
 };
 use crate::{
-    api::{BundleDeploymentOptions, Cluster, HelmOptions, free_form::FreeForm},
+    api::{
+        BundleDeploymentOptions, Cluster, HelmOptions,
+        free_form::{self, FreeForm, TooDeep},
+    },
     targeting::{
         go_json,
-        template::{self, TemplateError},
+        template::{self, Budget, Exceeded, Rendered, TemplateError, line_at},
     },
-    text::cut,
 };
-
-/// Longest rendered text that an error repeats, in bytes.
-const MAX_SHOWN: usize = 200;
 
 /// Values cannot be made for a cluster.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -37,16 +38,28 @@ pub enum Fault {
         "the template cannot be rendered: {0}; mend it, give the Cluster what it wants, or set helm.disablePreProcess"
     )]
     Template(#[from] TemplateError),
-    /// What it renders to is no YAML.
-    #[error(
-        "the template renders to what is not YAML: {error}, at {rendered:?}; quote what may hold special characters"
-    )]
+    /// What it renders to is no YAML. What that is stays out of the message: values may be secrets.
+    #[error("the template renders to what is not YAML: {error}{}; quote what may hold special characters", at(*.line, .template))]
     NotYaml {
         /// What is wrong with it.
         error: yaml::Unreadable,
-        /// The line that is wrong, or the beginning of the text.
-        rendered: String,
+        /// The line of what it renders to, counted from 1, where it is known.
+        line: Option<usize>,
+        /// The line of the template that wrote it; empty where that is unknown.
+        template: String,
     },
+    /// The budget of the Bundle was exceeded here.
+    #[error("{0}")]
+    Exceeded(Exceeded),
+    /// The budget of the Bundle was exceeded before.
+    #[error("no values were made for this cluster, since others before it used up what the Bundle may: {0}")]
+    NotMade(Exceeded),
+    /// Values nest too deeply for JSON.
+    #[error("{0}")]
+    Deep(#[from] TooDeep),
+    /// Values are too long for a template.
+    #[error("{0}")]
+    TooLong(#[from] yaml::TooLong),
     /// All values together render to something else than a mapping.
     #[error("the values render to something else than a mapping")]
     NotAMapping,
@@ -57,18 +70,61 @@ pub enum Fault {
     TooDeep,
 }
 
-/// Makes the Helm values of a cluster from what they are for all.
+impl ValuesError {
+    fn new(path: impl Into<String>, fault: impl Into<Fault>) -> Self {
+        Self {
+            path: path.into(),
+            fault: fault.into(),
+        }
+    }
+}
+
+fn at(line: Option<usize>, template: &str) -> String {
+    match (line, template) {
+        (None, _) => String::new(),
+        (Some(line), "") => format!(", in line {line} of the result"),
+        (Some(line), template) => format!(", in line {line} of the result, which <{template}> writes"),
+    }
+}
+
+/// Makes the Helm values of a cluster from what they are for all. `budget` is that of the Bundle.
 ///
 /// # Errors
-/// Where a template is wrong, or wants something that the Cluster does not have.
-pub fn preprocess(options: &mut BundleDeploymentOptions, cluster: &Cluster) -> Result<(), ValuesError> {
+/// Where a template is wrong, or wants something that the Cluster does not have, and where the budget is exceeded.
+pub fn preprocess(
+    options: &mut BundleDeploymentOptions,
+    cluster: &Cluster,
+    budget: &Budget,
+) -> Result<(), ValuesError> {
+    budget
+        .next_cluster()
+        .map_err(|exceeded| ValuesError::new(VALUES, Fault::NotMade(exceeded)))?;
+    make(options, cluster, budget)?;
+    let values = options.helm.as_ref().and_then(|helm| helm.values.as_ref());
+    let bytes = values.map_or(0, |values| values.as_str().len());
+    budget
+        .keep_values(bytes)
+        .map_err(|exceeded| ValuesError::new(VALUES, Fault::Exceeded(exceeded)))
+}
+
+/// The field that most errors are about.
+const VALUES: &str = "helm.values";
+
+fn make(
+    options: &mut BundleDeploymentOptions,
+    cluster: &Cluster,
+    budget: &Budget,
+) -> Result<(), ValuesError> {
     let fleets = ["fleet.cattle.io/", "management.cattle.io/"];
     let cluster_labels = labels::with_fleets(cluster.metadata.labels.as_ref(), &fleets);
     if let Some(helm) = &mut options.helm
         && let Some(values) = &helm.values
     {
         // In one form, so that equal values are equal texts.
-        helm.values = Some(canonical(&values.to_value()));
+        let tree = values
+            .to_value()
+            .map_err(|error| ValuesError::new(VALUES, error))?;
+        helm.values = Some(canonical(&tree));
     }
     if cluster_labels.is_empty() {
         return Ok(());
@@ -78,17 +134,14 @@ pub fn preprocess(options: &mut BundleDeploymentOptions, cluster: &Cluster) -> R
         return Ok(());
     };
     let mut values = match helm.values.as_ref().map(FreeForm::to_value) {
-        Some(Value::Object(values)) => values,
+        Some(Ok(Value::Object(values))) => values,
         _ => Map::new(),
     };
     if !labels::replace(&mut values, &cluster_labels, 0) {
-        return Err(ValuesError {
-            path: "helm.values".to_owned(),
-            fault: Fault::TooDeep,
-        });
+        return Err(ValuesError::new(VALUES, Fault::TooDeep));
     }
     if !helm.disable_pre_process {
-        values = render(values, helm, || context(cluster, &cluster_labels))?;
+        values = render(values, helm, budget, || context(cluster, &cluster_labels))?;
     }
     helm.values = Some(canonical(&Value::Object(values)));
     Ok(())
@@ -101,56 +154,118 @@ fn canonical(values: &Value) -> FreeForm {
 fn render(
     mut values: Map<String, Value>,
     helm: &HelmOptions,
-    context: impl Fn() -> Value,
+    budget: &Budget,
+    context: impl Fn() -> Result<Value, ValuesError>,
 ) -> Result<Map<String, Value>, ValuesError> {
-    let emitted = has_actions(&values).then(|| yaml::emit(&values));
-    if emitted.is_none() {
+    let has_actions = has_actions(&values);
+    if !has_actions {
         // Writing and reading would give the same, but for this.
         values.values_mut().for_each(without_negative_zero);
         if helm.template_values.is_empty() {
             return Ok(values);
         }
     }
-    let context = context();
-    if let Some(emitted) = emitted {
-        values = render_values(&emitted, &context)?;
+    let context = context()?;
+    if has_actions {
+        values = render_values(&values, &context, budget)?;
     }
     for (key, text) in &helm.template_values {
-        let fail = |fault| ValuesError {
-            path: format!("helm.templateValues.{key}"),
-            fault,
-        };
-        let rendered = template::render(text, &context).map_err(|error| fail(error.into()))?;
-        let value = yaml::read(&rendered).map_err(|error| fail(not_yaml(error, &rendered)))?;
+        let fail = |fault| ValuesError::new(format!("helm.templateValues.{key}"), fault);
+        let rendered = rendered(text, &context, budget).map_err(|(_, fault)| fail(fault))?;
+        let value = read(&rendered, budget).map_err(|error| fail(not_read(error, text, &rendered)))?;
+        // It is one level deeper in the values.
+        let depth = depth(&value) + 1;
+        if depth > free_form::MAX_DEPTH {
+            return Err(fail(TooDeep { depth }.into()));
+        }
         values.insert(key.clone(), value);
     }
     Ok(values)
 }
 
-fn render_values(emitted: &yaml::Emitted, context: &Value) -> Result<Map<String, Value>, ValuesError> {
-    let fail = |path: Option<&str>, fault| ValuesError {
-        path: format!(
-            "helm.values{}{}",
-            if path.is_some() { "." } else { "" },
-            path.unwrap_or_default()
-        ),
-        fault,
+fn render_values(
+    values: &Map<String, Value>,
+    context: &Value,
+    budget: &Budget,
+) -> Result<Map<String, Value>, ValuesError> {
+    let emitted = yaml::emit(values).map_err(|error| ValuesError::new(VALUES, error))?;
+    let path = |offset: Option<usize>| {
+        let path = offset.and_then(|offset| yaml::path_at(values, offset));
+        path.map_or_else(|| VALUES.to_owned(), |path| format!("{VALUES}.{path}"))
     };
-    let rendered = template::render(&emitted.text, context)
-        .map_err(|error| fail(emitted.path_at(error.offset), error.into()))?;
-    match yaml::read(&rendered) {
+    // Written once and read once more where an error is to name its field.
+    charge(budget, emitted.len().saturating_mul(2))
+        .map_err(|exceeded| ValuesError::new(VALUES, Fault::Exceeded(exceeded)))?;
+    let rendered = rendered(&emitted, context, budget)
+        .map_err(|(offset, fault)| ValuesError::new(path(Some(offset)), fault))?;
+    match read(&rendered, budget) {
         Ok(Value::Object(values)) => Ok(values),
         Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => Err(fail(None, Fault::NotAMapping)),
-        Err(error) => Err(fail(None, not_yaml(error, &rendered))),
+        Ok(_) => Err(ValuesError::new(VALUES, Fault::NotAMapping)),
+        Err(error) => {
+            let offset = source(&error, &rendered);
+            Err(ValuesError::new(
+                path(offset),
+                not_read(error, &emitted, &rendered),
+            ))
+        }
     }
 }
 
-fn not_yaml(error: yaml::Unreadable, rendered: &str) -> Fault {
-    let shown = error.line(rendered).unwrap_or(rendered);
-    Fault::NotYaml {
-        rendered: cut(shown.trim().to_owned(), MAX_SHOWN),
-        error,
+/// Renders a template; an error comes with its place.
+fn rendered(text: &str, context: &Value, budget: &Budget) -> Result<Rendered, (usize, Fault)> {
+    template::render(text, context, budget).map_err(|error| {
+        let offset = error.offset;
+        let fault = budget.exceeded().map_or_else(|| error.into(), Fault::Exceeded);
+        (offset, fault)
+    })
+}
+
+/// Why a rendered text gives no value.
+enum NotRead {
+    Exceeded(Exceeded),
+    Unreadable(yaml::Unreadable),
+}
+
+fn read(rendered: &Rendered, budget: &Budget) -> Result<Value, NotRead> {
+    charge(budget, rendered.text.len()).map_err(NotRead::Exceeded)?;
+    yaml::read(&rendered.text).map_err(NotRead::Unreadable)
+}
+
+/// Counts a text that goes to or comes from YAML.
+fn charge(budget: &Budget, bytes: usize) -> Result<(), Exceeded> {
+    /// Units of work for each byte.
+    const YAML: u64 = 60;
+
+    budget.charge(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(YAML))
+}
+
+/// The byte of the template that wrote the line which cannot be read.
+fn source(error: &NotRead, rendered: &Rendered) -> Option<usize> {
+    match error {
+        NotRead::Exceeded(_) => None,
+        NotRead::Unreadable(error) => rendered.source_of(error.line()?),
+    }
+}
+
+fn not_read(error: NotRead, template: &str, rendered: &Rendered) -> Fault {
+    let offset = source(&error, rendered);
+    match error {
+        NotRead::Exceeded(exceeded) => Fault::Exceeded(exceeded),
+        NotRead::Unreadable(error) => Fault::NotYaml {
+            line: error.line(),
+            template: offset.map_or_else(String::new, |offset| line_at(template, offset)),
+            error,
+        },
+    }
+}
+
+/// How deep lists and mappings nest.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
 
@@ -180,13 +295,16 @@ fn without_negative_zero(value: &mut Value) {
 }
 
 /// What templates can use.
-fn context(cluster: &Cluster, cluster_labels: &std::collections::BTreeMap<String, String>) -> Value {
+fn context(cluster: &Cluster, cluster_labels: &BTreeMap<String, String>) -> Result<Value, ValuesError> {
     let values = cluster.spec.template_values.as_ref().map(FreeForm::to_value);
-    json!({
+    let values = values
+        .transpose()
+        .map_err(|error| ValuesError::new("Cluster: spec.templateValues", error))?;
+    Ok(json!({
         "ClusterNamespace": cluster.metadata.namespace.as_deref().unwrap_or_default(),
         "ClusterName": cluster.metadata.name.as_deref().unwrap_or_default(),
         "ClusterLabels": cluster_labels,
         "ClusterAnnotations": labels::clean(cluster.metadata.annotations.as_ref()),
         "ClusterValues": values.filter(Value::is_object).unwrap_or_else(|| json!({})),
-    })
+    }))
 }

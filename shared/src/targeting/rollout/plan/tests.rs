@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::{Bundle, Cluster},
-    targeting::{criteria::Member, target::targets},
+    targeting::{criteria::Member, target::targets, template::Budget},
 };
 
 /// A cluster as it is at the beginning of a round.
@@ -92,7 +92,7 @@ fn round(strategy: &Value, paused: bool, are: &[Is]) -> Result<Rollout, PlanErro
         .map(|(index, is)| cluster(index, *is))
         .collect();
     let members = || clusters.iter().map(|cluster| Member::new(cluster, []));
-    let known = targets(&bundle, members(), &[], false).unwrap();
+    let known = targets(&bundle, members(), &[], false, &Budget::without_clock()).unwrap();
     let id = known
         .iter()
         .find_map(|target| target.wanted.as_ref().ok())
@@ -105,7 +105,7 @@ fn round(strategy: &Value, paused: bool, are: &[Is]) -> Result<Rollout, PlanErro
     let existing: Vec<_> = existing.iter().collect();
     plan(
         &bundle.spec,
-        &targets(&bundle, members(), &existing, false).unwrap(),
+        &targets(&bundle, members(), &existing, false, &Budget::without_clock()).unwrap(),
     )
 }
 

@@ -29,6 +29,7 @@ impl Run<'_> {
     }
 
     pub(super) fn assign(&mut self, place: &Range<usize>, name: &str, value: Value) -> Ran<()> {
+        self.look_up(place, name)?;
         let known = self.variables.iter_mut().rev().find(|(known, _)| known == name);
         match known {
             Some((_, variable)) => {
@@ -37,6 +38,12 @@ impl Run<'_> {
             }
             None => Err(self.error(place, format!("undefined variable: {name}"))),
         }
+    }
+
+    /// Counts the search for a variable.
+    fn look_up(&mut self, place: &Range<usize>, name: &str) -> Ran<()> {
+        let compared = self.variables.len().saturating_add(name.len());
+        self.at(place, |heap| heap.meter.each(compared, 4))
     }
 
     /// Runs a command; `last` is what the command before it gave, its last argument.
@@ -76,7 +83,9 @@ impl Run<'_> {
             ));
         };
         let args = self.arguments(dot, others, last)?;
-        self.at(&operand.place, |_| functions::method(&version, name, &args))
+        self.at(&operand.place, |heap| {
+            functions::method(heap, &version, name, &args)
+        })
     }
 
     fn operand(&mut self, dot: &Value, operand: &Operand) -> Ran<Value> {
@@ -94,6 +103,7 @@ impl Run<'_> {
             Term::Float(number) => Value::Float(*number),
             Term::Str(text) => Value::Str(Rc::clone(text)),
             Term::Variable(name) => {
+                self.look_up(&operand.place, name)?;
                 let known = self.variables.iter().rev().find(|(known, _)| known == name);
                 match known {
                     Some((_, value)) => value.clone(),
@@ -109,14 +119,19 @@ impl Run<'_> {
         Ok(value)
     }
 
-    fn field(&self, place: &Range<usize>, value: &Value, field: &str) -> Ran<Value> {
+    fn field(&mut self, place: &Range<usize>, value: &Value, field: &str) -> Ran<Value> {
+        self.at(place, |heap| {
+            heap.spend(1)?;
+            heap.read(field.len())
+        })?;
         match value {
             Value::Map(map) => match self.heap.get(*map, field) {
                 Some(value) => Ok(value.clone()),
                 None => Err(self.error(place, format!("map has no entry for key {field:?}"))),
             },
             Value::Version(version) => {
-                functions::method(version, field, &[]).map_err(|message| self.error(place, message))
+                let version = Rc::clone(version);
+                self.at(place, |heap| functions::method(heap, &version, field, &[]))
             }
             Value::Nil => Err(self.error(place, format!("nil data; no entry for key {field:?}"))),
             other => {

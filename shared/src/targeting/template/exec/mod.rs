@@ -7,7 +7,8 @@ use std::ops::Range;
 use serde_json::Value as Json;
 
 use super::{
-    error::TemplateError,
+    budget::{BYTE, MAX_TEXT, Meter, STEP},
+    error::{TemplateError, line},
     format,
     heap::Heap,
     node::{Branch, Node, Pipe, Templates},
@@ -18,8 +19,13 @@ use super::{
 const MAX_CALLS: usize = 20;
 
 /// Runs the main template of a text.
-pub fn run(text: &str, templates: &Templates, context: &Json) -> Result<String, TemplateError> {
-    let mut heap = Heap::default();
+pub fn run(
+    text: &str,
+    templates: &Templates,
+    context: &Json,
+    meter: Meter,
+) -> Result<Rendered, TemplateError> {
+    let mut heap = Heap::new(meter);
     let whole = |message| TemplateError::new(text, 0..0, message);
     let root = heap.import(context).map_err(whole)?;
     let mut run = Run {
@@ -28,11 +34,58 @@ pub fn run(text: &str, templates: &Templates, context: &Json) -> Result<String, 
         heap,
         variables: vec![("$".to_owned(), root.clone())],
         calls: 0,
-        out: String::with_capacity(text.len()),
+        out: String::new(),
+        writes: Vec::new(),
     };
     match run.list(&root, &templates.main)? {
-        Flow::On | Flow::Break | Flow::Continue => Ok(run.out),
+        Flow::On | Flow::Break | Flow::Continue => Ok(Rendered {
+            text: run.out,
+            writes: run.writes,
+        }),
     }
+}
+
+/// What a template renders to, and which of its pieces wrote what.
+#[derive(Debug)]
+pub struct Rendered {
+    /// The text.
+    pub text: String,
+    writes: Vec<Write>,
+}
+
+/// The end of what a piece of a template wrote, and where that piece is.
+#[derive(Debug)]
+struct Write {
+    end: usize,
+    offset: usize,
+    is_action: bool,
+}
+
+impl Rendered {
+    /// Which byte of the template wrote a line, counted from 1: that of its first action, or of the text where it has none.
+    pub fn source_of(&self, line: usize) -> Option<usize> {
+        let mut lines = self.text.split_inclusive('\n');
+        let start: usize = lines.by_ref().take(line.checked_sub(1)?).map(str::len).sum();
+        let end = start + lines.next().map_or(0, str::len);
+        let first = self.writes.partition_point(|write| write.end <= start);
+        let mut on_line = Vec::new();
+        for write in self.writes.iter().skip(first) {
+            on_line.push(write);
+            if write.end >= end {
+                break;
+            }
+        }
+        let action = on_line.iter().find(|write| write.is_action);
+        action.or(on_line.first()).map(|write| write.offset)
+    }
+}
+
+/// The line of a template that a byte of it is on, as its author wrote it.
+pub fn line_at(template: &str, offset: usize) -> String {
+    let (before, behind) = template.split_at_checked(offset).unwrap_or((template, ""));
+    let before = before.rsplit('\n').next().unwrap_or_default();
+    let behind = behind.split('\n').next().unwrap_or_default();
+    line(&format!("{before}{behind}"))
 }
 
 /// What comes after a node.
@@ -50,9 +103,43 @@ struct Run<'t> {
     variables: Vec<(String, Value)>,
     calls: usize,
     out: String,
+    writes: Vec<Write>,
 }
 
 type Ran<T> = Result<T, TemplateError>;
+
+/// What `range` goes through. A list never changes, a map may.
+enum Steps {
+    List(usize),
+    Map(Vec<(String, Value)>),
+    Numbers(i64, fn(i64) -> Value),
+}
+
+impl Steps {
+    fn len(&self, heap: &Heap) -> usize {
+        match self {
+            Self::List(list) => heap.items(*list).len(),
+            Self::Map(entries) => entries.len(),
+            Self::Numbers(count, _) => usize::try_from(*count).unwrap_or_default(),
+        }
+    }
+
+    /// Index and element.
+    fn get(&self, heap: &Heap, place: usize) -> (Value, Value) {
+        let number = i64::try_from(place).unwrap_or(i64::MAX);
+        match self {
+            Self::List(list) => {
+                let element = heap.items(*list).get(place).cloned().unwrap_or(Value::Nil);
+                (Value::Int(number), element)
+            }
+            Self::Map(entries) => match entries.get(place) {
+                Some((key, value)) => (Value::str(key), value.clone()),
+                None => (Value::Nil, Value::Nil),
+            },
+            Self::Numbers(_, make) => (Value::Nil, make(number)),
+        }
+    }
+}
 
 impl Run<'_> {
     fn list(&mut self, dot: &Value, nodes: &[Node]) -> Ran<Flow> {
@@ -68,22 +155,30 @@ impl Run<'_> {
     fn node(&mut self, dot: &Value, node: &Node) -> Ran<Flow> {
         match node {
             Node::Text(place) => {
-                let text = self.text.get(place.clone()).unwrap_or_default();
-                self.write(place, text)?;
+                let text = self.text;
+                self.write(place, text.get(place.clone()).unwrap_or_default(), false)?;
             }
             Node::Action(pipe) => {
                 let value = self.pipe(dot, pipe)?;
-                if pipe.variables.is_empty() {
+                if let (Value::Str(text), true) = (&value, pipe.variables.is_empty()) {
+                    self.write(&pipe.place, text, true)?;
+                } else if pipe.variables.is_empty() {
                     let text = self.at(&pipe.place, |heap| format::print(heap, &value))?;
-                    self.write(&pipe.place, &text)?;
+                    self.write(&pipe.place, &text, true)?;
                 }
             }
             Node::If(branch) => return self.branch(dot, branch, false),
             Node::With(branch) => return self.branch(dot, branch, true),
             Node::Range(branch) => return self.range(dot, branch),
             Node::Template { place, name, pipe } => self.template(dot, place, name, pipe.as_ref())?,
-            Node::Break => return Ok(Flow::Break),
-            Node::Continue => return Ok(Flow::Continue),
+            Node::Break => {
+                self.at(&(0..0), |heap| heap.spend(1))?;
+                return Ok(Flow::Break);
+            }
+            Node::Continue => {
+                self.at(&(0..0), |heap| heap.spend(1))?;
+                return Ok(Flow::Continue);
+            }
         }
         Ok(Flow::On)
     }
@@ -104,12 +199,15 @@ impl Run<'_> {
         let seen = self.variables.len();
         let value = self.pipe(dot, &branch.pipe)?;
         let steps = self.steps(&branch.pipe, &value)?;
+        let count = steps.len(&self.heap);
         let mut flow = Flow::On;
-        if steps.is_empty() {
+        if count == 0 {
             flow = self.list(dot, branch.otherwise.as_deref().unwrap_or_default())?;
         }
         let body = self.variables.len();
-        for (index, element) in steps {
+        for place in 0..count {
+            self.at(&branch.pipe.place, |heap| heap.spend(1))?;
+            let (index, element) = steps.get(&self.heap, place);
             self.declare(&branch.pipe, seen, index, &element)?;
             let step = self.list(&element, &branch.then)?;
             self.variables.truncate(body);
@@ -121,39 +219,21 @@ impl Run<'_> {
         Ok(flow)
     }
 
-    /// What `range` goes through: index and element.
-    fn steps(&mut self, pipe: &Pipe, value: &Value) -> Ran<Vec<(Value, Value)>> {
-        let count = match value {
-            Value::List(list) => self.heap.items(*list).len(),
-            Value::Map(map) => self.heap.len(*map),
-            other => usize::try_from(other.integer().unwrap_or_default()).unwrap_or_default(),
-        };
-        self.at(&pipe.place, |heap| heap.spend(count))?;
+    /// What `range` goes through.
+    fn steps(&mut self, pipe: &Pipe, value: &Value) -> Ran<Steps> {
         match value {
-            Value::List(list) => {
-                let items = self.heap.items(*list).iter().cloned();
-                Ok((0..).map(Value::Int).zip(items).collect())
-            }
-            Value::Map(map) => {
-                let entries = self.heap.entries(*map);
-                Ok(entries
-                    .map(|(key, value)| (Value::str(key), value.clone()))
-                    .collect())
-            }
-            Value::Nil => Ok(Vec::new()),
+            Value::List(list) => Ok(Steps::List(*list)),
+            Value::Map(map) => Ok(Steps::Map(self.at(&pipe.place, |heap| heap.entries_of(*map))?)),
+            Value::Nil => Ok(Steps::Numbers(0, Value::Int)),
             Value::Int(_) | Value::Int64(_) if pipe.variables.len() > 1 => Err(self.error(
                 &pipe.place,
                 "can't iterate over a number with more than one variable",
             )),
-            Value::Int(count) => Ok((0..*count)
-                .map(|number| (Value::Nil, Value::Int(number)))
-                .collect()),
-            Value::Int64(count) => Ok((0..*count)
-                .map(|number| (Value::Nil, Value::Int64(number)))
-                .collect()),
+            Value::Int(count) => Ok(Steps::Numbers(*count, Value::Int)),
+            Value::Int64(count) => Ok(Steps::Numbers(*count, Value::Int64)),
             Value::Bool(_) | Value::Float(_) | Value::Str(_) | Value::Version(_) => {
-                let shown = self.at(&pipe.place, |heap| format::display(heap, value))?;
-                Err(self.error(&pipe.place, format!("range can't iterate over {shown}")))
+                let type_name = self.heap.type_of(value);
+                Err(self.error(&pipe.place, format!("range can't iterate over a {type_name}")))
             }
         }
     }
@@ -180,6 +260,10 @@ impl Run<'_> {
             Some(pipe) => self.pipe(dot, pipe)?,
             None => Value::Nil,
         };
+        self.at(place, |heap| {
+            heap.spend(1)?;
+            heap.read(name.len())
+        })?;
         let Some(body) = self.templates.named.get(name) else {
             return Err(self.error(place, format!("template {name:?} not defined")));
         };
@@ -197,16 +281,22 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn write(&mut self, place: &Range<usize>, text: &str) -> Ran<()> {
+    fn write(&mut self, place: &Range<usize>, text: &str, is_action: bool) -> Ran<()> {
         let length = self.out.len() + text.len();
         self.at(place, |heap| {
-            heap.spend(1)?;
-            if length > super::heap::MAX_TEXT {
-                return heap.spend_text(length);
+            if length > MAX_TEXT {
+                return heap.meter.text_room(length);
             }
-            Ok(())
+            heap.meter.each(text.len(), BYTE)?;
+            heap.meter.work(STEP)?;
+            heap.meter.make(size_of::<Write>())
         })?;
         self.out.push_str(text);
+        self.writes.push(Write {
+            end: length,
+            offset: place.start,
+            is_action,
+        });
         Ok(())
     }
 

@@ -89,7 +89,7 @@ impl Call<'_> {
     /// The elements of a list of any type.
     pub fn list(&self, index: usize, verb: &str) -> Result<Vec<Value>, String> {
         match self.args.get(index) {
-            Some(Value::List(list)) => Ok(self.heap.items(*list).to_vec()),
+            Some(Value::List(list)) => self.heap.items_of(*list),
             Some(other) => Err(format!("Cannot {verb} type {}", other.kind())),
             None => Err(format!("Cannot {verb} nothing")),
         }

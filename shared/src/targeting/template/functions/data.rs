@@ -17,6 +17,7 @@ pub fn find(name: &str) -> Option<Function> {
         "toPrettyJson" | "mustToPrettyJson" => exactly(1, |c| encode(c, Layout::Pretty)),
         "fromJson" => exactly(1, |c| {
             let text = c.text(0)?;
+            room(c, &text)?;
             match serde_json::from_str::<Json>(&text) {
                 Ok(json) => c.heap.import(&json),
                 Err(_) => Ok(Value::Nil),
@@ -24,11 +25,28 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "mustFromJson" => exactly(1, |c| {
             let text = c.text(0)?;
+            room(c, &text)?;
             let json: Json = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             c.heap.import(&json)
         }),
         _ => return None,
     })
+}
+
+/// Refuses JSON that would be too large in memory: small objects take a hundred times their text.
+fn room(c: &Call<'_>, text: &str) -> Result<(), String> {
+    const VALUE: usize = 32;
+    const ENTRY: usize = 112;
+    const OBJECT: usize = 700;
+
+    let bytes = text.bytes().map(|byte| match byte {
+        b'{' => OBJECT,
+        b':' => ENTRY,
+        b'[' | b',' => VALUE,
+        _ => 1,
+    });
+    c.heap.read(text.len())?;
+    c.heap.meter.room(bytes.sum())
 }
 
 fn encode(c: &mut Call<'_>, layout: Layout) -> Result<Value, String> {

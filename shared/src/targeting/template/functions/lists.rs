@@ -1,9 +1,14 @@
 //! Lists.
 
+use std::fmt::Write as _;
+
 use super::{
     super::value::{Elements, Value},
     args::{Call, Function, at_least, exactly, is_empty, to_int64},
 };
+
+/// Work for each number that is made.
+const NUMBER: u64 = 40;
 
 pub fn find(name: &str) -> Option<Function> {
     Some(match name {
@@ -77,6 +82,7 @@ pub fn find(name: &str) -> Option<Function> {
             let mut items = Vec::new();
             for index in 0..c.args.len() {
                 items.extend(c.list(index, "concat")?);
+                c.heap.meter.room(items.len() * size_of::<Value>())?;
             }
             c.heap.list(Elements::Any, items)
         }),
@@ -121,7 +127,7 @@ fn slice(c: &mut Call<'_>) -> Result<Value, String> {
             c.any(0).kind()
         ));
     };
-    let items = c.heap.items(list).to_vec();
+    let items = c.heap.items_of(list)?;
     if items.is_empty() {
         return Ok(Value::Nil);
     }
@@ -162,7 +168,9 @@ fn steps(c: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<i64>, 
         return Ok(Vec::new());
     }
     let count = start.abs_diff(end).div_ceil(step.unsigned_abs());
-    c.heap.spend(usize::try_from(count).unwrap_or(usize::MAX))?;
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    c.heap.meter.each(count, NUMBER)?;
+    c.heap.meter.room(count.saturating_mul(2 * size_of::<Value>()))?;
     Ok(
         std::iter::successors(Some(start), |number| number.checked_add(step))
             .take_while(|number| if step < 0 { *number > end } else { *number < end })
@@ -184,8 +192,16 @@ fn seq(c: &mut Call<'_>) -> Result<Value, String> {
     };
     let beyond = end.saturating_add(if end < start { -1 } else { 1 });
     let numbers = steps(c, start, beyond, step)?;
-    let texts: Vec<_> = numbers.iter().map(i64::to_string).collect();
-    Ok(texts.join(" ").into())
+    let mut out = String::new();
+    for number in numbers {
+        c.heap.meter.text_room(out.len())?;
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        // Writing into a string cannot fail.
+        _ = write!(out, "{number}");
+    }
+    Ok(out.into())
 }
 
 fn index(c: &mut Call<'_>) -> Result<Value, String> {
@@ -194,20 +210,24 @@ fn index(c: &mut Call<'_>) -> Result<Value, String> {
         return Err("index of untyped nil".to_owned());
     }
     for key in c.rest(1) {
+        c.heap.spend(1)?;
+        if let Value::Str(key) = &key {
+            c.heap.read(key.len())?;
+        }
         item = match &item {
             Value::List(list) => {
                 let items = c.heap.items(*list);
                 let place = position(c, &key, items.len())?;
                 match items.get(place) {
                     Some(item) => item.clone(),
-                    None => return Err(format!("reflect: slice index out of range: {place}")),
+                    None => return Err("reflect: slice index out of range".to_owned()),
                 }
             }
             Value::Str(text) => {
                 let place = position(c, &key, text.len())?;
                 match text.as_bytes().get(place) {
                     Some(byte) => Value::Int(i64::from(*byte)),
-                    None => return Err(format!("reflect: string index out of range: {place}")),
+                    None => return Err("reflect: string index out of range".to_owned()),
                 }
             }
             Value::Map(map) => match &key {
@@ -241,5 +261,5 @@ fn position(c: &Call<'_>, key: &Value, length: usize) -> Result<usize, String> {
     usize::try_from(number)
         .ok()
         .filter(|place| *place <= length)
-        .ok_or_else(|| format!("index out of range: {number}"))
+        .ok_or_else(|| "index out of range".to_owned())
 }

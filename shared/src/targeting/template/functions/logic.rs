@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, rc::Rc};
 
 use super::{
-    super::{format, heap::Heap, value::Value},
+    super::{heap::Heap, value::Value},
     args::{Call, Function, at_least, exactly, is_empty},
 };
 
@@ -76,7 +76,7 @@ fn equal(c: &mut Call<'_>) -> Result<bool, String> {
     Ok(false)
 }
 
-fn equals(heap: &mut Heap, one: &Value, other: &Value) -> Result<bool, String> {
+fn equals(heap: &Heap, one: &Value, other: &Value) -> Result<bool, String> {
     if let (Some(one), Some(other)) = (one.integer(), other.integer()) {
         return Ok(one == other);
     }
@@ -89,8 +89,7 @@ fn equals(heap: &mut Heap, one: &Value, other: &Value) -> Result<bool, String> {
         // Whether it is the same one, as Go compares pointers.
         (Value::Version(one), Value::Version(other)) => Rc::ptr_eq(one, other),
         (Value::List(_), Value::List(_)) | (Value::Map(_), Value::Map(_)) => {
-            let shown = format::display(heap, other)?;
-            return Err(format!("non-comparable type {shown}: {}", heap.type_of(other)));
+            return Err(format!("non-comparable type {}", heap.type_of(other)));
         }
         _ => return Err(incompatible(heap, one, other)),
     })

@@ -11,6 +11,9 @@ use super::{
     args::{Call, Function, at_least, exactly, is_empty},
 };
 
+/// Work to compare a key with another one.
+const COMPARISON: u64 = 20;
+
 pub fn find(name: &str) -> Option<Function> {
     Some(match name {
         "dict" => at_least(0, dict),
@@ -48,12 +51,13 @@ pub fn find(name: &str) -> Option<Function> {
             let mut keys = Vec::new();
             for index in 0..c.args.len() {
                 let map = c.map(index)?;
-                keys.extend(c.heap.entries(map).map(|(key, _)| key.clone()));
+                keys.extend(c.heap.entries_of(map)?.into_iter().map(|(key, _)| key));
             }
             c.heap.strings(keys)
         }),
         "values" => exactly(1, |c| {
             let map = c.map(0)?;
+            c.heap.meter.room(c.heap.len(map) * size_of::<Value>())?;
             let values = c.heap.entries(map).map(|(_, value)| value.clone()).collect();
             c.heap.list(Elements::Any, values)
         }),
@@ -72,6 +76,7 @@ fn dict(c: &mut Call<'_>) -> Result<Value, String> {
     for pair in args.chunks(2) {
         let key = pair.first().cloned().unwrap_or(Value::Nil);
         let key = format::display(c.heap, &key)?;
+        c.heap.spend(1)?;
         entries.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::str("")));
     }
     c.heap.map(Elements::Any, entries)
@@ -83,11 +88,14 @@ fn select(c: &mut Call<'_>, listed: bool) -> Result<Value, String> {
     let keys = (1..c.args.len())
         .map(|index| c.text(index))
         .collect::<Result<Vec<_>, _>>()?;
+    // Whether a key is listed is compared with each of them.
+    let compared = c.heap.len(map).saturating_mul(keys.len() + 1);
+    c.heap.meter.each(compared, COMPARISON)?;
     let entries = c
         .heap
-        .entries(map)
+        .entries_of(map)?
+        .into_iter()
         .filter(|(key, _)| keys.iter().any(|listed| **listed == **key) == listed)
-        .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     c.heap.map(Elements::Any, entries)
 }
@@ -104,10 +112,7 @@ fn merge_all(c: &mut Call<'_>, overwrites: bool) -> Result<Value, String> {
 /// Merges a map into another one, as `mergo` does: what is empty counts as missing.
 fn merge(heap: &mut Heap, into: usize, from: usize, overwrites: bool, depth: usize) -> Result<(), String> {
     check_depth(depth)?;
-    let entries: Vec<_> = heap
-        .entries(from)
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
+    let entries = heap.entries_of(from)?;
     heap.spend(entries.len())?;
     for (key, value) in entries {
         let present = heap.get(into, &key).cloned();
@@ -139,14 +144,15 @@ fn dig(c: &mut Call<'_>) -> Result<Value, String> {
     let Some((last, before)) = keys.split_last() else {
         return Ok(Value::Nil);
     };
-    for key in before {
+    for (index, key) in before.iter().enumerate() {
         match c.heap.get(map, key) {
             None => return Ok(c.any(count - 2)),
             Some(Value::Map(next)) if c.heap.map_elements(*next) == Elements::Any => map = *next,
             Some(other) => {
                 let type_name = c.heap.type_of(other);
                 return Err(format!(
-                    "{key:?} is a {type_name}, not a map[string]interface {{}}"
+                    "what key number {} names is a {type_name}, not a map[string]interface {{}}",
+                    index + 1
                 ));
             }
         }

@@ -1,7 +1,7 @@
 //! Numbers.
 
 use super::{
-    super::{format, value::Value},
+    super::value::Value,
     args::{Call, Function, at_least, exactly, to_float, to_int64},
 };
 
@@ -87,26 +87,25 @@ fn round(c: &mut Call<'_>) -> Result<Value, String> {
 }
 
 fn decimals(
-    c: &mut Call<'_>,
+    c: &Call<'_>,
     others: &[Value],
     first: usize,
     step: fn(Decimal, Decimal) -> Option<Decimal>,
 ) -> Result<Value, String> {
-    let mut result = exact(c, &c.any(first))?;
+    let mut result = exact(&c.any(first))?;
     for other in others {
-        let other = exact(c, other)?;
+        let other = exact(other)?;
         result = step(result, other).ok_or("a number is too large, or divided by zero")?;
     }
     Ok(Value::Float(result.to_float()))
 }
 
-fn exact(c: &mut Call<'_>, value: &Value) -> Result<Decimal, String> {
+fn exact(value: &Value) -> Result<Decimal, String> {
     let number = to_float(value);
     if let Some(decimal) = Decimal::from_float(number) {
         return Ok(decimal);
     }
-    let shown = format::display(c.heap, &Value::Float(number))?;
-    Err(format!("{shown} is too large or too small to calculate with"))
+    Err("a number is too large or too small to calculate with".to_owned())
 }
 
 /// A number of decimal digits: `digits * 10^exponent`. With them 0.1 and 0.2 are 0.3.

@@ -1,43 +1,49 @@
 //! Regular expressions, and ranges of versions.
 
-use regex::{NoExpand, Regex};
+use regex::{Captures, Regex};
 
 use super::{
-    super::value::Value,
+    super::{
+        patterns::{self, Pattern},
+        value::Value,
+    },
     args::{Call, Function, exactly},
 };
-use crate::policy::expression;
 
 pub fn find(name: &str) -> Option<Function> {
     Some(match name {
         "regexMatch" => exactly(2, |c| {
-            let (_, text) = (c.text(0)?, c.text(1)?);
+            let (pattern, text) = (c.text(0)?, c.text(1)?);
             // Go's function says no where it cannot read the expression.
-            Ok(compile(c).is_ok_and(|regex| regex.is_match(&text)).into())
+            let Ok(pattern) = patterns::compile(&c.heap.meter, &pattern)? else {
+                return Ok(false.into());
+            };
+            is_match(c, &pattern, &text)
         }),
-        "mustRegexMatch" => exactly(2, |c| Ok(compile(c)?.is_match(&c.text(1)?).into())),
+        "mustRegexMatch" => exactly(2, |c| {
+            let pattern = compile(c)?;
+            is_match(c, &pattern, &c.text(1)?)
+        }),
         "regexFind" | "mustRegexFind" => exactly(2, |c| {
-            let (regex, text) = (compile(c)?, c.text(1)?);
-            Ok(Value::str(regex.find(&text).map_or("", |found| found.as_str())))
+            let (pattern, text) = (compile(c)?, c.text(1)?);
+            pattern.search(&c.heap.meter, text.len())?;
+            Ok(Value::str(
+                pattern.regex.find(&text).map_or("", |found| found.as_str()),
+            ))
         }),
         "regexFindAll" | "mustRegexFindAll" => exactly(3, |c| {
-            let (regex, text, most) = (compile(c)?, c.text(1)?, limit(c.int(2)?));
-            let found: Vec<_> = regex
-                .find_iter(&text)
-                .take(most)
-                .map(|found| found.as_str())
-                .collect();
-            c.heap.strings(found)
+            let (pattern, text, most) = (compile(c)?, c.text(1)?, limit(c.int(2)?));
+            let found: Vec<_> = matches(c, &pattern, &text, most)?;
+            c.heap
+                .strings(found.into_iter().filter_map(|(start, end)| text.get(start..end)))
         }),
         "regexReplaceAll" | "mustRegexReplaceAll" => exactly(3, |c| {
-            let (regex, text, new) = (compile(c)?, c.text(1)?, c.text(2)?);
-            room(c, &regex, &text, new.len().max(text.len()))?;
-            Ok(Value::str(&regex.replace_all(&text, &*new)))
+            let new = c.text(2)?;
+            replace(c, |found, out| found.expand(&new, out))
         }),
         "regexReplaceAllLiteral" | "mustRegexReplaceAllLiteral" => exactly(3, |c| {
-            let (regex, text, new) = (compile(c)?, c.text(1)?, c.text(2)?);
-            room(c, &regex, &text, new.len())?;
-            Ok(Value::str(&regex.replace_all(&text, NoExpand(&new))))
+            let new = c.text(2)?;
+            replace(c, |_, out| out.push_str(&new))
         }),
         "regexSplit" | "mustRegexSplit" => exactly(3, split),
         "regexQuoteMeta" => exactly(1, |c| Ok(quote_meta(&c.text(0)?).into())),
@@ -45,27 +51,64 @@ pub fn find(name: &str) -> Option<Function> {
     })
 }
 
-fn compile(c: &Call<'_>) -> Result<Regex, String> {
-    let text = c.text(0)?;
-    let rewritten =
-        expression::rewrite_with_groups(&text).map_err(|error| format!("regexp {text:?}: {error}"))?;
-    Regex::new(&rewritten).map_err(|error| format!("regexp {text:?}: {error}"))
+/// Work for each match, beside the search of the whole text.
+const MATCH: u64 = 300;
+
+fn compile(c: &Call<'_>) -> Result<Pattern, String> {
+    let compiled = patterns::compile(&c.heap.meter, &c.text(0)?)?;
+    compiled.map_err(|why| format!("error parsing regexp: {why}"))
+}
+
+fn is_match(c: &Call<'_>, pattern: &Pattern, text: &str) -> Result<Value, String> {
+    pattern.search(&c.heap.meter, text.len())?;
+    Ok(pattern.regex.is_match(text).into())
 }
 
 fn limit(count: i64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Refuses a replacement that would be too long before it is made.
-fn room(c: &mut Call<'_>, regex: &Regex, text: &str, each: usize) -> Result<(), String> {
-    let count = regex.find_iter(text).count();
-    c.heap.spend(count)?;
-    c.heap
-        .spend_text(text.len().saturating_add(count.saturating_mul(each)))
+/// Counts a match. To find it can take a look at the whole rest of the text, so that only the clock knows how long it took.
+fn count(c: &Call<'_>) -> Result<(), String> {
+    c.heap.meter.work(MATCH)?;
+    c.heap.meter.check_time()
+}
+
+/// Where matches begin and end.
+fn matches(c: &Call<'_>, pattern: &Pattern, text: &str, most: usize) -> Result<Vec<(usize, usize)>, String> {
+    pattern.search(&c.heap.meter, text.len())?;
+    let mut found = Vec::new();
+    for one in pattern.regex.find_iter(text).take(most) {
+        count(c)?;
+        c.heap.meter.room((found.len() + 1) * 4 * size_of::<usize>())?;
+        found.push((one.start(), one.end()));
+    }
+    Ok(found)
+}
+
+/// Replaces all matches by what `write` puts in their place.
+fn replace(c: &Call<'_>, write: impl Fn(&Captures<'_>, &mut String)) -> Result<Value, String> {
+    let (pattern, text) = (compile(c)?, c.text(1)?);
+    let regex: &Regex = &pattern.regex;
+    // Once for the place of the match and once for its groups.
+    pattern.search(&c.heap.meter, text.len().saturating_mul(2))?;
+    let (mut out, mut end) = (String::new(), 0);
+    for found in regex.captures_iter(&text) {
+        count(c)?;
+        let Some(whole) = found.get(0) else { continue };
+        out.push_str(text.get(end..whole.start()).unwrap_or_default());
+        let before = out.len();
+        write(&found, &mut out);
+        end = whole.end();
+        c.heap.read(out.len() - before)?;
+        c.heap.meter.text_room(out.len())?;
+    }
+    out.push_str(text.get(end..).unwrap_or_default());
+    Ok(out.into())
 }
 
 fn split(c: &mut Call<'_>) -> Result<Value, String> {
-    let (regex, text, count) = (compile(c)?, c.text(1)?, c.int(2)?);
+    let (pattern, text, count) = (compile(c)?, c.text(1)?, c.int(2)?);
     if count == 0 {
         return c.heap.strings([""; 0]);
     }
@@ -73,15 +116,15 @@ fn split(c: &mut Call<'_>) -> Result<Value, String> {
         return c.heap.strings([""]);
     }
     let (mut pieces, mut start, mut end) = (Vec::new(), 0, 0);
-    for found in regex.find_iter(&text).take(limit(count)) {
+    for found in matches(c, &pattern, &text, limit(count))? {
         if count > 0 && pieces.len() + 1 == limit(count) {
             break;
         }
-        end = found.start();
-        if found.end() != 0 {
+        end = found.0;
+        if found.1 != 0 {
             pieces.push(text.get(start..end).unwrap_or_default());
         }
-        start = found.end();
+        start = found.1;
     }
     if end != text.len() {
         pieces.push(text.get(start..).unwrap_or_default());

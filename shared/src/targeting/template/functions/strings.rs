@@ -22,8 +22,11 @@ pub fn find(name: &str) -> Option<Function> {
         "camelcase" => exactly(1, |c| Ok(cases::camel(&c.text(0)?).into())),
         "trim" => exactly(1, |c| Ok(Value::str(c.text(0)?.trim()))),
         "trimall" | "trimAll" => exactly(2, |c| {
-            let set = c.text(0)?;
-            Ok(Value::str(c.text(1)?.trim_matches(|ch| set.contains(ch))))
+            let (set, text) = (c.text(0)?, c.text(1)?);
+            c.heap.meter.room(set.len().saturating_mul(8))?;
+            let mut set: Vec<char> = set.chars().collect();
+            set.sort_unstable();
+            Ok(Value::str(text.trim_matches(|ch| set.binary_search(&ch).is_ok())))
         }),
         "trimSuffix" => exactly(2, |c| {
             let text = c.text(1)?;
@@ -74,7 +77,8 @@ pub fn find(name: &str) -> Option<Function> {
             let separator = c.text(0)?;
             let items = strings_of(c, 1)?;
             c.heap
-                .spend_text(items.iter().map(String::len).sum::<usize>() + separator.len() * items.len())?;
+                .meter
+                .text_room(items.iter().map(String::len).sum::<usize>() + separator.len() * items.len())?;
             Ok(items.join(&separator).into())
         }),
         "sortAlpha" => exactly(1, |c| {
@@ -87,14 +91,15 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "split" => exactly(2, |c| {
             let (separator, text) = (c.text(0)?, c.text(1)?);
-            numbered(c, pieces(&text, &separator, None))
+            numbered(c, &text, &separator, None)
         }),
         "splitn" => exactly(3, |c| {
             let (separator, most, text) = (c.text(0)?, c.int(1)?, c.text(2)?);
-            numbered(c, pieces(&text, &separator, usize::try_from(most).ok()))
+            numbered(c, &text, &separator, usize::try_from(most).ok())
         }),
         "splitList" => exactly(2, |c| {
             let (separator, text) = (c.text(0)?, c.text(1)?);
+            check_pieces(c, &text, &separator, size_of::<Value>() + TEXT)?;
             c.heap.strings(pieces(&text, &separator, None))
         }),
         "print" => at_least(0, |c| print(c, false)),
@@ -110,7 +115,7 @@ pub fn find(name: &str) -> Option<Function> {
 fn repeat(c: &mut Call<'_>) -> Result<Value, String> {
     let (count, text) = (c.int(0)?, c.text(1)?);
     let count = usize::try_from(count).map_err(|_| "strings: negative Repeat count".to_owned())?;
-    c.heap.spend_text(text.len().saturating_mul(count))?;
+    c.heap.meter.text_room(text.len().saturating_mul(count))?;
     Ok(text.repeat(count).into())
 }
 
@@ -118,7 +123,9 @@ fn replace(c: &mut Call<'_>) -> Result<Value, String> {
     let (old, new, text) = (c.text(0)?, c.text(1)?, c.text(2)?);
     // An empty `old` stands before every character and at the end.
     let count = text.matches(&*old).count();
-    c.heap.spend_text(text.len() + count.saturating_mul(new.len()))?;
+    c.heap
+        .meter
+        .text_room(text.len() + count.saturating_mul(new.len()))?;
     Ok(text.replace(&*old, &new).into())
 }
 
@@ -180,11 +187,8 @@ pub fn slice(text: &str, start: i64, end: i64) -> Result<&str, String> {
     match bounds {
         Some((start, end)) if start <= end && end <= text.len() => text
             .get(start..end)
-            .ok_or_else(|| format!("bytes {start} to {end} of {text:?} cut a character in two")),
-        _ => Err(format!(
-            "slice bounds out of range [{start}:{end}] with length {}",
-            text.len()
-        )),
+            .ok_or_else(|| "the bytes of the text that are asked for cut a character in two".to_owned()),
+        _ => Err("slice bounds out of range of the text".to_owned()),
     }
 }
 
@@ -192,7 +196,7 @@ fn indent(c: &Call<'_>) -> Result<String, String> {
     let (spaces, text) = (c.int(0)?, c.text(1)?);
     let spaces = usize::try_from(spaces).map_err(|_| "strings: negative Repeat count".to_owned())?;
     let lines = text.matches('\n').count() + 1;
-    if spaces.saturating_mul(lines) > super::super::heap::MAX_TEXT {
+    if spaces.saturating_mul(lines) > super::super::budget::MAX_TEXT {
         return Err("the text would be too long".to_owned());
     }
     let pad = " ".repeat(spaces);
@@ -218,7 +222,7 @@ fn quoted(c: &mut Call<'_>, quote: fn(String) -> String) -> Result<Value, String
 /// The elements of a list as texts; of anything else, the one text that it is.
 pub fn strings_of(c: &mut Call<'_>, index: usize) -> Result<Vec<String>, String> {
     let items = match c.any(index) {
-        Value::List(list) => c.heap.items(list).to_vec(),
+        Value::List(list) => c.heap.items_of(list)?,
         other => vec![other],
     };
     let mut texts = Vec::with_capacity(items.len());
@@ -228,6 +232,21 @@ pub fn strings_of(c: &mut Call<'_>, index: usize) -> Result<Vec<String>, String>
         }
     }
     Ok(texts)
+}
+
+/// Bytes of a text and of an entry of a map, beside its own.
+const TEXT: usize = 32;
+const ENTRY: usize = 160;
+
+/// Refuses a text of too many pieces, each of which takes some bytes.
+fn check_pieces(c: &Call<'_>, text: &str, separator: &str, each: usize) -> Result<(), String> {
+    let count = if separator.is_empty() {
+        text.len()
+    } else {
+        text.matches(separator).count() + 1
+    };
+    c.heap.meter.each(count, 100)?;
+    c.heap.meter.room(count.saturating_mul(each))
 }
 
 fn pieces<'t>(text: &'t str, separator: &str, most: Option<usize>) -> Vec<&'t str> {
@@ -252,12 +271,13 @@ fn pieces<'t>(text: &'t str, separator: &str, most: Option<usize>) -> Vec<&'t st
 }
 
 /// `_0`, `_1` and so on.
-fn numbered(c: &mut Call<'_>, pieces: Vec<&str>) -> Result<Value, String> {
-    let entries = pieces
+fn numbered(c: &mut Call<'_>, text: &str, separator: &str, most: Option<usize>) -> Result<Value, String> {
+    check_pieces(c, text, separator, ENTRY + TEXT)?;
+    let entries = pieces(text, separator, most)
         .into_iter()
         .enumerate()
-        .map(|(index, piece)| (format!("_{index}"), Value::str(piece)))
-        .collect();
+        .map(|(index, piece)| Ok((format!("_{index}"), c.heap.text(piece)?)))
+        .collect::<Result<_, String>>()?;
     c.heap.map(Elements::Strings, entries)
 }
 
@@ -278,7 +298,7 @@ pub fn sprint(c: &mut Call<'_>, args: &[Value], is_line: bool) -> Result<String,
             out.push(' ');
         }
         out.push_str(&format::display(c.heap, value)?);
-        c.heap.spend_text(out.len())?;
+        c.heap.meter.text_room(out.len())?;
         was_text = is_text;
     }
     if is_line {

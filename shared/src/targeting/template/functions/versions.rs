@@ -3,36 +3,50 @@
 use std::{cmp::Ordering, rc::Rc};
 
 use super::{
-    super::value::Value,
+    super::{heap::Heap, value::Value},
     args::{Function, exactly},
 };
 use crate::chart::{constraint::Constraint, version::Version};
 
 pub fn find(name: &str) -> Option<Function> {
     Some(match name {
-        "semver" => exactly(1, |c| read(&c.text(0)?)),
+        "semver" => exactly(1, |c| read(c.heap, &c.text(0)?)),
         "semverCompare" => exactly(2, |c| {
-            let constraint = Constraint::parse(&c.text(0)?).map_err(|error| error.to_string())?;
-            let version = Version::parse(&c.text(1)?).map_err(|error| error.to_string())?;
+            c.heap.spend(CONSTRAINT)?;
+            // Without the texts, which may be values.
+            let constraint = Constraint::parse(&c.text(0)?)
+                .map_err(|_| "improper constraint; write one such as >=1.2 <2 or ~3.1")?;
+            let version = Version::parse(&c.text(1)?).map_err(|_| NO_VERSION)?;
             Ok(constraint.matches(&version).into())
         }),
         _ => return None,
     })
 }
 
-fn read(text: &str) -> Result<Value, String> {
-    let version = Version::parse(text).map_err(|error| error.to_string())?;
+const NO_VERSION: &str = "invalid semantic version; write one such as 1.2.3";
+
+/// Steps to read a constraint, which has 512 bytes at the most.
+const CONSTRAINT: usize = 100;
+/// Steps to read a version, which has 256 bytes at the most.
+const VERSION: usize = 10;
+
+fn read(heap: &Heap, text: &str) -> Result<Value, String> {
+    heap.spend(VERSION)?;
+    let version = Version::parse(text).map_err(|_| NO_VERSION)?;
+    heap.write(2 * text.len())?;
     Ok(Value::Version(Rc::new(version)))
 }
 
 /// Calls a method of a version, or reads what Go has methods for. Numbers are `int64`, where they are `uint64` in Go.
-pub fn method(version: &Version, name: &str, args: &[Value]) -> Result<Value, String> {
+pub fn method(heap: &Heap, version: &Version, name: &str, args: &[Value]) -> Result<Value, String> {
+    heap.spend(2)?;
+    heap.write(version.original().len())?;
     match (comparison(name), args) {
         (Some(told), [Value::Version(other)]) => Ok(told(version.precedence(other))),
         (Some(_), [_]) => Err(format!(
             "wrong type for value; expected *semver.Version; {name} compares with what semver gives"
         )),
-        (None, []) => plain(version, name),
+        (None, []) => plain(heap, version, name),
         (comparison, _) => Err(format!(
             "wrong number of args for {name}: want {} got {}",
             usize::from(comparison.is_some()),
@@ -54,9 +68,9 @@ fn comparison(name: &str) -> Option<fn(Ordering) -> Value> {
     })
 }
 
-fn plain(version: &Version, name: &str) -> Result<Value, String> {
+fn plain(heap: &Heap, version: &Version, name: &str) -> Result<Value, String> {
     let number = |number: u64| {
-        let number = i64::try_from(number).map_err(|_| format!("{number} is too large for a template"))?;
+        let number = i64::try_from(number).map_err(|_| "the number is too large for a template")?;
         Ok(Value::Int64(number))
     };
     match name {
@@ -67,12 +81,17 @@ fn plain(version: &Version, name: &str) -> Result<Value, String> {
         "Metadata" => Ok(Value::str(version.metadata())),
         "Original" => Ok(Value::str(version.original())),
         "String" => Ok(version.to_string().into()),
-        "IncMajor" => next(version, [version.major().saturating_add(1), 0, 0]),
-        "IncMinor" => next(version, [version.major(), version.minor().saturating_add(1), 0]),
+        "IncMajor" => next(heap, version, [version.major().saturating_add(1), 0, 0]),
+        "IncMinor" => next(
+            heap,
+            version,
+            [version.major(), version.minor().saturating_add(1), 0],
+        ),
         "IncPatch" => {
             // The release comes after its own pre-releases.
             let step = u64::from(version.prerelease().is_empty());
             next(
+                heap,
                 version,
                 [
                     version.major(),
@@ -86,11 +105,11 @@ fn plain(version: &Version, name: &str) -> Result<Value, String> {
 }
 
 /// A release, written with a `v` if the version was.
-fn next(version: &Version, [major, minor, patch]: [u64; 3]) -> Result<Value, String> {
+fn next(heap: &Heap, version: &Version, [major, minor, patch]: [u64; 3]) -> Result<Value, String> {
     let v = if version.original().starts_with('v') {
         "v"
     } else {
         ""
     };
-    read(&format!("{v}{major}.{minor}.{patch}"))
+    read(heap, &format!("{v}{major}.{minor}.{patch}"))
 }

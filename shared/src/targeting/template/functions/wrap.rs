@@ -6,7 +6,7 @@ use super::strings::slice;
 pub fn wrap(text: &str, width: usize, line_end: &str, breaks_words: bool) -> Result<String, String> {
     let line_end = if line_end.is_empty() { "\n" } else { line_end };
     let width = width.max(1);
-    if (text.len() / width + 1).saturating_mul(line_end.len()) > super::super::heap::MAX_TEXT {
+    if (text.len() / width + 1).saturating_mul(line_end.len()) > super::super::budget::MAX_TEXT {
         return Err("the text would be too long".to_owned());
     }
     let mut out = String::with_capacity(text.len() + 16);

@@ -5,6 +5,7 @@ mod pipe;
 use std::ops::Range;
 
 use super::{
+    budget::Meter,
     error::TemplateError,
     lex,
     lex::{Kind, Token},
@@ -15,8 +16,8 @@ use super::{
 const MAX_DEPTH: usize = 50;
 
 /// Parses a text.
-pub fn parse(text: &str) -> Result<Templates, TemplateError> {
-    let tokens = lex::tokens(text)?;
+pub fn parse(text: &str, meter: &Meter) -> Result<Templates, TemplateError> {
+    let tokens = lex::tokens(text, meter)?;
     let mut parser = Parser {
         text,
         tokens: &tokens,
@@ -25,6 +26,7 @@ pub fn parse(text: &str) -> Result<Templates, TemplateError> {
         ranges: 0,
         depth: 0,
         templates: Templates::default(),
+        meter,
     };
     let (main, end) = parser.list(true)?;
     match end {
@@ -61,6 +63,7 @@ struct Parser<'t> {
     ranges: usize,
     depth: usize,
     templates: Templates,
+    meter: &'t Meter,
 }
 
 type Parsed<T> = Result<T, TemplateError>;

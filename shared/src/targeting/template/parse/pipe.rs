@@ -176,6 +176,8 @@ impl Parser<'_> {
                 return Ok(Some((Term::Dot, field(text).into_iter().collect())));
             }
             Kind::Variable => {
+                let compared = self.variables.len().saturating_add(text.len());
+                self.meter.each(compared, 4).map_err(fail)?;
                 if !self.variables.iter().any(|known| known == text) {
                     return Err(fail(format!("undefined variable {text:?}")));
                 }

@@ -7,7 +7,11 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::render;
+use super::{Budget, TemplateError};
+
+fn render(template: &str, context: &Value) -> Result<String, TemplateError> {
+    super::render(template, context, &Budget::without_clock()).map(|rendered| rendered.text)
+}
 
 #[derive(Deserialize)]
 struct Case {
@@ -112,11 +116,14 @@ fn everything_has_bounds() {
         text = format!("${{ $s = print $s $s }}{text}");
     }
     for (template, expected) in [
-        ("${ range until 10000000 }${ end }".to_owned(), "too many steps"),
-        ("${ range 10000000 }${ end }".to_owned(), "too many steps"),
         (
-            "${ range until 2000 }${ range until 2000 }x${ end }${ end }".to_owned(),
-            "too many steps",
+            "${ range until 10000000 }${ end }".to_owned(),
+            "more than 16777216 bytes",
+        ),
+        ("${ range 10000000 }${ end }".to_owned(), "more work than"),
+        (
+            "${ range 2000 }${ range 2000 }x${ end }${ end }".to_owned(),
+            "more than 16777216 bytes",
         ),
         ("${ repeat 100000000 \"x\" }".to_owned(), "longer than"),
         ("${ indent 100000000 \"x\" }".to_owned(), "too long"),
@@ -149,9 +156,52 @@ fn everything_has_bounds() {
 /// A map that has been put into one another very often is gone without a trace.
 #[test]
 fn a_long_chain_of_maps_breaks_nothing() {
-    let template = "${ $d := dict }${ range until 50000 }${ $d = dict \"d\" $d }${ end }done";
+    let template = "${ $d := dict }${ range until 15000 }${ $d = dict \"d\" $d }${ end }done";
     assert_eq!(render(template, &context()).unwrap(), "done");
 }
+
+#[test]
+fn patterns_are_limited_as_in_go() {
+    assert!(error(r#"${ mustRegexMatch "(a{40}){40}" "a" }"#).contains("invalid repeat count"));
+    assert_eq!(
+        render(r#"${ regexMatch "(\\pL{90}){90}" "x" }"#, &context()).unwrap(),
+        "false"
+    );
+    for pattern in [
+        r"(a{25}){40}",
+        r"[\\pL\\pN-]{1,63}",
+        r"^\\pL{63}$",
+        r"(?i)[^/]{100}",
+        r"a{1000}",
+    ] {
+        let template = format!(r#"${{ mustRegexMatch "{pattern}" "x" }}"#);
+        assert_eq!(render(&template, &context()).unwrap(), "false", "{pattern}");
+    }
+}
+
+/// The standard library formats with 65,535 digits at the most.
+#[test]
+fn wide_numbers_are_written() {
+    for (verb, argument, length) in [
+        ("%070000d", "1", 70_000),
+        ("%.70000d", "1", 70_000),
+        ("%070000.1f", "1.5", 70_000),
+        ("%.70000f", "1.5", 70_002),
+        ("%.70000e", "1.5", 70_006),
+        ("%.70000g", "0.25", 4),
+        ("%.70000g", "5e-324", 755),
+        ("%-70000s", "\"a\"", 70_000),
+    ] {
+        let template = format!("${{ printf {verb:?} {argument} | len }}");
+        assert_eq!(
+            render(&template, &context()).unwrap(),
+            length.to_string(),
+            "{verb}"
+        );
+    }
+}
+
+mod budget;
 
 proptest! {
     /// Whatever the text, there is an answer.

@@ -5,8 +5,15 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::preprocess;
-use crate::api::{BundleDeploymentOptions, Cluster};
+use super::preprocess as preprocess_within;
+use crate::{
+    api::{BundleDeploymentOptions, Cluster},
+    targeting::{template::Budget, values::ValuesError},
+};
+
+fn preprocess(options: &mut BundleDeploymentOptions, cluster: &Cluster) -> Result<(), ValuesError> {
+    preprocess_within(options, cluster, &Budget::without_clock())
+}
 
 #[derive(Deserialize)]
 struct Case {
@@ -170,7 +177,7 @@ fn errors_name_the_value() {
         ),
         (
             json!({ "values": { "a": 1, "b": "${ printf \"x%s y\" \":\" }" } }),
-            "at \"b: x: y\"; quote",
+            "helm.values.b: the template renders to what is not YAML: ",
         ),
         (
             json!({ "values": { "a": "${ \"\\nx\\n\" }", "b": 1 } }),
@@ -190,4 +197,236 @@ fn values_nest_only_so_deep() {
     }
     let error = values(&json!({ "values": nested })).unwrap_err();
     assert!(error.contains("more than 50 deep"), "{error}");
+}
+
+const SECRET: &str = "hunter2-geheim";
+
+/// Values of a Cluster may be secrets of another team; statuses and logs are read by many.
+#[test]
+fn no_error_has_a_value_of_the_cluster() {
+    let own = json!({
+        "s": SECRET, "yaml": format!("{SECRET}: {SECRET}: x"), "tab": format!("\t{SECRET}"), "list": [SECRET], "map": { SECRET: SECRET },
+        "pattern": format!("({SECRET}"), "umlaut": format!("{SECRET}ä"), "json": format!("{{\"{SECRET}\"}}"),
+        "url": format!("http://[{SECRET}"), "host": format!("http://{SECRET}:port{SECRET}/"), "percent": format!("http://x/%zz{SECRET}"),
+        "anchor": format!("*{SECRET}"), "tag": format!("!!int {SECRET}"), "format": format!("{SECRET}%*d"),
+        "merge": format!("<<: {SECRET}"), "directive": format!("%{SECRET}"), "handle": format!("!{SECRET}!x {SECRET}"),
+    });
+    let cluster = cluster(&json!({ "env": "prod" }), &own);
+    for template in [
+        "range .ClusterValues.s",
+        "eq .ClusterValues.list .ClusterValues.list",
+        "eq .ClusterValues.map .ClusterValues.map",
+        "eq .ClusterValues.s 1",
+        "add1f .ClusterValues.s | index .ClusterValues.list",
+        "index .ClusterValues.list .ClusterValues.s",
+        "index .ClusterValues.s 100",
+        "index .ClusterValues.map .ClusterValues.list",
+        "trunc 15 .ClusterValues.umlaut",
+        "substr 0 15 .ClusterValues.umlaut",
+        "substr 9 4 .ClusterValues.s",
+        "b64dec .ClusterValues.s",
+        "b32dec .ClusterValues.s",
+        "mustFromJson .ClusterValues.json",
+        "mustFromJson .ClusterValues.s",
+        "mustRegexMatch .ClusterValues.pattern \"x\"",
+        "regexFind .ClusterValues.pattern \"x\"",
+        "semver .ClusterValues.s",
+        "semverCompare .ClusterValues.s \"1.0.0\"",
+        "semverCompare \"1.0.0\" .ClusterValues.s",
+        "urlParse .ClusterValues.url",
+        "urlParse .ClusterValues.host",
+        "urlParse .ClusterValues.percent",
+        "urlJoin (dict \"userinfo\" .ClusterValues.yaml)",
+        "dig .ClusterValues.s \"a\" 1 (dict .ClusterValues.s 1)",
+        "printf .ClusterValues.format 1",
+        "upper .ClusterValues.list",
+        "merge .ClusterValues.s",
+        "first .ClusterValues.s",
+        ".ClusterValues.s.x",
+        "print .ClusterValues.yaml",
+        "print \"a: \" .ClusterValues.yaml",
+        "print .ClusterValues.tab",
+        "print .ClusterValues.anchor",
+        "print .ClusterValues.tag",
+        "print .ClusterValues.merge",
+        "print .ClusterValues.directive",
+        "print .ClusterValues.handle",
+        "print \"x: [\" .ClusterValues.s",
+        "print \"'\" .ClusterValues.s",
+    ] {
+        let body = if template.starts_with("range") {
+            format!("${{ {template} }}${{ end }}")
+        } else {
+            format!("${{ {template} }}")
+        };
+        let helm = json!({ "templateValues": { "a": body } });
+        if let Err(error) = processed(&helm, &cluster) {
+            assert!(
+                !error.contains("hunter2") && !error.contains("geheim"),
+                "{template}: {error}"
+            );
+        } else {
+            assert!(
+                ["print", "urlParse", "semver"]
+                    .iter()
+                    .any(|name| template.starts_with(name)),
+                "{template}"
+            );
+        }
+        let helm = json!({ "values": { "a": 1, "b": { "c": format!("x{body}") } } });
+        if let Err(error) = processed(&helm, &cluster) {
+            assert!(
+                !error.contains("hunter2") && !error.contains("geheim"),
+                "{template}: {error}"
+            );
+            assert!(error.starts_with("helm.values.b.c: "), "{error}");
+        }
+    }
+}
+
+#[test]
+fn an_error_in_yaml_names_the_line_of_the_template() {
+    let cluster = cluster(&json!({ "env": "prod" }), &json!({ "s": "x: y: z" }));
+    let helm = json!({ "templateValues": { "a": "b: 1\nc: ${ .ClusterValues.s }\nd: 2" } });
+    let error = processed(&helm, &cluster).unwrap_err();
+    assert!(
+        error.contains("in line 2 of the result, which <c: ${ .ClusterValues.s }> writes; quote"),
+        "{error}"
+    );
+}
+
+#[test]
+fn values_that_nest_too_deeply_are_an_error_everywhere() {
+    let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let text = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    let plain = cluster(&json!(null), &json!(null));
+    let labelled = cluster(&json!({ "env": "prod" }), &json!(null));
+    for cluster in [&plain, &labelled] {
+        let error = processed(&json!({ "values": { "a": nested(110) } }), cluster).unwrap_err();
+        assert!(
+            error.contains("helm.values: lists and mappings nest 111 deep"),
+            "{error}"
+        );
+        assert!(processed(&json!({ "values": { "a": nested(99) } }), cluster).is_ok());
+    }
+    let own = cluster(&json!({ "env": "prod" }), &json!({ "a": nested(110) }));
+    let error = processed(&json!({ "templateValues": { "a": "1" } }), &own).unwrap_err();
+    assert!(
+        error.contains("Cluster: spec.templateValues: lists and mappings nest 111 deep"),
+        "{error}"
+    );
+    for (levels, is_allowed) in [(99, true), (100, false)] {
+        let result = processed(&json!({ "templateValues": { "a": text(levels) } }), &labelled);
+        assert_eq!(result.is_ok(), is_allowed, "{result:?}");
+    }
+}
+
+#[test]
+fn long_paths_and_deep_indentation_take_no_memory() {
+    let many = vec![json!("${ 1 }"); 50_000];
+    let nested = (0..90).fold(json!(vec![1; 100_000]), |inner, _| json!([inner]));
+    assert!(values(&json!({ "values": { "k".repeat(300_000): many } })).is_err());
+    let error = values(&json!({ "values": { "a": "${ 1 }", "b": nested } })).unwrap_err();
+    assert!(error.contains("bytes as YAML"), "{error}");
+}
+
+#[test]
+fn clusters_without_values_say_what_was_exceeded() {
+    use crate::targeting::{Member, targets, template::Limits};
+    use std::time::Duration;
+
+    let clusters: Vec<_> = (0..5)
+        .map(|index| {
+            let mut cluster = cluster(
+                &json!({ "env": "prod" }),
+                &json!({ "loops": if index == 2 { 10_000_000 } else { 1 } }),
+            );
+            cluster.metadata.name = Some(format!("c{index}"));
+            cluster
+        })
+        .collect();
+    let bundle = json!({
+        "metadata": { "name": "web", "namespace": "fleet-default" },
+        "spec": {
+            "helm": { "templateValues": { "a": "${ range int .ClusterValues.loops }${ end }1" } },
+            "targets": [{ "clusterSelector": {} }]
+        }
+    });
+    let bundle = serde_json::from_str(&bundle.to_string()).unwrap();
+    let members = || clusters.iter().map(|cluster| Member::new(cluster, []));
+    let errors = |limits| -> Vec<_> {
+        let budget = Budget::new(limits, || Duration::ZERO);
+        let targets = targets(&bundle, members(), &[], false, &budget).unwrap();
+        targets
+            .into_iter()
+            .map(|target| target.wanted.map_err(|error| error.to_string()).err())
+            .collect()
+    };
+    let found = errors(Limits::within(Duration::from_secs(2)));
+    let has = |index: usize, words: &str| found[index].as_ref().is_some_and(|error| error.contains(words));
+    assert!(found[0].is_none() && found[1].is_none(), "{found:?}");
+    assert!(
+        has(
+            2,
+            "helm.templateValues.a: the templates of this Bundle take more work"
+        ),
+        "{found:?}"
+    );
+    for index in [3, 4] {
+        assert!(
+            has(index, "no values were made for this cluster") && has(index, "more work than"),
+            "{found:?}"
+        );
+    }
+    let found = errors(Limits {
+        values: 20,
+        values_per_cluster: 0,
+        ..Limits::within(Duration::MAX)
+    });
+    assert!(
+        found[2]
+            .as_ref()
+            .is_some_and(|error| error.contains("more than 20 bytes together")),
+        "{found:?}"
+    );
+}
+
+/// A Bundle as people write them, on 2,000 clusters. Run with `--ignored --nocapture` to see how long it takes.
+#[test]
+fn an_honest_bundle_for_two_thousand_clusters_fits() {
+    let mut values = Map::new();
+    for index in 0..40 {
+        values.insert(format!("service-{index}"), json!({
+            "host": format!("s{index}.${{ .ClusterName }}.${{ .ClusterLabels.env }}.example.com"),
+            "replicas": 3,
+            "image": { "repository": "registry.example.com/team/service", "tag": "${ .ClusterValues.tag | default \"1.2.3\" | quote }" },
+            "zone": "${ if eq .ClusterLabels.env \"prod\" }${ upper .ClusterValues.zone }${ else }none${ end }",
+            "isMatch": "${ regexMatch \"^[a-z]+-[0-9]{1,3}$\" .ClusterValues.zone }"
+        }));
+    }
+    let helm =
+        json!({ "values": values, "templateValues": { "list": "${ range until 20 }- ${ . }\n${ end }" } });
+    let cluster = cluster(
+        &json!({ "env": "prod" }),
+        &json!({ "zone": "eu-1", "tag": "2.0", "more": vec!["text"; 50] }),
+    );
+    let options = json!({ "helm": helm }).to_string();
+    let budget = Budget::without_clock();
+    let (start, mut text) = (std::time::Instant::now(), 0);
+    // The budget is per cluster in effect: a tenth of them shows it.
+    for _ in 0..200 {
+        let mut options: BundleDeploymentOptions = serde_json::from_str(&options).unwrap();
+        preprocess_within(&mut options, &cluster, &budget).unwrap();
+        text = options.helm.unwrap().values.unwrap().as_str().len();
+    }
+    println!(
+        "{text} bytes of values, {} units and {:?} for each cluster",
+        budget.used() / 200,
+        start.elapsed() / 200
+    );
+    assert!(
+        budget.used() / 200 < 1_400_000,
+        "{} units for each cluster",
+        budget.used() / 200
+    );
 }

@@ -1,15 +1,19 @@
 //! Writing.
 
-use std::{cmp::Ordering, ops::Range};
+use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 use super::{
     order::compare,
     resolve::{Resolved, resolve},
     scalar::{Style, escape, is_break, is_printable, style},
 };
-use crate::targeting::{go_json, template, template::number};
+use crate::targeting::{
+    go_json, template,
+    template::{MAX_TEXT, number},
+};
 
 /// The column after which a text goes on in the next line, where it has a space.
 const WIDTH: usize = 80;
@@ -17,43 +21,29 @@ const WIDTH: usize = 80;
 const MAX_KEY: usize = 128;
 const INDENT: usize = 2;
 
-/// Values as YAML, and where in it templates are.
-#[derive(Debug)]
-pub struct Emitted {
-    /// The YAML.
-    pub text: String,
-    /// The texts with templates: where they are, and the path of the value.
-    templates: Vec<(Range<usize>, String)>,
-}
-
-impl Emitted {
-    /// The path of the value that is at a byte of the text.
-    pub fn path_at(&self, offset: usize) -> Option<&str> {
-        let place = self.templates.iter().find(|(range, _)| range.contains(&offset));
-        place.map(|(_, path)| &**path)
-    }
-}
+/// The values would be too long as YAML.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("the values would have more than {MAX_TEXT} bytes as YAML; make them shorter or flatter")]
+pub struct TooLong;
 
 /// Writes values.
-pub fn emit(values: &Map<String, Value>) -> Emitted {
-    let mut emitter = Emitter {
-        out: String::new(),
-        column: 0,
-        is_after_space: true,
-        is_in_indentation: true,
-        path: Vec::new(),
-        templates: Vec::new(),
-    };
-    if values.is_empty() {
-        emitter.indicator("{}", true, false, false);
-    } else {
-        emitter.mapping(values, 0);
+///
+/// # Errors
+/// Where the text would be longer than a template may be: indentation alone can make it much longer than the values.
+pub fn emit(values: &Map<String, Value>) -> Result<String, TooLong> {
+    let mut emitter = Emitter::new(None);
+    emitter.whole(values);
+    if emitter.is_too_long() {
+        return Err(TooLong);
     }
-    emitter.indentation(0);
-    Emitted {
-        text: emitter.out,
-        templates: emitter.templates,
-    }
+    Ok(emitter.out)
+}
+
+/// The path of the text with a template that is at a byte of the YAML which [`emit`] writes.
+pub fn path_at(values: &Map<String, Value>, offset: usize) -> Option<String> {
+    let mut emitter = Emitter::new(Some(offset));
+    emitter.whole(values);
+    emitter.found
 }
 
 struct Emitter {
@@ -63,24 +53,51 @@ struct Emitter {
     is_after_space: bool,
     /// Whether there is nothing but indentation and `-` on the line so far.
     is_in_indentation: bool,
+    /// The byte whose path is wanted.
+    wanted: Option<usize>,
     path: Vec<String>,
-    templates: Vec<(Range<usize>, String)>,
+    found: Option<String>,
 }
 
 impl Emitter {
-    fn mapping(&mut self, entries: &Map<String, Value>, indent: usize) {
-        // Not by `sort`, which may panic where an order contradicts itself, as this one does for some numbers.
-        let mut sorted: Vec<(&String, &Value)> = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let place = sorted.partition_point(|known| compare(known.0, entry.0) == Ordering::Less);
-            sorted.insert(place, entry);
+    const fn new(wanted: Option<usize>) -> Self {
+        Self {
+            out: String::new(),
+            column: 0,
+            is_after_space: true,
+            is_in_indentation: true,
+            wanted,
+            path: Vec::new(),
+            found: None,
         }
-        for (key, value) in sorted {
-            self.path.push(if self.path.is_empty() {
-                key.clone()
-            } else {
-                format!(".{key}")
-            });
+    }
+
+    fn whole(&mut self, values: &Map<String, Value>) {
+        if values.is_empty() {
+            self.indicator("{}", true, false, false);
+        } else {
+            self.mapping(values, 0);
+        }
+        self.indentation(0);
+    }
+
+    const fn is_too_long(&self) -> bool {
+        self.out.len() > MAX_TEXT
+    }
+
+    fn enter(&mut self, step: impl FnOnce() -> String) {
+        if self.wanted.is_some() {
+            self.path.push(step());
+        }
+    }
+
+    fn mapping(&mut self, entries: &Map<String, Value>, indent: usize) {
+        for (key, value) in sorted(entries.iter().collect()) {
+            if self.is_too_long() {
+                return;
+            }
+            let is_first = self.path.is_empty();
+            self.enter(|| if is_first { key.clone() } else { format!(".{key}") });
             self.indentation(indent);
             if key.contains('\n') || key.contains(is_break) || key.len() > MAX_KEY {
                 self.indicator("?", true, false, true);
@@ -109,7 +126,10 @@ impl Emitter {
                 let is_flush = is_in_mapping && !self.is_in_indentation;
                 let indent = if is_flush { indent } else { indent + INDENT };
                 for (index, item) in items.iter().enumerate() {
-                    self.path.push(format!("[{index}]"));
+                    if self.is_too_long() {
+                        return;
+                    }
+                    self.enter(|| format!("[{index}]"));
                     self.indentation(indent);
                     self.indicator("-", true, false, true);
                     self.value(item, indent, false);
@@ -179,8 +199,11 @@ impl Emitter {
         }
         self.is_after_space = self.column == 0;
         self.is_in_indentation = self.column == 0;
-        if template::has_actions(text) {
-            self.templates.push((start..self.out.len(), self.path.concat()));
+        let is_wanted = self
+            .wanted
+            .is_some_and(|wanted| (start..self.out.len()).contains(&wanted));
+        if is_wanted && template::has_actions(text) {
+            self.found = Some(self.path.concat());
         }
     }
 
@@ -271,6 +294,30 @@ impl Emitter {
         self.out.push('\n');
         self.column = 0;
     }
+}
+
+/// Entries in the order of their keys.
+///
+/// Not by `sort`, which may panic where an order contradicts itself, as this one does for some numbers. The halves are
+/// sorted and then merged, so that many keys take no long time.
+fn sorted<'v>(mut entries: Vec<(&'v String, &'v Value)>) -> Vec<(&'v String, &'v Value)> {
+    if entries.len() < 2 {
+        return entries;
+    }
+    let behind = sorted(entries.split_off(entries.len() / 2));
+    let before = sorted(entries);
+    let mut merged = Vec::with_capacity(before.len() + behind.len());
+    let (mut before, mut behind) = (before.into_iter().peekable(), behind.into_iter().peekable());
+    while let (Some(one), Some(other)) = (before.peek(), behind.peek()) {
+        if compare(other.0, one.0) == Ordering::Less {
+            merged.extend(behind.next());
+        } else {
+            merged.extend(before.next());
+        }
+    }
+    merged.extend(before);
+    merged.extend(behind);
+    merged
 }
 
 /// A number as it is written after it went through JSON.

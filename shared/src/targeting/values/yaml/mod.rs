@@ -12,7 +12,7 @@ mod resolve;
 mod scalar;
 
 pub use self::{
-    emit::{Emitted, emit},
+    emit::{TooLong, emit, path_at},
     read::{Unreadable, read},
 };
 

@@ -4,12 +4,14 @@ use std::cmp::Ordering;
 
 /// The order of keys: numbers within them by their value, and letters behind everything else.
 pub fn compare(one: &str, other: &str) -> Ordering {
-    let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
-        return a.len().cmp(&b.len());
-    };
-    let (Some(&x), Some(&y)) = (a.get(at), b.get(at)) else {
-        return Ordering::Equal;
+    let (mut a, mut b) = (one.chars(), other.chars());
+    let mut at = 0;
+    let (x, y) = loop {
+        match (a.next(), b.next()) {
+            (Some(x), Some(y)) if x == y => at += x.len_utf8(),
+            (Some(x), Some(y)) => break (x, y),
+            (x, y) => return x.is_some().cmp(&y.is_some()),
+        }
     };
     match (x.is_alphabetic(), y.is_alphabetic()) {
         (true, true) => return x.cmp(&y),
@@ -19,17 +21,21 @@ pub fn compare(one: &str, other: &str) -> Ordering {
     }
     // A zero within a number is not a leading one.
     let is_within = (x == '0' || y == '0')
-        && a.iter()
-            .take(at)
+        && one
+            .get(..at)
+            .unwrap_or_default()
+            .chars()
             .rev()
             .take_while(|c| c.is_numeric())
-            .any(|c| *c != '0');
-    let run = |chars: &[char]| {
-        let digits = chars.iter().skip(at).take_while(|c| c.is_numeric());
-        digits.fold((i64::from(is_within), 0), |(number, length), c| {
-            let digit = i64::from(u32::from(*c)) - i64::from(u32::from('0'));
-            (number.wrapping_mul(10).wrapping_add(digit), length + 1)
-        })
+            .any(|c| c != '0');
+    let run = |text: &str| {
+        let digits = text.get(at..).unwrap_or_default().chars();
+        digits
+            .take_while(|c| c.is_numeric())
+            .fold((i64::from(is_within), 0), |(number, length), c| {
+                let digit = i64::from(u32::from(c)) - i64::from(u32::from('0'));
+                (number.wrapping_mul(10).wrapping_add(digit), length + 1)
+            })
     };
-    run(&a).cmp(&run(&b)).then(x.cmp(&y))
+    run(one).cmp(&run(other)).then(x.cmp(&y))
 }

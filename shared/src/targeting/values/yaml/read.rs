@@ -8,12 +8,14 @@ use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
 use super::resolve::{Resolved, resolve};
-use crate::targeting::template::number;
+use crate::targeting::template::{MAX_TEXT, number};
 
 /// How many nodes a text may have, aliases counted as what they stand for.
 const MAX_NODES: usize = 200_000;
 /// How deep it may nest. The parser has a limit of its own, but aliases nest further.
 const MAX_DEPTH: usize = 100;
+/// How many bytes its scalars may have, aliases counted as what they stand for. An anchor keeps a copy, which counts too.
+const MAX_BYTES: usize = 2 * MAX_TEXT;
 
 /// Why a text is not YAML that values can be read from.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -25,9 +27,9 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// The line of the text that it is about.
-    pub fn line<'t>(&self, text: &'t str) -> Option<&'t str> {
-        text.lines().nth(self.line?.checked_sub(1)?)
+    /// The line of the text that it is about, counted from 1.
+    pub const fn line(&self) -> Option<usize> {
+        self.line
     }
 }
 
@@ -49,6 +51,7 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
         parser: Parser::new_from_str_with_options(text, options),
         anchors: BTreeMap::new(),
         nodes: 0,
+        bytes: 0,
     };
     loop {
         match reader.event()? {
@@ -69,6 +72,7 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
 struct Node {
     value: Rc<Value>,
     nodes: usize,
+    bytes: usize,
     depth: usize,
     /// The key that a scalar is, or why it cannot be one.
     key: Result<Rc<str>, &'static str>,
@@ -79,6 +83,7 @@ struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     anchors: BTreeMap<usize, Node>,
     nodes: usize,
+    bytes: usize,
 }
 
 impl<'t> Reader<'t> {
@@ -100,6 +105,7 @@ impl<'t> Reader<'t> {
         if depth > MAX_DEPTH {
             return Err(unreadable(format!("nests more than {MAX_DEPTH} deep")));
         }
+        let is_counted = matches!(event, Event::Scalar(..) | Event::Alias(_));
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => (scalar(&text, style, tag.as_deref())?, anchor),
             Event::SequenceStart(_, anchor, _) => (self.sequence(depth)?, anchor),
@@ -114,6 +120,13 @@ impl<'t> Reader<'t> {
         self.nodes += node.nodes;
         if self.nodes > MAX_NODES {
             return Err(unreadable(format!("has more than {MAX_NODES} nodes")));
+        }
+        let copies = usize::from(is_counted) + usize::from(anchor != 0);
+        self.bytes = self.bytes.saturating_add(node.bytes.saturating_mul(copies));
+        if self.bytes > MAX_BYTES {
+            return Err(unreadable(format!(
+                "its scalars and what aliases stand for have more than {MAX_BYTES} bytes"
+            )));
         }
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
@@ -166,6 +179,7 @@ impl<'t> Reader<'t> {
 #[derive(Default)]
 struct Collected {
     nodes: usize,
+    bytes: usize,
     depth: usize,
 }
 
@@ -174,12 +188,14 @@ impl Collected {
         self.depth = self.depth.max(node.depth + 1);
         // Counted when it was read; aliases of the whole count it again.
         self.nodes = self.nodes.saturating_add(node.nodes);
+        self.bytes = self.bytes.saturating_add(node.bytes);
     }
 
     fn node(self, value: Value) -> Node {
         Node {
             value: Rc::new(value),
             nodes: self.nodes + 1,
+            bytes: self.bytes,
             depth: self.depth,
             key: Err("a list or mapping cannot be a key"),
             is_merge: false,
@@ -220,6 +236,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, Unr
     Ok(Node {
         value: Rc::new(value(text, resolved)?),
         nodes: 1,
+        bytes: text.len(),
         depth: 0,
         key: key(text, resolved),
         is_merge,
@@ -235,9 +252,9 @@ fn tagged(text: &str, name: &str) -> Result<Resolved, Unreadable> {
         }
         ("int", Resolved::Int(_) | Resolved::Unsigned(_)) => Ok(resolved),
         ("float", Resolved::Int(number)) => Ok(Resolved::Float(number as f64)),
-        ("null" | "bool" | "float" | "int", _) => {
-            Err(unreadable(format!("cannot decode `{text}` as a !!{name}")))
-        }
+        ("null" | "bool" | "float" | "int", _) => Err(unreadable(format!(
+            "a scalar cannot be decoded as its tag !!{name} says"
+        ))),
         _ => Ok(Resolved::Text),
     }
 }
@@ -249,6 +266,7 @@ fn binary(text: &str) -> Result<Node, Unreadable> {
         .ok_or_else(|| unreadable("!!binary value is not text in Base64"))?;
     Ok(Node {
         key: Ok(text.as_str().into()),
+        bytes: text.len(),
         value: Rc::new(Value::String(text)),
         nodes: 1,
         depth: 0,
@@ -271,7 +289,7 @@ fn value(text: &str, resolved: Resolved) -> Result<Value, Unreadable> {
     };
     Number::from_f64(number)
         .map(Value::Number)
-        .ok_or_else(|| unreadable(format!("{text} is not a number that JSON has")))
+        .ok_or_else(|| unreadable("a number is not one that JSON has"))
 }
 
 /// The text that a key becomes.

@@ -1,0 +1,365 @@
+//! No template takes more work or memory than it may, whatever function it calls with whatever argument.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    super::{Budget, Exceeded, Limits, render},
+    context,
+};
+
+/// Calls of functions on `$x`, a text of 2 MiB or a large list or map.
+const ON_TEXTS: &[&str] = &[
+    "upper $x",
+    "lower $x",
+    "title $x",
+    "untitle $x",
+    "swapcase $x",
+    "snakecase $x",
+    "kebabcase $x",
+    "camelcase $x",
+    "trim $x",
+    "trimAll $x $x",
+    "trimSuffix $x $x",
+    "trimPrefix \"x\" $x",
+    "nospace $x",
+    "initials $x",
+    "contains \"y\" $x",
+    "hasPrefix $x $x",
+    "hasSuffix $x $x",
+    "replace \"y\" \"z\" $x",
+    "substr 0 5 $x",
+    "trunc 5 $x",
+    "abbrev 5 $x",
+    "abbrevboth 5 10 $x",
+    "wrap 80 $x",
+    "wrapWith 80 \"y\" $x",
+    "indent 1 $x",
+    "nindent 1 $x",
+    "quote $x",
+    "squote $x",
+    "cat $x",
+    "toString $x",
+    "toStrings $x",
+    "join \"y\" $x",
+    "sortAlpha $x",
+    "split \"y\" $x",
+    "splitn \"y\" 2 $x",
+    "splitList \"y\" $x",
+    "print $x",
+    "println $x",
+    "printf \"%s\" $x",
+    "printf \"%.1s\" $x",
+    "printf $x",
+    "printf \"%q\" $x",
+    "b64enc $x",
+    "b64dec $x",
+    "b32enc $x",
+    "b32dec $x",
+    "sha1sum $x",
+    "sha256sum $x",
+    "sha512sum $x",
+    "adler32sum $x",
+    "html $x",
+    "js $x",
+    "urlquery $x",
+    "toJson $x",
+    "toRawJson $x",
+    "toPrettyJson $x",
+    "fromJson $x",
+    "atoi $x",
+    "int64 $x",
+    "int $x",
+    "float64 $x",
+    "toDecimal $x",
+    "add $x 1",
+    "add1 $x",
+    "max $x 1",
+    "addf $x 1",
+    "floor $x",
+    "round $x 1",
+    "eq $x $y",
+    "ne $x $y",
+    "lt $x $y",
+    "le $x $y",
+    "deepEqual $x $y",
+    "deepCopy $x",
+    "typeIs $x 1",
+    "kindIs $x 1",
+    "base $x",
+    "dir $x",
+    "clean $x",
+    "ext $x",
+    "isAbs $x",
+    "duration $x",
+    "durationRound $x",
+    "urlJoin (dict \"path\" $x)",
+    "regexMatch \"y\" $x",
+    "regexFind \"y\" $x",
+    "regexFindAll \"y\" $x -1",
+    "regexReplaceAll \"y\" $x \"z\"",
+    "regexReplaceAllLiteral \"y\" $x \"z\"",
+    "regexSplit \"y\" $x -1",
+    "regexQuoteMeta $x",
+    "regexMatch $x \"y\"",
+    "get $d $x",
+    "hasKey $d $x",
+    "dict $x 1",
+    "set $d $x 1",
+    "unset $d $x",
+    "pluck $x $d",
+    "pick $d $x",
+    "omit $d $x",
+    "dig $x 1 $d",
+    "index $d $x",
+    "has $x (list $y)",
+    "uniq (list $x $y)",
+    "without (list $x) $y",
+];
+const ON_LISTS: &[&str] = &[
+    "append $x 1",
+    "prepend $x 1",
+    "first $x",
+    "last $x",
+    "rest $x",
+    "initial $x",
+    "reverse $x",
+    "compact $x",
+    "uniq $x",
+    "without $x 1",
+    "has 0.5 $x",
+    "slice $x 1",
+    "concat $x $x",
+    "chunk 1 $x",
+    "deepEqual $x $y",
+    "deepCopy $x",
+    "toJson $x",
+    "toString $x",
+    "join \"\" $x",
+    "sortAlpha $x",
+    "toStrings $x",
+    "print $x",
+    "printf \"%d\" $x",
+    "until 100000",
+    "seq 100000",
+    "untilStep 0 100000 1",
+];
+const ON_MAPS: &[&str] = &[
+    "keys $x",
+    "values $x",
+    "pick $x \"a\"",
+    "omit $x \"a\"",
+    "merge $d $x",
+    "mergeOverwrite $d $x",
+    "deepCopy $x",
+    "deepEqual $x $y",
+    "toJson $x",
+    "toString $x",
+    "print $x",
+    "printf \"%v\" $x",
+    "dict \"a\" $x | toJson",
+];
+
+/// What a template takes until it is stopped, and why.
+fn stopped(template: &str) -> (u64, String) {
+    let budget = Budget::without_clock();
+    let error = render(template, &context(), &budget)
+        .map(|rendered| rendered.text.len())
+        .expect_err(template);
+    (budget.used(), error.message)
+}
+
+fn hostile() -> Vec<String> {
+    let text =
+        |fill: &str| format!("${{ $d := dict }}${{ $x := repeat 1500000 \"{fill}\" }}${{ $y := print $x }}");
+    let list = "${ $d := dict }${ $x := until 100000 }${ $y := slice $x 0 }";
+    let map = "${ $d := dict }${ $x := .Map }${ $y := deepCopy $x }";
+    let mut templates = Vec::new();
+    for (before, calls) in [
+        (&*text("x"), ON_TEXTS),
+        (&text("1"), ON_TEXTS),
+        (list, ON_LISTS),
+        (map, ON_MAPS),
+    ] {
+        for call in calls {
+            templates.push(format!(
+                "{before}${{ range 160000 }}${{ $_ := {call} }}${{ end }}"
+            ));
+        }
+    }
+    for pattern in [
+        "(\\\\pL{90}){90}",
+        "[\\\\pL\\\\pN-]{1,63}",
+        "(a{30}){30}",
+        "(x?){500}y",
+        "a(b|c)*d",
+    ] {
+        templates.push(format!(
+            "${{ range 10000000 }}${{ $_ := regexMatch \"{pattern}\" \"x\" }}${{ end }}"
+        ));
+        templates.push(format!(
+            "${{ range $i := until 100000 }}${{ $_ := regexMatch (print \"{pattern}\" $i) \"x\" }}${{ end }}"
+        ));
+        templates.push(format!(
+            "{}${{ range 100000 }}${{ $_ := regexMatch \"{pattern}\" $x }}${{ end }}",
+            text("x")
+        ));
+    }
+    let chain: String = ('a'..'t')
+        .zip('b'..='t')
+        .map(|(one, next)| {
+            let calls = format!("${{ template \"{next}\" }}").repeat(10);
+            format!("${{ define \"{one}\" }}{calls}${{ end }}")
+        })
+        .collect();
+    templates.push(format!(
+        "${{ define \"t\" }}${{ end }}{chain}${{ template \"a\" }}"
+    ));
+    templates.push("${ range 100000000 }${ continue }${ end }".to_owned());
+    templates.push("${ range 100000000 }${ if true }${ end }${ end }".to_owned());
+    templates
+}
+
+/// The map is part of the context, where it costs no steps.
+fn with_map() -> serde_json::Value {
+    let mut context = context();
+    let entries = (0..20_000).map(|index| (format!("key-{index}"), json!(index)));
+    context["Map"] = serde_json::Value::Object(entries.collect());
+    context
+}
+
+#[test]
+fn every_function_pays_for_what_it_reads() {
+    for template in hostile() {
+        let budget = Budget::new(
+            Limits {
+                work: 50_000_000,
+                ..Limits::within(Duration::MAX)
+            },
+            || Duration::ZERO,
+        );
+        let Err(error) = render(&template, &with_map(), &budget) else {
+            panic!("{template:.200} is not stopped after {} units", budget.used());
+        };
+        let is_limit =
+            error.message.contains("more work than") || error.message.contains("more than 16777216 bytes");
+        // What is no number, URL or Base64 says so at once.
+        let is_refused = error.message.contains("error calling") && budget.used() < 40_000_000;
+        assert!(is_limit || is_refused, "{template:.200}: {error}");
+    }
+}
+
+#[test]
+fn the_tokens_of_a_template_are_limited() {
+    for piece in [
+        "${1}",
+        "${1 1}",
+        "${$a := 1}",
+        "${if 1}${end}",
+        "${/**/}${.a.b.c}",
+    ] {
+        let (_, message) = stopped(&piece.repeat(300_000));
+        assert!(
+            message.contains("more than 16777216 bytes") || message.contains("more work"),
+            "{piece}: {message}"
+        );
+    }
+    // To be read in one go, not once for each number.
+    let budget = Budget::without_clock();
+    assert!(
+        render(
+            &format!("${{ print {} }}", "1 ".repeat(50_000)),
+            &json!({}),
+            &budget
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn memory_is_limited_in_all() {
+    for template in [
+        "${ $l := list }${ range until 240 }${ $l = append $l (repeat 2097152 \"x\") }${ end }",
+        "${ $t := repeat 2000000 \"x\" }${ $l := list }${ range until 200 }${ $l = append $l $t }${ end }${ join \"\" $l | len }",
+        "${ $t := repeat 2000000 \"x\" }${ $l := list }${ range until 200 }${ $l = append $l $t }${ end }${ toStrings $l | len }",
+        "${ $d := dict }${ range until 200 }${ $d = set $d (repeat 100000 (toString .)) $d }${ end }${ toJson $d }",
+        "${ $t := repeat 250000 \"{\\\"a\\\":1},\" }${ fromJson (print \"[\" $t \"1]\") | len }",
+        "${ splitList \"\" (repeat 2000000 \"x\") | len }",
+        "${ regexFindAll \"x\" (repeat 2000000 \"x\") -1 | len }",
+        "${ $l := until 300000 }${ $m := concat $l $l $l $l }",
+        "${ range until 100000 }${ $_ := list . }${ $_ = dict \"a\" . }${ end }",
+    ] {
+        let (_, message) = stopped(template);
+        assert!(
+            message.contains("more than 16777216 bytes"),
+            "{template}: {message}"
+        );
+    }
+}
+
+/// A template that nests as deep as it may fits into the stack of a thread.
+#[test]
+fn the_deepest_template_fits_into_the_stack() {
+    let (ifs, ends) = ("${ if true }".repeat(48), "${ end }".repeat(48));
+    let deepest = format!("${{ print {}1{} }}", "(print ".repeat(40), ")".repeat(40));
+    let mut templates = format!("${{ define \"t20\" }}{deepest}${{ end }}");
+    for level in 1..20 {
+        let next = level + 1;
+        templates.push_str(&format!(
+            "${{ define \"t{level}\" }}{ifs}${{ template \"t{next}\" }}{ends}${{ end }}"
+        ));
+    }
+    templates.push_str("${ template \"t1\" }");
+    assert_eq!(
+        render(&templates, &json!({}), &Budget::without_clock())
+            .unwrap()
+            .text,
+        "1"
+    );
+}
+
+#[test]
+fn the_clock_stops_what_the_charges_do_not() {
+    let calls = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&calls);
+    let limits = Limits::within(Duration::from_secs(2));
+    let budget = Budget::new(limits, move || {
+        counted.set(counted.get() + 1);
+        Duration::from_millis(100 * counted.get())
+    });
+    let error = render("${ range 1000000 }${ upper \"a\" }${ end }", &json!({}), &budget).unwrap_err();
+    assert!(error.message.contains("longer than 2000 ms"), "{error}");
+    assert_eq!(budget.exceeded(), Some(Exceeded::Time { limit: limits.time }));
+    assert_eq!(calls.get(), 21);
+    assert_eq!(budget.next_cluster(), Err(Exceeded::Time { limit: limits.time }));
+}
+
+/// To be run by hand with `--ignored --nocapture`, best with optimizations: what a unit of work is worth.
+#[test]
+#[ignore = "measures; asserts nothing"]
+fn measure_the_worst_templates() {
+    let mut found: Vec<_> = hostile()
+        .into_iter()
+        .map(|template| {
+            let budget = Budget::without_clock();
+            let start = std::time::Instant::now();
+            let message = render(&template, &with_map(), &budget)
+                .map_or_else(|error| error.message, |_| "ok".to_owned());
+            let call = template.split("$_ := ").nth(1).unwrap_or(&template).to_owned();
+            (start.elapsed(), budget.used(), call, message)
+        })
+        .collect();
+    found.sort_by_key(|(took, ..)| std::cmp::Reverse(*took));
+    for (took, used, call, message) in found.iter().take(40) {
+        println!(
+            "{took:>10.1?} {:>6} M units  {call:.60}: {message:.60}",
+            used / 1_000_000
+        );
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    println!(
+        "{}",
+        status.lines().find(|line| line.starts_with("VmHWM")).unwrap()
+    );
+}
