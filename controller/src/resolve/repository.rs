@@ -160,7 +160,7 @@ impl Repositories {
         match select(chart, entries, asked) {
             Ok(entry) => Ok(ChartVersion {
                 version: entry.version.clone(),
-                digest: entry.digest.clone(),
+                digest: digest(&entry.digest).to_owned(),
                 url: source.archive(&entry.url),
             }),
             Err(source) => Err(RepositoryError::Select { url, source }),
@@ -293,11 +293,19 @@ impl<'a> Source<'a> {
         redacted(self.url.as_str())
     }
 
-    /// Where an archive is, without credentials: the index names it relative to the repository, or absolutely.
+    /// Where an archive is, without credentials: the index names it relative to the repository, or absolutely. Empty where
+    /// what it names is no URL: it is recorded, and may hold anything.
     fn archive(&self, url: &str) -> String {
-        let absolute = self.url.join(url).map(String::from);
-        redacted(&absolute.unwrap_or_else(|_| url.to_owned()))
+        let absolute = self.url.join(url);
+        absolute.map_or_else(|_| String::new(), |url| redacted(url.as_str()))
     }
+}
+
+/// The digest that an index lists, if it can be one: it is recorded, and may be anything.
+fn digest(text: &str) -> &str {
+    // The longest in use, SHA-512 in hexadecimal, has 128 characters and perhaps a name in front.
+    let is_digest = text.len() <= 256 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_digest { text } else { "" }
 }
 
 /// What to send the next time, so that the server can say that nothing has changed. Both values are repeated byte by
@@ -363,6 +371,33 @@ mod tests {
             "https://cdn/web-1.0.0.tgz?…"
         );
         assert!(!source.shown().contains("geheim"));
+    }
+
+    #[test]
+    fn an_archive_that_is_no_url_is_not_recorded() {
+        let access = Access::default();
+        let source = Source::new("https://h/charts", &access).unwrap();
+        for text in [
+            "https://[bad\u{7}\u{1b}[31m/web.tgz",
+            "https://u:geheim@h:99999/web.tgz",
+            "http://",
+        ] {
+            assert_eq!(source.archive(text), "", "{text:?}");
+        }
+        for text in ["web\n\u{1b}[31m.tgz", "https://cdn/\u{7}.tgz"] {
+            let archive = source.archive(text);
+            assert!(!archive.is_empty() && !archive.contains(char::is_control), "{archive:?}");
+        }
+    }
+
+    #[test]
+    fn a_digest_that_is_none_is_not_recorded() {
+        let sha = "0".repeat(64);
+        assert_eq!(digest(&sha), sha);
+        assert_eq!(digest(&format!("sha256:{sha}")), format!("sha256:{sha}"));
+        for text in ["\u{1b}[31m", "a b", "ä", &"a".repeat(257)] {
+            assert_eq!(digest(text), "", "{text:?}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn by_key(records: &[ResolvedChart]) -> HashMap<Key<'_>, &ResolvedChart> {
 /// Credentials are left out so that they can be rotated without touching a version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lookup {
-    /// URL of the repository, or reference in a registry.
+    /// URL of the repository, or reference in a registry; see [`url::identity`].
     pub repo: String,
     /// Name of the chart; empty in a registry.
     pub chart: String,
@@ -48,7 +48,7 @@ impl Lookup {
             ChartSource::Repository { repo, chart } => (repo, chart),
         };
         Some(Self {
-            repo: url::redacted(repo),
+            repo: url::identity(repo),
             chart: chart.to_owned(),
             constraint: request.version.text().to_owned(),
         })
@@ -66,6 +66,12 @@ impl Lookup {
             chart: record.chart.clone(),
             constraint: record.constraint.clone(),
         }
+    }
+
+    /// Whether `record` is about this lookup, though it was written when records did not tell queries apart.
+    pub fn is_answered_by_old(&self, record: &ResolvedChart) -> bool {
+        (url::identity_without_digest(&self.repo), &self.chart, &self.constraint)
+            == (&record.repo, &record.chart, &record.constraint)
     }
 
     /// The record of a version that was chosen.

@@ -59,9 +59,21 @@ fn from_status(valid: &ValidHelmOp<'_>, wanted: &Wanted<'_, '_>) -> Vec<Resolved
 }
 
 fn still_wanted(mut records: Vec<ResolvedChart>, wanted: &Wanted<'_, '_>) -> Vec<ResolvedChart> {
+    upgrade(&mut records, wanted);
     let wanted: HashSet<Key<'_>> = wanted.iter().map(|(lookup, _)| lookup.key()).collect();
     records.retain(|record| wanted.contains(&key_of(record)));
     records
+}
+
+/// Records of repositories with a query were once written without its digest. They count for the first lookup that they
+/// fit, so that no deployed version changes.
+fn upgrade(records: &mut [ResolvedChart], wanted: &Wanted<'_, '_>) {
+    for record in records.iter_mut().filter(|record| record.repo.ends_with("?…")) {
+        let fits = |(lookup, _): &&(Lookup, _)| lookup.is_answered_by_old(record);
+        if let Some((lookup, _)) = wanted.iter().find(fits) {
+            record.repo.clone_from(&lookup.repo);
+        }
+    }
 }
 
 fn found<'f>(

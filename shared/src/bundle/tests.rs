@@ -287,6 +287,45 @@ fn versions_of_fleets_own_bundles_stay_if_they_are_asked_for() {
 }
 
 #[test]
+fn repositories_that_differ_in_the_query_alone_share_no_record() {
+    let asking = |query: &str| {
+        helmop(&json!({ "helm": { "repo": format!("{REPO}?{query}"), "chart": "web", "version": "1.x" } }))
+    };
+    let pinned =
+        |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), Some(bundle));
+    let with = |repo: &str| {
+        let annotation = serde_json::to_string(&[record(repo, "web", "1.x", "1.2.3")]).unwrap();
+        let bundle = json!({
+            "metadata": { "annotations": { labels::RESOLVED: annotation } },
+            "spec": {}
+        });
+        let mut bundle: Bundle = serde_json::from_str(&bundle.to_string()).unwrap();
+        let plain = created(&helmop(&json!({ "helm": { "chart": "https://h/c.tgz" } })), &[]);
+        bundle.metadata.owner_references = plain.metadata.owner_references.clone();
+        bundle
+    };
+    let helmop = asking("channel=stable");
+    let lookup = lookups(&ValidHelmOp::try_from(&helmop).unwrap()).swap_remove(0).0;
+    assert!(!lookup.repo.contains("stable"), "{}", lookup.repo);
+    let own = with(&lookup.repo);
+    assert_eq!(pinned(&helmop, &own).len(), 1);
+    assert_eq!(pinned(&asking("channel=beta"), &own), []);
+    // A record of the time when queries were not told apart still keeps its version, and is right from then on.
+    let old = with(&format!("{REDACTED}?…"));
+    let kept = pinned(&helmop, &old);
+    assert_eq!((kept[0].version.as_str(), &kept[0].repo), ("1.2.3", &lookup.repo));
+}
+
+#[test]
+fn targets_with_another_query_are_looked_up_themselves() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": format!("{REPO}?channel=stable"), "chart": "web" },
+        "targets": [{ "helm": { "repo": format!("{REPO}?channel=beta") } }]
+    }));
+    assert_eq!(lookups(&ValidHelmOp::try_from(&helmop).unwrap()).len(), 2);
+}
+
+#[test]
 fn a_bundle_that_was_deleted_comes_back_with_its_versions() {
     let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x" } }));
     let kept = |helmop: &HelmOp| {

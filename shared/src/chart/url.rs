@@ -173,16 +173,58 @@ impl std::fmt::Display for Url<'_> {
     }
 }
 
-/// A text that may be a URL, for people: without credentials.
+/// A text that may be a URL, for people: without credentials, which may stand in the user part and in the query.
 pub fn redacted(text: &str) -> String {
     match Url::parse(text) {
         Ok(url) => url.to_string(),
-        // Too broken to take apart, so everything up to a possible `@` goes.
-        Err(_) => match text.rsplit_once('@') {
-            Some((_, rest)) => format!("…@{rest}"),
-            None => text.to_owned(),
-        },
+        Err(_) => redacted_text(text),
     }
+}
+
+/// A text that is too broken to take apart: without all that could be a user part, a query or a fragment.
+fn redacted_text(text: &str) -> String {
+    let (head, tail) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
+    if tail.contains('@') {
+        // The user part may reach beyond the question mark: `user:pass?word@host`.
+        return "…".to_owned();
+    }
+    let shown = match head.rsplit_once('@') {
+        Some((_, rest)) => format!("…@{rest}"),
+        None => head.to_owned(),
+    };
+    if tail.starts_with('?') {
+        shown + "?…"
+    } else {
+        shown
+    }
+}
+
+/// What tells one repository from another in a record: the URL without user part and fragment, and a digest in place of
+/// the query, which may hold a credential.
+///
+/// Two URLs that differ only in the query are two repositories. Without a query it is the same text as [`redacted`].
+pub fn identity(text: &str) -> String {
+    let shown = redacted(text);
+    match Url::parse(text).ok().and_then(|url| url.query) {
+        Some(query) => format!("{shown}#{}", short_digest(query)),
+        None => shown,
+    }
+}
+
+/// An [`identity`] as it was recorded before it had a digest of the query.
+pub fn identity_without_digest(identity: &str) -> &str {
+    identity.split_once('#').map_or(identity, |(shown, _)| shown)
+}
+
+/// 64 bits of SHA-256: enough to tell a few queries apart, and no way back to a token.
+fn short_digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest
+        .as_ref()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Whether a reference begins with a scheme, and so is absolute.

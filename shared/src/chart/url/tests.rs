@@ -124,8 +124,38 @@ fn never_shows_credentials() {
         "https://u:secret@h/x?sig=secret",
         "u:secret@h",
         "https://u:secret@h:bad/x",
+        "https://[bad/x?token=secret",
+        "h/x?token=secret",
+        "https://h:bad/x#secret",
+        "https://u:sec?secret@[bad/x",
+        "https://[bad?mail=me@example.com&token=secret",
+        "https://h/\n?token=secret",
     ] {
         assert!(!redacted(text).contains("secret"), "{text}");
     }
     assert_eq!(redacted("not a url"), "not a url");
+}
+
+#[test]
+fn broken_texts_keep_what_is_before_the_query() {
+    for (text, shown) in [
+        ("https://[bad/x?token=1", "https://[bad/x?…"),
+        ("u:p@h/x?token=1", "…@h/x?…"),
+        ("h/x#y", "h/x"),
+        ("https://u:p?q@[bad", "…"),
+    ] {
+        assert_eq!(redacted(text), shown, "{text}");
+    }
+}
+
+#[test]
+fn an_identity_tells_queries_apart_and_shows_none() {
+    let a = identity("https://u:p@h/charts?channel=secret#x");
+    assert!(a.starts_with("https://h/charts?…#") && !a.contains("secret"), "{a}");
+    assert_eq!(a, identity("https://u:rotated@h/charts?channel=secret"));
+    assert_ne!(a, identity("https://h/charts?channel=beta"));
+    assert_eq!(identity_without_digest(&a), redacted("https://h/charts?channel=beta"));
+    for text in ["https://u:p@h/charts", "oci://h/web:1.0.0", "not a url"] {
+        assert_eq!(identity(text), redacted(text));
+    }
 }
