@@ -22,6 +22,20 @@ pub trait Candidate {
     }
 }
 
+impl<C: Candidate> Candidate for &C {
+    fn version(&self) -> &str {
+        (*self).version()
+    }
+
+    fn created(&self) -> &str {
+        (*self).created()
+    }
+
+    fn url(&self) -> Option<&str> {
+        (*self).url()
+    }
+}
+
 impl Candidate for IndexEntry {
     fn version(&self) -> &str {
         &self.version

@@ -27,19 +27,23 @@ use super::{constraint::Constraint, request::VersionRequest, version::Version};
 
 /// Chooses one of the versions of `chart`.
 ///
+/// The candidates are gone through a few times, and none of them is kept: a list of any length takes time in proportion to
+/// it and next to no memory.
+///
 /// # Errors
 /// Where none will do, with what there is instead; and where the one that was chosen has no archive.
-pub fn select<'c, C: Candidate>(
-    chart: &str,
-    candidates: &'c [C],
-    request: &VersionRequest<'_>,
-) -> Result<&'c C, SelectError> {
-    if candidates.is_empty() {
+pub fn select<C, I>(chart: &str, candidates: I, request: &VersionRequest<'_>) -> Result<C, SelectError>
+where
+    C: Candidate,
+    I: IntoIterator<Item = C, IntoIter: Clone>,
+{
+    let candidates = candidates.into_iter();
+    if candidates.clone().next().is_none() {
         return Err(SelectError::NoVersions {
             chart: chart.to_owned(),
         });
     }
-    let chosen = match literal(candidates, request.text()) {
+    let chosen = match literal(candidates.clone(), request.text()) {
         Some(chosen) => chosen,
         None => in_range(chart, candidates, request)?,
     };
@@ -52,25 +56,23 @@ pub fn select<'c, C: Candidate>(
     Ok(chosen)
 }
 
-fn literal<'c, C: Candidate>(candidates: &'c [C], asked: &str) -> Option<&'c C> {
-    let named = candidates
-        .iter()
-        .filter(|candidate| !asked.is_empty() && candidate.version() == asked);
-    named.reduce(|first, second| if later(second, first) { second } else { first })
+fn literal<C: Candidate>(candidates: impl Iterator<Item = C>, asked: &str) -> Option<C> {
+    let named = candidates.filter(|candidate| !asked.is_empty() && candidate.version() == asked);
+    named.reduce(|first, second| if later(&second, &first) { second } else { first })
 }
 
-fn in_range<'c, C: Candidate>(
+fn in_range<C: Candidate>(
     chart: &str,
-    candidates: &'c [C],
+    candidates: impl Iterator<Item = C> + Clone,
     request: &VersionRequest<'_>,
-) -> Result<&'c C, SelectError> {
-    let known: Vec<Known<'c, C>> = candidates.iter().filter_map(Known::read).collect();
-    if let Some(highest) = highest(&known, request.constraint()) {
+) -> Result<C, SelectError> {
+    let known = || candidates.clone().filter_map(Known::read);
+    if let Some(highest) = highest(known(), request.constraint()) {
         return Ok(highest.candidate);
     }
     let (chart, asked) = (chart.to_owned(), request.text().to_owned());
     let widened = prerelease::widened(request.constraint());
-    let prerelease = widened.and_then(|(text, constraint)| Some((text, highest(&known, &constraint)?)));
+    let prerelease = widened.and_then(|(text, constraint)| Some((text, highest(known(), &constraint)?)));
     Err(match prerelease {
         Some((constraint, newest)) => SelectError::OnlyPrereleases {
             chart,
@@ -81,32 +83,32 @@ fn in_range<'c, C: Candidate>(
         None => SelectError::NoMatch {
             chart,
             asked,
-            nearest: nearest::nearest(&known, candidates.len(), request.constraint()),
+            nearest: nearest::nearest(known, candidates.clone().count(), request.constraint()),
         },
     })
 }
 
 /// A candidate whose version can be read.
-struct Known<'c, C> {
+struct Known<C> {
     version: Version,
-    candidate: &'c C,
+    candidate: C,
 }
 
-impl<'c, C: Candidate> Known<'c, C> {
-    fn read(candidate: &'c C) -> Option<Self> {
+impl<C: Candidate> Known<C> {
+    fn read(candidate: C) -> Option<Self> {
         let version = Version::parse(candidate.version()).ok()?;
         Some(Self { version, candidate })
     }
 
     fn is_better_than(&self, other: &Self) -> bool {
         let order = self.version.precedence(&other.version);
-        order.is_gt() || (order.is_eq() && later(self.candidate, other.candidate))
+        order.is_gt() || (order.is_eq() && later(&self.candidate, &other.candidate))
     }
 }
 
-fn highest<'k, 'c, C: Candidate>(known: &'k [Known<'c, C>], wanted: &Constraint) -> Option<&'k Known<'c, C>> {
-    let allowed = known.iter().filter(|known| wanted.matches(&known.version));
-    allowed.reduce(|best, next| if next.is_better_than(best) { next } else { best })
+fn highest<C: Candidate>(known: impl Iterator<Item = Known<C>>, wanted: &Constraint) -> Option<Known<C>> {
+    let allowed = known.filter(|known| wanted.matches(&known.version));
+    allowed.reduce(|best, next| if next.is_better_than(&best) { next } else { best })
 }
 
 /// Whether `a` was published after `b`.

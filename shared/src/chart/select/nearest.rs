@@ -1,6 +1,6 @@
 //! The versions nearest to a request that none of them meets.
 
-use std::collections::BTreeSet;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::condition::{self, Condition};
 use super::{Known, Nearest};
@@ -11,44 +11,125 @@ use crate::chart::version::Version;
 const LISTED: usize = 6;
 
 /// The known versions on both sides of each version that the constraint names.
-pub(super) fn nearest<C>(known: &[Known<'_, C>], candidates: usize, constraint: &Constraint) -> Nearest {
+///
+/// `known` gives all of them, as often as it is called.
+pub(super) fn nearest<C, I: Iterator<Item = Known<C>>>(
+    known: impl Fn() -> I,
+    candidates: usize,
+    constraint: &Constraint,
+) -> Nearest {
     let normal = constraint.to_string();
     let conditions: Vec<Condition<'_>> = condition::groups(&normal).flatten().collect();
-    let sorted = sorted(known, &conditions);
-    let edges = conditions.iter().filter_map(Condition::edge);
-    let mut places: BTreeSet<usize> = edges.map(|edge| place(&sorted, &edge)).collect();
-    if places.is_empty() {
-        places.insert(sorted.len());
-    }
-    let listed = around(&places, sorted.len());
-    let newest_first = listed.iter().rev().filter_map(|at| sorted.get(*at));
-    let versions: Vec<String> = newest_first
-        .map(|version| version.original().to_owned())
+    let edges: BTreeSet<Ranked> = conditions
+        .iter()
+        .filter_map(Condition::edge)
+        .map(Ranked)
         .collect();
+    let versions = listed(&beside(&edges, meant(&known, &conditions)), &edges);
     Nearest {
         others: candidates.saturating_sub(versions.len()),
         versions,
     }
 }
 
-/// In ascending order, each text once. Pre-releases are left out where the request cannot mean one and there are releases.
-fn sorted<'k, C>(known: &'k [Known<'_, C>], conditions: &[Condition<'_>]) -> Vec<&'k Version> {
-    let names_one = |condition: &Condition<'_>| condition.names_prerelease() || condition.precision() == 3;
-    let with_prereleases =
-        conditions.iter().any(names_one) || known.iter().all(|known| known.version.is_prerelease());
-    let mut sorted: Vec<&Version> = known
-        .iter()
-        .map(|known| &known.version)
-        .filter(|version| with_prereleases || !version.is_prerelease())
-        .collect();
-    sorted.sort_by(|a, b| a.precedence(b).then_with(|| a.original().cmp(b.original())));
-    sorted.dedup_by(|a, b| a.original() == b.original());
-    sorted
+/// The versions to list, newest first.
+fn listed(sorted: &[Ranked], edges: &BTreeSet<Ranked>) -> Vec<String> {
+    let mut places: BTreeSet<usize> = edges.iter().map(|edge| place(sorted, edge)).collect();
+    if places.is_empty() {
+        places.insert(sorted.len());
+    }
+    let around = around(&places, sorted.len());
+    let newest_first = around.iter().rev().filter_map(|at| sorted.get(*at));
+    newest_first
+        .map(|ranked| ranked.0.original().to_owned())
+        .collect()
 }
 
+/// All versions but pre-releases where the request cannot mean one and there are releases.
+fn meant<C, I: Iterator<Item = Known<C>>>(
+    known: &impl Fn() -> I,
+    conditions: &[Condition<'_>],
+) -> impl Iterator<Item = Version> {
+    let names_one = |condition: &Condition<'_>| condition.names_prerelease() || condition.precision() == 3;
+    let with_prereleases =
+        conditions.iter().any(names_one) || known().all(|known| known.version.is_prerelease());
+    known()
+        .map(|known| known.version)
+        .filter(move |version| with_prereleases || !version.is_prerelease())
+}
+
+/// The versions in ascending order, each text once. Between two edges only the first and the last few are kept, which are
+/// all that can be listed: so the memory depends on the constraint alone.
+fn beside(edges: &BTreeSet<Ranked>, versions: impl Iterator<Item = Version>) -> Vec<Ranked> {
+    let edges: Vec<&Ranked> = edges.iter().collect();
+    let mut spaces: Vec<Space> = Vec::new();
+    spaces.resize_with(edges.len() + 1, Space::default);
+    for version in versions {
+        let at = edges.partition_point(|edge| edge.0.precedence(&version).is_le());
+        if let Some(space) = spaces.get_mut(at) {
+            space.add(Ranked(version));
+        }
+    }
+    spaces.into_iter().flat_map(Space::sorted).collect()
+}
+
+/// What is kept of the versions between two edges.
+#[derive(Default)]
+struct Space {
+    lowest: BTreeSet<Ranked>,
+    highest: BTreeSet<Ranked>,
+}
+
+impl Space {
+    fn add(&mut self, version: Ranked) {
+        if self.highest.len() < LISTED || self.highest.first().is_some_and(|least| *least < version) {
+            self.highest.insert(version.clone());
+            if self.highest.len() > LISTED {
+                self.highest.pop_first();
+            }
+        }
+        if self.lowest.len() < LISTED || self.lowest.last().is_some_and(|most| version < *most) {
+            self.lowest.insert(version);
+            if self.lowest.len() > LISTED {
+                self.lowest.pop_last();
+            }
+        }
+    }
+
+    fn sorted(mut self) -> BTreeSet<Ranked> {
+        self.lowest.append(&mut self.highest);
+        self.lowest
+    }
+}
+
+/// A version by precedence, and by its text among equals.
+#[derive(Clone)]
+struct Ranked(Version);
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let order = self.0.precedence(&other.0);
+        order.then_with(|| self.0.original().cmp(other.0.original()))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ranked {}
+
 /// Where a version would stand among the others: so many are below it.
-fn place(sorted: &[&Version], version: &Version) -> usize {
-    sorted.partition_point(|other| other.precedence(version).is_lt())
+fn place(sorted: &[Ranked], version: &Ranked) -> usize {
+    sorted.partition_point(|other| other.0.precedence(&version.0).is_lt())
 }
 
 /// At most [`LISTED`] of the positions below `len`, those beside the places first.
@@ -65,4 +146,32 @@ fn around(places: &BTreeSet<usize>, len: usize) -> BTreeSet<usize> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ranked(text: &String) -> Ranked {
+        Ranked(Version::parse(text).unwrap())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn what_is_kept_shows_the_same_as_the_whole_list(
+            versions in prop::collection::vec("v?[0-3]\\.[0-3](\\.[0-3])?(-[ab0])?(\\+b)?", 0..200),
+            edges in prop::collection::btree_set("[0-3]\\.[0-3]\\.[0-3](-a)?", 0..4),
+        ) {
+            let edges: BTreeSet<Ranked> = edges.iter().map(ranked).collect();
+            let all: BTreeSet<Ranked> = versions.iter().map(ranked).collect();
+            let all: Vec<Ranked> = all.into_iter().collect();
+            let kept = beside(&edges, versions.iter().map(|text| ranked(text).0));
+            prop_assert!(kept.len() <= (edges.len() + 1) * 2 * LISTED);
+            prop_assert_eq!(listed(&kept, &edges), listed(&all, &edges));
+        }
+    }
 }
