@@ -108,10 +108,12 @@ reasons! {
         Timeout: "Look at the server and at the network before it. It is tried again, at growing intervals.",
         /// The repository limits requests.
         RateLimited: "Log in, or poll less often. It is tried again when the server says so.",
-        /// The repository wants credentials, and those in the Secret belong to another host.
-        CredentialsWithheld: "Make it a HelmOp of its own, or use a Secret with a login for each host (`.dockerconfigjson`).",
+        /// The repository wants credentials, and those in the Secret belong to another host, or are not sent unencrypted.
+        CredentialsWithheld: "Make it a HelmOp of its own, or use a Secret with a login for each host (`.dockerconfigjson`); for plain HTTP set its key `basicHTTP`.",
         /// What the repository serves is larger than allowed.
         AnswerTooLarge: "Correct `spec.helm.repo`, if that is no index; the limits are in [charts.md](charts.md).",
+        /// The controller reads as much at the same time as it may, for all or for the namespace.
+        Busy: "Nothing here: it is tried again. If it stays, HelmOps of the namespace ask for indexes or lists of tags that are too large.",
         /// What the repository serves is not an index.
         InvalidIndex: "Correct `spec.helm.repo`, or publish the index anew.",
         /// The repository has no chart of that name.

@@ -70,8 +70,11 @@ impl Lookup {
 
     /// Whether `record` is about this lookup, though it was written when records did not tell queries apart.
     pub fn is_answered_by_old(&self, record: &ResolvedChart) -> bool {
-        (url::identity_without_digest(&self.repo), &self.chart, &self.constraint)
-            == (&record.repo, &record.chart, &record.constraint)
+        (
+            url::identity_without_digest(&self.repo),
+            &self.chart,
+            &self.constraint,
+        ) == (&record.repo, &record.chart, &record.constraint)
     }
 
     /// The record of a version that was chosen.

@@ -45,6 +45,32 @@ impl<'a> VersionRequest<'a> {
     }
 }
 
+/// A version field that has been understood, with a text of its own: for another thread.
+#[derive(Clone, Debug)]
+pub struct OwnedVersionRequest {
+    text: String,
+    constraint: Constraint,
+}
+
+impl OwnedVersionRequest {
+    /// The same, borrowed.
+    pub fn borrowed(&self) -> VersionRequest<'_> {
+        VersionRequest {
+            text: &self.text,
+            constraint: self.constraint.clone(),
+        }
+    }
+}
+
+impl From<&VersionRequest<'_>> for OwnedVersionRequest {
+    fn from(request: &VersionRequest<'_>) -> Self {
+        Self {
+            text: request.text.to_owned(),
+            constraint: request.constraint.clone(),
+        }
+    }
+}
+
 /// Whether a version field can only ever mean one version; see [`VersionRequest::is_exact`].
 pub fn is_exact(text: &str) -> bool {
     Version::parse_strict(text).is_ok()

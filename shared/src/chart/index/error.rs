@@ -6,6 +6,7 @@ use std::io;
 use thiserror::Error;
 
 use super::{MAX_KEPT, MAX_QUIET};
+use crate::chart::meter::OverBudget;
 
 /// Why an index gives no versions.
 #[derive(Debug, Error)]
@@ -41,6 +42,9 @@ pub enum IndexError {
          removed from it"
     )]
     TooManyVersions,
+    /// The memory for what is read at the same time is used up. Says nothing of the document.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
     /// What anchors name or aliases repeat is more than is kept.
     #[error("the index repeats too much through YAML aliases; have it made again without them")]
     TooManyAliases,

@@ -49,6 +49,7 @@ use std::io;
 
 use self::collect::Collector;
 use self::source::Source;
+use super::meter::{Meter, Unmetered};
 
 pub use self::entry::IndexEntry;
 pub use self::error::{IndexError, Instead};
@@ -115,12 +116,25 @@ pub enum Layout {
 /// - [`IndexError::OddLayout`], with [`Layout::Any`] only: fetch the document again for [`Layout::General`];
 /// - any other, if the document is not in order. That a wanted chart is not listed is no such error.
 pub fn read(input: impl io::Read, wanted: &Wanted, layout: Layout) -> Result<Index, IndexError> {
+    read_metered(input, wanted, layout, &mut Unmetered)
+}
+
+/// The same as [`read`], with a say in how much memory what is kept may take.
+///
+/// # Errors
+/// Those of [`read`], and [`IndexError::OverBudget`] where the meter does not grant enough.
+pub fn read_metered(
+    input: impl io::Read,
+    wanted: &Wanted,
+    layout: Layout,
+    meter: &mut dyn Meter,
+) -> Result<Index, IndexError> {
     let mut source = Source::open(input, layout).map_err(IndexError::Input)?;
     if let Some(encoding) = source.foreign_encoding() {
         return Err(IndexError::NotUtf8(encoding));
     }
     if layout == Layout::Any {
-        match quick(&mut source, wanted) {
+        match quick(&mut source, wanted, meter) {
             Err(Stop::Odd) if source.rewind() => {}
             Err(Stop::Odd) => return Err(IndexError::OddLayout),
             Err(Stop::Input(error)) => return Err(IndexError::Input(error)),
@@ -128,7 +142,7 @@ pub fn read(input: impl io::Read, wanted: &Wanted, layout: Layout) -> Result<Ind
         }
     }
     let is_markup = source.first() == Some(b'<');
-    general(source, wanted).map_err(|error| match error {
+    general(source, wanted, meter).map_err(|error| match error {
         IndexError::Malformed(_) | IndexError::CutOff(_) | IndexError::NotAnIndex(_) if is_markup => {
             IndexError::NotAnIndex(Instead::WebPage)
         }
@@ -151,8 +165,12 @@ impl From<io::Error> for Stop {
     }
 }
 
-fn quick<R: io::Read>(source: &mut Source<R>, wanted: &Wanted) -> Result<Result<Index, IndexError>, Stop> {
-    let mut collector = Collector::new(wanted);
+fn quick<R: io::Read>(
+    source: &mut Source<R>,
+    wanted: &Wanted,
+    meter: &mut dyn Meter,
+) -> Result<Result<Index, IndexError>, Stop> {
+    let mut collector = Collector::new(wanted, meter);
     match source.first() {
         Some(b'{') => json::read(source, &mut collector)?,
         Some(b'<') => return Err(Stop::Odd),
@@ -161,8 +179,12 @@ fn quick<R: io::Read>(source: &mut Source<R>, wanted: &Wanted) -> Result<Result<
     Ok(collector.finish())
 }
 
-fn general<R: io::Read>(source: Source<R>, wanted: &Wanted) -> Result<Index, IndexError> {
-    let mut collector = Collector::new(wanted);
+fn general<R: io::Read>(
+    source: Source<R>,
+    wanted: &Wanted,
+    meter: &mut dyn Meter,
+) -> Result<Index, IndexError> {
+    let mut collector = Collector::new(wanted, meter);
     yaml::read(source, &mut collector)?;
     collector.finish()
 }

@@ -10,7 +10,7 @@
 //!
 //!   Ask::Tag          HEAD Endpoint::manifest_url(tag) ─► digest
 //!   Ask::TagThenList  the same; without such a manifest, as for List
-//!   Ask::List         GET Endpoint::tags_url() ─► tags_page::decode ─► tag::versions ─► select
+//!   Ask::List         GET Endpoint::tags_url() ─► tags_page::decode ─► TagList ─► select
 //!                     link::next names the next page, at most MAX_PAGES of them
 //!                     HEAD Endpoint::manifest_url(tag of the chosen version) ─► digest
 //!
@@ -33,5 +33,6 @@ pub mod link;
 pub mod realm;
 pub mod reference;
 pub mod tag;
+pub mod tag_list;
 pub mod tags_page;
 pub mod token;

@@ -151,10 +151,16 @@ fn broken_texts_keep_what_is_before_the_query() {
 #[test]
 fn an_identity_tells_queries_apart_and_shows_none() {
     let a = identity("https://u:p@h/charts?channel=secret#x");
-    assert!(a.starts_with("https://h/charts?…#") && !a.contains("secret"), "{a}");
+    assert!(
+        a.starts_with("https://h/charts?…#") && !a.contains("secret"),
+        "{a}"
+    );
     assert_eq!(a, identity("https://u:rotated@h/charts?channel=secret"));
     assert_ne!(a, identity("https://h/charts?channel=beta"));
-    assert_eq!(identity_without_digest(&a), redacted("https://h/charts?channel=beta"));
+    assert_eq!(
+        identity_without_digest(&a),
+        redacted("https://h/charts?channel=beta")
+    );
     for text in ["https://u:p@h/charts", "oci://h/web:1.0.0", "not a url"] {
         assert_eq!(identity(text), redacted(text));
     }

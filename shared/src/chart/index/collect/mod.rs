@@ -9,6 +9,7 @@ use super::entry::{Draft, Field, is_alias};
 use super::error::{IndexError, Instead};
 use super::scalar::{Meaning, Scalar};
 use super::{Index, MAX_KEPT, Wanted};
+use crate::chart::meter::{Meter, OverBudget};
 use crate::text::cut;
 use place::{Merges, Place, Slot, Value};
 
@@ -33,12 +34,16 @@ pub(super) struct Collector<'w> {
     message: Option<String>,
     instead: Option<Instead>,
     kept: usize,
+    meter: &'w mut dyn Meter,
+    is_over_budget: bool,
 }
 
 impl<'w> Collector<'w> {
-    pub(super) fn new(wanted: &'w Wanted) -> Self {
+    pub(super) fn new(wanted: &'w Wanted, meter: &'w mut dyn Meter) -> Self {
         Self {
             wanted,
+            meter,
+            is_over_budget: false,
             index: Index::default(),
             place: Place::Start,
             slot: Slot::Key,
@@ -119,6 +124,7 @@ impl<'w> Collector<'w> {
     pub(super) fn finish(self) -> Result<Index, IndexError> {
         match self.instead {
             _ if self.kept > MAX_KEPT => Err(IndexError::TooManyVersions),
+            _ if self.is_over_budget => Err(IndexError::OverBudget(OverBudget)),
             Some(instead) => Err(IndexError::NotAnIndex(instead)),
             None if self.place == Place::Start => Err(IndexError::NotAnIndex(Instead::Empty)),
             None if !self.has_entries => Err(IndexError::NotAnIndex(Instead::NoEntries(self.message))),
@@ -163,10 +169,15 @@ impl<'w> Collector<'w> {
             return;
         };
         self.kept = self.kept.saturating_add(entry.bytes());
-        if self.kept > MAX_KEPT {
+        self.is_over_budget = self.is_over_budget || self.meter.reserve(self.kept).is_err();
+        if self.kept > MAX_KEPT || self.is_over_budget {
             // Told at the end: a document that is not even valid is to be called that.
             self.index.charts.clear();
         } else if let Some(versions) = self.index.charts.get_mut(&self.chart) {
+            if versions.len() == versions.capacity() {
+                // Little is spare, since only what is used was reserved.
+                versions.reserve_exact((versions.len() / 4).max(8));
+            }
             versions.push(entry);
         }
     }
@@ -289,11 +300,13 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chart::meter::Unmetered;
 
     #[test]
     fn nothing_is_kept_over_the_bound() {
         let wanted = Wanted::from(["web".to_owned()]);
-        let mut collector = Collector::new(&wanted);
+        let mut meter = Unmetered;
+        let mut collector = Collector::new(&wanted, &mut meter);
         collector.open(Collection::Mapping);
         collector.scalar(Scalar::text("entries"));
         collector.open(Collection::Mapping);
@@ -309,9 +322,39 @@ mod tests {
             collector.close();
             most = most.max(collector.index.bytes());
         }
-        // Half of a list that grows is spare.
+        // A part of a list that grows is spare.
         assert!(most > MAX_KEPT / 2 && most <= 2 * MAX_KEPT, "{most}");
         assert!(collector.index.bytes() < 1000);
         assert!(matches!(collector.finish(), Err(IndexError::TooManyVersions)));
+    }
+
+    /// Grants so much and no more.
+    struct Granted(usize);
+
+    impl Meter for Granted {
+        fn reserve(&mut self, bytes: usize) -> Result<(), OverBudget> {
+            if bytes > self.0 { Err(OverBudget) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_over_the_budget() {
+        let versions = |count: usize| "  - {name: web, version: 1.0.0, urls: [w.tgz]}\n".repeat(count);
+        let read = |text: &str, granted: usize| {
+            let wanted = Wanted::from(["db".to_owned(), "web".to_owned()]);
+            let layout = super::super::Layout::Any;
+            super::super::read_metered(text.as_bytes(), &wanted, layout, &mut Granted(granted))
+        };
+        let index = format!("entries:\n  web:\n{}  db:\n{}", versions(100), versions(1));
+        let found = read(&index, 100 * 1024).unwrap();
+        assert_eq!((found.charts["web"].len(), found.charts["db"].len()), (100, 1));
+        assert!(found.bytes() > 4096);
+        assert!(matches!(read(&index, 4096), Err(IndexError::OverBudget(_))));
+        // What is no index at all is called that.
+        let broken = format!("{index}  x: [\n");
+        assert!(!matches!(
+            read(&broken, 4096),
+            Err(IndexError::OverBudget(_)) | Ok(_)
+        ));
     }
 }

@@ -50,7 +50,7 @@ fn generally(text: &[u8], wanted: &Wanted) -> Answer {
 /// What the quick reader says, unless it gives up.
 fn quickly(text: impl Read, wanted: &Wanted) -> Option<Answer> {
     let mut source = Source::open(text, Layout::Any).unwrap();
-    quick(&mut source, wanted).ok().map(comparable)
+    quick(&mut source, wanted, &mut Unmetered).ok().map(comparable)
 }
 
 /// What the index says of `web`, both readers and all chunks agreeing.
