@@ -8,6 +8,7 @@ use kube::{Client, core::ObjectMeta};
 use crate::{
     compute::Compute,
     events::Events,
+    helmop::Interest,
     memory::Memory,
     metrics::Metrics,
     resolve::Resolver,
@@ -29,6 +30,8 @@ pub struct Context {
     pub stores: Stores,
     /// Chart repositories and registries.
     pub resolver: Resolver,
+    /// Which charts HelmOps want of repositories.
+    pub interest: Interest,
     /// How many objects are worked on at a time.
     pub workers: Workers,
     /// Where long computations run.

@@ -27,11 +27,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, core::ObjectMeta};
 use tracing::{Instrument, Span};
 
-pub use self::agenda::seconds;
 use self::{
     agenda::Agenda,
     versions::{Task, Versions, versions},
 };
+pub use self::{agenda::seconds, interest::Interest};
 use crate::{
     backoff::Pace,
     context::{Asked, Context},
@@ -50,6 +50,7 @@ pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> N
     let Some(object) = context.stores.helmops.get(&key) else {
         // It is gone, and what was noted of it with it.
         context.helmops.forget(&key);
+        context.interest.forget(&key);
         return None;
     };
     let seen = object.meta().resource_version.as_deref().unwrap_or_default();
@@ -63,6 +64,7 @@ pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> N
             return delete(&key, &object, context).instrument(span).await;
         }
         Guarded::Odd { error, .. } => {
+            context.interest.forget(&key);
             span.in_scope(|| tracing::error!(error, "HelmOp does not decode and is left alone"));
             return None;
         }
@@ -90,6 +92,7 @@ fn span(helmop: &ObjectMeta) -> Span {
 
 /// Lets a HelmOp go that is being deleted, whether it decodes or not.
 async fn delete(key: &HelmOpKey, helmop: &Guarded<HelmOp>, context: &Context) -> Next {
+    context.interest.forget(key);
     let started = Instant::now();
     let result = Box::pin(apply::cleanup(context, key, helmop)).await;
     context.metrics.reconciled(
@@ -166,8 +169,12 @@ impl Run<'_> {
         let policies = observe::policies(self.context, self.helmop)?;
         let completed = policies.complete(self.helmop);
         let valid = match policies.accept(&completed) {
-            Ok(valid) => valid,
+            Ok(valid) => {
+                self.context.interest.note(self.key, &valid);
+                valid
+            }
             Err(errors) => {
+                self.context.interest.forget(self.key);
                 let reason = errors.reason().unwrap_or(Reason::Undecodable);
                 let message = errors.to_string();
                 let outcome = Outcome::Refused { reason, message };

@@ -14,7 +14,6 @@ use helmops_shared::{
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::timeout_at;
 
-use super::interest;
 use crate::{
     context::Context,
     error::ReconcileError,
@@ -100,7 +99,7 @@ pub async fn versions(
         client: &context.client,
         metrics: &context.metrics,
         authorities: &authorities,
-        interest: &|repo| interest::charts(&context.stores.helmops, repo),
+        interest: &|index, namespace| context.interest.charts(index, namespace),
         since: task.since.map_or_else(Instant::now, instant),
     };
     // In a box, so that those who have their answer and wait for a place again are small.

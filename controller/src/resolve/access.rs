@@ -9,6 +9,9 @@ use ring::digest::{Context, SHA256};
 
 use super::http::Fault;
 
+/// In front of an entry of a Docker configuration that is meant for plain HTTP.
+pub const PLAIN: &str = "http://";
+
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
@@ -72,12 +75,15 @@ pub struct Access {
     /// Scheme, host and port of that repository: the only place that `login` is sent to.
     pub home: String,
     /// Logins for hosts of their own, from a Secret of type `kubernetes.io/dockerconfigjson`: host and port, perhaps a
-    /// path, and the login.
+    /// path, and the login. With `http://` in front where the entry has it; otherwise a login goes over plain HTTP only if
+    /// `plain_http` says so.
     pub by_host: Vec<(String, Login)>,
-    /// Speak plain HTTP to OCI registries.
+    /// Speak plain HTTP to OCI registries, and send logins of hosts over it.
     pub plain_http: bool,
     /// Name of the Secret; empty without one.
     pub secret: String,
+    /// Namespace of the HelmOp, which what is read is charged to.
+    pub namespace: String,
 }
 
 /// The credentials for a request.
@@ -87,25 +93,46 @@ pub enum Credentials<'a> {
     None,
     /// These.
     Login(&'a Login),
-    /// There are some, but they are for another host.
-    Withheld,
+    /// There are some, but they are not for this place.
+    Withheld(Why),
+}
+
+/// Why credentials are not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// They are for another host.
+    Elsewhere,
+    /// They are for this host, but over HTTPS.
+    Unencrypted,
+}
+
+impl Credentials<'_> {
+    /// Why they are not sent, if there are some that are not.
+    pub const fn withheld(&self) -> Option<Why> {
+        match self {
+            Self::Withheld(why) => Some(*why),
+            Self::None | Self::Login(_) => None,
+        }
+    }
 }
 
 impl Access {
     /// The credentials for a URL.
     pub fn credentials(&self, url: &Url) -> Credentials<'_> {
-        if let Some(login) = self.host_login(url) {
+        let is_encrypted = url.scheme() == "https" || self.plain_http;
+        if let Some(login) = self.host_login(url, is_encrypted) {
             return Credentials::Login(login);
         }
         match &self.login {
             Some(login) if origin(url) == self.home => Credentials::Login(login),
             None if self.by_host.is_empty() => Credentials::None,
-            _ => Credentials::Withheld,
+            _ if self.host_login(url, true).is_some() => Credentials::Withheld(Why::Unencrypted),
+            _ => Credentials::Withheld(Why::Elsewhere),
         }
     }
 
-    /// The login of the longest entry that the URL is below.
-    fn host_login(&self, url: &Url) -> Option<&Login> {
+    /// The login of the longest entry that the URL is below, of those that may be sent.
+    fn host_login(&self, url: &Url, may_send_all: bool) -> Option<&Login> {
         let host = url.host_str()?;
         let host = url
             .port()
@@ -116,23 +143,40 @@ impl Access {
                 .strip_prefix(entry)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let entries = self.by_host.iter().filter(|(entry, _)| below(entry));
-        entries
-            .max_by_key(|(entry, _)| entry.len())
-            .map(|(_, login)| login)
+        let entries = self.by_host.iter().filter_map(|(entry, login)| {
+            let plain = entry.strip_prefix(PLAIN);
+            let entry = plain.unwrap_or(entry);
+            let fits = (may_send_all || plain.is_some()) && below(entry);
+            fits.then_some((entry.len(), login))
+        });
+        entries.max_by_key(|(len, _)| *len).map(|(_, login)| login)
     }
 
-    /// Why a request was refused that got such an answer.
-    pub fn refusal(&self, status: StatusCode, is_withheld: bool) -> Fault {
-        if is_withheld && matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            let secret = self.secret.clone();
-            let home = match self.login {
-                Some(_) => self.home.clone(),
-                None => "other hosts".to_owned(),
-            };
-            Fault::Withheld { status, secret, home }
-        } else {
-            Fault::Status(status)
+    /// Why a request was refused that got such an answer, to which credentials were perhaps withheld.
+    pub fn refusal(&self, status: StatusCode, withheld: Option<Why>) -> Fault {
+        let is_about_login = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let secret = self.secret.clone();
+        match withheld.filter(|_| is_about_login) {
+            None => Fault::Status(status),
+            Some(Why::Unencrypted) => Fault::Unencrypted { status, secret },
+            Some(Why::Elsewhere) => {
+                let home = match self.login {
+                    Some(_) => self.home.clone(),
+                    None => "other hosts".to_owned(),
+                };
+                Fault::Withheld { status, secret, home }
+            }
+        }
+    }
+
+    /// The fault of a request as this one is told of it. It may have been sent for somebody else, who has other credentials
+    /// that were withheld as well, or none.
+    pub fn told(&self, fault: Fault, withheld: Option<Why>) -> Fault {
+        match fault {
+            Fault::Withheld { status, .. } | Fault::Unencrypted { status, .. } | Fault::Status(status) => {
+                self.refusal(status, withheld)
+            }
+            other => other,
         }
     }
 
@@ -200,7 +244,7 @@ mod tests {
         };
         let is_home = |text: &str| match access.credentials(&url(text)) {
             Credentials::Login(_) => true,
-            Credentials::Withheld => false,
+            Credentials::Withheld(_) => false,
             Credentials::None => panic!("{text}"),
         };
         assert!(is_home("https://charts.example.com/a/index.yaml"));
@@ -224,7 +268,7 @@ mod tests {
         };
         let name = |text: &str| match access.credentials(&url(text)) {
             Credentials::Login(login) => login.username.clone(),
-            Credentials::None | Credentials::Withheld => String::new(),
+            Credentials::None | Credentials::Withheld(_) => String::new(),
         };
         assert_eq!(name("https://r.example.com/v2/web/tags/list"), "r.example.com");
         assert_eq!(
@@ -240,6 +284,31 @@ mod tests {
             "r.example.com:5000"
         );
         assert_eq!(name("https://r.example.com.evil.example/v2/web/tags/list"), "");
+    }
+
+    #[test]
+    fn a_docker_config_is_for_https_unless_it_says_otherwise() {
+        let by_host =
+            ["r.example.com", "http://plain.example.com"].map(|host| (host.to_owned(), login(host)));
+        let access = |plain_http: bool| Access {
+            by_host: by_host.to_vec(),
+            plain_http,
+            ..Access::default()
+        };
+        let withheld = |plain_http: bool, text: &str| access(plain_http).credentials(&url(text)).withheld();
+        for (place, plain_http, expected) in [
+            ("https://r.example.com/charts", false, None),
+            ("http://r.example.com/charts", false, Some(Why::Unencrypted)),
+            ("http://r.example.com:443/charts", false, Some(Why::Elsewhere)),
+            ("http://r.example.com/charts", true, None),
+            ("http://plain.example.com/charts", false, None),
+            ("https://plain.example.com/charts", false, None),
+            ("http://other.example.com", false, Some(Why::Elsewhere)),
+        ] {
+            assert_eq!(withheld(plain_http, place), expected, "{place}");
+        }
+        let fault = access(false).refusal(StatusCode::UNAUTHORIZED, Some(Why::Unencrypted));
+        assert!(fault.to_string().contains("basicHTTP"), "{fault}");
     }
 
     #[test]

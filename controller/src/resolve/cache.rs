@@ -21,6 +21,16 @@ use super::metrics::Fetches;
 /// What a slot costs besides its answer: its key, the map's entry and the locks.
 const SLOT_BYTES: usize = 512;
 
+/// What part of a cache answers that one namespace had fetched may take before they are the first to be dropped: one in so
+/// many. So nobody can take all of it.
+const SHARE: usize = 2;
+
+/// A failure of a request.
+pub trait Failed {
+    /// Whether it is the same for everybody who asks the same. One that concerns only who asked is not shared.
+    fn is_shared(&self) -> bool;
+}
+
 /// Answers by key, of limited size altogether.
 #[derive(Debug)]
 pub struct Cache<K, V, E> {
@@ -37,6 +47,8 @@ struct Slot<V, E> {
     kept: tokio::sync::Mutex<Kept<V, E>>,
     bytes: AtomicUsize,
     last_used: AtomicU64,
+    /// The namespace that had the answer fetched.
+    owner: Mutex<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -60,6 +72,7 @@ impl<V, E> Default for Slot<V, E> {
             kept: tokio::sync::Mutex::new(kept),
             bytes: AtomicUsize::new(SLOT_BYTES),
             last_used: AtomicU64::new(0),
+            owner: Mutex::new(Arc::from("")),
         }
     }
 }
@@ -75,7 +88,7 @@ impl<V, E: Clone> Kept<V, E> {
     }
 }
 
-impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
+impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
     /// An empty cache for `capacity` bytes; `size` gives those of an answer.
     pub fn new(capacity: usize, size: fn(&V) -> usize, fetches: Fetches) -> Self {
         Self {
@@ -88,15 +101,16 @@ impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
         }
     }
 
-    /// The answer for a key, by a request that began at `since` or later. `suits` says whether an answer holds what is
-    /// wanted; `fetch` asks, and gets the kept answer, if that suits, to give it back if nothing has changed.
+    /// The answer for a key, by a request that began at `since` or later, for somebody in a namespace. `suits` says whether
+    /// an answer holds what is wanted; `fetch` asks, and gets the kept answer, if that suits, to give it back if nothing has
+    /// changed.
     ///
     /// # Errors
-    /// That of the request, which everybody gets who waited for it.
+    /// That of the request, which everybody gets who waited for it, unless it is not shared.
     pub async fn answer(
         &self,
         key: &K,
-        since: Instant,
+        (namespace, since): (&str, Instant),
         suits: impl Fn(&V) -> bool,
         fetch: impl AsyncFnOnce(Option<Arc<V>>) -> Result<Arc<V>, E>,
     ) -> Result<Arc<V>, E> {
@@ -109,12 +123,20 @@ impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
         }
         let asked = Instant::now();
         let outcome = fetch(suiting).await;
-        kept.asked = Some(asked);
-        kept.failure = outcome.as_ref().err().cloned();
+        if outcome.as_ref().err().is_none_or(Failed::is_shared) {
+            kept.asked = Some(asked);
+            kept.failure = outcome.as_ref().err().cloned();
+        }
         if let Ok(value) = &outcome {
-            slot.bytes
-                .store(SLOT_BYTES + (self.size)(value), Ordering::Relaxed);
-            kept.value = Some(Arc::clone(value));
+            let bytes = SLOT_BYTES + (self.size)(value);
+            slot.bytes.store(bytes, Ordering::Relaxed);
+            *lock(&slot.owner) = namespace.into();
+            // Where others are all in use, so that none can be dropped, this one is not kept.
+            let has_room = self.shrink() || bytes <= SLOT_BYTES;
+            kept.value = has_room.then(|| Arc::clone(value));
+            if !has_room {
+                slot.bytes.store(SLOT_BYTES, Ordering::Relaxed);
+            }
         }
         drop(kept);
         drop(slot);
@@ -133,32 +155,64 @@ impl<K: Clone + Eq + Hash, V, E: Clone> Cache<K, V, E> {
         slot
     }
 
-    /// Drops those answers that have not been used for the longest time, until the rest is small enough. An answer that
-    /// somebody is about to use stays.
-    fn shrink(&self) {
+    /// Drops answers until the rest is small enough: those that have not been used for the longest time, but first those of
+    /// a namespace that has more than its share. An answer that somebody is about to use stays. Says whether the rest is
+    /// small enough.
+    fn shrink(&self) -> bool {
         let mut slots = lock(&self.slots);
-        let size = |slot: &Slot<V, E>| slot.bytes.load(Ordering::Relaxed);
-        let mut total: usize = slots.values().map(|slot| size(slot)).sum();
+        let mut total: usize = slots.values().map(|slot| slot.size()).sum();
         if total > self.capacity {
+            let mut shares: HashMap<Arc<str>, usize> = HashMap::new();
+            for slot in slots.values() {
+                *shares.entry(slot.owner()).or_default() += slot.size();
+            }
             let mut idle: Vec<_> = slots
                 .iter()
                 .filter(|(_, slot)| Arc::strong_count(slot) == 1)
-                .map(|(key, slot)| (slot.last_used.load(Ordering::Relaxed), size(slot), key.clone()))
+                .map(|(key, slot)| {
+                    (
+                        slot.last_used.load(Ordering::Relaxed),
+                        slot.owner(),
+                        slot.size(),
+                        key.clone(),
+                    )
+                })
                 .collect();
             idle.sort_unstable_by_key(|(last_used, ..)| *last_used);
-            for (_, bytes, key) in idle {
-                if total <= self.capacity {
-                    break;
-                }
-                slots.remove(&key);
-                total -= bytes;
-                self.fetches.evictions.inc();
+            let share = self.capacity / SHARE;
+            for greedy_alone in [true, false] {
+                idle.retain(|(_, owner, bytes, key)| {
+                    let own = shares.get_mut(owner);
+                    let is_greedy = own.as_ref().is_some_and(|own| **own > share);
+                    if total <= self.capacity || greedy_alone && !is_greedy {
+                        return true;
+                    }
+                    slots.remove(key);
+                    total -= bytes;
+                    if let Some(own) = own {
+                        *own -= bytes;
+                    }
+                    self.fetches.evictions.inc();
+                    false
+                });
             }
         }
+        let is_small = total <= self.capacity;
         let total = i64::try_from(total).unwrap_or(i64::MAX);
         // The gauge is that of all caches together.
         let told = self.told.swap(total, Ordering::Relaxed);
         self.fetches.cache_bytes.add(total - told);
+        is_small
+    }
+}
+
+impl<V, E> Slot<V, E> {
+    fn size(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn owner(&self) -> Arc<str> {
+        Arc::clone(&lock(&self.owner))
     }
 }
 
@@ -169,6 +223,12 @@ mod tests {
     use prometheus::Registry;
 
     use super::*;
+
+    impl Failed for &'static str {
+        fn is_shared(&self) -> bool {
+            *self != "own"
+        }
+    }
 
     type Numbers = Cache<&'static str, u32, &'static str>;
 
@@ -187,7 +247,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 Ok(Arc::new(7))
             };
-            cache.answer(&"a", Instant::now(), |_| true, fetch).await
+            cache.answer(&"a", ("", Instant::now()), |_| true, fetch).await
         });
         let answers = futures::future::join_all(look_ups).await;
         assert!(
@@ -210,7 +270,7 @@ mod tests {
                 kept.set(value);
                 Ok(Arc::new(number))
             };
-            let answer = cache.answer(&"a", since, |_| true, fetch).await.unwrap();
+            let answer = cache.answer(&"a", ("", since), |_| true, fetch).await.unwrap();
             (*answer, kept.take().map(|kept| *kept))
         };
         assert_eq!(given(before, 1).await, (1, None));
@@ -226,17 +286,22 @@ mod tests {
     async fn a_failure_is_shared_and_leaves_the_last_good_answer_alone() {
         let cache = cache(1 << 20);
         let good = async |_| Ok(Arc::new(1));
-        cache.answer(&"a", Instant::now(), |_| true, good).await.unwrap();
+        cache
+            .answer(&"a", ("", Instant::now()), |_| true, good)
+            .await
+            .unwrap();
         let since = Instant::now();
         let bad = async |_| Err("down");
-        assert_eq!(cache.answer(&"a", since, |_| true, bad).await, Err("down"));
+        assert_eq!(cache.answer(&"a", ("", since), |_| true, bad).await, Err("down"));
         assert_eq!(
-            cache.answer(&"a", since, |_| true, good).await,
+            cache.answer(&"a", ("", since), |_| true, good).await,
             Err("down"),
             "shared"
         );
         let unchanged = async |kept: Option<Arc<u32>>| kept.ok_or("lost");
-        let answer = cache.answer(&"a", Instant::now(), |_| true, unchanged).await;
+        let answer = cache
+            .answer(&"a", ("", Instant::now()), |_| true, unchanged)
+            .await;
         assert_eq!(answer, Ok(Arc::new(1)));
     }
 
@@ -250,8 +315,10 @@ mod tests {
                 Ok(Arc::new(number))
             }
         };
-        cache.answer(&"a", since, |_| true, fetch(1)).await.unwrap();
-        let answer = cache.answer(&"a", since, |value| *value == 2, fetch(2)).await;
+        cache.answer(&"a", ("", since), |_| true, fetch(1)).await.unwrap();
+        let answer = cache
+            .answer(&"a", ("", since), |value| *value == 2, fetch(2))
+            .await;
         assert_eq!(answer, Ok(Arc::new(2)));
     }
 
@@ -260,7 +327,10 @@ mod tests {
         let cache = cache(3000);
         let put = async |key| {
             let fetch = async |kept: Option<Arc<u32>>| Ok(kept.unwrap_or_else(|| Arc::new(500)));
-            cache.answer(&key, Instant::now(), |_| true, fetch).await.unwrap();
+            cache
+                .answer(&key, ("", Instant::now()), |_| true, fetch)
+                .await
+                .unwrap();
         };
         put("a").await;
         put("b").await;
@@ -270,5 +340,75 @@ mod tests {
         assert!(kept("a") && !kept("b") && kept("c"));
         assert_eq!(cache.fetches.cache_bytes.get(), 2 * (500 + 512));
         assert_eq!(cache.fetches.evictions.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_failure_of_ones_own_is_not_shared() {
+        let cache = cache(1 << 20);
+        let since = Instant::now();
+        let own = async |_| Err("own");
+        assert_eq!(cache.answer(&"a", ("", since), |_| true, own).await, Err("own"));
+        let good = async |_| Ok(Arc::new(1));
+        assert_eq!(
+            cache.answer(&"a", ("", since), |_| true, good).await,
+            Ok(Arc::new(1))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_has_more_than_its_share_makes_room_first() {
+        let cache = cache(4000);
+        let put = async |key, namespace| {
+            let fetch = async |kept: Option<Arc<u32>>| Ok(kept.unwrap_or_else(|| Arc::new(500)));
+            let since = Instant::now();
+            cache
+                .answer(&key, (namespace, since), |_| true, fetch)
+                .await
+                .unwrap();
+        };
+        put("a", "modest").await;
+        for key in ["b", "c", "d", "e", "f"] {
+            put(key, "greedy").await;
+        }
+        let kept = |key| lock(&cache.slots).contains_key(key);
+        assert!(kept("a") && kept("e") && kept("f") && !kept("b"));
+    }
+
+    #[tokio::test]
+    async fn what_is_in_use_and_what_comes_are_bounded_together() {
+        let cache = cache(3000);
+        let (held, holds) = tokio::sync::oneshot::channel::<()>();
+        let put = async |key, number: u32| {
+            let fetch = async |_| Ok(Arc::new(number));
+            cache
+                .answer(&key, ("", Instant::now()), |_| true, fetch)
+                .await
+                .unwrap();
+        };
+        put("a", 1500).await;
+        let busy = async {
+            let fetch = async |kept: Option<Arc<u32>>| {
+                let _ = holds.await;
+                kept.ok_or("lost")
+            };
+            cache.answer(&"a", ("", Instant::now()), |_| true, fetch).await
+        };
+        let other = async {
+            let kept = async |_| Ok(Arc::new(1500));
+            // Somebody waits for it, so that it would stay.
+            let (first, second) = tokio::join!(
+                cache.answer(&"b", ("", Instant::now()), |_| true, kept),
+                cache.answer(&"b", ("", Instant::now()), |_| true, kept),
+            );
+            assert!(first.is_ok() && second.is_ok());
+            assert!(
+                cache.fetches.cache_bytes.get() <= 3000,
+                "{}",
+                cache.fetches.cache_bytes.get()
+            );
+            held.send(()).unwrap();
+        };
+        let (busy, ()) = tokio::join!(busy, other);
+        assert_eq!(busy, Ok(Arc::new(1500)));
     }
 }

@@ -66,6 +66,7 @@ impl ResolveError {
 pub fn index_reason(error: &IndexError) -> Reason {
     match error {
         IndexError::NoSuchChart(_) => Reason::ChartNotFound,
+        IndexError::OverBudget(_) => Reason::Busy,
         _ => Reason::InvalidIndex,
     }
 }

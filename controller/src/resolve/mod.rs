@@ -7,11 +7,14 @@
 //! ```
 
 mod access;
+mod budget;
 mod cache;
+mod choice;
 mod error;
 mod http;
 mod metrics;
 mod oci;
+mod overflow;
 mod repository;
 mod secret;
 
@@ -19,11 +22,17 @@ use std::time::Instant;
 
 use self::{
     access::Access,
+    budget::Budget,
     http::{Timeouts, Web},
     oci::Registries,
     repository::{LIMITS, Repositories},
 };
-pub use self::{access::Authority, error::ResolveError, metrics::Fetches, repository::Interest};
+pub use self::{
+    access::Authority,
+    error::ResolveError,
+    metrics::Fetches,
+    repository::{Interest, index_of},
+};
 use helmops_shared::{
     admit::ValidHelmOp,
     api::HelmOp,
@@ -59,10 +68,11 @@ pub struct Surroundings<'a> {
 impl Resolver {
     /// A resolver that keeps `capacity` bytes of answers at the most.
     pub fn new(capacity: usize, fetches: Fetches) -> Self {
+        let budget = Budget::default();
         Self {
             web: Web::new(Timeouts::default(), fetches.clone()),
-            repositories: Repositories::new(capacity / 2, LIMITS, fetches.clone()),
-            registries: Registries::new(capacity / 2, fetches),
+            repositories: Repositories::new(capacity / 2, LIMITS, budget.clone(), fetches.clone()),
+            registries: Registries::new(capacity / 2, budget, fetches),
         }
     }
 
@@ -140,6 +150,7 @@ async fn read_access(around: Surroundings<'_>, helmop: &HelmOp, repo: &str) -> R
         .await
         .map_err(ResolveError::Secret)?;
     access.home = access::home(repo, access.plain_http);
+    access.namespace = helmop.metadata.namespace.clone().unwrap_or_default();
     Ok(access)
 }
 

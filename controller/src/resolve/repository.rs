@@ -4,8 +4,8 @@ use std::{io::BufReader, sync::Arc, time::Instant};
 
 use helmops_shared::{
     chart::{
-        index::{self, Index, IndexError, Layout, Wanted},
-        request::VersionRequest,
+        index::{self, Index, IndexEntry, IndexError, Layout, Wanted},
+        request::{OwnedVersionRequest, VersionRequest},
         resolved::ChartVersion,
         select::{SelectError, select},
         url::redacted,
@@ -23,11 +23,14 @@ use reqwest::{
 use thiserror::Error;
 
 use super::{
-    access::{Access, Credentials, Login},
-    cache::Cache,
+    access::{Access, Credentials, Login, Why},
+    budget::Budget,
+    cache::{Cache, Failed},
+    choice,
     error::{index_reason, select_reason},
     http::{Answer, Ask, Fault, FetchError, Limits, Web, fault, parse},
     metrics::{Fetches, Kind},
+    overflow::Overflows,
 };
 use crate::backoff::Pace;
 
@@ -37,8 +40,9 @@ pub const LIMITS: Limits = Limits {
     decoded: 256 << 20,
 };
 
-/// The charts that anybody wants of a repository, given its URL as it stands in a HelmOp.
-pub type Interest<'a> = dyn Fn(&str) -> Wanted + Send + Sync + 'a;
+/// The charts that are wanted of a repository, by all or by the HelmOps of one namespace, given the URL of its index as
+/// [`index_of`] writes it.
+pub type Interest<'a> = dyn Fn(&str, Option<&str>) -> Wanted + Send + Sync + 'a;
 
 /// Why a repository gives no version.
 #[derive(Clone, Debug, Error)]
@@ -78,8 +82,27 @@ impl RepositoryError {
     pub fn pace(&self) -> Pace {
         match self {
             Self::Fetch(error) => error.fault.pace(),
+            Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)) => Pace::TRANSIENT,
             Self::Index { .. } | Self::Select { .. } => Pace::SLOW,
         }
+    }
+
+    /// Whether fewer charts might do where all that are wanted are too many.
+    fn is_too_much(&self) -> bool {
+        matches!(self, Self::Index { source, .. }
+            if matches!(**source, IndexError::TooManyVersions | IndexError::OverBudget(_)))
+    }
+
+    /// Whether that will be so for a while.
+    fn is_too_large(&self) -> bool {
+        matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::TooManyVersions))
+    }
+}
+
+impl Failed for RepositoryError {
+    fn is_shared(&self) -> bool {
+        // What one namespace has used up is nothing to others.
+        !matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)))
     }
 }
 
@@ -87,7 +110,9 @@ impl RepositoryError {
 #[derive(Debug)]
 pub struct Repositories {
     cache: Cache<Key, Listing, RepositoryError>,
+    overflows: Overflows<Key>,
     limits: Limits,
+    budget: Budget,
     fetches: Fetches,
 }
 
@@ -96,6 +121,18 @@ pub struct Repositories {
 struct Key {
     url: String,
     identity: [u8; 32],
+    scope: Scope,
+}
+
+/// Whose charts are read together. Less at a time where more is too much, so that nobody suffers from what others want.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Scope {
+    /// Those that anybody wants.
+    All,
+    /// Those that HelmOps of this namespace want.
+    Namespace(String),
+    /// This one.
+    Chart(String),
 }
 
 /// What is kept of an index.
@@ -112,15 +149,18 @@ struct Source<'a> {
     url: Url,
     access: &'a Access,
     login: Option<Login>,
-    is_withheld: bool,
+    /// Why the Secret's credentials are not sent, where none are.
+    withheld: Option<Why>,
 }
 
 impl Repositories {
     /// Knows nothing yet, keeps `capacity` bytes at the most, and reads so much of an index.
-    pub fn new(capacity: usize, limits: Limits, fetches: Fetches) -> Self {
+    pub fn new(capacity: usize, limits: Limits, budget: Budget, fetches: Fetches) -> Self {
         Self {
             cache: Cache::new(capacity, Listing::bytes, fetches.clone()),
+            overflows: Overflows::default(),
             limits,
+            budget,
             fetches,
         }
     }
@@ -139,32 +179,72 @@ impl Repositories {
         since: Instant,
     ) -> Result<ChartVersion, RepositoryError> {
         let source = Source::new(repo, access).map_err(RepositoryError::Fetch)?;
-        let key = Key {
-            url: source.url.to_string(),
-            identity: access.identity(source.login.as_ref()),
-        };
-        let suits = |listing: &Listing| listing.wanted.contains(chart);
         let listing = self
-            .cache
-            .answer(&key, since, suits, async |kept| {
-                let mut wanted = interest(repo);
-                wanted.insert(chart.to_owned());
-                self.fetch(web, &source, wanted, kept).await
+            .listing(web, &source, interest, chart, since)
+            .await
+            .map_err(|error| source.told(error))?;
+        let found = listing.choose(chart, asked).await;
+        found
+            .map_err(|error| match error {
+                ChoiceError::Index(error) => source.broken(error),
+                ChoiceError::Select(error) => RepositoryError::Select {
+                    url: source.shown(),
+                    source: error,
+                },
             })
-            .await?;
-        let entries = listing
-            .index
-            .versions(chart)
-            .map_err(|error| source.broken(error))?;
-        let url = source.shown();
-        match select(chart, entries, asked) {
-            Ok(entry) => Ok(ChartVersion {
-                version: entry.version.clone(),
+            .map(|entry| ChartVersion {
                 digest: digest(&entry.digest).to_owned(),
                 url: source.archive(&entry.url),
-            }),
-            Err(source) => Err(RepositoryError::Select { url, source }),
+                version: entry.version,
+            })
+    }
+
+    /// The index, with the chart and whatever else can be read together with it.
+    async fn listing(
+        &self,
+        web: &Web,
+        source: &Source<'_>,
+        interest: &Interest<'_>,
+        chart: &str,
+        since: Instant,
+    ) -> Result<Arc<Listing>, RepositoryError> {
+        let namespace = &source.access.namespace;
+        for scope in [Scope::All, Scope::Namespace(namespace.clone())] {
+            let key = source.key(scope);
+            if self.overflows.contains(&key, Instant::now()) {
+                continue;
+            }
+            match self.scoped(web, source, interest, (&key, chart), since).await {
+                Err(error) if error.is_too_large() => self.overflows.note(key, Instant::now()),
+                Err(error) if error.is_too_much() => {}
+                other => return other,
+            }
         }
+        let key = source.key(Scope::Chart(chart.to_owned()));
+        self.scoped(web, source, interest, (&key, chart), since).await
+    }
+
+    async fn scoped(
+        &self,
+        web: &Web,
+        source: &Source<'_>,
+        interest: &Interest<'_>,
+        (key, chart): (&Key, &str),
+        since: Instant,
+    ) -> Result<Arc<Listing>, RepositoryError> {
+        let namespace = &source.access.namespace;
+        let suits = |listing: &Listing| listing.wanted.contains(chart);
+        self.cache
+            .answer(key, (namespace, since), suits, async |kept| {
+                let mut wanted = match &key.scope {
+                    Scope::All => interest(&key.url, None),
+                    Scope::Namespace(namespace) => interest(&key.url, Some(namespace)),
+                    Scope::Chart(_) => Wanted::new(),
+                };
+                wanted.insert(chart.to_owned());
+                self.fetch(web, source, wanted, kept).await
+            })
+            .await
     }
 
     async fn fetch(
@@ -209,9 +289,10 @@ impl Repositories {
         }
         let validators = validators(answer.headers());
         let reading = wanted.clone();
+        let mut reservation = self.budget.start(&source.access.namespace);
         let index = answer
             .read(self.limits, move |body| {
-                match index::read(BufReader::new(body), &reading, layout) {
+                match index::read_metered(BufReader::new(body), &reading, layout, &mut reservation) {
                     Err(IndexError::Input(error)) => Err(fault(&error)),
                     other => Ok(other),
                 }
@@ -229,7 +310,33 @@ impl Repositories {
     }
 }
 
+/// Why an index gives no version.
+enum ChoiceError {
+    Index(IndexError),
+    Select(SelectError),
+}
+
 impl Listing {
+    /// The entry of the version that is asked for.
+    async fn choose(
+        self: &Arc<Self>,
+        chart: &str,
+        asked: &VersionRequest<'_>,
+    ) -> Result<IndexEntry, ChoiceError> {
+        let len = self.index.versions(chart).map_err(ChoiceError::Index)?.len();
+        let (listing, chart, asked) = (
+            Arc::clone(self),
+            chart.to_owned(),
+            OwnedVersionRequest::from(asked),
+        );
+        choice::among(len, move || {
+            let entries = listing.index.versions(&chart).map_err(ChoiceError::Index)?;
+            let chosen = select(&chart, entries, &asked.borrowed());
+            chosen.cloned().map_err(ChoiceError::Select)
+        })
+        .await
+    }
+
     fn bytes(&self) -> usize {
         let validators = self.validators.values().map(HeaderValue::len).sum::<usize>();
         self.index.bytes() + self.wanted.iter().map(String::len).sum::<usize>() + validators
@@ -241,19 +348,18 @@ impl<'a> Source<'a> {
         let mut url = index_url(repo)?;
         let in_url = login_in(&url);
         // The client would send them a second time.
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
+        without_login(&mut url);
         let credentials = access.credentials(&url);
-        let is_withheld = credentials == Credentials::Withheld;
+        let withheld = credentials.withheld().filter(|_| in_url.is_none());
         let login = match credentials {
             Credentials::Login(login) => Some(login.clone()),
-            Credentials::None | Credentials::Withheld => in_url,
+            Credentials::None | Credentials::Withheld(_) => in_url,
         };
         Ok(Self {
             url,
             access,
             login,
-            is_withheld,
+            withheld,
         })
     }
 
@@ -277,8 +383,26 @@ impl<'a> Source<'a> {
     }
 
     fn refusal(&self, status: StatusCode) -> Fault {
-        self.access
-            .refusal(status, self.is_withheld && self.login.is_none())
+        self.access.refusal(status, self.withheld)
+    }
+
+    /// A failure that may be somebody else's, who asked the same: what it says of credentials is about those of this one.
+    fn told(&self, error: RepositoryError) -> RepositoryError {
+        match error {
+            RepositoryError::Fetch(FetchError { url, fault }) => RepositoryError::Fetch(FetchError {
+                url,
+                fault: self.access.told(fault, self.withheld),
+            }),
+            other => other,
+        }
+    }
+
+    fn key(&self, scope: Scope) -> Key {
+        Key {
+            url: self.url.to_string(),
+            identity: self.access.identity(self.login.as_ref()),
+            scope,
+        }
     }
 
     fn broken(&self, error: IndexError) -> RepositoryError {
@@ -316,6 +440,20 @@ fn validators(headers: &HeaderMap) -> HeaderMap {
         .into_iter()
         .filter_map(|(from, to)| Some((to, headers.get(from)?.clone())))
         .collect()
+}
+
+/// The URL of a repository's index without credentials: the same text for all spellings of the repository. `None` where it
+/// is none.
+pub fn index_of(repo: &str) -> Option<String> {
+    let mut url = index_url(repo).ok()?;
+    without_login(&mut url);
+    Some(url.into())
+}
+
+fn without_login(url: &mut Url) {
+    // They fail where a URL cannot have any.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
 }
 
 /// The URL of a repository's index: a slash at the end of the repository makes no difference, a query is kept.
@@ -386,7 +524,10 @@ mod tests {
         }
         for text in ["web\n\u{1b}[31m.tgz", "https://cdn/\u{7}.tgz"] {
             let archive = source.archive(text);
-            assert!(!archive.is_empty() && !archive.contains(char::is_control), "{archive:?}");
+            assert!(
+                !archive.is_empty() && !archive.contains(char::is_control),
+                "{archive:?}"
+            );
         }
     }
 

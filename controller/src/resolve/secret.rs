@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::access::{Access, Authority, Login, Transport};
+use super::access::{Access, Authority, Login, PLAIN, Transport};
 use crate::{
     backoff::Pace,
     client::{ApiError, bounded},
@@ -224,7 +224,7 @@ impl Keys<'_> {
             let login = auth.login().transpose()?;
             Some(
                 login
-                    .map(|login| (place(&host).to_owned(), login))
+                    .map(|login| (place(&host), login))
                     .map_err(|why| broken(format!("auths[{host:?}]: {why}"))),
             )
         });
@@ -271,16 +271,21 @@ impl DockerAuth {
     }
 }
 
-/// Host, port and path of an entry, which may be written as a URL, with the version of Docker's own protocol behind it.
-fn place(host: &str) -> &str {
-    let host = host
-        .split_once("://")
-        .map_or(host, |(_, rest)| rest)
-        .trim_end_matches('/');
-    ["/v1", "/v2"]
+/// Host, port and path of an entry, which may be written as a URL, with the version of Docker's own protocol behind it. Of
+/// schemes only `http://` is kept: it allows plain HTTP.
+fn place(host: &str) -> String {
+    let (scheme, host) = host.split_once("://").unwrap_or(("", host));
+    let host = host.trim_end_matches('/');
+    let host = ["/v1", "/v2"]
         .iter()
         .find_map(|version| host.strip_suffix(version))
-        .unwrap_or(host)
+        .unwrap_or(host);
+    let scheme = if scheme.eq_ignore_ascii_case("http") {
+        PLAIN
+    } else {
+        ""
+    };
+    format!("{scheme}{host}")
 }
 
 #[cfg(test)]
@@ -354,11 +359,13 @@ mod tests {
         let config = r#"{"auths": {
             "https://r.example.com/v1/": {"auth": "dTpwOnE="},
             "b.example.com:5000/team": {"username": "u", "password": "p", "email": "e"},
-            "c.example.com": {}
+            "c.example.com": {},
+            "HTTP://plain.example.com:5000/v2/": {"username": "u", "password": "p"}
         }, "credsStore": "x"}"#;
         assert_eq!(
             by_host(config).unwrap(),
             [
+                ("http://plain.example.com:5000".to_owned(), login("u", "p")),
                 ("b.example.com:5000/team".to_owned(), login("u", "p")),
                 ("r.example.com".to_owned(), login("u", "p:q")),
             ]

@@ -96,6 +96,17 @@ pub enum Fault {
         /// Scheme, host and port that the credentials are for.
         home: String,
     },
+    /// An answer that is an error, to a request without the credentials that are there for HTTPS.
+    #[error(
+        "error code: {code}: the server wants a login, but the one in Secret {secret} is for HTTPS and is not sent unencrypted; begin the URL with https://, or set key basicHTTP of the Secret to true",
+        code = .status.as_u16()
+    )]
+    Unencrypted {
+        /// What it answered.
+        status: StatusCode,
+        /// Name of the Secret.
+        secret: String,
+    },
     /// Requests are limited.
     #[error("error code: {code}: the server limits requests; it is asked again later{again}", code = .status.as_u16(), again = again(*.after))]
     RateLimited {
@@ -168,7 +179,7 @@ impl Fault {
                 StatusCode::NOT_FOUND | StatusCode::GONE => Reason::RepositoryNotFound,
                 _ => Reason::RepositoryError,
             },
-            Self::Withheld { .. } => Reason::CredentialsWithheld,
+            Self::Withheld { .. } | Self::Unencrypted { .. } => Reason::CredentialsWithheld,
             Self::RateLimited { .. } => Reason::RateLimited,
             Self::TooLarge { .. } => Reason::AnswerTooLarge,
         }
@@ -194,6 +205,7 @@ impl Fault {
             | Self::Redirect(_)
             | Self::Status(_)
             | Self::Withheld { .. }
+            | Self::Unencrypted { .. }
             | Self::TooLarge { .. }
             | Self::Answer(_) => Pace::SLOW,
         }
@@ -215,6 +227,7 @@ impl Fault {
             | Self::Certificate(_)
             | Self::Redirect(_)
             | Self::Withheld { .. }
+            | Self::Unencrypted { .. }
             | Self::TooLarge { .. }
             | Self::Encoding(_)
             | Self::Answer(_) => false,

@@ -5,6 +5,7 @@ use helmops_shared::{
         registry::{
             ask::AskError, challenge::ChallengeError, digest::DigestMismatch,
             error_body::RegistryCode as Code, link::LinkError, realm::RealmError, reference::ReferenceError,
+            tag_list::TagListError,
         },
         select::SelectError,
     },
@@ -16,6 +17,7 @@ use thiserror::Error;
 use crate::{
     backoff::Pace,
     resolve::{
+        cache::Failed,
         error::select_reason,
         http::{Fault, FetchError},
     },
@@ -91,6 +93,14 @@ pub enum RegistryError {
         /// How many were read.
         pages: usize,
     },
+    /// The list of tags is larger than is kept.
+    #[error("{repo}: {source}")]
+    TagList {
+        /// The repository.
+        repo: String,
+        /// Why.
+        source: TagListError,
+    },
     /// None of the tags will do.
     #[error("could not find tag matching constraint: {source} ({repo})")]
     Select {
@@ -124,6 +134,10 @@ impl RegistryError {
             Self::Challenge { .. } | Self::Realm { .. } | Self::Link { .. } | Self::TooManyPages { .. } => {
                 Reason::RepositoryError
             }
+            Self::TagList { source, .. } => match source {
+                TagListError::TooLong => Reason::AnswerTooLarge,
+                TagListError::OverBudget(_) => Reason::Busy,
+            },
             Self::Refused { status, code, .. } => refusal_reason(*status, code.as_ref()),
             Self::Select { source, .. } => select_reason(source),
             Self::Digest { .. } => Reason::NoMatchingVersion,
@@ -135,11 +149,16 @@ impl RegistryError {
         match self {
             Self::Reference { .. } | Self::Ask { .. } => None,
             Self::Fetch(error) => Some(error.fault.pace()),
+            Self::TagList {
+                source: TagListError::OverBudget(_),
+                ..
+            } => Some(Pace::TRANSIENT),
             Self::Challenge { .. }
             | Self::Realm { .. }
             | Self::Refused { .. }
             | Self::Link { .. }
             | Self::TooManyPages { .. }
+            | Self::TagList { .. }
             | Self::Select { .. }
             | Self::Digest { .. } => Some(Pace::SLOW),
         }
@@ -149,6 +168,19 @@ impl RegistryError {
     pub fn is_unknown_manifest(&self) -> bool {
         matches!(self, Self::Refused { status, code, .. }
             if *status == StatusCode::NOT_FOUND && *code != Some(Code::NameUnknown))
+    }
+}
+
+impl Failed for RegistryError {
+    fn is_shared(&self) -> bool {
+        // What one namespace has used up is nothing to others.
+        !matches!(
+            self,
+            Self::TagList {
+                source: TagListError::OverBudget(_),
+                ..
+            }
+        )
     }
 }
 

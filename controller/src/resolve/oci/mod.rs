@@ -5,28 +5,35 @@ mod error;
 mod session;
 mod tokens;
 
-use std::{fmt::Write, sync::Arc, time::Instant};
+use std::{
+    fmt::Write,
+    io::{self, Read},
+    sync::Arc,
+    time::Instant,
+};
 
 use helmops_shared::chart::{
+    meter::{Meter, OverBudget},
     registry::{
         ask::{Ask, ask},
         digest::Digest,
         endpoint::{Endpoint, MANIFEST_TYPES, Transport},
         link,
         reference::Reference,
-        tag::{self, TaggedVersion},
-        tags_page::{self, MAX_PAGES},
+        tag::TaggedVersion,
+        tag_list::{TagList, TagListError},
+        tags_page::{self, MAX_PAGES, PageError},
     },
-    request::VersionRequest,
+    request::{OwnedVersionRequest, VersionRequest},
     resolved::ChartVersion,
     select::select,
     url::redacted,
 };
 use reqwest::{
-    Method,
+    Method, StatusCode,
     header::{HeaderValue, LINK},
 };
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256};
 
 pub use self::error::RegistryError;
 use self::{
@@ -35,21 +42,27 @@ use self::{
 };
 use super::{
     access::Access,
+    budget::{Budget, Reservation},
     cache::Cache,
-    http::Web,
+    choice,
+    http::{Fault, FetchError, Limits, Web, fault},
     metrics::{Fetches, Kind},
 };
 
 /// A manifest, in bytes; registries take none that are larger.
 const MAX_MANIFEST: u64 = 4 << 20;
 
+/// What is taken from a body at a time, in bytes.
+const CHUNK: usize = 16 << 10;
+
 /// Registries, and what is known of them.
 #[derive(Debug)]
 pub struct Registries {
     tokens: Tokens,
-    tags: Cache<Key, Vec<TaggedVersion>, RegistryError>,
+    tags: Cache<Key, TagList, RegistryError>,
     /// Digests, by tag.
     manifests: Cache<(Key, String), String, RegistryError>,
+    budget: Budget,
 }
 
 /// A chart in a registry, as one HelmOp sees it.
@@ -58,16 +71,18 @@ struct Chart<'a> {
     reference: Reference<'a>,
     endpoint: Endpoint<'a>,
     session: Session<'a>,
+    access: &'a Access,
+    budget: &'a Budget,
 }
 
 impl Registries {
     /// Knows nothing yet, and keeps `capacity` bytes at the most.
-    pub fn new(capacity: usize, fetches: Fetches) -> Self {
-        let size = |tags: &Vec<TaggedVersion>| tags.iter().map(size_of_tag).sum();
+    pub fn new(capacity: usize, budget: Budget, fetches: Fetches) -> Self {
         Self {
             tokens: Tokens::default(),
-            tags: Cache::new(capacity / 2, size, fetches.clone()),
+            tags: Cache::new(capacity / 2, TagList::bytes, fetches.clone()),
             manifests: Cache::new(capacity / 2, String::len, fetches),
+            budget,
         }
     }
 
@@ -84,17 +99,27 @@ impl Registries {
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
         let chart = self.chart(web, access, repo)?;
+        let found = self.found(&chart, asked, since).await;
+        found.map_err(|error| chart.told(error))
+    }
+
+    async fn found(
+        &self,
+        chart: &Chart<'_>,
+        asked: &VersionRequest<'_>,
+        since: Instant,
+    ) -> Result<ChartVersion, RegistryError> {
         let what = ask(&chart.reference, asked).map_err(|source| RegistryError::Ask {
             repo: chart.repo.clone(),
             source,
         })?;
         match what {
-            Ask::Tag(tagged) => self.manifest(&chart, &tagged, since).await,
-            Ask::TagThenList(tagged) => match self.manifest(&chart, &tagged, since).await {
-                Err(error) if error.is_unknown_manifest() => self.among_tags(&chart, asked, since).await,
+            Ask::Tag(tagged) => self.manifest(chart, &tagged, since).await,
+            Ask::TagThenList(tagged) => match self.manifest(chart, &tagged, since).await {
+                Err(error) if error.is_unknown_manifest() => self.among_tags(chart, asked, since).await,
                 other => other,
             },
-            Ask::List => self.among_tags(&chart, asked, since).await,
+            Ask::List => self.among_tags(chart, asked, since).await,
         }
     }
 
@@ -119,6 +144,8 @@ impl Registries {
             reference,
             endpoint,
             session: Session::new(web, &self.tokens, access, endpoint)?,
+            access,
+            budget: &self.budget,
         })
     }
 
@@ -131,14 +158,26 @@ impl Registries {
         let fetch = async |_| chart.tags().await.map(Arc::new);
         let tags = self
             .tags
-            .answer(chart.session.key(), since, |_| true, fetch)
+            .answer(
+                chart.session.key(),
+                (&chart.access.namespace, since),
+                |_| true,
+                fetch,
+            )
             .await?;
-        let chosen =
-            select(chart.reference.repository, &tags, asked).map_err(|source| RegistryError::Select {
-                repo: chart.repo.clone(),
-                source,
-            })?;
-        self.manifest(chart, chosen, since).await
+        let (repository, request) = (
+            chart.reference.repository.to_owned(),
+            OwnedVersionRequest::from(asked),
+        );
+        let chosen = choice::among(tags.len(), move || {
+            select(&repository, tags.iter(), &request.borrowed()).map(TaggedVersion::from)
+        })
+        .await
+        .map_err(|source| RegistryError::Select {
+            repo: chart.repo.clone(),
+            source,
+        })?;
+        self.manifest(chart, &chosen, since).await
     }
 
     /// Looks at the manifest of a version.
@@ -150,7 +189,8 @@ impl Registries {
     ) -> Result<ChartVersion, RegistryError> {
         let key = (chart.session.key().clone(), tagged.tag.clone());
         let fetch = async |_| chart.digest(&tagged.tag).await.map(Arc::new);
-        let digest = self.manifests.answer(&key, since, |_| true, fetch).await?;
+        let around = (&*chart.access.namespace, since);
+        let digest = self.manifests.answer(&key, around, |_| true, fetch).await?;
         chart.found(tagged, &digest)
     }
 }
@@ -202,35 +242,42 @@ impl Chart<'_> {
 
     async fn computed(&self, url: &str) -> Result<String, RegistryError> {
         let answer = self.session.send(manifest_request(&Method::GET, url)).await?;
-        let bytes = answer.bytes(MAX_MANIFEST).await.map_err(RegistryError::Fetch)?;
-        let digest = digest(&SHA256, &bytes);
-        let mut text = "sha256:".to_owned();
-        for byte in digest.as_ref() {
-            // Writing into a String does not fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        Ok(text)
+        let limits = Limits {
+            wire: MAX_MANIFEST,
+            decoded: MAX_MANIFEST,
+        };
+        answer
+            .read(limits, |body| sha256(body).map_err(|error| fault(&error)))
+            .await
+            .map_err(RegistryError::Fetch)
     }
 
     /// All tags that are versions.
-    async fn tags(&self) -> Result<Vec<TaggedVersion>, RegistryError> {
-        let mut versions = Vec::new();
+    async fn tags(&self) -> Result<TagList, RegistryError> {
+        let mut list = Reading {
+            list: TagList::default(),
+            reservation: self.budget.start(&self.access.namespace),
+        };
         let mut page = self.endpoint.tags_url();
         for _ in 0..MAX_PAGES {
-            let (tags, next) = self.page(&page).await?;
-            versions.extend(tag::versions(tags));
+            let (more, next) = self.page(&page, list).await?;
+            list = more;
             match next {
                 Some(next) => page = next,
-                None => return Ok(versions),
+                None => {
+                    list.list.shrink();
+                    return Ok(list.list);
+                }
             }
         }
         Err(RegistryError::TooManyPages {
-            repo: self.repo.clone(),
+            repo: self.place(),
             pages: MAX_PAGES,
         })
     }
 
-    async fn page(&self, url: &str) -> Result<(Vec<String>, Option<String>), RegistryError> {
+    /// Adds a page to a list, on the thread that reads it, and says where the next one is.
+    async fn page(&self, url: &str, list: Reading) -> Result<(Reading, Option<String>), RegistryError> {
         let request = Request {
             kind: Kind::Tags,
             method: &Method::GET,
@@ -244,19 +291,153 @@ impl Chart<'_> {
                 url: redacted(url),
                 source,
             });
-        let bytes = answer
-            .bytes(tags_page::MAX_LEN as u64)
+        let limits = Limits {
+            wire: tags_page::MAX_LEN as u64,
+            decoded: tags_page::MAX_LEN as u64,
+        };
+        let read = answer
+            .read(limits, move |body| list.with_page(body))
             .await
             .map_err(RegistryError::Fetch)?;
         let next = next?;
-        let page =
-            tags_page::decode(&bytes).map_err(|error| RegistryError::unusable(url, error.to_string()))?;
-        Ok((page.tags, next))
+        let list = read.map_err(|error| match error {
+            PageFault::Page(error) => RegistryError::unusable(url, error.to_string()),
+            PageFault::List(source) => RegistryError::TagList {
+                repo: self.place(),
+                source,
+            },
+        })?;
+        Ok((list, next))
+    }
+
+    /// The repository as it may be told to everybody who asks for it: without tag and digest, which others may not know.
+    fn place(&self) -> String {
+        format!("oci://{}/{}", self.endpoint.host, self.endpoint.repository)
+    }
+
+    /// A failure that may be somebody else's, who asked the same: what it says of credentials is about those of this one.
+    fn told(&self, error: RegistryError) -> RegistryError {
+        let withheld = self.session.withheld();
+        let error = match error {
+            RegistryError::Refused { url, status, .. } if withheld.is_some() && is_about_login(status) => {
+                let fault = Fault::Status(status);
+                RegistryError::Fetch(FetchError { url, fault })
+            }
+            other => other,
+        };
+        let RegistryError::Fetch(FetchError { url, fault }) = error else {
+            return error;
+        };
+        match self.access.told(fault, withheld) {
+            // Every other refusal of a registry is told this way too.
+            Fault::Status(status) if is_about_login(status) => RegistryError::Refused {
+                url,
+                repository: self.endpoint.repository.to_owned(),
+                status,
+                code: None,
+                told: String::new(),
+            },
+            fault => RegistryError::Fetch(FetchError { url, fault }),
+        }
     }
 }
 
-fn size_of_tag(tagged: &TaggedVersion) -> usize {
-    size_of::<TaggedVersion>() + tagged.tag.len() + tagged.version.len()
+fn is_about_login(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// A list of tags under way, and the memory that is reserved for it.
+struct Reading {
+    list: TagList,
+    reservation: Reservation,
+}
+
+/// Why a page adds nothing to a list.
+enum PageFault {
+    Page(PageError),
+    List(TagListError),
+}
+
+impl From<OverBudget> for PageFault {
+    fn from(error: OverBudget) -> Self {
+        Self::List(error.into())
+    }
+}
+
+impl Reading {
+    fn with_page(mut self, body: impl Read) -> Result<Result<Self, PageFault>, Fault> {
+        let bytes = match self.body(body) {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) => return Ok(Err(error.into())),
+            Err(error) => return Err(fault(&error)),
+        };
+        Ok(self.add(&bytes).map(|()| self))
+    }
+
+    /// The body of a page.
+    fn body(&mut self, mut body: impl Read) -> io::Result<Result<Vec<u8>, OverBudget>> {
+        let mut bytes = Vec::new();
+        let mut chunk = [0; CHUNK];
+        loop {
+            let count = body.read(&mut chunk)?;
+            let Some(read) = chunk.get(..count).filter(|read| !read.is_empty()) else {
+                return Ok(Ok(bytes));
+            };
+            bytes.extend_from_slice(read);
+            let page = page_cost(bytes.capacity());
+            if let Err(error) = self.reservation.reserve(self.list.bytes() + page) {
+                return Ok(Err(error));
+            }
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<(), PageFault> {
+        let page = tags_page::decode(bytes).map_err(PageFault::Page)?;
+        let mut meter = Beside {
+            reservation: &mut self.reservation,
+            bytes: page_cost(bytes.len()),
+        };
+        for tag in page.tags {
+            self.list.add(&tag, &mut meter).map_err(PageFault::List)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a page takes in memory while it is read: its body, and the list of the tags in it, which refers to the body.
+const fn page_cost(body: usize) -> usize {
+    body + body / 2
+}
+
+/// Reserves memory for something beside so many bytes.
+struct Beside<'r> {
+    reservation: &'r mut Reservation,
+    bytes: usize,
+}
+
+impl Meter for Beside<'_> {
+    fn reserve(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        self.reservation.reserve(self.bytes + bytes)
+    }
+}
+
+/// The digest of a text, as registries write it. The text is not kept.
+fn sha256(mut text: impl Read) -> io::Result<String> {
+    let mut digest = Context::new(&SHA256);
+    let mut chunk = [0; CHUNK];
+    loop {
+        let count = text.read(&mut chunk)?;
+        match chunk.get(..count) {
+            Some(read) if !read.is_empty() => digest.update(read),
+            _ => break,
+        }
+    }
+    let mut text = "sha256:".to_owned();
+    for byte in digest.finish().as_ref() {
+        // Writing into a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
 }
 
 fn manifest_request<'a>(method: &'a Method, url: &'a str) -> Request<'a> {

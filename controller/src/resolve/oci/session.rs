@@ -18,7 +18,7 @@ use super::{
     tokens::{Key, Tokens},
 };
 use crate::resolve::{
-    access::{Access, Credentials, Login},
+    access::{Access, Credentials, Login, Why},
     http::{Answer, Ask, Fault, Web, parse},
     metrics::Kind,
 };
@@ -80,6 +80,11 @@ impl<'a> Session<'a> {
     /// Whom an answer is for.
     pub const fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// Why credentials are not sent, if there are some that are not.
+    pub const fn withheld(&self) -> Option<Why> {
+        self.credentials.withheld()
     }
 
     /// Sends a request, and again with credentials if the registry asks for some. The answer is a success.
@@ -182,8 +187,9 @@ impl<'a> Session<'a> {
     }
 
     async fn refusal(&self, answer: Answer, status: StatusCode) -> RegistryError {
-        let is_withheld = self.credentials == Credentials::Withheld;
-        if let fault @ Fault::Withheld { .. } = self.access.refusal(status, is_withheld) {
+        if let fault @ (Fault::Withheld { .. } | Fault::Unencrypted { .. }) =
+            self.access.refusal(status, self.withheld())
+        {
             return RegistryError::Fetch(answer.refuse(fault));
         }
         let url = answer.url().to_owned();
@@ -212,6 +218,6 @@ fn scheme(answer: &Answer) -> Result<Scheme, RegistryError> {
 fn login<'a>(credentials: &Credentials<'a>) -> Option<&'a Login> {
     match credentials {
         Credentials::Login(login) => Some(login),
-        Credentials::None | Credentials::Withheld => None,
+        Credentials::None | Credentials::Withheld(_) => None,
     }
 }

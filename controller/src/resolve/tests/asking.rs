@@ -22,6 +22,7 @@ use crate::{
     resolve::{
         ResolveError,
         access::{self, Access, Login, Transport},
+        budget::Budget,
         http::{Fault, Limits, Timeouts, Web},
         metrics::Fetches,
         oci::{Registries, RegistryError},
@@ -66,13 +67,22 @@ impl Asking {
 
     /// With these limits to the size of an index, and timeouts.
     pub fn reading(limits: Limits, timeouts: Timeouts) -> Self {
+        Self::spending(Budget::default(), limits, timeouts)
+    }
+
+    /// With so much memory for all that is read at a time.
+    pub fn budgeted(total: usize) -> Self {
+        Self::spending(Budget::new(total), LIMITS, PATIENT)
+    }
+
+    fn spending(budget: Budget, limits: Limits, timeouts: Timeouts) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = Registry::new();
         let fetches = Fetches::register(&metrics).unwrap();
         Self {
             web: Web::new(timeouts, fetches.clone()),
-            repositories: Repositories::new(CAPACITY, limits, fetches.clone()),
-            registries: Registries::new(CAPACITY, fetches),
+            repositories: Repositories::new(CAPACITY, limits, budget.clone(), fetches.clone()),
+            registries: Registries::new(CAPACITY, budget, fetches),
             metrics,
             charts: Wanted::new(),
         }
@@ -92,7 +102,10 @@ impl Asking {
     /// The newest version of a chart in a repository.
     pub async fn chart(&self, access: &Access, chart: (&str, &str), since: Instant) -> Outcome {
         let newest = VersionRequest::parse("").unwrap();
-        let interest = |_: &str| self.charts.clone();
+        let interest = |_: &str, namespace: Option<&str>| match namespace {
+            None => self.charts.clone(),
+            Some(_) => Wanted::new(),
+        };
         let look_up = self
             .repositories
             .version(&self.web, access, &interest, chart, &newest, since);
@@ -188,6 +201,14 @@ pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
 /// Nothing but what everybody may have.
 pub fn anonymous() -> Access {
     Access::default()
+}
+
+/// The same access, for HelmOps of a namespace.
+pub fn within(namespace: &str, access: Access) -> Access {
+    Access {
+        namespace: namespace.to_owned(),
+        ..access
+    }
 }
 
 /// A login for a server.

@@ -139,6 +139,7 @@ async fn a_login_for_each_host() {
             },
         )],
         secret: "access".to_owned(),
+        plain_http: true,
         ..Access::default()
     };
     let asking = Asking::new();
@@ -216,4 +217,32 @@ async fn an_entry_of_a_docker_config_for_a_part_of_a_registry() {
         &["the registry wants a login, or another one"],
     );
     assert_eq!(server.sent(), ["", &basic("team"), "", &basic("all")]);
+}
+
+#[tokio::test]
+async fn a_login_of_a_docker_config_is_not_sent_unencrypted() {
+    let server = Server::http(private).await;
+    let by_host = |entry: String| Access {
+        by_host: vec![(
+            entry,
+            Login {
+                username: "user".to_owned(),
+                password: PASSWORD.to_owned(),
+            },
+        )],
+        secret: "access".to_owned(),
+        ..Access::default()
+    };
+    let asking = Asking::new();
+    let outcome = asking.repository(&by_host(server.host()), &server.url()).await;
+    let words = [
+        "in Secret access is for HTTPS",
+        "set key basicHTTP of the Secret to true",
+    ];
+    assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &words);
+    assert_eq!(server.sent(), [""]);
+    // The Secret, or its entry, can allow it.
+    for access in [in_the_clear(by_host(server.host())), by_host(server.url())] {
+        assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
+    }
 }

@@ -6,8 +6,8 @@ use helmops_shared::reason::Reason;
 
 use super::{
     answers,
-    asking::{Asking, PATIENT, anonymous, assert_fails, version},
-    rig::{Act, Reply, Server},
+    asking::{Asking, PATIENT, anonymous, assert_fails, in_the_clear, reference, version},
+    rig::{Act, Reply, Server, answer},
 };
 use crate::{
     backoff::Pace,
@@ -109,6 +109,36 @@ async fn a_body_without_end_is_not_held() {
         assert_fails(outcome, Reason::AnswerTooLarge, Pace::SLOW, &[]);
         let cost = peak() - before;
         assert!(cost < COST, "{cost} bytes for {}", asking.bytes("index"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_list_of_tags_without_end_is_not_held() {
+    measured("a_list_of_tags_without_end_is_not_held", async || {
+        let tags: Vec<String> = (0..36_000)
+            .map(|patch| format!("\"1.0.{patch}-{}\"", "a".repeat(100)))
+            .collect();
+        let page = format!("{{\"tags\":[{}]}}", tags.join(","));
+        drop(tags);
+        let server = Server::http(move |head| {
+            let next = format!("</v2/web/tags/list?last={}>; rel=\"next\"", head.nth);
+            // The first list ends at once.
+            let link: &str = if head.nth == 0 { "" } else { &next };
+            let body: &str = if head.nth == 0 { "{\"tags\":[]}" } else { &page };
+            let headers = [("Link", link)];
+            answer(200, if head.nth == 0 { &[] } else { &headers }, body)
+        })
+        .await;
+        let (asking, access) = (Asking::new(), in_the_clear(anonymous()));
+        let _ = asking.registry(&access, &reference(&server), "").await;
+        let before = peak();
+        let outcome = asking.registry(&access, &reference(&server), "").await;
+        assert_fails(outcome, Reason::AnswerTooLarge, Pace::SLOW, &[]);
+        let cost = peak() - before;
+        eprintln!("{cost} bytes of memory for {} on the wire", asking.bytes("tags"));
+        // The page as the server holds it, the body, what is made of it and the list.
+        assert!(cost < 4 * COST, "{cost}");
     })
     .await;
 }

@@ -6,6 +6,7 @@ mod asking;
 mod rig;
 
 mod bodies;
+mod bounds;
 mod connections;
 mod credentials;
 mod interest;

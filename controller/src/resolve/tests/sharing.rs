@@ -200,3 +200,47 @@ async fn lists_of_registries_are_not_shared_between_logins() {
         &["the registry wants a login"],
     );
 }
+
+/// Both orders of asking: what is told of credentials is about those of who is told.
+#[tokio::test]
+async fn what_is_told_of_withheld_credentials_is_not_shared() {
+    let server = Server::http(|_| wants("Basic realm=\"charts\"")).await;
+    let with_secret = login_at("https://charts.example.com", "user");
+    let others = Access {
+        secret: "theirs".to_owned(),
+        ..login_at("https://elsewhere.example.com", "other")
+    };
+    let all = [anonymous(), with_secret, others].map(in_the_clear);
+    let told: [&[&str]; 3] = [
+        &[],
+        &["Secret access belongs to https://charts.example.com"],
+        &["Secret theirs belongs to https://elsewhere.example.com"],
+    ];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let (asking, since, url, repo) = (Asking::new(), Instant::now(), server.url(), reference(&server));
+        for who in order {
+            let outcomes = [
+                asking.chart(&all[who], (&url, "web"), since).await,
+                asking.registry_since(&all[who], &repo, "", since).await,
+            ];
+            for outcome in outcomes {
+                let reason = if told[who].is_empty() {
+                    Reason::Unauthorized
+                } else {
+                    Reason::CredentialsWithheld
+                };
+                let error = assert_fails(outcome, reason, Pace::SLOW, told[who]);
+                for words in told
+                    .iter()
+                    .filter(|words| **words != told[who])
+                    .copied()
+                    .flatten()
+                {
+                    let place = words.split(' ').next_back().unwrap();
+                    assert!(!error.to_string().contains(place), "{error}");
+                }
+            }
+        }
+        assert_eq!(asking.metric("helmops_shared_answers_total"), 4);
+    }
+}

@@ -1,6 +1,6 @@
 //! A page of a repository's tags: `{"name":"charts/web","tags":["1.2.3"]}`.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -23,11 +23,11 @@ pub const MAX_TAGS: usize = 100_000;
 /// How many pages are read. Together with their size it ends a list that a registry never ends.
 pub const MAX_PAGES: usize = 100;
 
-/// What is kept of a page.
+/// What counts of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TagsPage {
-    /// The tags, in the order of the page.
-    pub tags: Vec<String>,
+pub struct TagsPage<'b> {
+    /// The tags, in the order of the page. They are those of its body, as far as they can be.
+    pub tags: Vec<Cow<'b, str>>,
     /// How many elements were passed over, because no tag can be so.
     pub skipped: u64,
 }
@@ -66,7 +66,7 @@ pub enum PageError {
 ///
 /// # Errors
 /// Where there is no list of tags, or too much of it.
-pub fn decode(body: &[u8]) -> Result<TagsPage, PageError> {
+pub fn decode(body: &[u8]) -> Result<TagsPage<'_>, PageError> {
     if body.len() > MAX_LEN {
         return Err(PageError::TooLong);
     }
@@ -98,35 +98,35 @@ fn begin(body: &[u8]) -> String {
 }
 
 /// The page: an object, of which only the list of tags is kept.
-struct Body {
-    list: Option<List>,
+struct Body<'b> {
+    list: Option<List<'b>>,
 }
 
 /// The list of tags, maybe with one more than is allowed.
 #[derive(Default)]
-struct List {
-    kept: Vec<String>,
+struct List<'b> {
+    kept: Vec<Cow<'b, str>>,
     skipped: u64,
 }
 
 /// An element of the list; `None` for what is no tag.
-struct Element(Option<String>);
+struct Element<'b>(Option<Cow<'b, str>>);
 
-impl<'de> Deserialize<'de> for Body {
+impl<'de> Deserialize<'de> for Body<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = Body;
+            type Value = Body<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body<'de>, A::Error> {
                 let mut list = None;
                 while let Some(field) = map.next_key::<String>()? {
                     if field == "tags" {
-                        list = Some(map.next_value::<Option<List>>()?.unwrap_or_default());
+                        list = Some(map.next_value::<Option<List<'_>>>()?.unwrap_or_default());
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
@@ -138,17 +138,17 @@ impl<'de> Deserialize<'de> for Body {
     }
 }
 
-impl<'de> Deserialize<'de> for List {
+impl<'de> Deserialize<'de> for List<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Elements;
         impl<'de> Visitor<'de> for Elements {
-            type Value = List;
+            type Value = List<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<'de>, A::Error> {
                 let mut list = List::default();
                 while let Some(Element(tag)) = seq.next_element()? {
                     match tag {
@@ -165,45 +165,49 @@ impl<'de> Deserialize<'de> for List {
     }
 }
 
-impl<'de> Deserialize<'de> for Element {
+impl<'de> Deserialize<'de> for Element<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Any;
         impl<'de> Visitor<'de> for Any {
-            type Value = Element;
+            type Value = Element<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("anything")
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Element, E> {
-                Ok(Element(is_tag(text).then(|| text.to_owned())))
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Element<'de>, E> {
+                Ok(Element(is_tag(text).then_some(Cow::Borrowed(text))))
             }
 
-            fn visit_bool<E>(self, _: bool) -> Result<Element, E> {
+            fn visit_str<E>(self, text: &str) -> Result<Element<'de>, E> {
+                Ok(Element(is_tag(text).then(|| Cow::Owned(text.to_owned()))))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Element<'de>, E> {
                 Ok(Element(None))
             }
 
-            fn visit_i64<E>(self, _: i64) -> Result<Element, E> {
+            fn visit_i64<E>(self, _: i64) -> Result<Element<'de>, E> {
                 Ok(Element(None))
             }
 
-            fn visit_u64<E>(self, _: u64) -> Result<Element, E> {
+            fn visit_u64<E>(self, _: u64) -> Result<Element<'de>, E> {
                 Ok(Element(None))
             }
 
-            fn visit_f64<E>(self, _: f64) -> Result<Element, E> {
+            fn visit_f64<E>(self, _: f64) -> Result<Element<'de>, E> {
                 Ok(Element(None))
             }
 
-            fn visit_unit<E>(self) -> Result<Element, E> {
+            fn visit_unit<E>(self) -> Result<Element<'de>, E> {
                 Ok(Element(None))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Element, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Element<'de>, A::Error> {
                 IgnoredAny.visit_seq(seq).map(|_| Element(None))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Element, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Element<'de>, A::Error> {
                 IgnoredAny.visit_map(map).map(|_| Element(None))
             }
         }
@@ -216,7 +220,8 @@ mod tests {
     use super::*;
 
     fn decoded(body: &str) -> Result<(Vec<String>, u64), PageError> {
-        decode(body.as_bytes()).map(|page| (page.tags, page.skipped))
+        decode(body.as_bytes())
+            .map(|page| (page.tags.into_iter().map(Cow::into_owned).collect(), page.skipped))
     }
 
     #[test]
@@ -282,7 +287,8 @@ mod tests {
         let with = |count: usize| format!("{{\"tags\":[\"a\"{}]}}", ",\"a\"".repeat(count - 1));
         assert_eq!(decoded(&with(MAX_TAGS)).unwrap().0.len(), MAX_TAGS);
         assert_eq!(decoded(&with(MAX_TAGS + 1)), Err(PageError::TooManyTags));
-        let Body { list } = serde_json::from_str(&with(MAX_TAGS + 100)).unwrap();
+        let text = with(MAX_TAGS + 100);
+        let Body { list } = serde_json::from_str(&text).unwrap();
         assert_eq!(list.unwrap().kept.len(), MAX_TAGS + 1);
         let deep = format!("{{\"tags\":{}", "[".repeat(1_000_000));
         assert!(matches!(decoded(&deep), Err(PageError::NotJson { .. })));
