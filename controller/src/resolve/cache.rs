@@ -25,6 +25,10 @@ const SLOT_BYTES: usize = 512;
 /// many. So nobody can take all of it.
 const SHARE: usize = 2;
 
+/// What answers that are in use may take beyond the capacity, in bytes: two of the largest indexes, so that those who wait
+/// for one share it even where the cache is small.
+const IN_USE: usize = 32 << 20;
+
 /// A failure of a request.
 pub trait Failed {
     /// Whether it is the same for everybody who asks the same. One that concerns only who asked is not shared.
@@ -36,6 +40,8 @@ pub trait Failed {
 pub struct Cache<K, V, E> {
     slots: Mutex<HashMap<K, Arc<Slot<V, E>>>>,
     capacity: usize,
+    /// What may be kept beyond that while it is in use.
+    in_use: usize,
     size: fn(&V) -> usize,
     uses: AtomicU64,
     told: AtomicI64,
@@ -94,6 +100,7 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
         Self {
             slots: Mutex::default(),
             capacity,
+            in_use: IN_USE,
             size,
             uses: AtomicU64::default(),
             told: AtomicI64::default(),
@@ -131,8 +138,8 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
             let bytes = SLOT_BYTES + (self.size)(value);
             slot.bytes.store(bytes, Ordering::Relaxed);
             *lock(&slot.owner) = namespace.into();
-            // Where others are all in use, so that none can be dropped, this one is not kept.
-            let has_room = self.shrink() || bytes <= SLOT_BYTES;
+            // Where too much is in use, so that it cannot be dropped, this one is not kept.
+            let has_room = self.shrink() <= self.capacity + self.in_use;
             kept.value = has_room.then(|| Arc::clone(value));
             if !has_room {
                 slot.bytes.store(SLOT_BYTES, Ordering::Relaxed);
@@ -156,9 +163,9 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
     }
 
     /// Drops answers until the rest is small enough: those that have not been used for the longest time, but first those of
-    /// a namespace that has more than its share. An answer that somebody is about to use stays. Says whether the rest is
-    /// small enough.
-    fn shrink(&self) -> bool {
+    /// a namespace that has more than its share. An answer that somebody is about to use stays. Returns the size of the
+    /// rest.
+    fn shrink(&self) -> usize {
         let mut slots = lock(&self.slots);
         let mut total: usize = slots.values().map(|slot| slot.size()).sum();
         if total > self.capacity {
@@ -197,12 +204,11 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
                 });
             }
         }
-        let is_small = total <= self.capacity;
-        let total = i64::try_from(total).unwrap_or(i64::MAX);
+        let kept = i64::try_from(total).unwrap_or(i64::MAX);
         // The gauge is that of all caches together.
-        let told = self.told.swap(total, Ordering::Relaxed);
-        self.fetches.cache_bytes.add(total - told);
-        is_small
+        let told = self.told.swap(kept, Ordering::Relaxed);
+        self.fetches.cache_bytes.add(kept - told);
+        total
     }
 }
 
@@ -376,7 +382,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_in_use_and_what_comes_are_bounded_together() {
-        let cache = cache(3000);
+        let mut cache = cache(3000);
+        cache.in_use = 0;
         let (held, holds) = tokio::sync::oneshot::channel::<()>();
         let put = async |key, number: u32| {
             let fetch = async |_| Ok(Arc::new(number));

@@ -1,6 +1,6 @@
 //! Bounds of sums: over pages, over what all HelmOps want of a repository, and over what is read at the same time.
 
-use std::time::Instant;
+use std::{ops::Range, time::Instant};
 
 use helmops_shared::{
     chart::registry::tag_list::{MAX_LEN, MAX_VERSIONS},
@@ -14,18 +14,16 @@ use super::{
 };
 use crate::backoff::Pace;
 
-/// A page of so many tags, and the link to the next one.
-fn page(head: &Head, count: usize, padding: &str) -> Reply {
-    let first = head.nth * count;
-    let all: Vec<String> = (first..first + count)
-        .map(|patch| format!("\"1.0.{patch}{padding}\""))
-        .collect();
+/// The text of a page of tags.
+fn listing(patches: Range<usize>, padding: &str) -> String {
+    let all: Vec<String> = patches.map(|patch| format!("\"1.0.{patch}{padding}\"")).collect();
+    format!("{{\"tags\":[{}]}}", all.join(","))
+}
+
+/// A page, and the link to the next one.
+fn page(head: &Head, listing: &str) -> Reply {
     let next = format!("</v2/web/tags/list?last={}>; rel=\"next\"", head.nth);
-    answer(
-        200,
-        &[("Link", &next)],
-        format!("{{\"tags\":[{}]}}", all.join(",")),
-    )
+    answer(200, &[("Link", &next)], listing)
 }
 
 #[tokio::test]
@@ -35,7 +33,8 @@ async fn a_list_of_tags_is_bounded_over_all_pages() {
         (MAX_VERSIONS / 4, String::new(), 5),
         (20_000, padding, MAX_LEN.div_ceil(20_000 * 100)),
     ] {
-        let server = Server::http(move |head| page(head, count, &padding)).await;
+        let listing = listing(0..count, &padding);
+        let server = Server::http(move |head| page(head, &listing)).await;
         let asking = Asking::new();
         let outcome = asking
             .registry(&in_the_clear(anonymous()), &reference(&server), "")
@@ -53,15 +52,16 @@ async fn a_list_of_tags_is_bounded_over_all_pages() {
 
 #[tokio::test]
 async fn a_version_is_chosen_from_a_long_list_of_many_pages() {
-    let server = Server::http(|head| match head.nth {
-        0..3 => page(head, 30_000, ""),
-        3 => tags(&[], &["1.0.5-rc.1", "latest"]),
+    let pages = [0..4000, 4000..8000, 8000..12_000].map(|patches| listing(patches, ""));
+    let server = Server::http(move |head| match (pages.get(head.nth), head.nth) {
+        (Some(listing), _) => page(head, listing),
+        (None, 3) => tags(&[], &["1.0.5-rc.1", "latest"]),
         _ => manifest(),
     })
     .await;
     let asking = Asking::new();
     let (access, repo, since) = (in_the_clear(anonymous()), reference(&server), Instant::now());
-    for (asked, found) in [("", "1.0.89999"), ("<1.0.77", "1.0.76")] {
+    for (asked, found) in [("", "1.0.11999"), ("<1.0.77", "1.0.76")] {
         let outcome = asking.registry_since(&access, &repo, asked, since).await;
         assert_eq!(version(outcome), found);
     }
@@ -71,7 +71,7 @@ async fn a_version_is_chosen_from_a_long_list_of_many_pages() {
         "the list serves all requests"
     );
     let words = [
-        "of its 90001 versions the nearest are 1.0.89999, 1.0.89998, 1.0.89997, 1.0.89996, 1.0.89995, 1.0.89994",
+        "of its 12001 versions the nearest are 1.0.11999, 1.0.11998, 1.0.11997, 1.0.11996, 1.0.11995, 1.0.11994",
     ];
     let outcome = asking.registry_since(&access, &repo, "2.x", since).await;
     assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &words);
@@ -137,7 +137,8 @@ async fn a_namespace_that_uses_up_its_share_fails_alone() {
 
 #[tokio::test]
 async fn a_list_of_tags_is_read_within_the_budget() {
-    let server = Server::http(|head| page(head, 30_000, "")).await;
+    let listing = listing(0..30_000, "");
+    let server = Server::http(move |head| page(head, &listing)).await;
     let asking = Asking::budgeted(1 << 20);
     let access = within("a", in_the_clear(anonymous()));
     for _ in 0..2 {
