@@ -31,10 +31,10 @@ pub struct Interest {
 
 #[derive(Debug, Default)]
 struct Known {
-    by_helmop: HashMap<HelmOpKey, Vec<Want>>,
-    by_index: HashMap<Arc<str>, Charts>,
+    helmops: HashMap<HelmOpKey, Vec<Want>>,
+    indexes: HashMap<Arc<str>, Charts>,
     /// How much there is of each namespace that has some.
-    by_namespace: HashMap<String, usize>,
+    counts: HashMap<String, usize>,
 }
 
 /// By name, and by namespace how many HelmOps want it.
@@ -61,7 +61,7 @@ impl Interest {
     /// The charts that are wanted of a repository, by all or by the HelmOps of one namespace.
     pub fn charts(&self, index: &str, namespace: Option<&str>) -> Wanted {
         let known = lock(&self.known);
-        let Some(charts) = known.by_index.get(index) else {
+        let Some(charts) = known.indexes.get(index) else {
             return Wanted::new();
         };
         let is_wanted =
@@ -77,34 +77,34 @@ impl Interest {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let mut known = lock(&self.known);
         let known = &mut *known;
-        let before = known.by_helmop.get(key).map(Vec::as_slice).unwrap_or_default();
+        let before = known.helmops.get(key).map(Vec::as_slice).unwrap_or_default();
         if before == wants {
             return;
         }
-        let others = known.by_namespace.get(namespace).copied().unwrap_or_default() - before.len();
+        let others = known.counts.get(namespace).copied().unwrap_or_default() - before.len();
         wants.truncate(MAX_OF_NAMESPACE.saturating_sub(others));
         match others + wants.len() {
-            0 => known.by_namespace.remove(namespace),
-            count => known.by_namespace.insert(namespace.to_owned(), count),
+            0 => known.counts.remove(namespace),
+            count => known.counts.insert(namespace.to_owned(), count),
         };
         for want in &wants {
-            let charts = known.by_index.entry(Arc::clone(&want.index)).or_default();
+            let charts = known.indexes.entry(Arc::clone(&want.index)).or_default();
             let by = charts.entry(want.chart.clone()).or_default();
             *by.entry(namespace.to_owned()).or_default() += 1;
         }
         let before = if wants.is_empty() {
-            known.by_helmop.remove(key)
+            known.helmops.remove(key)
         } else {
-            known.by_helmop.insert(key.clone(), wants)
+            known.helmops.insert(key.clone(), wants)
         };
         for want in before.iter().flatten() {
-            remove(&mut known.by_index, want, namespace);
+            remove(&mut known.indexes, want, namespace);
         }
     }
 }
 
-fn remove(by_index: &mut HashMap<Arc<str>, Charts>, want: &Want, namespace: &str) {
-    let Some(charts) = by_index.get_mut(&want.index) else {
+fn remove(indexes: &mut HashMap<Arc<str>, Charts>, want: &Want, namespace: &str) {
+    let Some(charts) = indexes.get_mut(&want.index) else {
         return;
     };
     if let Some(by) = charts.get_mut(&want.chart) {
@@ -119,7 +119,7 @@ fn remove(by_index: &mut HashMap<Arc<str>, Charts>, want: &Want, namespace: &str
         }
     }
     if charts.is_empty() {
-        by_index.remove(&want.index);
+        indexes.remove(&want.index);
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
         interest.forget(&key("a", "1"));
         interest.forget(&key("a", "1"));
         let known = lock(&interest.known);
-        assert!(known.by_helmop.is_empty() && known.by_index.is_empty() && known.by_namespace.is_empty());
+        assert!(known.helmops.is_empty() && known.indexes.is_empty() && known.counts.is_empty());
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         for name in 0..2 * MAX_OF_NAMESPACE / MAX_CHARTS {
             note(&interest, &key("b", &name.to_string()), &spec);
         }
-        assert_eq!(lock(&interest.known).by_namespace["b"], MAX_OF_NAMESPACE);
+        assert_eq!(lock(&interest.known).counts["b"], MAX_OF_NAMESPACE);
         let started = Instant::now();
         for _ in 0..1000 {
             assert_eq!(wanted(&interest, None), ["web"]);

@@ -1,5 +1,7 @@
 //! URLs of repositories and charts, taken apart no further than admission and messages need.
 
+use std::fmt::Write as _;
+
 use thiserror::Error;
 
 /// Why a text is not a URL that a chart can be fetched from.
@@ -219,12 +221,12 @@ pub fn identity_without_digest(identity: &str) -> &str {
 /// 64 bits of SHA-256: enough to tell a few queries apart, and no way back to a token.
 fn short_digest(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    digest
-        .as_ref()
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let (short, _) = digest.as_ref().split_at(8);
+    short.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Whether a reference begins with a scheme, and so is absolute.

@@ -170,7 +170,7 @@ impl Registries {
             OwnedVersionRequest::from(asked),
         );
         let chosen = choice::among(tags.len(), move || {
-            select(&repository, tags.iter(), &request.borrowed()).map(TaggedVersion::from)
+            select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from)
         })
         .await
         .map_err(|source| RegistryError::Select {
@@ -262,13 +262,11 @@ impl Chart<'_> {
         for _ in 0..MAX_PAGES {
             let (more, next) = self.page(&page, list).await?;
             list = more;
-            match next {
-                Some(next) => page = next,
-                None => {
-                    list.list.shrink();
-                    return Ok(list.list);
-                }
-            }
+            let Some(next) = next else {
+                list.list.shrink();
+                return Ok(list.list);
+            };
+            page = next;
         }
         Err(RegistryError::TooManyPages {
             repo: self.place(),

@@ -86,7 +86,7 @@ impl TagList {
     }
 
     /// The versions, in the order of the list.
-    pub fn iter(&self) -> impl Iterator<Item = Tagged<'_>> + Clone {
+    pub fn versions(&self) -> impl Iterator<Item = Tagged<'_>> + Clone {
         self.text.split_terminator('\n').map(Tagged::of)
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     fn the_versions_among_tags_in_their_order() {
         let tags = ["2.0.0", "latest", "1.2.3_b.1", "v1.2.3", "sha256-0.sig", "1.2"].map(str::to_owned);
         let packed = list(tags.clone()).unwrap();
-        let found: Vec<TaggedVersion> = packed.iter().map(TaggedVersion::from).collect();
+        let found: Vec<TaggedVersion> = packed.versions().map(TaggedVersion::from).collect();
         assert_eq!(found, tag::versions(tags));
         assert_eq!(packed.len(), found.len());
         assert!(!packed.is_empty() && TagList::default().is_empty());
@@ -166,14 +166,14 @@ mod tests {
         impl Meter for Noted {
             fn reserve(&mut self, bytes: usize) -> Result<(), OverBudget> {
                 self.0 = self.0.max(bytes);
-                if bytes > 1 << 20 { Err(OverBudget) } else { Ok(()) }
+                if bytes > 1 << 19 { Err(OverBudget) } else { Ok(()) }
             }
         }
         let (mut list, mut meter) = (TagList::default(), Noted(0));
         let mut tags = (0..MAX_VERSIONS).map(|patch| format!("1.0.{patch}"));
         let refused = tags.find_map(|tag| list.add(&tag, &mut meter).err());
         assert_eq!(refused, Some(TagListError::OverBudget(OverBudget)));
-        assert!(list.text.capacity() <= 1 << 20 && meter.0 >= list.text.capacity());
+        assert!(list.text.capacity() <= 1 << 19 && meter.0 >= list.text.capacity());
         list.shrink();
         assert!(list.bytes() < list.text.len() + 100);
     }

@@ -45,7 +45,7 @@ where
     }
     let chosen = match literal(candidates.clone(), request.text()) {
         Some(chosen) => chosen,
-        None => in_range(chart, candidates, request)?,
+        None => in_range(chart, &candidates, request)?,
     };
     if chosen.url() == Some("") {
         return Err(SelectError::NoUrl {
@@ -63,7 +63,7 @@ fn literal<C: Candidate>(candidates: impl Iterator<Item = C>, asked: &str) -> Op
 
 fn in_range<C: Candidate>(
     chart: &str,
-    candidates: impl Iterator<Item = C> + Clone,
+    candidates: &(impl Iterator<Item = C> + Clone),
     request: &VersionRequest<'_>,
 ) -> Result<C, SelectError> {
     let known = || candidates.clone().filter_map(Known::read);

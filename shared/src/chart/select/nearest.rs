@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    fn ranked(text: &String) -> Ranked {
+    fn ranked(text: &str) -> Ranked {
         Ranked(Version::parse(text).unwrap())
     }
 
@@ -166,8 +166,8 @@ mod tests {
             versions in prop::collection::vec("v?[0-3]\\.[0-3](\\.[0-3])?(-[ab0])?(\\+b)?", 0..200),
             edges in prop::collection::btree_set("[0-3]\\.[0-3]\\.[0-3](-a)?", 0..4),
         ) {
-            let edges: BTreeSet<Ranked> = edges.iter().map(ranked).collect();
-            let all: BTreeSet<Ranked> = versions.iter().map(ranked).collect();
+            let edges: BTreeSet<Ranked> = edges.iter().map(|text| ranked(text)).collect();
+            let all: BTreeSet<Ranked> = versions.iter().map(|text| ranked(text)).collect();
             let all: Vec<Ranked> = all.into_iter().collect();
             let kept = beside(&edges, versions.iter().map(|text| ranked(text).0));
             prop_assert!(kept.len() <= (edges.len() + 1) * 2 * LISTED);
