@@ -24,12 +24,19 @@ pub struct Key {
 /// Values of `Authorization` that a registry took.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    known: Mutex<HashMap<Key, Token>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    tokens: HashMap<Key, Token>,
+    uses: u64,
 }
 
 struct Token {
     authorization: HeaderValue,
     until: Instant,
+    last_used: u64,
 }
 
 /// Tokens stay out of logs.
@@ -42,32 +49,42 @@ impl std::fmt::Debug for Token {
 impl Tokens {
     /// What to send, if it is known.
     pub fn get(&self, key: &Key, now: Instant) -> Option<HeaderValue> {
-        let known = lock(&self.known);
-        let token = known.get(key).filter(|token| token.until > now)?;
+        let mut known = lock(&self.known);
+        known.uses += 1;
+        let uses = known.uses;
+        let token = known.tokens.get_mut(key).filter(|token| token.until > now)?;
+        token.last_used = uses;
         Some(token.authorization.clone())
     }
 
-    /// Keeps what the registry took, for as long as it says.
+    /// Keeps what the registry took, for as long as it says. What has not been used for the longest time makes room.
     pub fn put(&self, key: Key, authorization: HeaderValue, lifetime: Duration, now: Instant) {
         let mut known = lock(&self.known);
-        if known.len() >= MAX_TOKENS {
-            known.retain(|_, token| token.until > now);
+        if known.tokens.len() >= MAX_TOKENS && !known.tokens.contains_key(&key) {
+            // Beside the request that the token was had by, going through all of them is nothing.
+            let oldest = known.tokens.iter().min_by_key(|(_, token)| token.last_used);
+            if let Some(oldest) = oldest.map(|(oldest, _)| oldest.clone()) {
+                known.tokens.remove(&oldest);
+            }
         }
-        if known.len() >= MAX_TOKENS {
-            known.clear();
-        }
-        let until = now + lifetime;
-        known.insert(key, Token { authorization, until });
+        known.uses += 1;
+        let token = Token {
+            authorization,
+            until: now + lifetime,
+            last_used: known.uses,
+        };
+        known.tokens.insert(key, token);
     }
 
     /// Forgets what the registry no longer takes, unless somebody has another one already.
     pub fn forget(&self, key: &Key, refused: &HeaderValue) {
         let mut known = lock(&self.known);
         if known
+            .tokens
             .get(key)
             .is_some_and(|token| token.authorization == *refused)
         {
-            known.remove(key);
+            known.tokens.remove(key);
         }
     }
 }
@@ -105,7 +122,8 @@ mod tests {
         for number in 0..3 * MAX_TOKENS {
             let value = HeaderValue::from_static("Bearer x");
             tokens.put(key(&number.to_string()), value, MINUTE, now);
+            assert!(tokens.get(&key("0"), now).is_some(), "what is in use stays");
         }
-        assert!(lock(&tokens.known).len() <= MAX_TOKENS);
+        assert_eq!(lock(&tokens.known).tokens.len(), MAX_TOKENS);
     }
 }
