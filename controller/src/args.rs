@@ -10,7 +10,12 @@ use helmops_shared::{
 
 use thiserror::Error;
 
-use crate::{lease::LeaseArgs, memory_limit::MemoryLimit, watch::Scope};
+use crate::{
+    lease::LeaseArgs,
+    memory_limit::MemoryLimit,
+    resolve::{Addresses, Cidr, CidrError},
+    watch::Scope,
+};
 
 /// Controller for HelmOps: resolves each HelmOp's chart to one version and writes a Bundle with it.
 ///
@@ -69,6 +74,20 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_MEMORY_LIMIT", value_name = "QUANTITY")]
     pub memory_limit: Option<MemoryLimit>,
 
+    /// Ranges of addresses that requests may go to although they are refused by default (loopback, link-local and multicast
+    /// addresses, and those of metadata services), separated by commas, such as 127.0.0.0/8,::1/128
+    #[arg(
+        long,
+        env = "HELMOPS_ALLOW_CIDRS",
+        value_name = "CIDRS",
+        value_delimiter = ','
+    )]
+    pub allow_cidrs: Vec<String>,
+
+    /// Ranges of addresses that no request goes to, separated by commas; they count before --allow-cidrs
+    #[arg(long, env = "HELMOPS_DENY_CIDRS", value_name = "CIDRS", value_delimiter = ',')]
+    pub deny_cidrs: Vec<String>,
+
     /// Shortest time between two looks for newer versions of a HelmOp, as a Go duration of at least 1s; shorter values of
     /// spec.pollingInterval are raised to it
     #[arg(long, env = "HELMOPS_MIN_POLLING_INTERVAL", default_value = "5s", value_name = "DURATION", value_parser = interval)]
@@ -96,7 +115,7 @@ pub enum Controller {
 }
 
 /// Flags that do not go together.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ArgsError {
     /// The loops must include the first.
     #[error(
@@ -109,6 +128,14 @@ pub enum ArgsError {
          namespaces, which need rights in the whole cluster"
     )]
     NamespacesOfClusters,
+    /// A range of addresses is none.
+    #[error("{flag}: {source}")]
+    Cidr {
+        /// Which flag names it.
+        flag: &'static str,
+        /// What is wrong.
+        source: CidrError,
+    },
 }
 
 /// Workers wait for registries and the API server most of the time, so there are many more than processors.
@@ -154,10 +181,32 @@ impl Args {
         self.memory_limit.unwrap_or_else(MemoryLimit::detected)
     }
 
+    /// Which addresses requests may go to.
+    ///
+    /// # Errors
+    /// Where a range is none.
+    pub fn addresses(&self) -> Result<Addresses, ArgsError> {
+        Ok(Addresses {
+            allow: cidrs("--allow-cidrs", &self.allow_cidrs)?,
+            deny: cidrs("--deny-cidrs", &self.deny_cidrs)?,
+        })
+    }
+
     /// Memory for answers, in bytes.
     pub fn cache_size(&self) -> usize {
         usize::from(self.cache_mib.get()) << 20
     }
+}
+
+/// Ranges of addresses. An empty one is none, as in an environment variable that is set to nothing.
+fn cidrs(flag: &'static str, texts: &[String]) -> Result<Vec<Cidr>, ArgsError> {
+    let texts = texts
+        .iter()
+        .map(|text| text.trim())
+        .filter(|text| !text.is_empty());
+    texts
+        .map(|text| text.parse().map_err(|source| ArgsError::Cidr { flag, source }))
+        .collect()
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -178,6 +227,20 @@ mod tests {
         Args::try_parse_from(program.iter().chain(flags))
             .unwrap()
             .delivers()
+    }
+
+    #[test]
+    fn ranges_of_addresses_are_read_and_an_empty_one_is_none() {
+        let args = |flags: &[&str]| Args::try_parse_from(["helmops-controller"].iter().chain(flags)).unwrap();
+        let read = args(&["--allow-cidrs=127.0.0.0/8, ::1/128", "--deny-cidrs="]).addresses();
+        let read = read.unwrap();
+        assert_eq!((read.allow.len(), read.deny.len()), (2, 0));
+        let error = args(&["--deny-cidrs=10.0.0.0/8,corp"]).addresses().unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.starts_with("--deny-cidrs: \"corp\" is not a range"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
+use anyhow::Context as _;
 use helmops_shared::runtime::{
     self, AdminServer, Health, ProbeServer, Supervisor, cluster::configuration, telemetry,
 };
@@ -66,7 +67,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         client,
         scope: scope.clone(),
         stores,
-        resolver: Resolver::new(args.cache_size(), Fetches::register(&registry)?),
+        resolver: Resolver::new(
+            args.cache_size(),
+            args.addresses()?,
+            Fetches::register(&registry)?,
+        )
+        .context("cannot prepare requests to chart repositories")?,
         interest: Interest::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop()),
         compute: Compute::new(),

@@ -82,8 +82,8 @@ pub struct Access {
     pub plain_http: bool,
     /// Name of the Secret; empty without one.
     pub secret: String,
-    /// Namespace of the HelmOp, which what is read is charged to.
-    pub namespace: String,
+    /// Namespace of the HelmOp, which requests and what is read are charged to.
+    pub namespace: Arc<str>,
 }
 
 /// The credentials for a request.

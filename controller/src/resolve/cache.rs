@@ -3,10 +3,15 @@
 //! A kept answer is never given away unasked: each look-up says from when on an answer is fresh enough for it, and an
 //! older one only serves to ask the server whether anything has changed. Look-ups of one key take turns; whoever comes
 //! while a request is under way is served by the next one at the latest, together with everybody else who came.
+//!
+//! A request needs the admission of the tenant who starts it, and is charged to him. Each look-up waits for its own
+//! admission until somebody else's request has begun, so nobody waits in the queue of another tenant: whoever is admitted
+//! first sends the request. What others wait for then is bounded by the deadline of that request.
 
 use std::{
     collections::HashMap,
     hash::Hash,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
@@ -15,6 +20,7 @@ use std::{
 };
 
 use helmops_shared::runtime::lock;
+use tokio::sync::Notify;
 
 use super::metrics::Fetches;
 
@@ -50,7 +56,9 @@ pub struct Cache<K, V, E> {
 
 #[derive(Debug)]
 struct Slot<V, E> {
-    kept: tokio::sync::Mutex<Kept<V, E>>,
+    kept: Mutex<Kept<V, E>>,
+    /// A request has ended, one way or another.
+    ended: Notify,
     bytes: AtomicUsize,
     last_used: AtomicU64,
     /// The namespace that had the answer fetched.
@@ -59,6 +67,7 @@ struct Slot<V, E> {
 
 #[derive(Debug)]
 struct Kept<V, E> {
+    is_under_way: bool,
     /// When the last request began.
     asked: Option<Instant>,
     /// What it failed with.
@@ -70,12 +79,14 @@ struct Kept<V, E> {
 impl<V, E> Default for Slot<V, E> {
     fn default() -> Self {
         let kept = Kept {
+            is_under_way: false,
             asked: None,
             failure: None,
             value: None,
         };
         Self {
-            kept: tokio::sync::Mutex::new(kept),
+            kept: Mutex::new(kept),
+            ended: Notify::new(),
             bytes: AtomicUsize::new(SLOT_BYTES),
             last_used: AtomicU64::new(0),
             owner: Mutex::new(Arc::from("")),
@@ -85,12 +96,34 @@ impl<V, E> Default for Slot<V, E> {
 
 impl<V, E: Clone> Kept<V, E> {
     /// What came of the last request, if it began late enough and has what is wanted.
-    fn since(&self, since: Instant, suiting: Option<&Arc<V>>) -> Option<Result<Arc<V>, E>> {
+    fn since(&self, since: Instant, suits: impl Fn(&V) -> bool) -> Option<Result<Arc<V>, E>> {
         self.asked.filter(|asked| *asked >= since)?;
         match &self.failure {
             Some(failure) => Some(Err(failure.clone())),
-            None => suiting.cloned().map(Ok),
+            None => self.suiting(suits).map(Ok),
         }
+    }
+
+    fn suiting(&self, suits: impl Fn(&V) -> bool) -> Option<Arc<V>> {
+        self.value.clone().filter(|value| suits(value))
+    }
+}
+
+/// What a look-up does next.
+enum Turn<A, V, E> {
+    /// It sends a request, and has the right to it and the kept answer.
+    Fetch(A, Option<Arc<V>>),
+    /// Nothing: this is what came of another one's request.
+    Served(Result<Arc<V>, E>),
+}
+
+/// A request that is under way, until this is dropped.
+struct UnderWay<'a, V, E>(&'a Slot<V, E>);
+
+impl<V, E> Drop for UnderWay<'_, V, E> {
+    fn drop(&mut self) {
+        lock(&self.0.kept).is_under_way = false;
+        self.0.ended.notify_waiters();
     }
 }
 
@@ -109,32 +142,45 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
     }
 
     /// The answer for a key, by a request that began at `since` or later, for somebody in a namespace. `suits` says whether
-    /// an answer holds what is wanted; `fetch` asks, and gets the kept answer, if that suits, to give it back if nothing has
-    /// changed.
+    /// an answer holds what is wanted; `admit` waits for the right to a request; `fetch` asks with that right, and gets the
+    /// kept answer, if that suits, to give it back if nothing has changed.
     ///
     /// # Errors
     /// That of the request, which everybody gets who waited for it, unless it is not shared.
-    pub async fn answer(
+    pub async fn answer<A, F: Future<Output = A>>(
         &self,
         key: &K,
         (namespace, since): (&str, Instant),
         suits: impl Fn(&V) -> bool,
-        fetch: impl AsyncFnOnce(Option<Arc<V>>) -> Result<Arc<V>, E>,
+        admit: impl Fn() -> F,
+        fetch: impl AsyncFnOnce(A, Option<Arc<V>>) -> Result<Arc<V>, E>,
     ) -> Result<Arc<V>, E> {
         let slot = self.slot(key);
-        let mut kept = slot.kept.lock().await;
-        let suiting = kept.value.clone().filter(|value| suits(value));
-        if let Some(outcome) = kept.since(since, suiting.as_ref()) {
-            self.fetches.shared.inc();
-            return outcome;
-        }
+        let (admission, suiting) = match Self::turn(&slot, since, &suits, admit).await {
+            Turn::Fetch(admission, suiting) => (admission, suiting),
+            Turn::Served(outcome) => {
+                self.fetches.shared.inc();
+                return outcome;
+            }
+        };
+        let under_way = UnderWay(&slot);
         let asked = Instant::now();
-        let outcome = fetch(suiting).await;
+        let outcome = fetch(admission, suiting).await;
+        self.keep(&slot, namespace, asked, &outcome);
+        drop(under_way);
+        drop(slot);
+        self.shrink();
+        outcome
+    }
+
+    /// Keeps what came of a request that began at `asked`, as far as others have a use and the cache has room for it.
+    fn keep(&self, slot: &Slot<V, E>, namespace: &str, asked: Instant, outcome: &Result<Arc<V>, E>) {
+        let mut kept = lock(&slot.kept);
         if outcome.as_ref().err().is_none_or(Failed::is_shared) {
             kept.asked = Some(asked);
             kept.failure = outcome.as_ref().err().cloned();
         }
-        if let Ok(value) = &outcome {
+        if let Ok(value) = outcome {
             let bytes = SLOT_BYTES + (self.size)(value);
             slot.bytes.store(bytes, Ordering::Relaxed);
             *lock(&slot.owner) = namespace.into();
@@ -145,10 +191,46 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
                 slot.bytes.store(SLOT_BYTES, Ordering::Relaxed);
             }
         }
-        drop(kept);
-        drop(slot);
-        self.shrink();
-        outcome
+    }
+
+    /// Waits until another request has served this look-up, or until it is this one's turn to send a request. In the
+    /// second case the request counts as being under way.
+    async fn turn<A, F: Future<Output = A>>(
+        slot: &Slot<V, E>,
+        since: Instant,
+        suits: impl Fn(&V) -> bool,
+        admit: impl Fn() -> F,
+    ) -> Turn<A, V, E> {
+        let mut admission = None;
+        loop {
+            // Before the look, so that no end is missed after it.
+            let mut ended = pin!(slot.ended.notified());
+            ended.as_mut().enable();
+            let is_under_way = {
+                let mut kept = lock(&slot.kept);
+                if let Some(outcome) = kept.since(since, &suits) {
+                    return Turn::Served(outcome);
+                }
+                if !kept.is_under_way
+                    && let Some(admission) = admission.take()
+                {
+                    kept.is_under_way = true;
+                    return Turn::Fetch(admission, kept.suiting(&suits));
+                }
+                kept.is_under_way
+            };
+            if is_under_way {
+                // Others have a use for it meanwhile.
+                admission = None;
+                ended.await;
+            } else {
+                admission = tokio::select! {
+                    biased;
+                    () = ended => None,
+                    admitted = admit() => Some(admitted),
+                };
+            }
+        }
     }
 
     fn slot(&self, key: &K) -> Arc<Slot<V, E>> {
@@ -224,7 +306,7 @@ impl<V, E> Slot<V, E> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{future::ready, time::Duration};
 
     use prometheus::Registry;
 
@@ -237,6 +319,54 @@ mod tests {
     }
 
     type Numbers = Cache<&'static str, u32, &'static str>;
+
+    impl Numbers {
+        /// An answer whose request needs no admission.
+        async fn unlimited(
+            &self,
+            key: &&'static str,
+            around: (&str, Instant),
+            suits: impl Fn(&u32) -> bool,
+            fetch: impl AsyncFnOnce(Option<Arc<u32>>) -> Result<Arc<u32>, &'static str>,
+        ) -> Result<Arc<u32>, &'static str> {
+            let fetch = async |(), kept| fetch(kept).await;
+            self.answer(key, around, suits, || ready(()), fetch).await
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_the_admission_of_another() {
+        let cache = cache(1 << 20);
+        let since = Instant::now();
+        let never = std::future::pending::<()>;
+        let fetch = |number| async move |(), _| Ok(Arc::new(number));
+        let mut first = pin!(cache.answer(&"a", ("", since), |_| true, never, fetch(1)));
+        assert!(futures::poll!(&mut first).is_pending());
+        let second = cache
+            .answer(&"a", ("", since), |_| true, || ready(()), fetch(2))
+            .await;
+        assert_eq!(second, Ok(Arc::new(2)));
+        assert_eq!(
+            first.await,
+            Ok(Arc::new(2)),
+            "it is served by the request of the other"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_is_taken_over_by_another() {
+        let cache = cache(1 << 20);
+        let since = Instant::now();
+        let stuck = async |_| std::future::pending().await;
+        let good = async |_| Ok(Arc::new(1));
+        let mut second = pin!(cache.unlimited(&"a", ("", since), |_| true, good));
+        {
+            let mut first = pin!(cache.unlimited(&"a", ("", since), |_| true, stuck));
+            assert!(futures::poll!(&mut first).is_pending());
+            assert!(futures::poll!(&mut second).is_pending(), "one request at a time");
+        }
+        assert_eq!(second.await, Ok(Arc::new(1)));
+    }
 
     fn cache(capacity: usize) -> Numbers {
         let fetches = Fetches::register(&Registry::new()).unwrap();
@@ -253,7 +383,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 Ok(Arc::new(7))
             };
-            cache.answer(&"a", ("", Instant::now()), |_| true, fetch).await
+            cache.unlimited(&"a", ("", Instant::now()), |_| true, fetch).await
         });
         let answers = futures::future::join_all(look_ups).await;
         assert!(
@@ -276,7 +406,7 @@ mod tests {
                 kept.set(value);
                 Ok(Arc::new(number))
             };
-            let answer = cache.answer(&"a", ("", since), |_| true, fetch).await.unwrap();
+            let answer = cache.unlimited(&"a", ("", since), |_| true, fetch).await.unwrap();
             (*answer, kept.take().map(|kept| *kept))
         };
         assert_eq!(given(before, 1).await, (1, None));
@@ -293,20 +423,23 @@ mod tests {
         let cache = cache(1 << 20);
         let good = async |_| Ok(Arc::new(1));
         cache
-            .answer(&"a", ("", Instant::now()), |_| true, good)
+            .unlimited(&"a", ("", Instant::now()), |_| true, good)
             .await
             .unwrap();
         let since = Instant::now();
         let bad = async |_| Err("down");
-        assert_eq!(cache.answer(&"a", ("", since), |_| true, bad).await, Err("down"));
         assert_eq!(
-            cache.answer(&"a", ("", since), |_| true, good).await,
+            cache.unlimited(&"a", ("", since), |_| true, bad).await,
+            Err("down")
+        );
+        assert_eq!(
+            cache.unlimited(&"a", ("", since), |_| true, good).await,
             Err("down"),
             "shared"
         );
         let unchanged = async |kept: Option<Arc<u32>>| kept.ok_or("lost");
         let answer = cache
-            .answer(&"a", ("", Instant::now()), |_| true, unchanged)
+            .unlimited(&"a", ("", Instant::now()), |_| true, unchanged)
             .await;
         assert_eq!(answer, Ok(Arc::new(1)));
     }
@@ -321,9 +454,12 @@ mod tests {
                 Ok(Arc::new(number))
             }
         };
-        cache.answer(&"a", ("", since), |_| true, fetch(1)).await.unwrap();
+        cache
+            .unlimited(&"a", ("", since), |_| true, fetch(1))
+            .await
+            .unwrap();
         let answer = cache
-            .answer(&"a", ("", since), |value| *value == 2, fetch(2))
+            .unlimited(&"a", ("", since), |value| *value == 2, fetch(2))
             .await;
         assert_eq!(answer, Ok(Arc::new(2)));
     }
@@ -334,7 +470,7 @@ mod tests {
         let put = async |key| {
             let fetch = async |kept: Option<Arc<u32>>| Ok(kept.unwrap_or_else(|| Arc::new(500)));
             cache
-                .answer(&key, ("", Instant::now()), |_| true, fetch)
+                .unlimited(&key, ("", Instant::now()), |_| true, fetch)
                 .await
                 .unwrap();
         };
@@ -353,10 +489,13 @@ mod tests {
         let cache = cache(1 << 20);
         let since = Instant::now();
         let own = async |_| Err("own");
-        assert_eq!(cache.answer(&"a", ("", since), |_| true, own).await, Err("own"));
+        assert_eq!(
+            cache.unlimited(&"a", ("", since), |_| true, own).await,
+            Err("own")
+        );
         let good = async |_| Ok(Arc::new(1));
         assert_eq!(
-            cache.answer(&"a", ("", since), |_| true, good).await,
+            cache.unlimited(&"a", ("", since), |_| true, good).await,
             Ok(Arc::new(1))
         );
     }
@@ -368,7 +507,7 @@ mod tests {
             let fetch = async |kept: Option<Arc<u32>>| Ok(kept.unwrap_or_else(|| Arc::new(500)));
             let since = Instant::now();
             cache
-                .answer(&key, (namespace, since), |_| true, fetch)
+                .unlimited(&key, (namespace, since), |_| true, fetch)
                 .await
                 .unwrap();
         };
@@ -388,7 +527,7 @@ mod tests {
         let put = async |key, number: u32| {
             let fetch = async |_| Ok(Arc::new(number));
             cache
-                .answer(&key, ("", Instant::now()), |_| true, fetch)
+                .unlimited(&key, ("", Instant::now()), |_| true, fetch)
                 .await
                 .unwrap();
         };
@@ -398,14 +537,14 @@ mod tests {
                 let _ = holds.await;
                 kept.ok_or("lost")
             };
-            cache.answer(&"a", ("", Instant::now()), |_| true, fetch).await
+            cache.unlimited(&"a", ("", Instant::now()), |_| true, fetch).await
         };
         let other = async {
             let kept = async |_| Ok(Arc::new(1500));
             // Somebody waits for it, so that it would stay.
             let (first, second) = tokio::join!(
-                cache.answer(&"b", ("", Instant::now()), |_| true, kept),
-                cache.answer(&"b", ("", Instant::now()), |_| true, kept),
+                cache.unlimited(&"b", ("", Instant::now()), |_| true, kept),
+                cache.unlimited(&"b", ("", Instant::now()), |_| true, kept),
             );
             assert!(first.is_ok() && second.is_ok());
             assert!(

@@ -18,8 +18,9 @@ mod overflow;
 mod repository;
 mod secret;
 
-use std::time::Instant;
+use std::{io, time::Instant};
 
+pub use self::http::{Addresses, Cidr, CidrError};
 use self::{
     access::Access,
     budget::Budget,
@@ -66,14 +67,17 @@ pub struct Surroundings<'a> {
 }
 
 impl Resolver {
-    /// A resolver that keeps `capacity` bytes of answers at the most.
-    pub fn new(capacity: usize, fetches: Fetches) -> Self {
+    /// A resolver that keeps `capacity` bytes of answers at the most, and connects to these addresses.
+    ///
+    /// # Errors
+    /// Where the system refuses what it needs.
+    pub fn new(capacity: usize, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
         let budget = Budget::default();
-        Self {
-            web: Web::new(Timeouts::default(), fetches.clone()),
+        Ok(Self {
+            web: Web::new(Timeouts::default(), addresses, fetches.clone())?,
             repositories: Repositories::new(capacity / 2, LIMITS, budget.clone(), fetches.clone()),
             registries: Registries::new(capacity / 2, budget, fetches),
-        }
+        })
     }
 
     /// Begins to look up what one HelmOp asks for.
@@ -150,7 +154,7 @@ async fn read_access(around: Surroundings<'_>, helmop: &HelmOp, repo: &str) -> R
         .await
         .map_err(ResolveError::Secret)?;
     access.home = access::home(repo, access.plain_http);
-    access.namespace = helmop.metadata.namespace.clone().unwrap_or_default();
+    access.namespace = helmop.metadata.namespace.as_deref().unwrap_or_default().into();
     Ok(access)
 }
 

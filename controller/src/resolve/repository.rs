@@ -28,7 +28,7 @@ use super::{
     cache::{Cache, Failed},
     choice,
     error::{index_reason, select_reason},
-    http::{Answer, Ask, Fault, FetchError, Limits, Web, fault, parse},
+    http::{Admission, Answer, Ask, Fault, FetchError, Limits, Web, fault, parse},
     metrics::{Fetches, Kind},
     overflow::Overflows,
 };
@@ -130,7 +130,7 @@ enum Scope {
     /// Those that anybody wants.
     All,
     /// Those that HelmOps of this namespace want.
-    Namespace(String),
+    Namespace(Arc<str>),
     /// This one.
     Chart(String),
 }
@@ -234,15 +234,16 @@ impl Repositories {
     ) -> Result<Arc<Listing>, RepositoryError> {
         let namespace = &source.access.namespace;
         let suits = |listing: &Listing| listing.wanted.contains(chart);
+        let admit = || web.admit(namespace, &source.url);
         self.cache
-            .answer(key, (namespace, since), suits, async |kept| {
+            .answer(key, (namespace, since), suits, admit, async |admission, kept| {
                 let mut wanted = match &key.scope {
                     Scope::All => interest(&key.url, None),
                     Scope::Namespace(namespace) => interest(&key.url, Some(namespace)),
                     Scope::Chart(_) => Wanted::new(),
                 };
                 wanted.insert(chart.to_owned());
-                self.fetch(web, source, wanted, kept).await
+                self.fetch(web, &admission, source, wanted, kept).await
             })
             .await
     }
@@ -250,13 +251,14 @@ impl Repositories {
     async fn fetch(
         &self,
         web: &Web,
+        admission: &Admission,
         source: &Source<'_>,
         wanted: Wanted,
         kept: Option<Arc<Listing>>,
     ) -> Result<Arc<Listing>, RepositoryError> {
         let layout = kept.as_ref().map_or(Layout::Any, |listing| listing.layout);
         let answer = source
-            .ask(web, kept.as_deref())
+            .ask(web, admission, kept.as_deref())
             .await
             .map_err(RepositoryError::Fetch)?;
         if answer.status() == StatusCode::NOT_MODIFIED
@@ -268,7 +270,10 @@ impl Repositories {
         match self.read(source, answer, &wanted, layout).await {
             // What has gone by is not kept, so it is fetched once more, and from then on read with the general reader.
             Err(RepositoryError::Index { source: error, .. }) if matches!(*error, IndexError::OddLayout) => {
-                let answer = source.ask(web, None).await.map_err(RepositoryError::Fetch)?;
+                let answer = source
+                    .ask(web, admission, None)
+                    .await
+                    .map_err(RepositoryError::Fetch)?;
                 self.read(source, answer, &wanted, Layout::General).await
             }
             other => other,
@@ -288,6 +293,7 @@ impl Repositories {
             return Err(RepositoryError::Fetch(answer.refuse(fault)));
         }
         let validators = validators(answer.headers());
+        let is_foreign = answer.is_foreign();
         let reading = wanted.clone();
         let mut reservation = self.budget.start(&source.access.namespace);
         let index = answer
@@ -299,7 +305,14 @@ impl Repositories {
             })
             .await
             .map_err(RepositoryError::Fetch)?
-            .map_err(|error| source.broken(error))?;
+            .map_err(|error| match error {
+                // Not about what is in it.
+                IndexError::OddLayout | IndexError::TooManyVersions | IndexError::OverBudget(_) => {
+                    source.broken(error)
+                }
+                _ if is_foreign => RepositoryError::Fetch(FetchError::new(&source.shown(), Fault::foreign())),
+                _ => source.broken(error),
+            })?;
         self.fetches.skipped_entries.inc_by(index.skipped);
         Ok(Listing {
             index,
@@ -363,7 +376,12 @@ impl<'a> Source<'a> {
         })
     }
 
-    async fn ask(&self, web: &Web, kept: Option<&Listing>) -> Result<Answer, FetchError> {
+    async fn ask(
+        &self,
+        web: &Web,
+        admission: &Admission,
+        kept: Option<&Listing>,
+    ) -> Result<Answer, FetchError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         if let Some(login) = &self.login {
@@ -372,12 +390,15 @@ impl<'a> Source<'a> {
         if let Some(kept) = kept {
             headers.extend(kept.validators.clone());
         }
+        let identity = self.access.identity(self.login.as_ref());
         let ask = Ask {
+            admission: admission.clone(),
             kind: Kind::Index,
             method: Method::GET,
             url: self.url.clone(),
             headers,
             transport: &self.access.transport,
+            about: (self.url.as_str(), &identity),
         };
         web.ask(ask).await
     }

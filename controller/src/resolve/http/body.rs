@@ -2,16 +2,16 @@
 
 use std::{
     io::{self, Read},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::{Buf, Bytes};
 use flate2::read::MultiGzDecoder;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use reqwest::{Response, header::CONTENT_ENCODING};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 
-use super::fault::Fault;
+use super::{client::Timeouts, fault::Fault, readers::Threads};
 
 /// Chunks on their way from the connection to the reader: enough that neither waits for the other, and little memory.
 const CHUNKS: usize = 4;
@@ -25,6 +25,33 @@ pub struct Limits {
     pub decoded: u64,
 }
 
+/// The least that a body must bring, so that a server cannot hold a connection and a thread for nothing.
+///
+/// Only the time is counted in which the server is waited for, so a slow reader is not held against it. A body that is
+/// complete within the grace may be as small and as slow as it likes.
+#[derive(Clone, Copy, Debug)]
+pub struct LeastRate {
+    /// The first look, since some servers make the rest of an answer while they send its beginning.
+    pub grace: Duration,
+    /// Time between two looks after that.
+    pub window: Duration,
+    /// Bytes that must have come since the last look.
+    pub bytes: u64,
+}
+
+/// How and until when a body is read.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// How much is taken.
+    pub limits: Limits,
+    /// When it must have been read to its end.
+    pub deadline: Instant,
+    /// For the least rate.
+    pub timeouts: Timeouts,
+    /// Where the reader runs.
+    pub threads: Threads,
+}
+
 /// Hands a body to a reader on a thread of its own while it arrives. The second value is the number of bytes that came
 /// over the wire.
 ///
@@ -33,8 +60,7 @@ pub struct Limits {
 /// can be a lot to read.
 pub async fn read<T: Send + 'static>(
     response: Response,
-    limits: Limits,
-    deadline: Instant,
+    how: Reading,
     reader: impl FnOnce(Box<dyn Read + Send>) -> T + Send + 'static,
 ) -> (Result<T, Fault>, u64) {
     let is_gzip = match encoding(&response) {
@@ -42,7 +68,8 @@ pub async fn read<T: Send + 'static>(
         Err(fault) => return (Err(fault), 0),
     };
     let (sender, chunks) = mpsc::channel(CHUNKS);
-    let reading = tokio::task::spawn_blocking(move || {
+    let Reading { limits, deadline, .. } = how;
+    let reading = how.threads.read(move || {
         let chunks = Chunks {
             chunks,
             rest: Bytes::new(),
@@ -59,7 +86,8 @@ pub async fn read<T: Send + 'static>(
             deadline,
         }))
     });
-    let bytes = transfer(response, limits.wire, &sender).await;
+    let rate = how.timeouts.rate;
+    let bytes = transfer(response, limits.wire, rate, &sender).await;
     drop(sender);
     let read = reading
         .await
@@ -76,11 +104,16 @@ pub fn fault(error: &io::Error) -> Fault {
     })
 }
 
-async fn transfer(response: Response, limit: u64, sender: &mpsc::Sender<Result<Bytes, Fault>>) -> u64 {
+async fn transfer(
+    response: Response,
+    limit: u64,
+    rate: LeastRate,
+    sender: &mpsc::Sender<Result<Bytes, Fault>>,
+) -> u64 {
     let mut bytes = 0;
     let mut stream = response.bytes_stream();
-    while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(Fault::of);
+    let mut pace = Pace::new(rate);
+    while let Some(chunk) = pace.next(&mut stream).await {
         bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
         let chunk = if bytes > limit {
             Err(Fault::TooLarge {
@@ -96,6 +129,55 @@ async fn transfer(response: Response, limit: u64, sender: &mpsc::Sender<Result<B
         }
     }
     bytes
+}
+
+/// Measures how fast a body comes.
+struct Pace {
+    rate: LeastRate,
+    /// Time to wait for the server until the next look.
+    left: Duration,
+    /// Since the last look.
+    bytes: u64,
+}
+
+impl Pace {
+    fn new(rate: LeastRate) -> Self {
+        Self {
+            rate,
+            left: rate.grace,
+            bytes: 0,
+        }
+    }
+
+    /// The next chunk, unless the body comes too slowly.
+    async fn next(
+        &mut self,
+        stream: &mut (impl Stream<Item = reqwest::Result<Bytes>> + Unpin),
+    ) -> Option<Result<Bytes, Fault>> {
+        loop {
+            let started = Instant::now();
+            if let Ok(chunk) = timeout(self.left, stream.next()).await {
+                self.left = self.left.saturating_sub(started.elapsed());
+                let chunk = chunk?.map_err(Fault::of);
+                self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+                return Some(chunk);
+            }
+            if self.bytes < self.rate.bytes {
+                return Some(Err(self.too_slow()));
+            }
+            self.left = self.rate.window;
+            self.bytes = 0;
+        }
+    }
+
+    fn too_slow(&self) -> Fault {
+        Fault::Timeout(format!(
+            "the server sends the answer too slowly, {} bytes where {} are the least in {} s",
+            self.bytes,
+            self.rate.bytes,
+            self.rate.window.as_secs()
+        ))
+    }
 }
 
 fn encoding(response: &Response) -> Result<bool, Fault> {

@@ -1,18 +1,15 @@
 //! HTTP clients, one for each way to trust and to be trusted.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use helmops_shared::{
-    chart::url::redacted,
-    runtime::{exit::with_causes, lock},
-};
+use helmops_shared::runtime::{exit::with_causes, lock};
 use reqwest::{Certificate, Client, Identity, redirect};
 
-use super::fault::Fault;
+use super::{addresses::Addresses, body::LeastRate, fault::Fault, names::Names};
 use crate::resolve::access::Transport;
 
 /// How long a server is waited for.
@@ -22,8 +19,10 @@ pub struct Timeouts {
     pub connect: Duration,
     /// For the next bytes.
     pub read: Duration,
-    /// For the whole answer.
+    /// For the whole answer, redirects included.
     pub total: Duration,
+    /// How slow a body may be before that.
+    pub rate: LeastRate,
 }
 
 impl Default for Timeouts {
@@ -35,52 +34,108 @@ impl Default for Timeouts {
             read: Duration::from_secs(30),
             // The largest index at a slow but honest pace.
             total: Duration::from_mins(2),
+            rate: LeastRate {
+                grace: Duration::from_secs(20),
+                window: Duration::from_secs(10),
+                // A telephone line is faster. At this rate less than 200 KiB come within the total time.
+                bytes: 16 << 10,
+            },
         }
     }
 }
 
-/// As many as Go's client follows.
-const MAX_REDIRECTS: usize = 10;
 /// Clients that are kept, each with its connections. Making one costs some milliseconds, since it reads the system's
 /// certificates.
 const MAX_CLIENTS: usize = 64;
+/// Servers that one client is used for. Another one takes its place then, and its idle connections end: there would be one
+/// for each server that a HelmOp names, for as long as they are kept.
+const MAX_ORIGINS: usize = 64;
+/// Idle connections to one server: more than two are used in bursts alone.
+const MAX_IDLE: usize = 2;
+/// How long an idle connection is kept: HelmOps that are polled every few seconds use it again.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// The clients that are in use.
 #[derive(Debug)]
 pub struct Clients {
     timeouts: Timeouts,
-    made: Mutex<HashMap<Arc<Transport>, Client>>,
+    addresses: Arc<Addresses>,
+    made: Mutex<Made>,
+}
+
+#[derive(Debug, Default)]
+struct Made {
+    clients: HashMap<Arc<Transport>, Used>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Used {
+    client: Client,
+    origins: HashSet<String>,
+    last: u64,
 }
 
 impl Clients {
-    /// None yet.
-    pub fn new(timeouts: Timeouts) -> Self {
+    /// None yet. Connections are made to these addresses alone.
+    pub fn new(timeouts: Timeouts, addresses: Arc<Addresses>) -> Self {
         Self {
             timeouts,
+            addresses,
             made: Mutex::default(),
         }
     }
 
-    /// The client for a way of transport.
+    /// The client for a way of transport, for a request to a server.
     ///
     /// # Errors
     /// Where certificates or keys are of no use.
-    pub fn get(&self, transport: &Arc<Transport>) -> Result<Client, Fault> {
-        let mut made = lock(&self.made);
-        if let Some(client) = made.get(transport) {
-            return Ok(client.clone());
+    pub fn get(&self, transport: &Arc<Transport>, origin: &str) -> Result<Client, Fault> {
+        let known = lock(&self.made).get(transport, origin);
+        if let Some(client) = known {
+            return Ok(client);
         }
-        let client = build(transport, self.timeouts)?;
-        if made.len() >= MAX_CLIENTS {
-            // Old passwords' and rotated certificates' clients among them; the others are made anew when needed.
-            made.clear();
-        }
-        made.insert(Arc::clone(transport), client.clone());
+        // Without the lock, which all requests take. Two that do this at the same time both have a good client.
+        let names = Names(Arc::clone(&self.addresses));
+        let client = build(transport, self.timeouts, names)?;
+        let dropped = lock(&self.made).put(transport, origin, client.clone());
+        drop(dropped);
         Ok(client)
     }
 }
 
-fn build(transport: &Transport, timeouts: Timeouts) -> Result<Client, Fault> {
+impl Made {
+    /// The client, if there is one that may be used for this server.
+    fn get(&mut self, transport: &Arc<Transport>, origin: &str) -> Option<Client> {
+        self.uses += 1;
+        let used = self.clients.get_mut(transport)?;
+        if !used.origins.contains(origin) {
+            if used.origins.len() >= MAX_ORIGINS {
+                return None;
+            }
+            used.origins.insert(origin.to_owned());
+        }
+        used.last = self.uses;
+        Some(used.client.clone())
+    }
+
+    /// Keeps a client, and returns those whose place it takes, so that they end outside of the lock.
+    fn put(&mut self, transport: &Arc<Transport>, origin: &str, client: Client) -> [Option<Used>; 2] {
+        let is_full = self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(transport);
+        // Old passwords' and rotated certificates' clients are the first to go.
+        let oldest = self.clients.iter().min_by_key(|(_, used)| used.last);
+        let oldest = oldest.filter(|_| is_full).map(|(oldest, _)| Arc::clone(oldest));
+        let evicted = oldest.and_then(|oldest| self.clients.remove(&oldest));
+        let used = Used {
+            client,
+            origins: HashSet::from([origin.to_owned()]),
+            last: self.uses,
+        };
+        [evicted, self.clients.insert(Arc::clone(transport), used)]
+    }
+}
+
+fn build(transport: &Transport, timeouts: Timeouts, names: Names) -> Result<Client, Fault> {
     let mut builder = Client::builder()
         .user_agent(concat!("helmops/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(timeouts.connect)
@@ -90,7 +145,11 @@ fn build(transport: &Transport, timeouts: Timeouts) -> Result<Client, Fault> {
         .referer(false)
         // Retries are the controller's, with its own pace.
         .retry(reqwest::retry::never())
-        .redirect(redirect::Policy::custom(follow));
+        // They are followed one by one, each checked; see `redirects`.
+        .redirect(redirect::Policy::none())
+        .dns_resolver(names)
+        .pool_max_idle_per_host(MAX_IDLE)
+        .pool_idle_timeout(IDLE);
     for (pem, holder) in &transport.authorities {
         let certificates = Certificate::from_pem_bundle(pem).map_err(|_| Fault::CaCerts(holder))?;
         if certificates.is_empty() {
@@ -111,22 +170,47 @@ fn build(transport: &Transport, timeouts: Timeouts) -> Result<Client, Fault> {
     })
 }
 
-/// The client itself drops credentials where a redirect leaves scheme, host or port.
-fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let was_https = attempt
-        .previous()
-        .last()
-        .is_some_and(|url| url.scheme() == "https");
-    let to = redacted(attempt.url().as_str());
-    if attempt.previous().len() > MAX_REDIRECTS {
-        attempt.error(format!(
-            "more than {MAX_REDIRECTS} redirects, one after the other, the last to {to}"
-        ))
-    } else if was_https && attempt.url().scheme() != "https" {
-        attempt.error(format!(
-            "a redirect from https to plain http is not followed: {to}"
-        ))
-    } else {
-        attempt.follow()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transport(number: usize) -> Arc<Transport> {
+        Arc::new(Transport {
+            authorities: Vec::new(),
+            identity: Some(number.to_string().into_bytes()),
+            insecure_skip_tls_verify: false,
+        })
+    }
+
+    #[test]
+    fn the_least_recently_used_client_makes_room() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut made = Made::default();
+        let client = Client::new();
+        for number in 0..MAX_CLIENTS {
+            made.put(&transport(number), "http://h", client.clone());
+            made.uses += 1;
+        }
+        assert!(made.get(&transport(0), "http://h").is_some());
+        made.put(&transport(MAX_CLIENTS), "http://h", client.clone());
+        assert_eq!(made.clients.len(), MAX_CLIENTS);
+        assert!(made.get(&transport(0), "http://h").is_some(), "used just now");
+        assert!(made.get(&transport(1), "http://h").is_none());
+        assert!(made.get(&transport(2), "http://h").is_some(), "all others stay");
+    }
+
+    #[test]
+    fn a_client_is_used_for_a_bounded_number_of_servers() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut made = Made::default();
+        made.put(&transport(0), "http://h0", Client::new());
+        for number in 1..MAX_ORIGINS {
+            assert!(made.get(&transport(0), &format!("http://h{number}")).is_some());
+        }
+        assert!(made.get(&transport(0), "http://one-more").is_none());
+        assert!(made.get(&transport(0), "http://h0").is_some(), "the others go on");
+        made.put(&transport(0), "http://one-more", Client::new());
+        assert_eq!(made.clients[&transport(0)].origins.len(), 1);
+        assert_eq!(made.clients.len(), 1);
     }
 }

@@ -6,7 +6,7 @@ use helmops_shared::{chart::url::redacted, reason::Reason, runtime::exit::with_c
 use reqwest::{StatusCode, Url};
 use thiserror::Error;
 
-use super::hosts::LONGEST_ASKED;
+use super::{addresses::AddressError, pauses::LONGEST_ASKED};
 use crate::backoff::Pace;
 
 /// Longest text of a foreign error that is passed on, in bytes.
@@ -68,9 +68,18 @@ pub enum Fault {
         "connection refused: nothing listens at this address; check the port in the URL, and whether the server is up"
     )]
     Refused,
-    /// The connection failed, or broke off.
-    #[error("{0}")]
+    /// The server cannot be reached.
+    #[error("cannot connect: {0}")]
+    Unreachable(String),
+    /// The server does not take connections in time.
+    #[error("no answer in time: the connection was not accepted")]
+    NotAccepted,
+    /// The connection broke off.
+    #[error("the connection broke off: {0}")]
     Connection(String),
+    /// No connection is made to such an address.
+    #[error("{0}")]
+    Address(#[from] AddressError),
     /// The server did not answer in time.
     #[error("no answer in time: {0}")]
     Timeout(String),
@@ -137,27 +146,28 @@ impl Fault {
         if let Some(why) = certificate(&error) {
             return Self::Certificate(why);
         }
+        if let Some(refused) = cause::<AddressError>(&error) {
+            return Self::Address(refused.clone());
+        }
         let (is_timeout, is_connect) = (error.is_timeout(), error.is_connect());
-        let (is_dns, is_redirect) = (error.is_dns(), error.is_redirect());
+        let is_dns = error.is_dns();
         let refused =
             cause::<io::Error>(&error).is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
         // The error's own text would repeat the URL.
         let error = error.without_url();
         let why = cut(with_causes(innermost(&error)), MAX_WHY);
-        if is_redirect {
-            Self::Redirect(why)
-        } else if is_dns {
+        if is_dns {
             Self::Dns(why)
         } else if is_timeout && is_connect {
-            Self::Timeout("the connection was not accepted".to_owned())
+            Self::NotAccepted
         } else if is_timeout {
             Self::Timeout("the server took the request, but does not answer or sends too slowly".to_owned())
         } else if refused {
             Self::Refused
         } else if is_connect {
-            Self::Connection(format!("cannot connect: {why}"))
+            Self::Unreachable(why)
         } else {
-            Self::Connection(format!("the connection broke off: {why}"))
+            Self::Connection(why)
         }
     }
 
@@ -170,8 +180,10 @@ impl Fault {
                 Reason::RepositoryError
             }
             Self::Dns(_) => Reason::HostNotFound,
-            Self::Refused | Self::Connection(_) => Reason::ConnectionFailed,
-            Self::Timeout(_) => Reason::Timeout,
+            Self::Refused | Self::Unreachable(_) | Self::Connection(_) | Self::Address(_) => {
+                Reason::ConnectionFailed
+            }
+            Self::NotAccepted | Self::Timeout(_) => Reason::Timeout,
             Self::Certificate(_) => Reason::CertificateError,
             Self::Status(status) => match *status {
                 StatusCode::UNAUTHORIZED => Reason::Unauthorized,
@@ -191,6 +203,8 @@ impl Fault {
             Self::Client(_)
             | Self::Dns(_)
             | Self::Refused
+            | Self::Unreachable(_)
+            | Self::NotAccepted
             | Self::Connection(_)
             | Self::Timeout(_)
             | Self::Encoding(_) => Pace::TRANSIENT,
@@ -202,6 +216,7 @@ impl Fault {
             | Self::CaCerts(_)
             | Self::Identity(_)
             | Self::Certificate(_)
+            | Self::Address(_)
             | Self::Redirect(_)
             | Self::Status(_)
             | Self::Withheld { .. }
@@ -211,28 +226,58 @@ impl Fault {
         }
     }
 
-    /// Whether it says something of the host rather than of what was asked for.
-    pub fn is_of_host(&self) -> bool {
+    /// The same without anything that the answer says.
+    #[must_use]
+    pub fn without_quotes(self) -> Self {
         match self {
-            Self::Dns(_)
-            | Self::Refused
-            | Self::Connection(_)
-            | Self::Timeout(_)
-            | Self::RateLimited { .. } => true,
-            Self::Status(status) => status.is_server_error(),
+            Self::Encoding(_) => Self::Encoding("it is broken, or one that was not asked for".to_owned()),
+            Self::Answer(_) => Self::foreign(),
+            other => other,
+        }
+    }
+
+    /// An answer that is of no use, and that a redirect led to.
+    pub fn foreign() -> Self {
+        Self::Answer(
+            "a redirect led to another host, and what that answers is neither an index nor what a registry answers; \
+             nothing of it is shown here, so fetch the URL by hand to see it"
+                .to_owned(),
+        )
+    }
+
+    /// What it says something about, and what is spared therefore.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Dns(_) | Self::Refused | Self::Unreachable(_) | Self::NotAccepted => Scope::Host,
+            Self::Connection(_) | Self::Timeout(_) | Self::RateLimited { .. } => Scope::Repository,
+            Self::Status(status) if status.is_server_error() => Scope::Repository,
             Self::Url(_)
             | Self::CaCerts(_)
             | Self::Identity(_)
             | Self::Client(_)
             | Self::Certificate(_)
+            | Self::Address(_)
             | Self::Redirect(_)
+            | Self::Status(_)
             | Self::Withheld { .. }
             | Self::Unencrypted { .. }
             | Self::TooLarge { .. }
             | Self::Encoding(_)
-            | Self::Answer(_) => false,
+            | Self::Answer(_) => Scope::Request,
         }
     }
+}
+
+/// What a fault says something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The server, whoever asks it.
+    Host,
+    /// What was asked for, by those who ask it with the same credentials: whoever has a path at a server that others use
+    /// too could answer anything there.
+    Repository,
+    /// What was asked for, which is in order to ask for again.
+    Request,
 }
 
 /// What to do about an answer.

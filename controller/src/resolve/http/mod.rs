@@ -1,35 +1,48 @@
 //! Requests to repositories and registries.
 //!
-//! [`Web`] sends one request: when its host may be asked, over a client that trusts what the HelmOp trusts. What comes
-//! back is an [`Answer`] of any status, or a [`FetchError`]. Every request is counted once, when its answer has been
-//! read or has failed.
+//! [`Web`] admits a namespace to a request, and sends the request where nothing is spared that it needs, over a client that
+//! trusts what the HelmOp trusts, to addresses that are allowed. What comes back is an [`Answer`] of any status, or a
+//! [`FetchError`]. Every request is counted once, when its answer has been read or has failed.
 
+mod addresses;
+mod admission;
 mod body;
 mod client;
 mod fault;
-mod hosts;
+mod names;
+mod pauses;
+mod readers;
+mod redirects;
 mod retry_after;
 
 use std::{
-    io::Read,
+    io::{self, Read},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use helmops_shared::chart::url::redacted;
 use reqwest::{
-    Method, Request, Response, StatusCode, Url,
+    Client, Method, Request, Response, StatusCode, Url,
     header::{HeaderMap, RETRY_AFTER},
 };
 
+#[cfg(test)]
+pub use self::body::LeastRate;
 pub use self::{
+    addresses::{Addresses, Cidr, CidrError},
+    admission::Admission,
     body::{Limits, fault},
     client::Timeouts,
     fault::{Fault, FetchError, parse},
 };
 use self::{
+    admission::Admissions,
+    body::Reading,
     client::Clients,
-    hosts::{Hosts, Turn},
+    fault::Scope,
+    pauses::{Key, Pauses},
+    readers::{Readers, Threads},
 };
 use super::{
     access::{Transport, origin},
@@ -40,15 +53,23 @@ use crate::metrics::Present;
 /// Sends requests.
 #[derive(Debug)]
 pub struct Web {
+    admissions: Admissions,
+    addresses: Arc<Addresses>,
     clients: Clients,
-    hosts: Hosts,
-    total: Duration,
+    /// Servers that cannot be reached, for those who have the same way to reach them.
+    hosts: Pauses,
+    /// Repositories that are in trouble or limit requests, for those who ask with the same credentials.
+    repositories: Arc<Pauses>,
+    readers: Readers,
+    timeouts: Timeouts,
     fetches: Fetches,
 }
 
 /// A request.
 #[derive(Debug)]
 pub struct Ask<'a> {
+    /// The right to send it.
+    pub admission: Admission,
     /// What is asked for.
     pub kind: Kind,
     /// GET or HEAD.
@@ -59,40 +80,57 @@ pub struct Ask<'a> {
     pub headers: HeaderMap,
     /// Whom to trust.
     pub transport: &'a Arc<Transport>,
+    /// The repository that it is about, and whose credentials and trust it is sent with.
+    pub about: (&'a str, &'a [u8; 32]),
 }
 
 /// The head of an answer, with the body still to come.
 #[derive(Debug)]
 pub struct Answer {
     response: Response,
+    is_foreign: bool,
     fetch: Fetch,
 }
 
-/// A request that is counted, timed and held against its host.
+/// A request that is counted, timed and held against its repository.
 #[derive(Debug)]
 struct Fetch {
     kind: Kind,
     url: String,
-    turn: Turn,
+    repository: (Arc<Pauses>, Key),
+    threads: Threads,
     started: Instant,
-    /// For the whole answer, the reading of it included.
-    total: Duration,
+    timeouts: Timeouts,
     fetches: Fetches,
     _in_flight: Present,
+    _admission: Admission,
 }
 
 impl Web {
     /// Makes what requests are sent with.
-    pub fn new(timeouts: Timeouts, fetches: Fetches) -> Self {
-        Self {
-            clients: Clients::new(timeouts),
-            hosts: Hosts::default(),
-            total: timeouts.total,
+    ///
+    /// # Errors
+    /// Where the system refuses what it needs.
+    pub fn new(timeouts: Timeouts, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
+        let addresses = Arc::new(addresses);
+        Ok(Self {
+            admissions: Admissions::default(),
+            clients: Clients::new(timeouts, Arc::clone(&addresses)),
+            addresses,
+            hosts: Pauses::default(),
+            repositories: Arc::default(),
+            readers: Readers::new()?,
+            timeouts,
             fetches,
-        }
+        })
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Waits until a namespace may send a request to the host of a URL.
+    pub async fn admit(&self, namespace: &Arc<str>, url: &Url) -> Admission {
+        self.admissions.admit(namespace, url).await
+    }
+
+    /// Sends a request and waits for the head of the answer. Redirects are followed.
     ///
     /// # Errors
     /// Where there is no answer, the server is in trouble (5xx), or limits requests.
@@ -102,27 +140,81 @@ impl Web {
             url: url.clone(),
             fault,
         };
-        let client = self.clients.get(ask.transport).map_err(failed)?;
-        let turn = self.hosts.turn(&origin(&ask.url)).await.map_err(failed)?;
+        let home = origin(&ask.url);
+        self.addresses
+            .check_url(&ask.url)
+            .map_err(|error| failed(error.into()))?;
+        let client = self.clients.get(ask.transport, &home).map_err(failed)?;
+        let repository = self.repositories.key((&home, ask.about));
+        self.repositories.check(repository).map_err(failed)?;
+        self.hosts
+            .check(self.host(ask.transport, &home))
+            .map_err(failed)?;
         let fetch = Fetch {
             kind: ask.kind,
             url: url.clone(),
-            turn,
+            repository: (Arc::clone(&self.repositories), repository),
+            threads: self.readers.threads(),
             started: Instant::now(),
-            total: self.total,
+            timeouts: self.timeouts,
             fetches: self.fetches.clone(),
             _in_flight: self.fetches.in_flight(),
+            _admission: ask.admission.clone(),
         };
-        let mut request = Request::new(ask.method, ask.url);
-        *request.headers_mut() = ask.headers;
-        let response = match client.execute(request).await {
+        let response = match self.follow(&client, ask, fetch.deadline()).await {
             Ok(response) => response,
-            Err(error) => return Err(fetch.failed(Fault::of(error), 0)),
+            Err(fault) => return Err(fetch.failed(fault, 0)),
         };
         match trouble(&response) {
             Some(fault) => Err(fetch.failed(fault, 0)),
-            None => Ok(Answer { response, fetch }),
+            None => Ok(Answer {
+                is_foreign: origin(response.url()) != home,
+                response,
+                fetch,
+            }),
         }
+    }
+
+    /// Sends a request and follows redirects, to the last answer.
+    async fn follow(&self, client: &Client, ask: Ask<'_>, deadline: Instant) -> Result<Response, Fault> {
+        let (mut url, mut headers) = (ask.url, ask.headers);
+        let mut redirects = 0;
+        loop {
+            let mut request = Request::new(ask.method.clone(), url.clone());
+            *request.headers_mut() = headers.clone();
+            *request.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
+            let host = self.host(ask.transport, &origin(&url));
+            self.hosts.check(host)?;
+            let response = self.send(client, request, host).await?;
+            let Some(to) = redirects::next(&response, redirects)? else {
+                return Ok(response);
+            };
+            self.addresses.check_url(&to)?;
+            redirects::strip(&mut headers, &url, &to);
+            url = to;
+            redirects += 1;
+        }
+    }
+
+    async fn send(&self, client: &Client, request: Request, host: Key) -> Result<Response, Fault> {
+        match client.execute(request).await {
+            Ok(response) => {
+                self.hosts.answered(host);
+                Ok(response)
+            }
+            Err(error) => {
+                let fault = Fault::of(error);
+                if fault.scope() == Scope::Host {
+                    self.hosts.failed(host, &fault);
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// A server as it is reached by those with one kind of trust: to others it may well answer.
+    fn host(&self, transport: &Arc<Transport>, origin: &str) -> Key {
+        self.hosts.key((origin, transport))
     }
 }
 
@@ -140,6 +232,12 @@ impl Answer {
     /// What was asked for, for people.
     pub fn url(&self) -> &str {
         &self.fetch.url
+    }
+
+    /// Whether a redirect led to another scheme, host or port. Nothing of such an answer is quoted, since whoever reads the
+    /// message may not be allowed to read what is there: the controller may reach what he cannot.
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign
     }
 
     /// Leaves the body unread: the head said it all.
@@ -183,29 +281,50 @@ impl Answer {
         T: Send + 'static,
         E: Into<Fault> + Send + 'static,
     {
-        let Self { response, fetch } = self;
+        let Self {
+            response,
+            is_foreign,
+            fetch,
+        } = self;
         let status = response.status();
-        let deadline = fetch.started + fetch.total;
-        let (read, bytes) = body::read(response, limits, deadline, reader).await;
+        let how = Reading {
+            limits,
+            deadline: fetch.deadline(),
+            timeouts: fetch.timeouts,
+            threads: fetch.threads.clone(),
+        };
+        let (read, bytes) = body::read(response, how, reader).await;
         match read.and_then(|read| read.map_err(Into::into)) {
             Ok(value) => {
                 fetch.answered(status, bytes);
                 Ok(value)
             }
+            Err(fault) if is_foreign => Err(fetch.failed(fault.without_quotes(), bytes)),
             Err(fault) => Err(fetch.failed(fault, bytes)),
         }
     }
 }
 
 impl Fetch {
+    /// For the whole answer, the reading of it included.
+    fn deadline(&self) -> Instant {
+        self.started + self.timeouts.total
+    }
+
     fn answered(self, status: StatusCode, bytes: u64) {
-        self.turn.answered();
+        let (pauses, key) = &self.repository;
+        pauses.answered(*key);
         self.fetches
             .ended(self.kind, outcome(status), bytes, self.started.elapsed());
     }
 
     fn failed(self, fault: Fault, bytes: u64) -> FetchError {
-        self.turn.failed(&fault);
+        let (pauses, key) = &self.repository;
+        match fault.scope() {
+            Scope::Repository => pauses.failed(*key, &fault),
+            Scope::Request => pauses.answered(*key),
+            Scope::Host => {}
+        }
         let reason = fault.reason().as_str();
         self.fetches
             .ended(self.kind, reason, bytes, self.started.elapsed());

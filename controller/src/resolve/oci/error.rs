@@ -120,9 +120,11 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// What the registry, or its token server, answered is of no use.
-    pub fn unusable(url: &str, why: String) -> Self {
-        Self::Fetch(FetchError::new(url, Fault::Answer(why)))
+    /// What the registry, or its token server, answered is of no use. Why is not said where a redirect led elsewhere.
+    pub fn unusable(url: &str, is_foreign: bool, why: String) -> Self {
+        let fault = Fault::Answer(why);
+        let fault = if is_foreign { fault.without_quotes() } else { fault };
+        Self::Fetch(FetchError::new(url, fault))
     }
 
     /// Why, in a word.

@@ -45,7 +45,7 @@ use super::{
     budget::{Budget, Reservation},
     cache::Cache,
     choice,
-    http::{Fault, FetchError, Limits, Web, fault},
+    http::{Admission, Fault, FetchError, Limits, Web, fault},
     metrics::{Fetches, Kind},
 };
 
@@ -66,6 +66,7 @@ pub struct Registries {
 }
 
 /// A chart in a registry, as one HelmOp sees it.
+#[derive(Clone)]
 struct Chart<'a> {
     repo: String,
     reference: Reference<'a>,
@@ -155,13 +156,15 @@ impl Registries {
         asked: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
-        let fetch = async |_| chart.tags().await.map(Arc::new);
+        let admit = || chart.session.admit();
+        let fetch = async |admission: Result<_, _>, _| chart.admitted(admission?).tags().await.map(Arc::new);
         let tags = self
             .tags
             .answer(
                 chart.session.key(),
                 (&chart.access.namespace, since),
                 |_| true,
+                admit,
                 fetch,
             )
             .await?;
@@ -188,14 +191,29 @@ impl Registries {
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
         let key = (chart.session.key().clone(), tagged.tag.clone());
-        let fetch = async |_| chart.digest(&tagged.tag).await.map(Arc::new);
+        let admit = || chart.session.admit();
+        let fetch = async |admission: Result<_, _>, _| {
+            let chart = chart.admitted(admission?);
+            chart.digest(&tagged.tag).await.map(Arc::new)
+        };
         let around = (&*chart.access.namespace, since);
-        let digest = self.manifests.answer(&key, around, |_| true, fetch).await?;
+        let digest = self
+            .manifests
+            .answer(&key, around, |_| true, admit, fetch)
+            .await?;
         chart.found(tagged, &digest)
     }
 }
 
 impl Chart<'_> {
+    /// The same chart, whose requests all have this right.
+    fn admitted(&self, admission: Admission) -> Self {
+        Self {
+            session: self.session.admitted(admission),
+            ..self.clone()
+        }
+    }
+
     /// Digest of the manifest that a tag names.
     async fn digest(&self, tag: &str) -> Result<String, RegistryError> {
         let url = self.endpoint.manifest_url(tag);
@@ -283,11 +301,15 @@ impl Chart<'_> {
             accept: "application/json",
         };
         let answer = self.session.send(request).await?;
+        let is_foreign = answer.is_foreign();
         let links: Vec<HeaderValue> = answer.headers().get_all(LINK).iter().cloned().collect();
         let next =
-            link::next(links.iter().map(HeaderValue::as_bytes), url).map_err(|source| RegistryError::Link {
-                url: redacted(url),
-                source,
+            link::next(links.iter().map(HeaderValue::as_bytes), url).map_err(|source| match is_foreign {
+                true => RegistryError::unusable(url, is_foreign, source.to_string()),
+                false => RegistryError::Link {
+                    url: redacted(url),
+                    source,
+                },
             });
         let limits = Limits {
             wire: tags_page::MAX_LEN as u64,
@@ -299,7 +321,7 @@ impl Chart<'_> {
             .map_err(RegistryError::Fetch)?;
         let next = next?;
         let list = read.map_err(|error| match error {
-            PageFault::Page(error) => RegistryError::unusable(url, error.to_string()),
+            PageFault::Page(error) => RegistryError::unusable(url, is_foreign, error.to_string()),
             PageFault::List(source) => RegistryError::TagList {
                 repo: self.place(),
                 source,

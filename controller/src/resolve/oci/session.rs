@@ -19,7 +19,7 @@ use super::{
 };
 use crate::resolve::{
     access::{Access, Credentials, Login, Why},
-    http::{Answer, Ask, Fault, Web, parse},
+    http::{Admission, Answer, Ask, Fault, Web, parse},
     metrics::Kind,
 };
 
@@ -27,7 +27,7 @@ use crate::resolve::{
 const BASIC_LIFETIME: Duration = Duration::from_hours(1);
 
 /// A repository in a registry, as one HelmOp sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Session<'a> {
     web: &'a Web,
     tokens: &'a Tokens,
@@ -35,6 +35,8 @@ pub struct Session<'a> {
     endpoint: Endpoint<'a>,
     credentials: Credentials<'a>,
     key: Key,
+    /// The right that all of its requests share; without one each waits for its own.
+    admission: Option<Admission>,
 }
 
 /// A request to a registry.
@@ -74,7 +76,26 @@ impl<'a> Session<'a> {
             endpoint,
             credentials,
             key,
+            admission: None,
         })
+    }
+
+    /// Waits until the namespace of the HelmOp may send requests to the registry.
+    ///
+    /// # Errors
+    /// Where the endpoint is no URL.
+    pub async fn admit(&self) -> Result<Admission, RegistryError> {
+        let url = parse(&self.key.place).map_err(RegistryError::Fetch)?;
+        Ok(self.web.admit(&self.access.namespace, &url).await)
+    }
+
+    /// The same session, whose requests all have this right.
+    #[must_use]
+    pub fn admitted(&self, admission: Admission) -> Self {
+        Self {
+            admission: Some(admission),
+            ..self.clone()
+        }
     }
 
     /// Whom an answer is for.
@@ -89,12 +110,15 @@ impl<'a> Session<'a> {
 
     /// Sends a request, and again with credentials if the registry asks for some. The answer is a success.
     ///
+    /// Only the registry itself can ask for credentials: the host that a redirect led to would name the place that the
+    /// login is sent to.
+    ///
     /// # Errors
     /// Where the registry refuses, or cannot be asked.
     pub async fn send(&self, request: Request<'_>) -> Result<Answer, RegistryError> {
         let known = self.tokens.get(&self.key, Instant::now());
         let answer = self.once(request, known.clone()).await?;
-        if answer.status() != StatusCode::UNAUTHORIZED {
+        if answer.status() != StatusCode::UNAUTHORIZED || answer.is_foreign() {
             return self.success(answer).await;
         }
         if let Some(refused) = known {
@@ -120,19 +144,25 @@ impl<'a> Session<'a> {
         if let Some(authorization) = authorization {
             headers.insert(AUTHORIZATION, authorization);
         }
+        let admission = match &self.admission {
+            Some(admission) => admission.clone(),
+            None => self.admit().await?,
+        };
         let ask = Ask {
+            admission,
             kind: request.kind,
             method: request.method.clone(),
             url: parse(request.url).map_err(RegistryError::Fetch)?,
             headers,
             transport: &self.access.transport,
+            about: (&self.key.place, &self.key.identity),
         };
         self.web.ask(ask).await.map_err(RegistryError::Fetch)
     }
 
     /// What the registry wants to be sent, and for how long it will do.
     ///
-    /// The answer ends before a token is asked for: it holds a turn of its host, and the token server may be the same.
+    /// The answer ends before a token is asked for: the session has the right to one request at a time.
     async fn authorization(&self, answer: Answer) -> Result<(HeaderValue, Duration), RegistryError> {
         match (scheme(&answer), login(&self.credentials)) {
             (Ok(Scheme::Basic), Some(login)) => {
@@ -166,14 +196,19 @@ impl<'a> Session<'a> {
         let basic = login(&self.credentials).map(Login::basic);
         let answer = self.once(request, basic).await?;
         let answer = self.success(answer).await?;
+        let is_foreign = answer.is_foreign();
         let bytes = answer
             .bytes(token::MAX_LEN as u64)
             .await
             .map_err(RegistryError::Fetch)?;
-        let token =
-            token::decode(&bytes).map_err(|error| RegistryError::unusable(&url, error.to_string()))?;
+        let token = token::decode(&bytes)
+            .map_err(|error| RegistryError::unusable(&url, is_foreign, error.to_string()))?;
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret())).map_err(|_| {
-            RegistryError::unusable(&url, "the token holds characters that no header can".to_owned())
+            RegistryError::unusable(
+                &url,
+                is_foreign,
+                "the token holds characters that no header can".to_owned(),
+            )
         })?;
         value.set_sensitive(true);
         Ok((value, token.fresh_for(Timestamp::now())))
@@ -193,9 +228,10 @@ impl<'a> Session<'a> {
             return RegistryError::Fetch(answer.refuse(fault));
         }
         let url = answer.url().to_owned();
+        let is_foreign = answer.is_foreign();
         // What it says is a help, and no more: where it breaks off the status has to do.
         let body = answer.bytes(error_body::MAX_LEN as u64).await.unwrap_or_default();
-        let told = error_body::decode(&body);
+        let told = error_body::decode(&body).filter(|_| !is_foreign);
         RegistryError::Refused {
             url,
             repository: self.endpoint.repository.to_owned(),

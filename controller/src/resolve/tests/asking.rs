@@ -23,7 +23,7 @@ use crate::{
         ResolveError,
         access::{self, Access, Login, Transport},
         budget::Budget,
-        http::{Fault, Limits, Timeouts, Web},
+        http::{Addresses, Fault, LeastRate, Limits, Timeouts, Web},
         metrics::Fetches,
         oci::{Registries, RegistryError},
         repository::{LIMITS, Repositories, RepositoryError},
@@ -39,6 +39,11 @@ pub const PATIENT: Timeouts = Timeouts {
     connect: DEADLINE,
     read: DEADLINE,
     total: DEADLINE,
+    rate: LeastRate {
+        grace: DEADLINE,
+        window: DEADLINE,
+        bytes: 1,
+    },
 };
 
 /// What came of a look-up.
@@ -67,20 +72,25 @@ impl Asking {
 
     /// With these limits to the size of an index, and timeouts.
     pub fn reading(limits: Limits, timeouts: Timeouts) -> Self {
-        Self::spending(Budget::default(), limits, timeouts)
+        Self::connecting(Budget::default(), limits, timeouts, near())
     }
 
     /// With so much memory for all that is read at a time.
     pub fn budgeted(total: usize) -> Self {
-        Self::spending(Budget::new(total), LIMITS, PATIENT)
+        Self::connecting(Budget::new(total), LIMITS, PATIENT, near())
     }
 
-    fn spending(budget: Budget, limits: Limits, timeouts: Timeouts) -> Self {
+    /// With these addresses alone, and the limits and timeouts of the rest.
+    pub fn to(addresses: Addresses) -> Self {
+        Self::connecting(Budget::default(), LIMITS, PATIENT, addresses)
+    }
+
+    fn connecting(budget: Budget, limits: Limits, timeouts: Timeouts, addresses: Addresses) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = Registry::new();
         let fetches = Fetches::register(&metrics).unwrap();
         Self {
-            web: Web::new(timeouts, fetches.clone()),
+            web: Web::new(timeouts, addresses, fetches.clone()).unwrap(),
             repositories: Repositories::new(CAPACITY, limits, budget.clone(), fetches.clone()),
             registries: Registries::new(CAPACITY, budget, fetches),
             metrics,
@@ -190,6 +200,16 @@ impl Asking {
     }
 }
 
+/// The servers of tests are on this machine.
+pub fn near() -> Addresses {
+    Addresses {
+        allow: ["127.0.0.0/8", "::1/128"]
+            .map(|range| range.parse().unwrap())
+            .to_vec(),
+        deny: Vec::new(),
+    }
+}
+
 /// Waits for what should have come long before the deadline.
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
     // On the heap, since some of it is large.
@@ -206,7 +226,7 @@ pub fn anonymous() -> Access {
 /// The same access, for HelmOps of a namespace.
 pub fn within(namespace: &str, access: Access) -> Access {
     Access {
-        namespace: namespace.to_owned(),
+        namespace: namespace.into(),
         ..access
     }
 }

@@ -5,6 +5,7 @@ mod answers;
 mod asking;
 mod rig;
 
+mod addresses;
 mod bodies;
 mod bounds;
 mod connections;
@@ -16,6 +17,7 @@ mod paging;
 mod redirects;
 mod registry;
 mod sharing;
+mod tenants;
 mod timeouts;
 mod tls;
 mod tokens;

@@ -6,10 +6,13 @@ use helmops_shared::reason::Reason;
 
 use super::{
     answers::index,
-    asking::{Asking, anonymous, assert_fails, in_the_clear, in_time, reference},
-    rig::{Act, DEADLINE, Reply, Server, stalling},
+    asking::{Asking, PATIENT, anonymous, assert_fails, in_the_clear, in_time, reference, version},
+    rig::{Act, Reply, Server, stalling},
 };
-use crate::{backoff::Pace, resolve::http::Timeouts};
+use crate::{
+    backoff::Pace,
+    resolve::http::{LeastRate, Timeouts},
+};
 
 const SHORT: Duration = Duration::from_millis(300);
 /// So that none of the longer timeouts is mistaken for the one that is meant.
@@ -19,17 +22,15 @@ const DRIP: Duration = Duration::from_millis(20);
 
 fn read() -> Timeouts {
     Timeouts {
-        connect: DEADLINE,
         read: SHORT,
-        total: DEADLINE,
+        ..PATIENT
     }
 }
 
 fn total() -> Timeouts {
     Timeouts {
-        connect: DEADLINE,
-        read: DEADLINE,
         total: SHORT,
+        ..PATIENT
     }
 }
 
@@ -71,6 +72,54 @@ async fn a_body_that_drips() {
     .await;
 }
 
+/// A least rate that a dripping server does not reach, looked at early.
+fn rate(grace: Duration) -> Timeouts {
+    Timeouts {
+        rate: LeastRate {
+            grace,
+            window: SHORT,
+            bytes: 1000,
+        },
+        ..PATIENT
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_given_up_long_before_the_end() {
+    let drip = || {
+        let text = index(&["1.0.0"; 100]).into_bytes();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
+        vec![Act::Write(head.into_bytes()), Act::Drip(text, DRIP)]
+    };
+    times_out(rate(SHORT), drip).await;
+    // The beginning comes fast.
+    times_out(rate(SHORT), || {
+        let text = index(&["1.0.0"; 100]).into_bytes();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
+        let (fast, slow) = text.split_at(5000);
+        vec![
+            Act::Write([head.as_bytes(), fast].concat()),
+            Act::Drip(slow.to_vec(), DRIP),
+        ]
+    })
+    .await;
+    times_out(rate(SHORT), || stalling(index(&["1.0.0"]))).await;
+}
+
+#[tokio::test]
+async fn a_small_body_may_be_slow() {
+    let server = Server::http(|_| {
+        let text = index(&["1.0.0"]).into_bytes();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
+        let pause = Duration::from_millis(2);
+        vec![Act::Write(head.into_bytes()), Act::Drip(text, pause)]
+    })
+    .await;
+    let asking = Asking::within(rate(IN_TIME));
+    let outcome = asking.repository(&anonymous(), &server.url()).await;
+    assert_eq!(version(outcome), "1.0.0");
+}
+
 #[tokio::test]
 async fn a_body_that_stalls() {
     times_out(read(), || stalling(index(&["1.0.0"]))).await;
@@ -107,8 +156,7 @@ async fn a_greeting_that_never_comes() {
     let url = format!("https://{}", listener.local_addr().unwrap());
     let asking = Asking::within(Timeouts {
         connect: SHORT,
-        read: DEADLINE,
-        total: DEADLINE,
+        ..PATIENT
     });
     let started = Instant::now();
     // The kernel takes the connection, and nobody says anything on it.

@@ -1,0 +1,74 @@
+//! Redirects: where they lead, and whether they are followed.
+
+use helmops_shared::chart::url::redacted;
+use reqwest::{
+    Response, StatusCode, Url,
+    header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION},
+};
+
+use super::fault::Fault;
+use crate::resolve::access::origin;
+
+/// As many as Go's client follows.
+pub const MAX_REDIRECTS: usize = 10;
+
+/// Where a response leads that followed `redirects` others; `None` where it is the answer.
+///
+/// # Errors
+/// Where the redirect is not followed.
+pub fn next(response: &Response, redirects: usize) -> Result<Option<Url>, Fault> {
+    let from = response.url();
+    let Some(mut to) = target(response)? else {
+        return Ok(None);
+    };
+    if redirects >= MAX_REDIRECTS {
+        return Err(Fault::Redirect(format!(
+            "more than {MAX_REDIRECTS} redirects, one after the other, the last to {}",
+            redacted(to.as_str())
+        )));
+    }
+    if from.scheme() == "https" && to.scheme() != "https" {
+        return Err(Fault::Redirect(format!(
+            "a redirect from https to plain http is not followed: {}",
+            redacted(to.as_str())
+        )));
+    }
+    if !matches!(to.scheme(), "http" | "https") {
+        return Err(Fault::Redirect(format!(
+            "a redirect to another scheme is not followed: {}",
+            redacted(to.as_str())
+        )));
+    }
+    // The login of a stranger.
+    let _ = to.set_username("");
+    let _ = to.set_password(None);
+    Ok(Some(to))
+}
+
+/// Takes out what must not leave scheme, host and port.
+pub fn strip(headers: &mut HeaderMap, from: &Url, to: &Url) {
+    if origin(from) != origin(to) {
+        headers.remove(AUTHORIZATION);
+        headers.remove(COOKIE);
+    }
+}
+
+fn target(response: &Response) -> Result<Option<Url>, Fault> {
+    let is_redirect = matches!(
+        response.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect) else {
+        return Ok(None);
+    };
+    let location = String::from_utf8_lossy(location.as_bytes());
+    let to = response.url().join(&location);
+    to.map(Some).map_err(|error| {
+        let location = redacted(&location);
+        Fault::Redirect(format!("a redirect to {location:?}, which is no URL: {error}"))
+    })
+}
