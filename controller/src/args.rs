@@ -75,7 +75,7 @@ pub struct Args {
     pub memory_limit: Option<MemoryLimit>,
 
     /// Ranges of addresses that requests may go to although they are refused by default (loopback, link-local and multicast
-    /// addresses, and those of metadata services), separated by commas, such as 127.0.0.0/8,::1/128
+    /// addresses, and those of metadata services), separated by commas, such as 127.0.0.0/8
     #[arg(
         long,
         env = "HELMOPS_ALLOW_CIDRS",

@@ -192,8 +192,8 @@ fn kind(address: IpAddr) -> Option<&'static str> {
 /// The IPv4 address that a packet to an IPv6 address ends at.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = address.to_bits();
-    // The cuts are meant.
-    let last = Ipv4Addr::from_bits((bits & 0xffff_ffff) as u32);
+    let [_, second, third, .., seventh, last] = address.segments();
+    let last = joined(seventh, last);
     let is_in = |range: Ipv6Addr, prefix: u32| (range.to_bits() ^ bits).leading_zeros() >= prefix;
     let at = |segments: [u16; 4]| {
         let [a, b, c, d] = segments;
@@ -214,10 +214,14 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
     // 6to4, RFC 3056.
     if is_in(at([0x2002, 0, 0, 0]), 16) {
-        return Some(Ipv4Addr::from_bits(((bits >> 80) & 0xffff_ffff) as u32));
+        return Some(joined(second, third));
     }
     // Teredo, RFC 4380: the address of the client, inverted.
     is_in(at([0x2001, 0, 0, 0]), 32).then(|| Ipv4Addr::from_bits(!last.to_bits()))
+}
+
+fn joined(high: u16, low: u16) -> Ipv4Addr {
+    Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))
 }
 
 /// The address that a URL names in place of a name.

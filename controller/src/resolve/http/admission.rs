@@ -6,6 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 use helmops_shared::runtime::{FairPermit, FairSemaphore, lock};
@@ -19,6 +20,9 @@ const PER_NAMESPACE: usize = 8;
 const PER_HOST: usize = 12;
 /// Of these, for one namespace: as many as a browser opens connections.
 const PER_HOST_AND_NAMESPACE: usize = 6;
+
+/// How long one right lasts: a list of tags of a hundred pages, each in some seconds. Others may wait for what comes of it.
+const LONGEST: Duration = Duration::from_mins(5);
 
 /// Who is charged: a namespace.
 type Namespace = Arc<str>;
@@ -34,6 +38,8 @@ pub struct Admissions {
 /// are the same right.
 #[derive(Clone, Debug)]
 pub struct Admission {
+    /// When all of it must have come to an end.
+    pub until: Instant,
     _admitted: Arc<Admitted>,
 }
 
@@ -81,6 +87,7 @@ impl Admissions {
             _user: user,
         };
         Admission {
+            until: Instant::now() + LONGEST,
             _admitted: Arc::new(admitted),
         }
     }

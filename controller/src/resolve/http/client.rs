@@ -52,6 +52,9 @@ const MAX_CLIENTS: usize = 64;
 const MAX_ORIGINS: usize = 64;
 /// Idle connections to one server: more than two are used in bursts alone.
 const MAX_IDLE: usize = 2;
+/// What an HTTP/2 server may send ahead of a slow reader, in bytes, for one answer and for a connection. At 100 ms from
+/// here the largest index still comes in time.
+const AHEAD: (u32, u32) = (256 << 10, 1 << 20);
 /// How long an idle connection is kept: HelmOps that are polled every few seconds use it again.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -149,6 +152,8 @@ fn build(transport: &Transport, timeouts: Timeouts, names: Names) -> Result<Clie
         .redirect(redirect::Policy::none())
         .dns_resolver(names)
         .pool_max_idle_per_host(MAX_IDLE)
+        .http2_initial_stream_window_size(AHEAD.0)
+        .http2_initial_connection_window_size(AHEAD.1)
         .pool_idle_timeout(IDLE);
     for (pem, holder) in &transport.authorities {
         let certificates = Certificate::from_pem_bundle(pem).map_err(|_| Fault::CaCerts(holder))?;

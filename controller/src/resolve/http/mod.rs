@@ -103,7 +103,7 @@ struct Fetch {
     timeouts: Timeouts,
     fetches: Fetches,
     _in_flight: Present,
-    _admission: Admission,
+    admission: Admission,
 }
 
 impl Web {
@@ -159,7 +159,7 @@ impl Web {
             timeouts: self.timeouts,
             fetches: self.fetches.clone(),
             _in_flight: self.fetches.in_flight(),
-            _admission: ask.admission.clone(),
+            admission: ask.admission.clone(),
         };
         let response = match self.follow(&client, ask, fetch.deadline()).await {
             Ok(response) => response,
@@ -306,9 +306,9 @@ impl Answer {
 }
 
 impl Fetch {
-    /// For the whole answer, the reading of it included.
+    /// For the whole answer, redirects and the reading of it included.
     fn deadline(&self) -> Instant {
-        self.started + self.timeouts.total
+        (self.started + self.timeouts.total).min(self.admission.until)
     }
 
     fn answered(self, status: StatusCode, bytes: u64) {

@@ -303,14 +303,15 @@ impl Chart<'_> {
         let answer = self.session.send(request).await?;
         let is_foreign = answer.is_foreign();
         let links: Vec<HeaderValue> = answer.headers().get_all(LINK).iter().cloned().collect();
-        let next =
-            link::next(links.iter().map(HeaderValue::as_bytes), url).map_err(|source| match is_foreign {
-                true => RegistryError::unusable(url, is_foreign, source.to_string()),
-                false => RegistryError::Link {
-                    url: redacted(url),
-                    source,
-                },
-            });
+        let next = link::next(links.iter().map(HeaderValue::as_bytes), url).map_err(|source| {
+            if is_foreign {
+                return RegistryError::unusable(url, is_foreign, source.to_string());
+            }
+            RegistryError::Link {
+                url: redacted(url),
+                source,
+            }
+        });
         let limits = Limits {
             wire: tags_page::MAX_LEN as u64,
             decoded: tags_page::MAX_LEN as u64,
