@@ -13,11 +13,8 @@ use helmops_shared::{
 
 use crate::{resolve, work::HelmOpKey};
 
-/// The most charts of one HelmOp that count, so that one HelmOp takes little memory here. Others are looked up too, but
-/// with a request of their own.
-const MAX_CHARTS: usize = 1000;
-
-/// The most charts that count of all HelmOps of a namespace, likewise: some MiB.
+/// The most charts that count of all HelmOps of a namespace: some MiB. Others are looked up too, but with a request of their
+/// own. Admission limits those of one HelmOp.
 const MAX_OF_NAMESPACE: usize = 20_000;
 
 /// What accepted HelmOps want. Each says it anew whenever it is worked on.
@@ -140,9 +137,6 @@ fn wants(valid: &ValidHelmOp<'_>) -> Vec<Want> {
             let (index, chart) = (Arc::clone(index), chart.to_owned());
             wants.insert(Want { index, chart });
         }
-        if wants.len() >= MAX_CHARTS {
-            break;
-        }
     }
     wants.into_iter().collect()
 }
@@ -151,7 +145,7 @@ fn wants(valid: &ValidHelmOp<'_>) -> Vec<Want> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use helmops_shared::api::HelmOp;
+    use helmops_shared::api::{HelmOp, limits};
     use serde_json::{Value, json};
 
     use super::*;
@@ -236,11 +230,11 @@ mod tests {
             &key("a", "1"),
             &json!({ "helm": { "repo": "https://h/stable", "chart": "web" } }),
         );
-        let targets: Vec<Value> = (0..MAX_CHARTS)
+        let targets: Vec<Value> = (1..limits::CHARTS)
             .map(|at| json!({ "helm": { "chart": format!("c{at}") } }))
             .collect();
         let spec = json!({ "helm": { "repo": "https://elsewhere", "chart": "x" }, "targets": targets });
-        for name in 0..2 * MAX_OF_NAMESPACE / MAX_CHARTS {
+        for name in 0..2 * MAX_OF_NAMESPACE / limits::CHARTS {
             note(&interest, &key("b", &name.to_string()), &spec);
         }
         assert_eq!(lock(&interest.known).counts["b"], MAX_OF_NAMESPACE);
@@ -248,22 +242,11 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(wanted(&interest, None), ["web"]);
         }
-        // Going through 40,000 targets a thousand times takes seconds.
+        // Going through 40,000 targets a thousand times takes many seconds.
         assert!(
-            started.elapsed() < Duration::from_millis(500),
+            started.elapsed() < Duration::from_secs(5),
             "{:?}",
             started.elapsed()
         );
-    }
-
-    #[test]
-    fn the_charts_of_one_helmop_are_bounded() {
-        let interest = Interest::default();
-        let targets: Vec<Value> = (0..MAX_CHARTS)
-            .map(|at| json!({ "helm": { "chart": format!("c{at}") } }))
-            .collect();
-        let spec = json!({ "helm": { "repo": "https://h/stable", "chart": "web" }, "targets": targets });
-        note(&interest, &key("a", "1"), &spec);
-        assert_eq!(interest.charts(INDEX, None).len(), MAX_CHARTS);
     }
 }
