@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
-    backoff::Pace, bundle::DeliveryError, client::bounded, context::Context, memory::Failure, metrics::Loop,
-    queue::Next, watch::Reach, work::ClusterKey, writes,
+    backoff::Pace, bundle::DeliveryError, client::bounded, context::Context, error::shown, memory::Failure,
+    metrics::Loop, queue::Next, watch::Reach, work::ClusterKey, writes,
 };
 
 /// Brings one Cluster to what it is to be.
@@ -27,7 +27,7 @@ pub async fn reconcile(key: &ClusterKey, reach: &Reach, context: &Context) -> Ne
         Guarded::Good(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
         Guarded::Good(_) => return None,
         Guarded::Odd { error, .. } => {
-            tracing::error!(error, "Cluster does not decode and is left alone");
+            tracing::error!(error = shown(error), "Cluster does not decode and is left alone");
             return None;
         }
     };

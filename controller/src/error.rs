@@ -5,6 +5,7 @@ use std::time::Duration;
 use helmops_shared::{
     bundle::{Foreign, MissingVersion},
     reason::Reason,
+    text::cut,
 };
 use thiserror::Error;
 
@@ -12,6 +13,14 @@ use crate::{
     backoff::Pace, client::ApiError, memory::Failure, resolve::ResolveError, watch::MissingKey,
     workers::Interrupted,
 };
+
+/// What is reported of an object that cannot be read, in bytes: what an event has room for.
+const LONGEST_ERROR: usize = 1000;
+
+/// Why an object cannot be read, for the log and for events. The text of the object may be in it, of any length.
+pub fn shown(error: &str) -> String {
+    cut(error.to_owned(), LONGEST_ERROR)
+}
 
 /// Why a HelmOp could not be brought to what it asks for.
 #[derive(Debug, Error)]

@@ -27,7 +27,7 @@ use kube::Resource;
 pub use self::error::DeliveryError;
 use self::{copies::CopiesOf, error::Refusal, round::Run};
 use crate::{
-    backoff::Pace, context::Context, memory::Failure, metrics::Loop, queue::Next, watch::Reach,
+    backoff::Pace, context::Context, error::shown, memory::Failure, metrics::Loop, queue::Next, watch::Reach,
     work::BundleKey, workers::Place,
 };
 
@@ -50,7 +50,7 @@ pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, contex
     let bundle = match &*object {
         Guarded::Good(bundle) => bundle,
         Guarded::Odd { error, .. } => {
-            tracing::error!(error, "Bundle does not decode and is left alone");
+            tracing::error!(error = shown(error), "Bundle does not decode and is left alone");
             return None;
         }
     };

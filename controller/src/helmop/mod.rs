@@ -35,7 +35,7 @@ pub use self::{agenda::seconds, interest::Interest};
 use crate::{
     backoff::Pace,
     context::{Asked, Context},
-    error::ReconcileError,
+    error::{ReconcileError, shown},
     memory::Failure,
     metrics::Loop,
     queue::Next,
@@ -65,7 +65,7 @@ pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> N
         }
         Guarded::Odd { error, .. } => {
             context.interest.forget(&key);
-            span.in_scope(|| tracing::error!(error, "HelmOp does not decode and is left alone"));
+            span.in_scope(|| left_alone(object.meta(), error, context));
             return None;
         }
     };
@@ -88,6 +88,17 @@ fn span(helmop: &ObjectMeta) -> Span {
         helmop = format!("{}/{}", name(&helmop.namespace), name(&helmop.name)),
         userID = user.map(String::as_str)
     )
+}
+
+/// Reports a HelmOp that cannot be read. Its status stays as it is: it may hold what does not decode.
+fn left_alone(metadata: &ObjectMeta, error: &str, context: &Context) {
+    let error = shown(error);
+    tracing::error!(error, "HelmOp cannot be read and is left alone");
+    let helmop = HelmOp {
+        metadata: metadata.clone().into(),
+        ..HelmOp::default()
+    };
+    context.events.tell(&helmop, vec![status::unreadable(error)]);
 }
 
 /// Lets a HelmOp go that is being deleted, whether it decodes or not.

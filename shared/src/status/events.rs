@@ -35,6 +35,16 @@ pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
         .collect()
 }
 
+/// A HelmOp cannot be read, which its status cannot say.
+pub fn unreadable(error: String) -> Event {
+    Event {
+        is_warning: true,
+        reason: Reason::Undecodable.to_string(),
+        action: RECONCILE,
+        note: error,
+    }
+}
+
 fn new_version(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
     let is_new = !old.version.is_empty() && !new.version.is_empty() && old.version != new.version;
     is_new.then(|| Event {

@@ -100,7 +100,8 @@ impl Bed {
         let webhook = start_webhook(&testbed, 1).await?;
         let folder = testbed.directory.join("charts");
         let charts = ChartRepo::build(&testbed.tools, &folder, &[("web", &["1.1.0", "1.2.0"])]).await?;
-        let controller = start_controller(&testbed, mode, 1).await?;
+        let controller_limits = Limits::read("controller/controller.yaml")?;
+        let controller = start_controller(&testbed, mode, controller_limits, 1).await?;
         let api = Api::new(&testbed)?;
         let neighbour = Neighbour::create(&testbed, &api, mode, &charts).await?;
         let password = Planted {
@@ -116,7 +117,7 @@ impl Bed {
             controller: Some(controller),
             neighbour,
             planted: vec![password],
-            controller_limits: Limits::read("controller/controller.yaml")?,
+            controller_limits,
             webhook_limits: Limits::read("webhook.yaml")?,
             testbed,
             searched: BTreeMap::new(),
@@ -140,7 +141,8 @@ impl Bed {
             .await?
             .ok()?;
         self.starts += 1;
-        self.controller = Some(start_controller(&self.testbed, self.mode, self.starts).await?);
+        self.controller =
+            Some(start_controller(&self.testbed, self.mode, self.controller_limits, self.starts).await?);
         Ok(())
     }
 
@@ -163,11 +165,13 @@ impl Bed {
     }
 }
 
-async fn start_controller(testbed: &TestBed, mode: Mode, number: u32) -> Result<Running> {
+async fn start_controller(testbed: &TestBed, mode: Mode, limits: Limits, number: u32) -> Result<Running> {
     let command = |program: &Path| -> Command {
         let mut command = testbed.command(program);
         command.env("HELMOPS_ALLOW_CIDRS", ALLOWED);
         command.env("HELMOPS_DENY_CIDRS", DENIED);
+        // What the controller reads from its control group in a pod.
+        command.env("HELMOPS_MEMORY_LIMIT", format!("{}Ki", limits.memory));
         if mode == Mode::Standalone {
             command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
         }

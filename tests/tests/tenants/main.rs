@@ -25,6 +25,7 @@ mod watchdog;
 mod addresses;
 mod clusters;
 mod metadata;
+mod objects;
 mod policies;
 mod ports;
 mod registries;
