@@ -32,7 +32,8 @@ use crate::{
     workers,
 };
 
-/// How long the values of one Bundle may take for all its clusters: other Bundles of its namespace wait meanwhile.
+/// How long the values of one Bundle may take, besides a time for each of its clusters: other Bundles of its namespace wait
+/// meanwhile.
 const MAX_VALUES_TIME: Duration = Duration::from_secs(2);
 
 /// A Bundle that is worked on.

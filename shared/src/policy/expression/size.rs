@@ -4,7 +4,7 @@ use super::MAX_COUNT;
 
 /// What an item counts as that stands for many characters beyond ASCII, such as `\pL`: each byte of their encoding has
 /// branches of its own.
-pub const MANY: u32 = 10;
+pub const MANY: u32 = 50;
 
 /// The sizes of what was read, by group.
 #[derive(Default)]

@@ -93,6 +93,9 @@ fn refuses_what_go_refuses_in_its_words() {
         ("a??{2}", "invalid nested repetition operator: `{2}`"),
         ("a{1001}", "invalid repeat count: `{1001}`"),
         ("a{2,1}", "invalid repeat count: `{2,1}`"),
+        ("(a{40}){40}", "invalid repeat count: `{40}`"),
+        ("(b|(a{2}c)){501,}", "invalid repeat count: `{501,}`"),
+        ("((a{10}){10}){11}?", "invalid repeat count: `{11}`"),
         ("a{99999999999}", "invalid repeat count: `{99999999999}`"),
         ("[b-a]", "invalid character class range: `b-a`"),
         ("[[:foo:]]", "invalid character class range: `[:foo:]`"),
@@ -129,5 +132,23 @@ fn a_plain_text_has_nothing_that_an_expression_could_mean() {
     }
     for c in r"\.+*?()|[]{}^$".chars() {
         assert!(!is_plain(&format!("a{c}")), "{c}");
+    }
+}
+
+/// Only counts are multiplied, and only those within one another.
+#[test]
+fn counts_that_go_takes_are_taken() {
+    for expression in [
+        "(a{25}){40}",
+        "a{1000}b{1000}",
+        "(a{900}|b{900})(c{2})",
+        "(a{1000})*",
+        "((a{1000})+)?",
+        "(a{0}){1000}",
+        "(a{0,}){1000}",
+        "((a{1000}){0}){1000}",
+        "(a{1000}){1}",
+    ] {
+        assert!(rewrite(expression).is_ok(), "{expression}");
     }
 }

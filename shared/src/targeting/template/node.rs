@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
+use super::functions::Function;
+
 /// The templates of a text: the text itself, and what it defines under a name.
 #[derive(Debug, Default)]
 pub struct Templates {
@@ -67,7 +69,8 @@ pub enum Term {
     Str(Rc<str>),
     /// `$x`
     Variable(String),
-    Function(String),
+    /// `None` for `and` and `or`.
+    Function(String, Option<Function>),
     /// Commands in parentheses.
     Pipe(Box<Pipe>),
 }

@@ -11,7 +11,7 @@ use crate::policy::expression;
 const MAX_PATTERN: usize = 16 * 1024;
 
 /// Most memory of a compiled pattern, in bytes: enough for `[\pL\pN-]{1,63}`.
-const MAX_COMPILED: usize = 1 << 20;
+const MAX_COMPILED: usize = 4 << 20;
 
 /// Most memory that a search keeps for the next one, in bytes.
 const MAX_CACHE: usize = 256 << 10;
@@ -19,13 +19,13 @@ const MAX_CACHE: usize = 256 << 10;
 /// How many compiled patterns are kept, and how many items they may have together: some 30 MB in the worst case. With
 /// more, all are compiled again.
 const MAX_KEPT: usize = 32;
-const MAX_KEPT_ITEMS: u32 = 2_000;
+const MAX_KEPT_ITEMS: u32 = 10_000;
 
 /// Units of work to compile a pattern at all, and each of its items after repetition.
-const COMPILE: u64 = 20_000;
+const COMPILE: u64 = 50_000;
 const COMPILE_ITEM: u64 = 10_000;
 /// No pattern within [`MAX_COMPILED`] takes more than that to compile, or to be refused.
-const MAX_COMPILE: u64 = 20_000_000;
+const MAX_COMPILE: u64 = 50_000_000;
 
 /// Units of work for each byte of a text that is searched, and for each byte and item of the pattern.
 const SEARCH: u64 = 8;

@@ -4,7 +4,7 @@ use std::{ops::Range, rc::Rc};
 
 use super::{
     super::{
-        functions,
+        functions::{self, Function},
         node::{Operand, Pipe, Term},
         value::Value,
     },
@@ -51,8 +51,8 @@ impl Run<'_> {
         let Some((first, others)) = command.split_first() else {
             return Ok(Value::Nil);
         };
-        if let (Term::Function(name), true) = (&first.term, first.fields.is_empty()) {
-            return self.call(dot, first, name, others, last);
+        if let (Term::Function(name, function), true) = (&first.term, first.fields.is_empty()) {
+            return self.call(dot, first, (name, function.as_ref()), others, last);
         }
         if !others.is_empty() || last.is_some() {
             return self.method(dot, first, others, last);
@@ -110,8 +110,15 @@ impl Run<'_> {
                     None => return Err(self.error(&operand.place, format!("undefined variable: {name}"))),
                 }
             }
-            Term::Function(name) => self.call(dot, operand, name, &[], None)?,
-            Term::Pipe(pipe) => self.pipe(dot, pipe)?,
+            Term::Function(name, function) => {
+                self.call(dot, operand, (name, function.as_ref()), &[], None)?
+            }
+            Term::Pipe(pipe) => {
+                self.deeper(&pipe.place)?;
+                let value = self.pipe(dot, pipe)?;
+                self.depth -= 1;
+                value
+            }
         };
         for field in fields {
             value = self.field(&operand.place, &value, field)?;
@@ -147,21 +154,21 @@ impl Run<'_> {
     fn call(
         &mut self,
         dot: &Value,
-        function: &Operand,
-        name: &str,
+        place: &Operand,
+        (name, function): (&str, Option<&Function>),
         operands: &[Operand],
         last: Option<Value>,
     ) -> Ran<Value> {
         let count = operands.len() + usize::from(last.is_some());
-        self.at(&function.place, |heap| {
+        self.at(&place.place, |heap| {
             heap.spend(1)?;
-            functions::check_count(name, count)
+            functions::check_count(name, function, count)
         })?;
-        if matches!(name, "and" | "or") {
+        let Some(function) = function else {
             return self.logic(dot, name == "or", operands, last);
-        }
+        };
         let args = self.arguments(dot, operands, last)?;
-        self.at(&function.place, |heap| functions::call(name, heap, args))
+        self.at(&place.place, |heap| functions::call(name, function, heap, args))
     }
 
     fn arguments(&mut self, dot: &Value, operands: &[Operand], last: Option<Value>) -> Ran<Vec<Value>> {

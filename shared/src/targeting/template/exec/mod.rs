@@ -18,6 +18,10 @@ use super::{
 /// How deep templates call one another.
 const MAX_CALLS: usize = 20;
 
+/// How deep blocks and parentheses nest, those of the templates around included: what fits into the stack of a thread.
+/// The parser limits them within one template.
+const MAX_DEPTH: usize = 150;
+
 /// Runs the main template of a text.
 pub fn run(
     text: &str,
@@ -34,6 +38,7 @@ pub fn run(
         heap,
         variables: vec![("$".to_owned(), root.clone())],
         calls: 0,
+        depth: 0,
         out: String::new(),
         writes: Vec::new(),
     };
@@ -102,6 +107,7 @@ struct Run<'t> {
     heap: Heap,
     variables: Vec<(String, Value)>,
     calls: usize,
+    depth: usize,
     out: String,
     writes: Vec<Write>,
 }
@@ -143,13 +149,26 @@ impl Steps {
 
 impl Run<'_> {
     fn list(&mut self, dot: &Value, nodes: &[Node]) -> Ran<Flow> {
+        self.deeper(&(0..0))?;
+        let mut flow = Flow::On;
         for node in nodes {
-            let flow = self.node(dot, node)?;
+            flow = self.node(dot, node)?;
             if flow != Flow::On {
-                return Ok(flow);
+                break;
             }
         }
-        Ok(Flow::On)
+        self.depth -= 1;
+        Ok(flow)
+    }
+
+    /// Enters a block or parentheses. An error ends the rendering, so that nobody leaves them then.
+    fn deeper(&mut self, place: &Range<usize>) -> Ran<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            let message = format!("templates and the blocks within them nest more than {MAX_DEPTH} deep");
+            return Err(self.error(place, message));
+        }
+        Ok(())
     }
 
     fn node(&mut self, dot: &Value, node: &Node) -> Ran<Flow> {

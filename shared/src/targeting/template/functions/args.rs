@@ -12,6 +12,7 @@ use super::super::{
 type Run = fn(&mut Call<'_>) -> Result<Value, String>;
 
 /// A function and how many arguments it takes.
+#[derive(Clone, Copy, Debug)]
 pub struct Function {
     pub least: usize,
     pub most: Option<usize>,

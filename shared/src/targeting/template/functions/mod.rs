@@ -17,7 +17,8 @@ mod versions;
 mod wrap;
 
 use super::{heap::Heap, value::Value};
-use args::{Call, Function};
+use args::Call;
+pub use args::Function;
 pub use versions::method;
 
 /// Functions that give another result each time.
@@ -63,12 +64,20 @@ const TIME: &[&str] = &[
 /// Functions that work with keys and passwords, which values are no place for, and Go's function that calls a function.
 const MISSING: &[&str] = &["buildCustomCert", "call", "decryptAES", "derivePassword"];
 
-/// Why a function cannot be used; nothing if it can.
-pub fn refusal(name: &str) -> Option<String> {
-    if find(name).is_some() || matches!(name, "and" | "or") {
-        return None;
+/// Finds a function; `and` and `or` are none that get their arguments. To find one takes a while, so that this is done
+/// once for each place that names it.
+///
+/// # Errors
+/// Says why a function cannot be used.
+pub fn resolve(name: &str) -> Result<Option<Function>, String> {
+    if matches!(name, "and" | "or") {
+        return Ok(None);
     }
-    Some(if RANDOM.contains(&name) {
+    find(name).map(Some).ok_or_else(|| refusal(name))
+}
+
+fn refusal(name: &str) -> String {
+    if RANDOM.contains(&name) {
         format!(
             "function {name:?} gives another result each time, so it would deploy again and again; put the result into \
              the values, or into templateValues of the Cluster"
@@ -84,12 +93,12 @@ pub fn refusal(name: &str) -> Option<String> {
         )
     } else {
         format!("function {name:?} not defined")
-    })
+    }
 }
 
 /// Checks the number of arguments.
-pub fn check_count(name: &str, count: usize) -> Result<(), String> {
-    let (least, most) = match find(name) {
+pub fn check_count(name: &str, function: Option<&Function>, count: usize) -> Result<(), String> {
+    let (least, most) = match function {
         Some(function) => (function.least, function.most),
         None => (1, None),
     };
@@ -137,10 +146,7 @@ const CHEAP: &[&str] = &[
 ];
 
 /// Calls a function. What it reads is counted before, what it gives behind.
-pub fn call(name: &str, heap: &mut Heap, args: Vec<Value>) -> Result<Value, String> {
-    let Some(function) = find(name) else {
-        return Err(format!("function {name:?} not defined"));
-    };
+pub fn call(name: &str, function: &Function, heap: &mut Heap, args: Vec<Value>) -> Result<Value, String> {
     let is_cheap = CHEAP.contains(&name);
     for arg in args.iter().filter(|_| !is_cheap) {
         if let Value::Str(text) = arg {
@@ -179,10 +185,13 @@ mod tests {
     fn what_is_refused_is_told_why() {
         for name in [RANDOM, TIME, MISSING].concat() {
             assert!(find(name).is_none(), "{name}");
-            assert!(!refusal(name).unwrap().contains("not defined"), "{name}");
+            assert!(!refusal(name).contains("not defined"), "{name}");
         }
         for name in ["env", "expandenv", "include", "tpl", "getHostByName", "toYaml"] {
-            assert_eq!(refusal(name).unwrap(), format!("function {name:?} not defined"));
+            assert_eq!(
+                resolve(name).unwrap_err(),
+                format!("function {name:?} not defined")
+            );
         }
     }
 }

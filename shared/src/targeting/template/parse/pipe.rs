@@ -205,10 +205,9 @@ impl Parser<'_> {
             "nil" => Ok(Term::Nil),
             "block" | "break" | "continue" | "define" | "else" | "end" | "if" | "range" | "template"
             | "with" => Err(self.error(token.place.clone(), format!("unexpected <{word}> in operand"))),
-            name => match functions::refusal(name) {
-                None => Ok(Term::Function(name.to_owned())),
-                Some(reason) => Err(self.error(token.place.clone(), reason)),
-            },
+            name => functions::resolve(name)
+                .map(|function| Term::Function(name.to_owned(), function))
+                .map_err(|reason| self.error(token.place.clone(), reason)),
         }
     }
 }
