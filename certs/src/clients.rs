@@ -209,8 +209,8 @@ impl ClientCertVerifier for Clients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verifier = self.verifier.load();
-        let verified = verifier
+        let authority = self.verifier.load();
+        let verified = authority
             .inner
             .verify_client_cert(end_entity, intermediates, now)?;
         self.has_name(end_entity)?;

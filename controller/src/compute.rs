@@ -47,14 +47,12 @@ impl Compute {
     }
 }
 
-impl Permit {
-    /// Computes, while other threads drive what this one did.
-    pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
-        match Handle::current().runtime_flavor() {
-            RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
-            // There is no other thread.
-            _ => work(),
-        }
+/// Computes with a permit, while other threads drive what this one did.
+pub fn run<T>(_: &Permit, work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        // There is no other thread.
+        _ => work(),
     }
 }
 
@@ -87,12 +85,12 @@ mod tests {
             hostile.spawn(async move {
                 // Ends when its sender is dropped.
                 let permit = compute.permit(&mut place).await?;
-                Ok::<_, Interrupted>(permit.run(|| ended.recv().is_err()))
+                Ok::<_, Interrupted>(run(&permit, || ended.recv().is_err()))
             });
         }
         let mut place = workers.place("honest".into()).await.unwrap();
         let honest = tokio::time::timeout(Duration::from_secs(20), compute.permit(&mut place)).await;
-        assert_eq!(honest.unwrap().unwrap().run(|| 1), 1);
+        assert_eq!(run(&honest.unwrap().unwrap(), || 1), 1);
         drop(ends);
         while let Some(done) = hostile.join_next().await {
             assert_eq!(done.unwrap(), Ok(true));

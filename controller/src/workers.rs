@@ -15,10 +15,18 @@ use crate::lease::Leadership;
 /// What places are shared between: the namespace of the objects.
 pub type Namespace = Arc<str>;
 
+/// Objects that are large, in bytes: to write one of 1 MB takes the API server some tenths of a second, and several at a time
+/// as much longer, for everybody.
+const LARGE: usize = 128 << 10;
+/// Large objects that are worked on at a time; of one namespace it is one.
+const LARGE_AT_A_TIME: usize = 4;
+
 /// The places.
 #[derive(Clone, Debug)]
 pub struct Workers {
     places: FairSemaphore<Namespace>,
+    /// What work on a large object needs besides a place.
+    large: FairSemaphore<Namespace>,
     /// Cancelled when work can begin.
     opened: CancellationToken,
     leadership: Leadership,
@@ -30,7 +38,16 @@ pub struct Workers {
 pub struct Place {
     workers: Workers,
     namespace: Namespace,
-    permit: Option<FairPermit<Namespace>>,
+    is_large: bool,
+    permits: Option<Permits>,
+}
+
+/// What work holds while it does not wait.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held until they are dropped")]
+struct Permits {
+    place: FairPermit<Namespace>,
+    large: Option<FairPermit<Namespace>>,
 }
 
 /// The process is stopping, and nothing new is begun.
@@ -54,6 +71,7 @@ impl Workers {
         let number = usize::from(number.get());
         Self {
             places: FairSemaphore::new(number, number.div_ceil(2)),
+            large: FairSemaphore::new(LARGE_AT_A_TIME, 1),
             opened: CancellationToken::new(),
             leadership,
             stop,
@@ -71,30 +89,36 @@ impl Workers {
     /// # Errors
     /// Where the process stops.
     pub async fn place(&self, namespace: Namespace) -> Result<Place, Stopping> {
-        let permit = self.permit(&namespace).await?;
+        let permits = self.permits(&namespace, false).await?;
         Ok(Place {
             workers: self.clone(),
             namespace,
-            permit: Some(permit),
+            is_large: false,
+            permits: Some(permits),
         })
     }
 
-    async fn permit(&self, namespace: &Namespace) -> Result<FairPermit<Namespace>, Stopping> {
+    async fn permits(&self, namespace: &Namespace, is_large: bool) -> Result<Permits, Stopping> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(Stopping),
-            permit = self.turn(namespace) => permit,
+            permits = self.turn(namespace, is_large) => permits,
         }
     }
 
-    async fn turn(&self, namespace: &Namespace) -> Result<FairPermit<Namespace>, Stopping> {
+    async fn turn(&self, namespace: &Namespace, is_large: bool) -> Result<Permits, Stopping> {
         self.opened.cancelled().await;
         loop {
             self.leadership.held().await.map_err(|_| Stopping)?;
-            let permit = self.places.acquire(Arc::clone(namespace)).await;
+            let large = if is_large {
+                Some(self.large.acquire(Arc::clone(namespace)).await)
+            } else {
+                None
+            };
+            let place = self.places.acquire(Arc::clone(namespace)).await;
             // It may have passed while others had the places.
             if self.leadership.remaining().is_some() {
-                return Ok(permit);
+                return Ok(Permits { place, large });
             }
         }
     }
@@ -111,7 +135,7 @@ impl Place {
     /// # Errors
     /// Where the process stops, and what was waited for is given up then; where it does not lead any more.
     pub async fn step_aside<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Interrupted> {
-        self.permit = None;
+        self.permits = None;
         let waited = tokio::select! {
             biased;
             () = self.workers.stop.cancelled() => return Err(Interrupted::Stopping),
@@ -120,9 +144,33 @@ impl Place {
         if self.workers.leadership.remaining().is_none() {
             return Err(Interrupted::Deposed);
         }
-        let permit = self.workers.permit(&self.namespace).await;
-        self.permit = Some(permit.map_err(|Stopping| Interrupted::Stopping)?);
+        let permits = self.workers.permits(&self.namespace, self.is_large).await;
+        self.permits = Some(permits.map_err(|Stopping| Interrupted::Stopping)?);
         Ok(waited)
+    }
+
+    /// Notes that the work is about so many bytes. What is large waits until no other large object of its namespace is
+    /// worked on.
+    ///
+    /// # Errors
+    /// Where the process stops, or does not lead any more.
+    pub async fn carry(&mut self, bytes: usize) -> Result<(), Interrupted> {
+        if bytes <= LARGE {
+            return Ok(());
+        }
+        self.alone().await
+    }
+
+    /// Waits until no large object of the namespace is worked on, and counts this one as large.
+    ///
+    /// # Errors
+    /// Where the process stops, or does not lead any more.
+    pub async fn alone(&mut self) -> Result<(), Interrupted> {
+        if self.is_large {
+            return Ok(());
+        }
+        self.is_large = true;
+        self.step_aside(std::future::ready(())).await
     }
 }
 
@@ -169,6 +217,34 @@ mod tests {
         assert!(
             workers.place("b".into()).await.is_ok(),
             "another has a place at once"
+        );
+    }
+
+    #[tokio::test]
+    async fn large_objects_of_a_namespace_are_worked_on_one_at_a_time() {
+        let workers = Workers::new(
+            NonZeroU16::new(9).unwrap(),
+            Leadership::always(),
+            CancellationToken::new(),
+        );
+        workers.open();
+        let place = async |namespace: &str| workers.place(namespace.into()).await.unwrap();
+        let mut first = place("a").await;
+        assert_eq!(first.carry(LARGE + 1).await, Ok(()));
+        assert_eq!(place("a").await.carry(LARGE).await, Ok(()), "it is not large");
+        assert_eq!(place("b").await.carry(LARGE + 1).await, Ok(()));
+        let mut second = place("a").await;
+        let waiting = async move {
+            second.carry(LARGE + 1).await.unwrap();
+            second
+        };
+        tokio::pin!(waiting);
+        assert!(futures::poll!(&mut waiting).is_pending());
+        let second = first.step_aside(&mut waiting);
+        tokio::pin!(second);
+        assert!(
+            futures::poll!(&mut second).is_pending(),
+            "the second works, and has to end first"
         );
     }
 

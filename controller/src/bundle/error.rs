@@ -55,8 +55,7 @@ impl Failure for DeliveryError {
     fn pace(&self) -> Option<Pace> {
         match self {
             Self::UnknownPolicies | Self::Interrupted(Interrupted::Stopping) => None,
-            Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
-            Self::Behind(_) => Some(Pace::CONFLICT),
+            Self::Interrupted(Interrupted::Deposed) | Self::Behind(_) => Some(Pace::CONFLICT),
             Self::Taken(_) => Some(Pace::SLOW),
             // Each further try takes as long again.
             Self::Overtime(_) => Some(Pace::SLOW.at_least(Duration::from_mins(1))),

@@ -27,8 +27,15 @@ use kube::Resource;
 pub use self::error::DeliveryError;
 use self::{copies::CopiesOf, error::Refusal, round::Run};
 use crate::{
-    backoff::Pace, context::Context, error::shown, memory::Failure, metrics::Loop, queue::Next, watch::Reach,
-    work::BundleKey, workers::Place,
+    backoff::Pace,
+    context::Context,
+    error::shown,
+    memory::Failure,
+    metrics::Loop,
+    queue::Next,
+    watch::{Reach, Weight},
+    work::BundleKey,
+    workers::Place,
 };
 
 /// How many clusters of a Bundle are worked on at a time.
@@ -89,6 +96,7 @@ async fn bring_about(
     reach: &Reach,
     context: &Context,
 ) -> Result<(), DeliveryError> {
+    place.carry(bundle.weight()).await?;
     let Some(bundle) = apply::with_finalizer(context, bundle).await? else {
         // It is gone.
         return Ok(());

@@ -26,6 +26,7 @@ use super::{
     sources::Sources,
 };
 use crate::{
+    compute,
     context::Context,
     watch::Reach,
     work::{BundleKey, key},
@@ -35,6 +36,10 @@ use crate::{
 /// How long the values of one Bundle may take, besides a time for each of its clusters: other Bundles of its namespace wait
 /// meanwhile.
 const MAX_VALUES_TIME: Duration = Duration::from_secs(2);
+
+/// Values for all clusters are in memory until the last cluster has its own. Bundles with more than this, in bytes, are worked
+/// on one at a time in a namespace.
+const LARGE_VALUES: usize = 4 << 20;
 
 /// A Bundle that is worked on.
 pub struct Run<'r> {
@@ -62,10 +67,15 @@ impl Run<'_> {
             failures.extend(apply::withdraw_one(self.context, leaving).await.err());
         }
         let found = || targets(self.bundle, &policies, &surroundings, &existing);
-        let (mut targets, exceeded) = match permit.run(found) {
+        let (mut targets, exceeded, bytes) = match compute::run(&permit, found) {
             Ok(targets) => targets,
             Err(refusal) => return refused(refusal, failures),
         };
+        if bytes > LARGE_VALUES {
+            // With the permit still held: no other Bundle of the namespace makes as many meanwhile.
+            place.alone().await?;
+        }
+        drop(permit);
         // The other limits are exceeded by the same work each time, until somebody changes something.
         if let Some(exceeded @ Exceeded::Time { .. }) = exceeded {
             failures.push(DeliveryError::Overtime(exceeded));
@@ -160,19 +170,20 @@ fn refused(refusal: Refusal, failures: Vec<DeliveryError>) -> Result<Outcome, De
     failures.into_iter().next().map_or(Ok(Err(refusal)), Err)
 }
 
+/// The clusters with their values, which limit ended their rendering, and the bytes of all values.
 fn targets<'a>(
     bundle: &Bundle,
     policies: &Policies,
     surroundings: &'a Surroundings,
     existing: &[&'a BundleDeployment],
-) -> Result<(Vec<Target<'a>>, Option<Exceeded>), Refusal> {
+) -> Result<(Vec<Target<'a>>, Option<Exceeded>, usize), Refusal> {
     check(bundle, policies)?;
     let forbids = policies.forbid_namespace_creation();
     let start = Instant::now();
     let budget = Budget::new(Limits::within(MAX_VALUES_TIME), move || start.elapsed());
     let targets = targeting::targets(bundle, surroundings.members(), existing, forbids, &budget)
         .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))?;
-    Ok((targets, budget.exceeded()))
+    Ok((targets, budget.exceeded(), budget.values()))
 }
 
 /// Brings each cluster what it is its turn for.

@@ -39,6 +39,7 @@ use crate::{
     memory::Failure,
     metrics::Loop,
     queue::Next,
+    watch::Weight,
     work::HelmOpKey,
     workers::Place,
 };
@@ -145,6 +146,10 @@ async fn bring_about(
     context: &Context,
     place: &mut Place,
 ) -> Result<Next, ReconcileError> {
+    place
+        .carry(helmop.weight())
+        .await
+        .map_err(ReconcileError::Interrupted)?;
     let seen = observe::bundle(context, helmop);
     let run = Run { key, helmop, context };
     // In boxes, so that those who wait for their place are small.

@@ -143,7 +143,7 @@ async fn look(
     for chart in charts {
         let record = match chart.pin {
             Some(pin) if !(is_look && chart.request.can_move()) => pin,
-            pin => match (deadline.bound(asker.ask(chart.request)).await, pin) {
+            pin => match (Box::pin(deadline.bound(asker.ask(chart.request))).await, pin) {
                 (Ok(found), _) => chart.lookup.answered(found),
                 (Err(error), Some(pin)) => {
                     versions.failure.get_or_insert(error);

@@ -209,7 +209,7 @@ impl Repositories {
         since: Instant,
     ) -> Result<Arc<Listing>, RepositoryError> {
         let namespace = &source.access.namespace;
-        for scope in [Scope::All, Scope::Namespace(namespace.clone())] {
+        for scope in [Scope::All, Scope::Namespace(Arc::clone(namespace))] {
             let key = source.key(scope);
             if self.overflows.contains(&key, Instant::now()) {
                 continue;

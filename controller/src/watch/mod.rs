@@ -55,19 +55,19 @@ use kube::{
 
 use tokio::sync::oneshot;
 
-pub use self::{
-    budget::StoreBudget,
-    clusters::Clusters,
-    copies::{Copied, Copies, CopyPlace, place},
-    deployments::{Deployment, Deployments},
-    rancher_ca::{CaBundle, MissingKey, RancherCa},
-    scope::Scope,
-};
 use self::{
     budget::charged,
     deployments::Concerned,
     news::News,
     scope::{paged, shielded},
+};
+pub use self::{
+    budget::{StoreBudget, Weight},
+    clusters::Clusters,
+    copies::{Copied, Copies, CopyPlace, place},
+    deployments::{Deployment, Deployments},
+    rancher_ca::{CaBundle, MissingKey, RancherCa},
+    scope::Scope,
 };
 use crate::work::{BundleKey, HelmOpKey, Work, key, key_of};
 

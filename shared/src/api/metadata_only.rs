@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Deeper than serde_json follows; the API server stores and serves a thousand levels.
+    /// Deeper than the JSON parser follows; the API server stores and serves a thousand levels.
     fn deep(levels: usize) -> String {
         format!("{}{}", r#"{"f:a":"#.repeat(levels), "{}") + &"}".repeat(levels)
     }

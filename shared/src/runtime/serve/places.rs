@@ -195,7 +195,7 @@ mod tests {
         let used = stage.open("used", 1, address(1)).await;
         finish_a_request(&used);
         let busy = stage.open("busy", 1, address(2)).await;
-        let _under_way = busy.iter().map(|activity| activity.begin()).collect::<Vec<_>>();
+        let _under_way = busy.iter().map(Activity::begin).collect::<Vec<_>>();
         stage.open("older", 1, address(3)).await;
         stage.open("newer", 1, address(4)).await;
         assert_eq!(stage.gives_way_to(address(9)), Some("older"));
@@ -213,7 +213,7 @@ mod tests {
         let mut stage = Stage::new();
         stage.open("silent", 1, address(1)).await;
         let greedy = stage.open("greedy", LIMIT / SHARE + 1, address(2)).await;
-        let _under_way = greedy.iter().map(|activity| activity.begin()).collect::<Vec<_>>();
+        let _under_way = greedy.iter().map(Activity::begin).collect::<Vec<_>>();
         assert_eq!(stage.gives_way_to(address(9)), Some("greedy"));
         assert_eq!(
             stage.gives_way_to(address(9)),
@@ -249,7 +249,7 @@ mod tests {
         let mut stage = Stage::new();
         let all = stage.open("server", LIMIT, address(1)).await;
         assert!(stage.places.full());
-        let mut under_way: Vec<_> = all.iter().map(|activity| activity.begin()).collect();
+        let mut under_way: Vec<_> = all.iter().map(Activity::begin).collect();
         assert_eq!(stage.gives_way_to(address(1)), None);
         under_way.pop();
         assert_eq!(stage.gives_way_to(address(1)), Some("server"));

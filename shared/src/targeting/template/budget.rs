@@ -212,6 +212,11 @@ impl Budget {
         Ok(())
     }
 
+    /// The bytes of all values that are kept.
+    pub fn values(&self) -> usize {
+        self.0.values.get()
+    }
+
     pub(super) fn patterns(&self) -> &RefCell<Patterns> {
         &self.0.patterns
     }
