@@ -36,7 +36,8 @@ pub struct ProcessArgs {
 
     /// What to log: a level, or a filter such as `info,MODULE=debug`
     ///
-    /// Levels are error, warn, info, debug, trace and off.
+    /// Levels are error, warn, info, debug, trace and off. Warnings of the client for the API server, which hold whole
+    /// responses, are left out unless the filter names it (`kube_client=warn`).
     #[arg(
         long,
         env = "HELMOPS_LOG_LEVEL",

@@ -1,6 +1,9 @@
 //! Definitions of kinds that are not those of helmops.
 
-use serde_json::json;
+use std::time::Duration;
+
+use helmops_tests::wait::eventually;
+use serde_json::{Value, json};
 
 use crate::bed::Alone;
 
@@ -48,6 +51,24 @@ async fn an_odd_object_stops_nothing() {
     alone.restart_controller("controller-2").await;
     alone.apply("better", &json!({})).await;
     alone.until_version("better", "0.2.0").await;
-    assert!(alone.controller.process.log().contains("does not decode"));
+    assert!(alone.controller.process.log().contains("HelmOp cannot be read"));
+    let reported = async || {
+        let events = alone
+            .kubectl
+            .run(&["get", "events.events.k8s.io", "--output=json"])
+            .await?;
+        let events: Value = serde_json::from_str(&events.ok()?)?;
+        let is_it = |event: &Value| {
+            event["regarding"]["name"] == "odd"
+                && event["reason"] == "Undecodable"
+                && event["note"].as_str().is_some_and(|note| note.contains("paused"))
+        };
+        let mut events = events["items"].as_array().into_iter().flatten();
+        anyhow::ensure!(events.any(is_it), "no event names the field");
+        Ok(())
+    };
+    eventually("an event of the odd HelmOp", Duration::from_secs(10), reported)
+        .await
+        .unwrap();
     assert!(alone.kubectl.get("bundle/odd").await.unwrap().is_none());
 }
