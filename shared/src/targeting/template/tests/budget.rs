@@ -341,32 +341,3 @@ fn the_clock_stops_what_the_charges_do_not() {
     assert_eq!(calls.get(), 21);
     assert_eq!(budget.next_cluster(), Err(Exceeded::Time { limit: limits.time }));
 }
-
-/// To be run by hand with `--ignored --nocapture`, best with optimizations: what a unit of work is worth.
-#[test]
-#[ignore = "measures; asserts nothing"]
-fn measure_the_worst_templates() {
-    let mut found: Vec<_> = hostile()
-        .into_iter()
-        .map(|template| {
-            let budget = Budget::without_clock();
-            let start = std::time::Instant::now();
-            let message = render(&template, &with_map(), &budget)
-                .map_or_else(|error| error.message, |_| "ok".to_owned());
-            let call = template.split("$_ := ").nth(1).unwrap_or(&template).to_owned();
-            (start.elapsed(), budget.used(), call, message)
-        })
-        .collect();
-    found.sort_by_key(|(took, ..)| std::cmp::Reverse(*took));
-    for (took, used, call, message) in found.iter().take(40) {
-        println!(
-            "{took:>10.1?} {:>6} M units  {call:.60}: {message:.60}",
-            used / 1_000_000
-        );
-    }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    println!(
-        "{}",
-        status.lines().find(|line| line.starts_with("VmHWM")).unwrap()
-    );
-}
