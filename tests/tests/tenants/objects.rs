@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::bed::Mode;
 use crate::stage::{Stage, run};
 
-/// Together more than the memory of the controller.
-const HELMOPS: usize = 300;
+/// With their Bundles more than the memory of the controller.
+const HELMOPS: usize = 140;
 /// Less than the spec of a HelmOp may have, in bytes.
 const VALUES: usize = 900 << 10;
 /// As many Secrets as fit into several pages of a list.
@@ -20,12 +20,12 @@ const AT_A_TIME: usize = 4;
 
 #[test]
 fn many_large_helmops_beside_fleet() {
-    run(Mode::BesideFleet, "300 large HelmOps", large_helmops);
+    run(Mode::BesideFleet, "140 large HelmOps", large_helmops);
 }
 
 #[test]
 fn many_large_helmops_standalone() {
-    run(Mode::Standalone, "300 large HelmOps", large_helmops);
+    run(Mode::Standalone, "140 large HelmOps", large_helmops);
 }
 
 #[test]
