@@ -54,7 +54,7 @@ impl CopiesOf<'_> {
         }
         let wanted = Wanted {
             copy,
-            deployments: &self.deployments(deployment),
+            deployments: &|| self.deployments(deployment),
             is_known: known.is_some(),
             // Its agent deploys anew when anything of it changes, a label included.
             may_stay: copy.role == Role::Downstream
@@ -365,7 +365,8 @@ impl Copyable for ConfigMap {
 struct Wanted<'w> {
     copy: &'w Copy,
     /// The deployments of its namespace, which may own what Fleet's own controller made.
-    deployments: &'w [Deployment],
+    /// They are looked up only where an object of the name exists.
+    deployments: &'w (dyn Fn() -> Vec<Deployment> + Sync),
     /// It was seen as a copy of this controller's.
     is_known: bool,
     /// What holds the same may stay as it is, whoever wrote it.
@@ -375,8 +376,11 @@ struct Wanted<'w> {
 impl Wanted<'_> {
     /// Whether something under its name was made for the same, here or by Fleet's own controller.
     fn is_same(&self, found: &impl Copyable) -> bool {
-        let deployments = self.deployments.iter();
-        let deployments: Vec<_> = deployments.filter_map(|deployment| deployment.good()).collect();
+        let deployments = (self.deployments)();
+        let deployments: Vec<_> = deployments
+            .iter()
+            .filter_map(|deployment| deployment.good())
+            .collect();
         let found = Found {
             metadata: found.meta(),
             type_: found.secret_type(),
