@@ -10,7 +10,7 @@ use helmops_shared::runtime::{FairPermit, FairSemaphore};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::lease::Leadership;
+use crate::lease::{Leadership, Passed, Term};
 
 /// What places are shared between: the namespace of the objects.
 pub type Namespace = Arc<str>;
@@ -39,6 +39,8 @@ pub struct Place {
     workers: Workers,
     namespace: Namespace,
     is_large: bool,
+    /// The term of leadership in which its work began.
+    term: Term,
     permits: Option<Permits>,
 }
 
@@ -89,37 +91,43 @@ impl Workers {
     /// # Errors
     /// Where the process stops.
     pub async fn place(&self, namespace: Namespace) -> Result<Place, Stopping> {
-        let permits = self.permits(&namespace, false).await?;
+        let (term, permits) = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Err(Stopping),
+            turn = self.turn(&namespace) => turn?,
+        };
         Ok(Place {
             workers: self.clone(),
             namespace,
             is_large: false,
+            term,
             permits: Some(permits),
         })
     }
 
-    async fn permits(&self, namespace: &Namespace, is_large: bool) -> Result<Permits, Stopping> {
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => Err(Stopping),
-            permits = self.turn(namespace, is_large) => permits,
-        }
-    }
-
-    async fn turn(&self, namespace: &Namespace, is_large: bool) -> Result<Permits, Stopping> {
+    async fn turn(&self, namespace: &Namespace) -> Result<(Term, Permits), Stopping> {
         self.opened.cancelled().await;
         loop {
             self.leadership.held().await.map_err(|_| Stopping)?;
-            let large = if is_large {
-                Some(self.large.acquire(Arc::clone(namespace)).await)
-            } else {
-                None
-            };
-            let place = self.places.acquire(Arc::clone(namespace)).await;
+            let permits = self.permits(namespace, false).await;
             // It may have passed while others had the places.
-            if self.leadership.remaining().is_some() {
-                return Ok(Permits { place, large });
+            if let Some(term) = self.leadership.term() {
+                return Ok((term, permits));
             }
+        }
+    }
+
+    async fn permits(&self, namespace: &Namespace, is_large: bool) -> Permits {
+        if !is_large {
+            let place = self.places.acquire(Arc::clone(namespace)).await;
+            return Permits { place, large: None };
+        }
+        let large = self.large.acquire(Arc::clone(namespace)).await;
+        // Ahead of the others of its namespace, however many there are: other namespaces wait for what it holds already.
+        let place = self.places.acquire_first(Arc::clone(namespace)).await;
+        Permits {
+            place,
+            large: Some(large),
         }
     }
 }
@@ -133,20 +141,29 @@ impl Place {
     /// Waits for something without holding the place.
     ///
     /// # Errors
-    /// Where the process stops, and what was waited for is given up then; where it does not lead any more.
+    /// Where the process stops, and what was waited for is given up then; where leadership has passed meanwhile, even if it
+    /// has come back.
     pub async fn step_aside<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Interrupted> {
         self.permits = None;
-        let waited = tokio::select! {
-            biased;
-            () = self.workers.stop.cancelled() => return Err(Interrupted::Stopping),
-            waited = wait => waited,
+        let Self {
+            workers,
+            namespace,
+            is_large,
+            term,
+            permits,
+        } = self;
+        let resumed = async {
+            let waited = wait.await;
+            workers.leadership.check(*term)?;
+            *permits = Some(workers.permits(namespace, *is_large).await);
+            workers.leadership.check(*term)?;
+            Ok(waited)
         };
-        if self.workers.leadership.remaining().is_none() {
-            return Err(Interrupted::Deposed);
+        tokio::select! {
+            biased;
+            () = workers.stop.cancelled() => Err(Interrupted::Stopping),
+            resumed = resumed => resumed.map_err(|Passed| Interrupted::Deposed),
         }
-        let permits = self.workers.permits(&self.namespace, self.is_large).await;
-        self.permits = Some(permits.map_err(|Stopping| Interrupted::Stopping)?);
-        Ok(waited)
     }
 
     /// Notes that the work is about so many bytes. What is large waits until no other large object of its namespace is
@@ -159,6 +176,11 @@ impl Place {
             return Ok(());
         }
         self.alone().await
+    }
+
+    /// Whether no other large object of the namespace is worked on.
+    pub const fn is_alone(&self) -> bool {
+        self.is_large
     }
 
     /// Waits until no large object of the namespace is worked on, and counts this one as large.
@@ -280,6 +302,23 @@ mod tests {
         );
         seat.set(Some(Instant::now() + TERM));
         assert!(next.await.is_ok());
+    }
+
+    /// Another replica may have worked meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn work_does_not_go_on_after_a_term_that_has_passed() {
+        const TERM: Duration = Duration::from_secs(10);
+        let (seat, leadership) = Leadership::elected();
+        let workers = open(leadership, CancellationToken::new());
+        seat.set(Some(Instant::now() + TERM));
+        let mut place = workers.place(namespace()).await.unwrap();
+        let renewed = place.step_aside(async { seat.set(Some(Instant::now() + TERM + TERM)) });
+        assert_eq!(renewed.await, Ok(()));
+        let lost_and_won = place.step_aside(async {
+            advance(TERM + TERM).await;
+            seat.set(Some(Instant::now() + TERM));
+        });
+        assert_eq!(lost_and_won.await, Err(Interrupted::Deposed));
     }
 
     #[tokio::test]

@@ -6,11 +6,26 @@ use tokio::{sync::watch, time::Instant};
 
 /// Whether, and for how long, this process leads. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct Leadership(Option<watch::Receiver<Option<Instant>>>);
+pub struct Leadership(Option<watch::Receiver<Held>>);
 
 /// Where the election says so.
 #[derive(Debug)]
-pub struct Seat(watch::Sender<Option<Instant>>);
+pub struct Seat(watch::Sender<Held>);
+
+/// Until when this process leads, if it does, and in which term.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    until: Option<Instant>,
+    term: Term,
+}
+
+/// A time during which this process leads without a break. Others may have led between two of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Term(u64);
+
+/// A term of leadership has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed;
 
 /// The election has ended, and this process will lead no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +39,7 @@ impl Leadership {
 
     /// It leads when the seat says so.
     pub fn elected() -> (Seat, Self) {
-        let (sender, receiver) = watch::channel(None);
+        let (sender, receiver) = watch::channel(Held::default());
         (Seat(sender), Self(Some(receiver)))
     }
 
@@ -33,7 +48,28 @@ impl Leadership {
         let Some(until) = &self.0 else {
             return Some(Duration::MAX);
         };
-        left(*until.borrow())
+        until.borrow().left()
+    }
+
+    /// The term in which this process leads; `None` while it does not lead.
+    pub fn term(&self) -> Option<Term> {
+        let Some(held) = &self.0 else {
+            return Some(Term::default());
+        };
+        let held = *held.borrow();
+        held.left().map(|_| held.term)
+    }
+
+    /// Checks that a term goes on.
+    ///
+    /// # Errors
+    /// Where it has passed.
+    pub fn check(&self, term: Term) -> Result<(), Passed> {
+        if self.term() == Some(term) {
+            Ok(())
+        } else {
+            Err(Passed)
+        }
     }
 
     /// Waits until this process leads.
@@ -44,7 +80,7 @@ impl Leadership {
         match &self.0 {
             Some(until) if self.remaining().is_none() => {
                 let mut until = until.clone();
-                let waited = until.wait_for(|until| left(*until).is_some()).await;
+                let waited = until.wait_for(|held| held.left().is_some()).await;
                 waited.map(drop).map_err(|_| Ended)
             }
             Some(_) | None => Ok(()),
@@ -55,14 +91,20 @@ impl Leadership {
 impl Seat {
     /// This process leads until then, or not at all.
     pub fn set(&self, until: Option<Instant>) {
-        self.0
-            .send_if_modified(|present| std::mem::replace(present, until) != until);
+        self.0.send_if_modified(|held| {
+            if held.left().is_none() {
+                held.term = Term(held.term.0 + 1);
+            }
+            std::mem::replace(&mut held.until, until) != until
+        });
     }
 }
 
-fn left(until: Option<Instant>) -> Option<Duration> {
-    let left = until?.saturating_duration_since(Instant::now());
-    (!left.is_zero()).then_some(left)
+impl Held {
+    fn left(&self) -> Option<Duration> {
+        let left = self.until?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
 }
 
 #[cfg(test)]

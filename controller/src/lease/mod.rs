@@ -22,7 +22,7 @@ mod telling;
 
 pub use self::args::LeaseArgs;
 pub use self::guard::{Guard, NotLeading};
-pub use self::leadership::Leadership;
+pub use self::leadership::{Leadership, Passed, Term};
 pub use self::metrics::LeaseMetrics;
 pub use self::name::{LeaseName, identity};
 pub use self::run::Election;

@@ -1,7 +1,7 @@
 //! A semaphore whose permits are shared fairly between keys, such as the namespaces of tenants.
 //!
 //! There is a total number of permits, and one key holds at most its share of them. Keys that wait are served in turn
-//! (round-robin), and the waiters of one key in the order of their arrival. So the wait of a key depends on the number of
+//! (round-robin), and the waiters of one key in the order of their arrival, after those that go first. So the wait of a key depends on the number of
 //! keys that wait, and not on the number of requests that one of them makes.
 
 use std::{
@@ -44,16 +44,29 @@ struct State<K> {
 #[derive(Default)]
 struct Queue {
     held: usize,
-    /// By ticket.
-    waiters: BTreeMap<u64, oneshot::Sender<()>>,
+    waiters: BTreeMap<Ticket, oneshot::Sender<()>>,
     turn: Option<u64>,
+}
+
+/// Where a waiter is in the queue of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ticket {
+    rank: Rank,
+    number: u64,
+}
+
+/// In the order in which they are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    First,
+    Usual,
 }
 
 /// A place in a queue. Dropping it gives up the place, or the permit if one was granted meanwhile.
 struct Waiting<'a, K: Clone + Eq + Hash> {
     semaphore: &'a FairSemaphore<K>,
     key: &'a K,
-    ticket: u64,
+    ticket: Ticket,
     has_ended: bool,
 }
 
@@ -74,6 +87,16 @@ impl<K: Clone + Eq + Hash> FairSemaphore<K> {
 
     /// Waits for a permit. Dropping the future gives up its place in the queue.
     pub async fn acquire(&self, key: K) -> FairPermit<K> {
+        self.acquire_as(Rank::Usual, key).await
+    }
+
+    /// As [`Self::acquire`], but ahead of the key's other waiters: for a waiter that others wait for. It is served no
+    /// earlier than the waiters of other keys.
+    pub async fn acquire_first(&self, key: K) -> FairPermit<K> {
+        self.acquire_as(Rank::First, key).await
+    }
+
+    async fn acquire_as(&self, rank: Rank, key: K) -> FairPermit<K> {
         loop {
             let (sender, granted) = oneshot::channel();
             let ticket = {
@@ -82,7 +105,7 @@ impl<K: Clone + Eq + Hash> FairSemaphore<K> {
                     drop(state);
                     return self.permit(key);
                 }
-                state.wait(&key, sender, self.share)
+                state.wait(&key, rank, sender, self.share)
             };
             let mut waiting = Waiting {
                 semaphore: self,
@@ -139,8 +162,9 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// Queues a waiter and returns its ticket.
-    fn wait(&mut self, key: &K, waiter: oneshot::Sender<()>, share: usize) -> u64 {
-        let ticket = self.tick();
+    fn wait(&mut self, key: &K, rank: Rank, waiter: oneshot::Sender<()>, share: usize) -> Ticket {
+        let number = self.tick();
+        let ticket = Ticket { rank, number };
         let queue = self.keys.entry(key.clone()).or_default();
         queue.waiters.insert(ticket, waiter);
         self.settle(key, share);
@@ -165,7 +189,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// Gives up a place; whether there was still one. If not, a permit was granted for it.
-    fn leave(&mut self, key: &K, ticket: u64, share: usize) -> bool {
+    fn leave(&mut self, key: &K, ticket: Ticket, share: usize) -> bool {
         let queue = self.keys.get_mut(key);
         let is_waiting = queue.is_some_and(|queue| queue.waiters.remove(&ticket).is_some());
         self.settle(key, share);

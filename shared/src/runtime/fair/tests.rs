@@ -40,6 +40,7 @@ struct Model {
 #[derive(Clone, Debug)]
 enum Step {
     Acquire(u8),
+    AcquireFirst(u8),
     TryAcquire(u8),
     Cancel(usize),
     Release(usize),
@@ -61,9 +62,18 @@ impl Model {
 
     fn acquire(&mut self, key: u8) {
         let semaphore = self.semaphore.clone();
+        self.wait(key, Box::pin(async move { semaphore.acquire(key).await }));
+    }
+
+    fn acquire_first(&mut self, key: u8) {
+        let semaphore = self.semaphore.clone();
+        self.wait(key, Box::pin(async move { semaphore.acquire_first(key).await }));
+    }
+
+    fn wait(&mut self, key: u8, future: Pin<Box<dyn Future<Output = Permit>>>) {
         self.waiters.push(Waiter {
             key,
-            future: Box::pin(async move { semaphore.acquire(key).await }),
+            future,
             woken: Arc::new(Flag(AtomicBool::new(true))),
         });
         self.poll();
@@ -92,6 +102,7 @@ impl Model {
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Acquire(key) => self.acquire(key),
+            Step::AcquireFirst(key) => self.acquire_first(key),
             Step::TryAcquire(key) => {
                 if let Some(permit) = self.semaphore.try_acquire(key) {
                     self.granted.push(key);
@@ -156,7 +167,8 @@ impl Model {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = 0..5_u8;
     let step = prop_oneof![
-        4 => key.clone().prop_map(Step::Acquire),
+        3 => key.clone().prop_map(Step::Acquire),
+        1 => key.clone().prop_map(Step::AcquireFirst),
         1 => key.prop_map(Step::TryAcquire),
         1 => any::<usize>().prop_map(Step::Cancel),
         3 => any::<usize>().prop_map(Step::Release),
@@ -212,7 +224,7 @@ proptest! {
 }
 
 #[test]
-fn one_key_is_served_in_the_order_of_arrival() {
+fn one_key_is_served_in_the_order_of_arrival_and_first_who_goes_first() {
     let mut model = Model::new(1, 1);
     model.acquire(0);
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -221,7 +233,11 @@ fn one_key_is_served_in_the_order_of_arrival() {
         model.waiters.push(Waiter {
             key: 0,
             future: Box::pin(async move {
-                let permit = semaphore.acquire(0).await;
+                let permit = if number < 8 {
+                    semaphore.acquire(0).await
+                } else {
+                    semaphore.acquire_first(0).await
+                };
                 lock(&order).push(number);
                 permit
             }),
@@ -232,7 +248,7 @@ fn one_key_is_served_in_the_order_of_arrival() {
     for _ in 0..10 {
         model.step(&Step::Release(0));
     }
-    assert_eq!(*lock(&order), (0..10).collect::<Vec<_>>());
+    assert_eq!(*lock(&order), [8, 9, 0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
