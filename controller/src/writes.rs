@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -62,6 +63,16 @@ where
     K: Resource + Clone + fmt::Debug + DeserializeOwned,
 {
     let metadata = json!({ "resourceVersion": object.resource_version(), "finalizers": finalizers });
+    let change = Patch::Merge(json!({ "metadata": metadata }));
+    bounded(api.patch(&object.name_any(), &patch(), &change)).await
+}
+
+/// Sets the owners. It fails where somebody else was quicker.
+pub async fn owners<K>(api: &Api<K>, object: &K, owners: &[OwnerReference]) -> Result<K, ApiError>
+where
+    K: Resource + Clone + fmt::Debug + DeserializeOwned,
+{
+    let metadata = json!({ "resourceVersion": object.resource_version(), "ownerReferences": owners });
     let change = Patch::Merge(json!({ "metadata": metadata }));
     bounded(api.patch(&object.name_any(), &patch(), &change)).await
 }

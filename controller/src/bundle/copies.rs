@@ -43,22 +43,21 @@ impl CopiesOf<'_> {
         let place = place(copy);
         let owners = self.owners(copy, deployment);
         let known = self.copies.get(&place).filter(|known| known.is_for(copy));
-        let is_current = |known: &Copied| known.is(&copy.made_from, copy.object.keys());
+        let is_written = known.as_ref().is_some_and(|known| is_written(known, copy));
         if let Some(known) = &known {
             let is_owned = owners
                 .iter()
                 .all(|owner| known.owners.iter().any(|(_, uid)| *uid == owner.uid));
-            if is_owned && is_current(known) {
+            if is_owned && (is_written || known.was_left_for(&copy.made_from)) {
                 return Ok(());
             }
         }
         let wanted = Wanted {
             copy,
-            deployments: &|| self.deployments(deployment),
+            deployment,
             is_known: known.is_some(),
             // Its agent deploys anew when anything of it changes, a label included.
-            may_stay: copy.role == Role::Downstream
-                && !known.is_some_and(|known| !known.is_left && is_current(&known)),
+            may_stay: copy.role == Role::Downstream && !is_written,
         };
         let (kind, namespace, name) = &place;
         match self.write(&wanted, owners).await? {
@@ -80,18 +79,14 @@ impl CopiesOf<'_> {
         let place = place(copy);
         if let Some(known) = self.copies.get(&place)
             && known.is_for(copy)
-            && known.is(&copy.made_from, copy.object.keys())
+            && (is_written(&known, copy) || known.was_left_for(&copy.made_from))
         {
-            return Ok(if known.is_left {
-                CopyState::Same
-            } else {
-                CopyState::Current
-            });
+            return Ok(same(copy, known.made_from));
         }
         let (kind, namespace, name) = &place;
         let compared = match &copy.object {
-            Object::Secret(secret) => self.compare(secret, &place).await,
-            Object::ConfigMap(map) => self.compare(map, &place).await,
+            Object::Secret(secret) => self.compare(copy, secret).await,
+            Object::ConfigMap(map) => self.compare(copy, map).await,
         };
         compared.map_err(DeliveryError::of(
             "read",
@@ -99,18 +94,17 @@ impl CopiesOf<'_> {
         ))
     }
 
-    async fn compare<K: Copyable>(
-        &self,
-        object: &K,
-        (_, namespace, name): &CopyPlace,
-    ) -> Result<CopyState, ApiError> {
-        let api = Api::<K>::namespaced(self.context.client.clone(), namespace);
-        let found = bounded(api.get_opt(name)).await?;
-        Ok(match found {
-            None => CopyState::Missing,
-            Some(found) if found.holds_same(object) => CopyState::Same,
-            Some(_) => CopyState::Different,
-        })
+    async fn compare<K: Copyable>(&self, copy: &Copy, object: &K) -> Result<CopyState, ApiError> {
+        let (_, namespace, name) = place(copy);
+        let api = Api::<K>::namespaced(self.context.client.clone(), &namespace);
+        let Some(found) = bounded(api.get_opt(&name)).await? else {
+            return Ok(CopyState::Missing);
+        };
+        if !found.holds_same(object) {
+            return Ok(CopyState::Different);
+        }
+        let is_own = Purpose::of(found.meta()) == Purpose::of(object.meta());
+        Ok(same(copy, watch::made_from(found.meta()).filter(|_| is_own)))
     }
 
     /// The deployments in the namespace of one, and that one as it is to be.
@@ -132,6 +126,10 @@ impl CopiesOf<'_> {
             ));
         }
         let known = self.copies.get(&(*kind, namespace.to_owned(), name.clone()))?;
+        if known.left_for.is_some() && !self.is_owned(&known, namespace) {
+            // It went with its deployment: no watch shows what another controller made.
+            return None;
+        }
         let purpose = &known.purpose;
         let is_other = purpose.role != Role::Downstream
             || Some(&purpose.bundle_namespace) != bundle.metadata.namespace.as_ref();
@@ -141,6 +139,14 @@ impl CopiesOf<'_> {
                  namespace {} already; rename one of them",
                 purpose.bundle_namespace
             )
+        })
+    }
+
+    fn is_owned(&self, known: &Copied, namespace: &str) -> bool {
+        let deployments = self.context.stores.deployments.in_namespace(namespace);
+        deployments.iter().any(|deployment| {
+            let uid = deployment.meta().uid.as_ref();
+            known.owners.iter().any(|(_, owner)| Some(owner) == uid)
         })
     }
 
@@ -221,7 +227,7 @@ impl CopiesOf<'_> {
             }
             return Err(ApiError::gone(&name));
         };
-        if !wanted.is_same(&found) {
+        if !self.is_same(wanted, &found) {
             return Ok(Put::Foreign);
         }
         if wanted.may_stay && found.holds_same(&object) {
@@ -233,6 +239,20 @@ impl CopiesOf<'_> {
         bounded(api.delete(&name, &writes::delete(&found))).await?;
         let created = bounded(api.create(&writes::post(), &object)).await?;
         Ok(Put::Written(created.meta().clone()))
+    }
+
+    /// Whether something under its name was made for the same, here or by Fleet's own controller.
+    fn is_same(&self, wanted: &Wanted<'_>, found: &impl Copyable) -> bool {
+        let deployments = self.deployments(wanted.deployment);
+        let deployments: Vec<_> = deployments
+            .iter()
+            .filter_map(|deployment| deployment.good())
+            .collect();
+        let found = Found {
+            metadata: found.meta(),
+            type_: found.secret_type(),
+        };
+        wanted.copy.is_same(found, &deployments)
     }
 
     /// Clears away copies that a deployment owns and needs no more. `needed` are those that it does.
@@ -288,11 +308,9 @@ impl CopiesOf<'_> {
             self.copies.deleted(place);
             return Ok(());
         }
-        let patch = serde_json::json!({ "metadata": {
-            "resourceVersion": found.meta().resource_version, "ownerReferences": others
-        } });
-        let patched = bounded(api.patch(name, &writes::patch(), &Patch::Merge(patch))).await?;
-        self.copies.wrote(*kind, patched.meta());
+        let others: Vec<_> = others.into_iter().cloned().collect();
+        let disowned = writes::owners(&api, &found, &others).await?;
+        self.copies.wrote(*kind, disowned.meta());
         Ok(())
     }
 }
@@ -364,29 +382,12 @@ impl Copyable for ConfigMap {
 /// A copy that is to be there.
 struct Wanted<'w> {
     copy: &'w Copy,
-    /// The deployments of its namespace, which may own what Fleet's own controller made.
-    /// They are looked up only where an object of the name exists.
-    deployments: &'w (dyn Fn() -> Vec<Deployment> + Sync),
+    /// What it is for, as it is stored, or is to be.
+    deployment: &'w BundleDeployment,
     /// It was seen as a copy of this controller's.
     is_known: bool,
     /// What holds the same may stay as it is, whoever wrote it.
     may_stay: bool,
-}
-
-impl Wanted<'_> {
-    /// Whether something under its name was made for the same, here or by Fleet's own controller.
-    fn is_same(&self, found: &impl Copyable) -> bool {
-        let deployments = (self.deployments)();
-        let deployments: Vec<_> = deployments
-            .iter()
-            .filter_map(|deployment| deployment.good())
-            .collect();
-        let found = Found {
-            metadata: found.meta(),
-            type_: found.secret_type(),
-        };
-        self.copy.is_same(found, &deployments)
-    }
 }
 
 /// What came of a write.
@@ -411,12 +412,21 @@ async fn own<K: Copyable>(api: &Api<K>, found: &K, wanted: &K) -> Result<ObjectM
         return Ok(found.meta().clone());
     }
     owners.extend(missing);
-    let patch = serde_json::json!({ "metadata": {
-        "resourceVersion": found.meta().resource_version, "ownerReferences": owners
-    } });
-    let name = found.meta().name.clone().unwrap_or_default();
-    let patched = bounded(api.patch(&name, &writes::patch(), &Patch::Merge(patch))).await?;
-    Ok(patched.meta().clone())
+    let owned = writes::owners(api, found, &owners).await?;
+    Ok(owned.meta().clone())
+}
+
+/// Whether a copy is as this controller writes it.
+fn is_written(known: &Copied, copy: &Copy) -> bool {
+    known.is(&copy.made_from, copy.object.keys())
+}
+
+/// A copy that holds the same as its source, and what it was made from.
+fn same(copy: &Copy, made_from: Option<String>) -> CopyState {
+    let kind = copy.object.kind();
+    CopyState::Same {
+        made_from: made_from.map(|version| format!("{kind} {version}")),
+    }
 }
 
 /// What a copy is made from, for a message.

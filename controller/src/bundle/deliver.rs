@@ -8,7 +8,7 @@ use helmops_shared::{
         Obstacle, Target, Turn,
         copies::{Copy, Kind, Object, Source, downstream},
         deployment::{
-            Around, CopyState, Secret as Values, SecretValues, Written, access_secret, deployment, recorded,
+            Around, Downstream, Secret as Values, SecretValues, Written, access_secret, deployment, recorded,
         },
         target::Wanted,
     },
@@ -185,22 +185,23 @@ impl Delivery<'_> {
 
     /// The deployment as it is to be. Its Secret is read only where what is in it is not known otherwise.
     async fn written(&self, target: &Target<'_>, turn: Turn) -> Result<Option<Written>, DeliveryError> {
+        if turn == Turn::Wait {
+            return Ok(None);
+        }
         // What its agent is to copy is what it is to deploy with now.
         let options = match (&target.wanted, target.existing) {
             (Ok(wanted), _) if turn == Turn::Promote => Some(&wanted.options),
             (_, existing) => existing.map(|existing| &existing.spec.options),
         };
-        let copied = options.map(|options| self.versions(options)).unwrap_or_default();
-        let changes = match (options, target.existing) {
-            (Some(options), Some(existing)) if turn != Turn::Wait => self.changes(options, existing).await?,
-            _ => Vec::new(),
+        let downstream = match options {
+            Some(options) => self.downstream(options, target.existing).await?,
+            None => Vec::new(),
         };
         let is_intact = target.existing.is_some_and(|existing| self.has_values(existing));
         let around = |secret| Around {
             secret,
             is_intact,
-            copied: &copied,
-            copies: &changes,
+            downstream: &downstream,
         };
         let written = deployment(self.bundle, target, turn, around(None));
         match (&written, target.existing) {
@@ -218,38 +219,32 @@ impl Delivery<'_> {
         }
     }
 
-    /// What the sources of downstream resources are at now.
-    fn versions(&self, options: &BundleDeploymentOptions) -> String {
-        let found = downstream(options).unwrap_or_default();
-        let mut versions: Vec<_> = found
-            .iter()
-            .filter_map(|source| self.sources.get(source)?.as_ref().ok())
-            .map(version)
-            .collect();
-        versions.sort();
-        versions.join(", ")
-    }
-
-    /// What became of the copies of downstream resources whose version a deployment has no record of.
-    async fn changes(
+    /// The downstream resources of these options, with the copies of those whose version the deployment has no record of.
+    async fn downstream(
         &self,
         options: &BundleDeploymentOptions,
-        existing: &BundleDeployment,
-    ) -> Result<Vec<CopyState>, DeliveryError> {
-        let recorded = recorded(existing).unwrap_or_default();
-        let sources = downstream(options).unwrap_or_default();
-        let objects = sources
-            .iter()
-            .filter_map(|source| self.sources.get(source)?.as_ref().ok())
-            .filter(|object| !recorded.contains(&*version(object)));
-        let mut states = Vec::new();
-        for object in objects {
-            // What is never copied is a problem of the cluster already.
-            if let Ok(copy) = Copy::of_downstream(existing, object) {
-                states.push(self.copies().state(&copy).await?);
-            }
+        existing: Option<&BundleDeployment>,
+    ) -> Result<Vec<Downstream>, DeliveryError> {
+        let recorded = existing.and_then(recorded).unwrap_or_default();
+        let mut found = Vec::new();
+        for object in self.sources_of(downstream(options).unwrap_or_default()) {
+            let source = format!("{} {}", object.kind(), object.version());
+            let copy = match existing {
+                Some(existing) if !recorded.contains(&*source) => {
+                    let copy = Copy::of_downstream(existing, object);
+                    Some(self.copies().state(&copy).await?)
+                }
+                _ => None,
+            };
+            found.push(Downstream { source, copy });
         }
-        Ok(states)
+        Ok(found)
+    }
+
+    /// Those sources that are there.
+    fn sources_of(&self, sources: impl IntoIterator<Item = Source>) -> impl Iterator<Item = &Object> {
+        let found = sources.into_iter().filter_map(|source| self.sources.get(&source));
+        found.filter_map(|found| found.as_ref().ok())
     }
 
     /// Whether the Secret with a deployment's values is seen to be the right one.
@@ -273,14 +268,11 @@ impl Delivery<'_> {
     fn copies_for(&self, deployment: &BundleDeployment) -> Vec<Copy> {
         let access = sources::access(self.bundle).zip(access_secret(self.bundle));
         let access = access.and_then(|(source, name)| match self.sources.get(&source) {
-            Some(Ok(Object::Secret(secret))) => Copy::of_access(deployment, name, secret).ok(),
+            Some(Ok(Object::Secret(secret))) => Some(Copy::of_access(deployment, name, secret)),
             _ => None,
         });
-        let found = named(deployment);
-        let downstream = found
-            .iter()
-            .filter_map(|source| self.sources.get(source)?.as_ref().ok())
-            .filter_map(|object| Copy::of_downstream(deployment, object).ok());
+        let downstream = self.sources_of(named(deployment));
+        let downstream = downstream.map(|object| Copy::of_downstream(deployment, object));
         access.into_iter().chain(downstream).collect()
     }
 
@@ -290,11 +282,6 @@ impl Delivery<'_> {
             copies: self.copies,
         }
     }
-}
-
-/// A downstream resource in the version that it has, as the record names it.
-fn version(object: &Object) -> String {
-    format!("{} {}", object.kind(), object.version())
 }
 
 fn is_waiting(written: Option<&Written>) -> bool {

@@ -7,7 +7,7 @@ use helmops_shared::{
     api::Bundle,
     targeting::{
         Target,
-        copies::{ForbiddenType, Kind, Object, Source, check_type, downstream},
+        copies::{Kind, Object, Source, check_type, downstream},
     },
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -90,7 +90,7 @@ async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Obj
     };
     let what = format!("{} {namespace}/{name}", source.kind);
     match found {
-        Ok(Some(object)) => match copyable(&object) {
+        Ok(Some(object)) => match check_type(&object) {
             Ok(()) => Ok(object),
             Err(forbidden) => Err(Missing {
                 problem: forbidden.to_string(),
@@ -105,12 +105,5 @@ async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Obj
             problem: format!("could not read {what}: {error}"),
             is_unread: true,
         }),
-    }
-}
-
-fn copyable(object: &Object) -> Result<(), ForbiddenType> {
-    match object {
-        Object::Secret(secret) => check_type(secret),
-        Object::ConfigMap(_) => Ok(()),
     }
 }

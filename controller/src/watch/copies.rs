@@ -31,14 +31,15 @@ pub type CopyPlace = (Kind, String, String);
 pub struct Copied {
     /// What it is there for.
     pub purpose: Purpose,
-    /// What it was made from.
-    pub made_from: String,
+    /// What this controller made it from, as it says itself. Nothing where another controller made it.
+    pub made_from: Option<String>,
     /// How many of its keys are as they were written, or nothing where somebody else has written any.
     pub intact: Option<usize>,
     /// Names and UIDs of the deployments that own it.
     pub owners: BTreeSet<(String, String)>,
-    /// Another controller wrote what it holds, which was right when it was last read, and it was left as it is.
-    pub is_left: bool,
+    /// What it was last found to hold the data of, where it was left as it is: it was made from something else with the same
+    /// data, or by another controller.
+    pub left_for: Option<String>,
 }
 
 /// All copies, as last seen. Clones share them.
@@ -96,17 +97,17 @@ impl Copies {
         }
     }
 
-    /// Takes up that a copy of another controller holds what it should, and was left as it is.
+    /// Takes up that a copy holds what it should, and was left as it is.
     pub fn left(&self, copy: &Copy, metadata: &ObjectMeta) {
         let Some(purpose) = Purpose::of(copy.object.metadata()) else {
             return;
         };
         let known = Copied {
             purpose,
-            made_from: copy.made_from.clone(),
-            intact: Some(copy.object.keys()),
+            made_from: made_from(metadata),
+            intact: None,
             owners: owners(metadata),
-            is_left: true,
+            left_for: Some(copy.made_from.clone()),
         };
         let place = place(copy.object.kind(), metadata);
         lock(&self.known).insert(place, known);
@@ -197,7 +198,12 @@ impl Copies {
 impl Copied {
     /// Whether it is what is to be there: made from this, with so many keys, and untouched.
     pub fn is(&self, made_from: &str, keys: usize) -> bool {
-        self.made_from == made_from && self.intact == Some(keys)
+        self.made_from.as_deref() == Some(made_from) && self.intact == Some(keys)
+    }
+
+    /// Whether it was left as it is, since it has the data of what is to be there.
+    pub fn was_left_for(&self, made_from: &str) -> bool {
+        self.left_for.as_deref() == Some(made_from)
     }
 
     /// Whether it was put there for the same purpose as a copy that is to be there.
@@ -223,18 +229,18 @@ pub fn place(kind: Kind, metadata: &ObjectMeta) -> CopyPlace {
 }
 
 fn copied(metadata: &ObjectMeta) -> Option<Copied> {
-    let purpose = Purpose::of(metadata)?;
-    let annotations = metadata.annotations.as_ref();
     Some(Copied {
-        purpose,
-        made_from: annotations
-            .and_then(|annotations| annotations.get(labels::MADE_FROM))
-            .cloned()
-            .unwrap_or_default(),
+        purpose: Purpose::of(metadata)?,
+        made_from: made_from(metadata),
         intact: intact(metadata.managed_fields.as_deref().unwrap_or_default()),
         owners: owners(metadata),
-        is_left: false,
+        left_for: None,
     })
+}
+
+/// What a copy says it was made from.
+pub fn made_from(metadata: &ObjectMeta) -> Option<String> {
+    metadata.annotations.as_ref()?.get(labels::MADE_FROM).cloned()
 }
 
 /// Names and UIDs of the owners of an object.

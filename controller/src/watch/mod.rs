@@ -64,7 +64,7 @@ use self::{
 pub use self::{
     budget::{StoreBudget, Weight},
     clusters::Clusters,
-    copies::{Copied, Copies, CopyPlace, place},
+    copies::{Copied, Copies, CopyPlace, made_from, place},
     deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,

@@ -22,6 +22,8 @@ use kube_core::Resource;
 use super::{deployment::SecretValues, identity::values_hash};
 use crate::api::{BundleDeployment, BundleDeploymentOptions, labels, options::DownstreamResource};
 
+/// What the types of Secrets begin with that Fleet's own controller makes for its agents.
+const FLEETS_TYPES: &str = "fleet.cattle.io/";
 /// Type of Secrets with values.
 const VALUES_TYPE: &str = "fleet.cattle.io/bundle-deployment/v1alpha1";
 /// Type of copies of access Secrets.
@@ -133,11 +135,14 @@ pub struct ForbiddenType {
     pub type_: String,
 }
 
-/// Checks that a Secret may be copied at all.
+/// Checks that an object may be copied at all.
 ///
 /// # Errors
 /// Where it is a login to a cluster.
-pub fn check_type(secret: &Secret) -> Result<(), ForbiddenType> {
+pub fn check_type(object: &Object) -> Result<(), ForbiddenType> {
+    let Object::Secret(secret) = object else {
+        return Ok(());
+    };
     let type_ = secret.type_.as_deref().unwrap_or_default();
     if !LOGINS.contains(&type_) {
         return Ok(());
@@ -246,23 +251,15 @@ impl Copy {
         })
     }
 
-    /// The copy of an access Secret, under a name of its own.
-    ///
-    /// # Errors
-    /// Where the source is never copied.
-    pub fn of_access(
-        deployment: &BundleDeployment,
-        name: String,
-        source: &Secret,
-    ) -> Result<Self, ForbiddenType> {
-        check_type(source)?;
+    /// The copy of an access Secret, under a name of its own. [`check_type`] has accepted the source.
+    pub fn of_access(deployment: &BundleDeployment, name: String, source: &Secret) -> Self {
         let made_from = Object::Secret(source.clone()).version();
         let mut metadata = metadata(deployment, Role::Access, name, &made_from);
         metadata
             .labels
             .get_or_insert_default()
             .insert(labels::INTERNAL_SECRET.to_owned(), "true".to_owned());
-        Ok(Self {
+        Self {
             role: Role::Access,
             object: Object::Secret(Secret {
                 metadata,
@@ -271,17 +268,11 @@ impl Copy {
                 ..Secret::default()
             }),
             made_from,
-        })
+        }
     }
 
-    /// The copy of a downstream resource.
-    ///
-    /// # Errors
-    /// Where the source is never copied.
-    pub fn of_downstream(deployment: &BundleDeployment, source: &Object) -> Result<Self, ForbiddenType> {
-        if let Object::Secret(secret) = source {
-            check_type(secret)?;
-        }
+    /// The copy of a downstream resource. [`check_type`] has accepted the source.
+    pub fn of_downstream(deployment: &BundleDeployment, source: &Object) -> Self {
         let made_from = source.version();
         let name = source.metadata().name.clone().unwrap_or_default();
         let metadata = metadata(deployment, Role::Downstream, name, &made_from);
@@ -299,11 +290,11 @@ impl Copy {
                 ..ConfigMap::default()
             }),
         };
-        Ok(Self {
+        Self {
             role: Role::Downstream,
             object,
             made_from,
-        })
+        }
     }
 
     /// Whether something under its name was put there for the same purpose: by this controller, as its labels say, or by
@@ -312,6 +303,10 @@ impl Copy {
         let purpose = Purpose::of(found.metadata);
         if purpose.is_some() && purpose == Purpose::of(self.object.metadata()) {
             return true;
+        }
+        if self.role == Role::Downstream && found.type_.is_some_and(|type_| type_.starts_with(FLEETS_TYPES)) {
+            // Values or access of another Bundle: Fleet does not label them.
+            return false;
         }
         let kind = BundleDeployment::kind(&());
         let owners = found.metadata.owner_references.iter().flatten();
@@ -473,7 +468,7 @@ mod tests {
 
     #[test]
     fn an_access_secret_keeps_its_data_alone() {
-        let copy = Copy::of_access(&deployment(), "access-1".to_owned(), &secret()).unwrap();
+        let copy = Copy::of_access(&deployment(), "access-1".to_owned(), &secret());
         let told = json(&copy);
         assert_eq!(told["type"], "fleet.cattle.io/bundle-helmops-access/v1alpha1");
         assert_eq!(told["data"], json!({ "username": "dQ==", "password": "cA==" }));
@@ -490,7 +485,7 @@ mod tests {
             "data": { "a": "1" }, "binaryData": { "b": "Yg==" }
         });
         let map = Object::ConfigMap(serde_json::from_value(map).unwrap());
-        let copy = Copy::of_downstream(&deployment(), &map).unwrap();
+        let copy = Copy::of_downstream(&deployment(), &map);
         assert_eq!((copy.object.keys(), &*copy.made_from), (2, "fleet/settings@8"));
         let told = json(&copy);
         assert_eq!(
@@ -502,7 +497,7 @@ mod tests {
             None,
             "others may share it"
         );
-        let copy = Copy::of_downstream(&deployment(), &Object::Secret(secret())).unwrap();
+        let copy = Copy::of_downstream(&deployment(), &Object::Secret(secret()));
         assert_eq!(json(&copy)["type"], "Opaque");
     }
 
@@ -516,16 +511,13 @@ mod tests {
                 type_: Some(type_.to_owned()),
                 ..secret()
             };
-            let access = Copy::of_access(&deployment(), "access-1".to_owned(), &login);
-            let downstream = Copy::of_downstream(&deployment(), &Object::Secret(login));
-            for refused in [access, downstream] {
-                let message = refused.unwrap_err().to_string();
-                assert!(
-                    message.contains("Secret fleet/access") && message.contains(type_),
-                    "{message}"
-                );
-            }
+            let message = check_type(&Object::Secret(login)).unwrap_err().to_string();
+            assert!(
+                message.contains("Secret fleet/access") && message.contains(type_),
+                "{message}"
+            );
         }
+        assert_eq!(check_type(&Object::Secret(secret())), Ok(()));
     }
 
     /// The copy of a Secret, as it is stored for the Bundles of a namespace.
@@ -535,7 +527,7 @@ mod tests {
         own.insert(labels::BUNDLE_NAMESPACE.to_owned(), namespace.to_owned());
         let mut source = secret();
         source.metadata.namespace = Some(namespace.to_owned());
-        let copy = Copy::of_downstream(&deployment, &Object::Secret(source)).unwrap();
+        let copy = Copy::of_downstream(&deployment, &Object::Secret(source));
         (copy, deployment)
     }
 
@@ -543,6 +535,25 @@ mod tests {
         Found {
             metadata: copy.object.metadata(),
             type_: Some("Opaque"),
+        }
+    }
+
+    /// Fleet does not label the Secret with the values of a deployment, which has the name of its Bundle.
+    #[test]
+    fn the_values_of_another_bundle_are_no_copy() {
+        let (copy, mut other) = shared("fleet");
+        other.metadata.name = copy.object.metadata().name.clone();
+        let owner = owner(&other, Role::Values).unwrap();
+        let metadata = ObjectMeta {
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        };
+        for (type_, expected) in [("Opaque", true), (VALUES_TYPE, false), (ACCESS_TYPE, false)] {
+            let found = Found {
+                metadata: &metadata,
+                type_: Some(type_),
+            };
+            assert_eq!(copy.is_same(found, &[&other]), expected, "{type_}");
         }
     }
 

@@ -66,28 +66,37 @@ pub struct Around<'a> {
     pub secret: Option<&'a SecretValues>,
     /// The Secret is known to be the one that belongs to the deployment, whatever is in it.
     pub is_intact: bool,
-    /// What the downstream resources are made from that its agent is to copy; empty for none.
-    pub copied: &'a str,
-    /// What became of the copies of those that [`recorded`] has not, or not in this version.
-    pub copies: &'a [CopyState],
+    /// The downstream resources that its agent is to copy.
+    pub downstream: &'a [Downstream],
+}
+
+/// A downstream resource, and its copy in the namespace of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Downstream {
+    /// The source in its present version, as the record names it.
+    pub source: String,
+    /// The copy, compared with the source. Nothing where [`recorded`] has this version of the source.
+    pub copy: Option<CopyState>,
 }
 
 /// A copy of a downstream resource, compared with its source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyState {
     /// There is none.
     Missing,
-    /// It holds the same, and was not made from this version of the source: the source changed in its metadata alone, or another
-    /// controller keeps the copy up to date.
-    Same,
+    /// It holds the same. The source changed in its metadata alone, or another controller keeps the copy up to date, or it was
+    /// written for another deployment of the namespace.
+    Same {
+        /// The version of the source that this controller made it from, as the record names it; nothing where it was another
+        /// controller.
+        made_from: Option<String>,
+    },
     /// It holds something else.
     Different,
-    /// This controller made it from this version of the source, and the deployment does not say so yet.
-    Current,
 }
 
-/// What the record of a deployment names: the downstream resources that its agent was last made to copy, in their versions.
-/// Nothing where there is no record, as on one that Fleet made.
+/// What the record of a deployment names: the downstream resources that its agent was last made to copy, in the versions that
+/// the copies were made from. Nothing where there is no record, as on one that Fleet made.
 pub fn recorded(deployment: &BundleDeployment) -> Option<BTreeSet<&str>> {
     let annotations = deployment.metadata.annotations.as_ref()?;
     let record = annotations.get(labels::MADE_FROM)?;
@@ -111,13 +120,16 @@ pub fn deployment(bundle: &Bundle, target: &Target<'_>, turn: Turn, around: Arou
     advance(&mut spec, wanted, turn, is_paused);
     let secret = with_values(&mut spec, &before, wanted, around);
     complete(&mut spec, bundle, target, wanted, is_paused);
-    if copies_anew(target.existing, around) {
+    let recorded = target.existing.and_then(recorded);
+    let is_changed =
+        |downstream: &Downstream| target.existing.is_none() || downstream.is_changed(recorded.as_ref());
+    if around.downstream.iter().any(is_changed) {
         // Agents copy anew what has another number.
         spec.downstream_resources_generation = spec.downstream_resources_generation.saturating_add(1);
     }
     Some(Written {
         deployment: BundleDeployment {
-            metadata: metadata(bundle, target, namespace, around.copied).into(),
+            metadata: metadata(bundle, target, namespace, record(around.downstream)).into(),
             spec,
             ..BundleDeployment::default()
         },
@@ -225,21 +237,38 @@ fn complete(
     }
 }
 
-/// Whether the agent is to copy downstream resources once more, and so to deploy once more.
-///
-/// Without a record, as after Fleet's own controller, only a copy that holds something else is a change. A deployment that is
-/// new has nothing to compare with.
-fn copies_anew(existing: Option<&BundleDeployment>, around: Around<'_>) -> bool {
-    let Some(existing) = existing else {
-        return !around.copied.is_empty();
-    };
-    let has_record = recorded(existing).is_some();
-    around.copies.iter().any(|copy| match copy {
-        CopyState::Same => false,
-        CopyState::Different => true,
-        // With a record: the copy was written, and the process ended before the deployment was.
-        CopyState::Missing | CopyState::Current => has_record,
-    })
+impl Downstream {
+    /// Whether the agent has to copy it once more, and so to deploy once more: its copy holds something else than when the
+    /// agent last did, as far as the record of the deployment says.
+    fn is_changed(&self, recorded: Option<&BTreeSet<&str>>) -> bool {
+        match &self.copy {
+            None => false,
+            // Without a record, as after Fleet's own controller, that says nothing about its content.
+            Some(CopyState::Missing) => recorded.is_some(),
+            Some(CopyState::Same { made_from }) => made_from
+                .as_deref()
+                .is_some_and(|version| recorded.is_none_or(|recorded| !recorded.contains(version))),
+            Some(CopyState::Different) => true,
+        }
+    }
+
+    /// What its copy is made from when the deployment is written.
+    fn made_from(&self) -> &str {
+        match &self.copy {
+            // It stays as it is.
+            Some(CopyState::Same {
+                made_from: Some(made_from),
+            }) => made_from,
+            _ => &self.source,
+        }
+    }
+}
+
+/// The record of downstream resources; empty for none.
+fn record(downstream: &[Downstream]) -> String {
+    let mut versions: Vec<_> = downstream.iter().map(Downstream::made_from).collect();
+    versions.sort_unstable();
+    versions.join(", ")
 }
 
 /// The name of the copy of a Bundle's access Secret, where it has one.
@@ -250,7 +279,7 @@ pub fn access_secret(bundle: &Bundle) -> Option<String> {
     (!options.secret_name.is_empty()).then(|| names::access_secret(&namespace, &name, &options.secret_name))
 }
 
-fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str, copied: &str) -> ObjectMeta {
+fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str, record: String) -> ObjectMeta {
     let of_bundle = |text: &Option<String>| text.clone().unwrap_or_default();
     let (bundle_name, bundle_namespace) = (
         of_bundle(&bundle.metadata.name),
@@ -271,7 +300,7 @@ fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str, copied: &str)
         name: Some(bundle_name),
         namespace: Some(namespace.to_owned()),
         labels: Some(own),
-        annotations: (!copied.is_empty()).then(|| [(labels::MADE_FROM.to_owned(), copied.to_owned())].into()),
+        annotations: (!record.is_empty()).then(|| [(labels::MADE_FROM.to_owned(), record)].into()),
         finalizers: Some(vec![labels::BUNDLE_DEPLOYMENT_FINALIZER.to_owned()]),
         ..ObjectMeta::default()
     }

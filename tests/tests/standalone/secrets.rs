@@ -390,7 +390,7 @@ async fn taking_over_from_fleet_releases_nothing_again() {
         setting.bundle(name, &json!({})).await;
         let deployment = setting.deployment(0, name).await;
         let text = if name == "same" { "text" } else { "before" };
-        setting.made_by_fleet(name, &deployment, text).await;
+        setting.made_by_fleet(&deployment, &source, text).await;
         setting.bundle(name, &named).await;
     }
     let taken = async |name: &str| {
@@ -427,16 +427,42 @@ async fn taking_over_from_fleet_releases_nothing_again() {
         .await;
 }
 
+/// Deployments that share a copy: it is written for one of them, and all of them are deployed again.
+#[tokio::test]
+async fn a_change_before_the_takeover_is_released_to_each_deployment_that_shares_a_copy() {
+    let setting = Setting::new("secrets", 1).await;
+    setting.secret("shared", &json!({ "key": "changed" })).await;
+    let bundles = ["one", "two", "three"];
+    for name in bundles {
+        setting.bundle(name, &json!({})).await;
+    }
+    let deployment = setting.deployment(0, bundles[0]).await;
+    setting.made_by_fleet(&deployment, "shared", "before").await;
+    let named = json!({ "downstreamResources": [{ "kind": "Secret", "name": "shared" }] });
+    for name in bundles {
+        setting.bundle(name, &named).await;
+    }
+    for name in bundles {
+        let object = format!("bundledeployment/{name}");
+        let released = |found: &Value| {
+            let number = &found["spec"]["downstreamResourcesGeneration"];
+            ensure!(*number == 1, "{name}: it is {number}");
+            Ok(())
+        };
+        setting.until_on(0, &object, released).await;
+    }
+}
+
 impl Setting {
     /// Puts a copy on the cluster as Fleet's own controller does.
-    async fn made_by_fleet(&self, name: &str, deployment: &Value, text: &str) {
+    async fn made_by_fleet(&self, deployment: &Value, source: &str, text: &str) {
         let owner = json!({
-            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "BundleDeployment", "controller": true,
-            "blockOwnerDeletion": true, "name": name, "uid": deployment["metadata"]["uid"],
+            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "BundleDeployment", "controller": true, "blockOwnerDeletion": true,
+            "name": deployment["metadata"]["name"], "uid": deployment["metadata"]["uid"],
         });
         let copy = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": { "key": text },
-            "metadata": { "name": format!("{name}-source"), "ownerReferences": [owner] },
+            "metadata": { "name": source, "ownerReferences": [owner] },
         });
         let kubectl = self.suite.bed.kubectl().in_namespace(&self.clusters[0]);
         let created = kubectl

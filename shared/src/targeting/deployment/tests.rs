@@ -244,20 +244,34 @@ fn labels_of_namespaces_are_those_of_all_targets() {
     assert_eq!(options["namespaceAnnotations"], json!({ "d": "other" }));
 }
 
-/// A round with downstream resources in these versions, and what became of their copies.
-fn copying(existing: Option<&BundleDeployment>, copied: &str, states: &[CopyState]) -> BundleDeployment {
+/// A deployment for these downstream resources.
+fn copying(existing: Option<&BundleDeployment>, downstream: &[Downstream]) -> BundleDeployment {
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let existing: Vec<_> = existing.into_iter().collect();
     let members = [Member::new(&cluster, [])];
     let targets = targets(&bundle, members, &existing, false, &Budget::without_clock()).unwrap();
     let around = Around {
-        copied,
-        copies: states,
+        downstream,
         ..Around::default()
     };
     deployment(&bundle, &targets[0], Turn::Promote, around)
         .unwrap()
         .deployment
+}
+
+/// A source and its copy, where that has to be looked at.
+fn source(version: &str, copy: impl Into<Option<CopyState>>) -> Downstream {
+    Downstream {
+        source: version.to_owned(),
+        copy: copy.into(),
+    }
+}
+
+/// A copy that holds the same, and what this controller made it from.
+fn same(made_from: impl Into<Option<&'static str>>) -> CopyState {
+    CopyState::Same {
+        made_from: made_from.into().map(str::to_owned),
+    }
 }
 
 const fn copy_number(deployment: &BundleDeployment) -> i64 {
@@ -266,21 +280,20 @@ const fn copy_number(deployment: &BundleDeployment) -> i64 {
 
 #[test]
 fn agents_copy_again_what_has_changed() {
-    let first = copying(None, "Secret fleet/a@1", &[]);
+    let first = copying(None, &[source("Secret fleet/a@1", None)]);
     assert_eq!(copy_number(&first), 1);
-    assert_eq!(copy_number(&copying(Some(&first), "Secret fleet/a@1", &[])), 1);
-    let second = copying(Some(&first), "Secret fleet/a@2", &[CopyState::Different]);
+    let again = copying(Some(&first), &[source("Secret fleet/a@1", None)]);
+    assert_eq!(copy_number(&again), 1);
+    let second = copying(Some(&first), &[source("Secret fleet/a@2", CopyState::Different)]);
     assert_eq!(copy_number(&second), 2);
-    let labelled = copying(Some(&second), "Secret fleet/a@3", &[CopyState::Same]);
-    assert_eq!(copy_number(&labelled), 2, "it holds the same");
-    assert_eq!(recorded(&labelled), Some(["Secret fleet/a@3"].into()));
-    let cut_off = copying(Some(&second), "Secret fleet/a@3", &[CopyState::Current]);
+    let interrupted = same("Secret fleet/a@3");
+    let third = copying(Some(&second), &[source("Secret fleet/a@3", interrupted)]);
     assert_eq!(
-        copy_number(&cut_off),
+        copy_number(&third),
         3,
-        "the copy was written, and the agent does not know"
+        "the copy was written, and the deployment was not"
     );
-    let none = copying(Some(&second), "", &[]);
+    let none = copying(Some(&second), &[]);
     assert_eq!(
         (copy_number(&none), &none.metadata.annotations),
         (2, &None),
@@ -288,34 +301,60 @@ fn agents_copy_again_what_has_changed() {
     );
 }
 
-/// A deployment that Fleet's own controller made has a number and no record.
 #[test]
-fn a_deployment_that_fleet_made_is_released_again_only_for_a_change() {
-    let copied = "ConfigMap fleet/b@7, Secret fleet/a@1";
-    let mut of_fleet = copying(None, copied, &[]);
-    of_fleet.metadata.annotations = None;
-    of_fleet.spec.downstream_resources_generation = 4;
-    for (states, expected) in [
-        (&[CopyState::Same, CopyState::Same][..], 4),
-        (&[CopyState::Missing, CopyState::Same], 4),
-        (&[CopyState::Current, CopyState::Current], 4),
-        (&[CopyState::Same, CopyState::Different], 5),
-    ] {
-        let taken = copying(Some(&of_fleet), copied, states);
-        assert_eq!(copy_number(&taken), expected, "{states:?}");
-        let record = ["ConfigMap fleet/b@7", "Secret fleet/a@1"];
-        assert_eq!(recorded(&taken), Some(record.into()));
+fn a_change_of_metadata_alone_releases_nothing() {
+    let first = copying(None, &[source("Secret fleet/a@1", None)]);
+    let mut labelled = first;
+    for version in ["Secret fleet/a@2", "Secret fleet/a@3"] {
+        labelled = copying(Some(&labelled), &[source(version, same("Secret fleet/a@1"))]);
+        assert_eq!(copy_number(&labelled), 1, "it holds the same");
+        assert_eq!(recorded(&labelled), Some(["Secret fleet/a@1"].into()));
     }
 }
 
-/// Back from Fleet's own controller, which raised the number and left the record as it was.
+/// Another deployment of the namespace had the copy written, and then the metadata of the source changed.
+#[test]
+fn a_change_is_released_to_each_deployment_that_shares_a_copy() {
+    let first = copying(None, &[source("Secret fleet/a@7", None)]);
+    let late = source("Secret fleet/a@9", same("Secret fleet/a@8"));
+    let second = copying(Some(&first), std::slice::from_ref(&late));
+    assert_eq!(copy_number(&second), 2);
+    assert_eq!(recorded(&second), Some(["Secret fleet/a@8"].into()));
+    assert_eq!(copy_number(&copying(Some(&second), &[late])), 2, "once");
+}
+
+/// A deployment that Fleet's own controller made has a number and no record.
+#[test]
+fn a_deployment_that_fleet_made_is_released_again_only_for_a_change() {
+    const MAP: &str = "ConfigMap fleet/b@7";
+    const SECRET: &str = "Secret fleet/a@1";
+    let mut of_fleet = copying(None, &[source(MAP, None), source(SECRET, None)]);
+    of_fleet.metadata.annotations = None;
+    of_fleet.spec.downstream_resources_generation = 4;
+    for (map, secret, expected) in [
+        (same(None), same(None), 4),
+        (CopyState::Missing, same(None), 4),
+        (same(None), CopyState::Different, 5),
+        // This controller has written the copy, for another deployment or before it was interrupted.
+        (same(None), same(SECRET), 5),
+    ] {
+        let what = format!("{map:?}, {secret:?}");
+        let taken = copying(Some(&of_fleet), &[source(SECRET, secret), source(MAP, map)]);
+        assert_eq!(copy_number(&taken), expected, "{what}");
+        assert_eq!(recorded(&taken), Some([MAP, SECRET].into()));
+    }
+}
+
+/// Back from Fleet's own controller, which raised the number, and left the record and the annotation of the copy as they were.
 #[test]
 fn what_fleet_has_copied_meanwhile_is_not_released_again() {
-    let mut back = copying(None, "Secret fleet/a@1", &[]);
+    let mut back = copying(None, &[source("Secret fleet/a@1", None)]);
     back.spec.downstream_resources_generation = 3;
-    let taken = copying(Some(&back), "Secret fleet/a@9", &[CopyState::Same]);
+    let taken = copying(
+        Some(&back),
+        &[source("Secret fleet/a@9", same("Secret fleet/a@1"))],
+    );
     assert_eq!(copy_number(&taken), 3);
-    assert_eq!(recorded(&taken), Some(["Secret fleet/a@9"].into()));
 }
 
 #[test]
