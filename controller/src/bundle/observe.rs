@@ -26,6 +26,16 @@ pub fn policies(context: &Context, bundle: &Bundle) -> Result<Arc<Policies>, Del
     policies.ok_or(DeliveryError::UnknownPolicies)
 }
 
+/// Whether a Bundle that is being worked on still says the same. Metadata may have changed, which brings it here again.
+pub fn is_current(context: &Context, key: &BundleKey, bundle: &Bundle) -> bool {
+    let latest = context.stores.bundles.get(key);
+    latest.is_some_and(|latest| {
+        let latest = latest.meta();
+        (&latest.uid, latest.generation) == (&bundle.metadata.uid, bundle.metadata.generation)
+            && latest.deletion_timestamp.is_none()
+    })
+}
+
 /// Where a Bundle may go, and where it is.
 pub struct Surroundings {
     clusters: Vec<Home>,

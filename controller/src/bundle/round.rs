@@ -37,8 +37,8 @@ use crate::{
 /// meanwhile.
 const MAX_VALUES_TIME: Duration = Duration::from_secs(2);
 
-/// Values for all clusters are in memory until the last cluster has its own. Bundles with more than this, in bytes, are worked
-/// on one at a time in a namespace.
+/// Values for all clusters are in memory until the last cluster has its own. Bundles with more than this, in bytes, are brought
+/// to their clusters one at a time in a namespace.
 const LARGE_VALUES: usize = 4 << 20;
 
 /// A Bundle that is worked on.
@@ -56,26 +56,57 @@ impl Run<'_> {
     /// Brings each cluster what it is its turn for, and tells of it. Gives what went wrong with some of them, or why nothing
     /// was done at all.
     pub async fn round(&self, place: &mut workers::Place) -> Result<Outcome, DeliveryError> {
-        // First, since it may take a while: what is looked at then is what is acted on.
-        let permit = self.context.compute.permit(place).await?;
-        let policies = observe::policies(self.context, self.bundle)?;
-        let surroundings = observe::surroundings(self.context, &self.reach.clusters, self.key, self.bundle);
-        let existing = surroundings.existing();
+        loop {
+            // First, since it may take a while: what is looked at then is what is acted on.
+            let permit = self.context.compute.permit(place).await?;
+            let policies = observe::policies(self.context, self.bundle)?;
+            let surroundings =
+                observe::surroundings(self.context, &self.reach.clusters, self.key, self.bundle);
+            let existing = surroundings.existing();
+            let found = || targets(self.bundle, &policies, &surroundings, &existing);
+            let found = compute::run(&permit, found);
+            drop(permit);
+            if found.as_ref().is_ok_and(|found| found.bytes > LARGE_VALUES) && !place.is_alone() {
+                drop(found);
+                // That takes as long as another one's clusters do: what was found may be out of date then.
+                place.alone().await?;
+                self.check_current()?;
+                continue;
+            }
+            self.check_current()?;
+            return self.bring_about(found, &surroundings, &existing).await;
+        }
+    }
+
+    /// Checks that the Bundle is still what it was when work on it began.
+    fn check_current(&self) -> Result<(), DeliveryError> {
+        if observe::is_current(self.context, self.key, self.bundle) {
+            Ok(())
+        } else {
+            Err(DeliveryError::Behind(format!("Bundle {}", self.key.name)))
+        }
+    }
+
+    /// Brings what was found to the clusters.
+    async fn bring_about(
+        &self,
+        found: Result<Found<'_>, Refusal>,
+        surroundings: &Surroundings,
+        existing: &[&BundleDeployment],
+    ) -> Result<Outcome, DeliveryError> {
         let mut failures = Vec::new();
         for leaving in existing.iter().filter(|deployment| is_leaving(deployment)) {
-            // It is made anew when it is gone.
+            // It is created again when it is gone.
             failures.extend(apply::withdraw_one(self.context, leaving).await.err());
         }
-        let found = || targets(self.bundle, &policies, &surroundings, &existing);
-        let (mut targets, exceeded, bytes) = match compute::run(&permit, found) {
-            Ok(targets) => targets,
+        let Found {
+            mut targets,
+            exceeded,
+            ..
+        } = match found {
+            Ok(found) => found,
             Err(refusal) => return refused(refusal, failures),
         };
-        if bytes > LARGE_VALUES {
-            // With the permit still held: no other Bundle of the namespace makes as many meanwhile.
-            place.alone().await?;
-        }
-        drop(permit);
         // The other limits are exceeded by the same work each time, until somebody changes something.
         if let Some(exceeded @ Exceeded::Time { .. }) = exceeded {
             failures.push(DeliveryError::Overtime(exceeded));
@@ -94,8 +125,8 @@ impl Run<'_> {
             Err(error) => return refused(Refusal::new(Reason::InvalidRollout, &error), failures),
         };
         let delivered = deliver(&delivery, &targets, &rollout).await;
-        failures.extend(self.clear_away(&surroundings, &targets, &existing).await);
-        let strays = targeting::strays(&targets, &existing);
+        failures.extend(self.clear_away(surroundings, &targets, existing).await);
+        let strays = targeting::strays(&targets, existing);
         self.tell(&targets, &rollout, &delivered, &strays).await?;
         failures.extend(delivered.into_iter().filter_map(|delivered| delivered.failure));
         Ok(Ok(failures))
@@ -170,20 +201,32 @@ fn refused(refusal: Refusal, failures: Vec<DeliveryError>) -> Result<Outcome, De
     failures.into_iter().next().map_or(Ok(Err(refusal)), Err)
 }
 
-/// The clusters with their values, which limit ended their rendering, and the bytes of all values.
+/// The clusters of a Bundle with their values.
+struct Found<'a> {
+    targets: Vec<Target<'a>>,
+    /// The limit that ended the rendering of values.
+    exceeded: Option<Exceeded>,
+    /// What all values take.
+    bytes: usize,
+}
+
 fn targets<'a>(
     bundle: &Bundle,
     policies: &Policies,
     surroundings: &'a Surroundings,
     existing: &[&'a BundleDeployment],
-) -> Result<(Vec<Target<'a>>, Option<Exceeded>, usize), Refusal> {
+) -> Result<Found<'a>, Refusal> {
     check(bundle, policies)?;
     let forbids = policies.forbid_namespace_creation();
     let start = Instant::now();
     let budget = Budget::new(Limits::within(MAX_VALUES_TIME), move || start.elapsed());
     let targets = targeting::targets(bundle, surroundings.members(), existing, forbids, &budget)
         .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))?;
-    Ok((targets, budget.exceeded(), budget.values()))
+    Ok(Found {
+        targets,
+        exceeded: budget.exceeded(),
+        bytes: budget.values(),
+    })
 }
 
 /// Brings each cluster what it is its turn for.
