@@ -52,6 +52,8 @@ reasons! {
         RepoRequired: "Give the repository's URL in `spec.helm.repo`, or an archive's URL in `spec.helm.chart`.",
         /// A chart is named where the repository names it already.
         ChartForbidden: "Leave `spec.helm.chart` out: an `oci://` URL names the chart itself.",
+        /// The chart is named by something that no index has: a path, or the reference of a registry.
+        InvalidChartName: "Give the name of the chart as the index of the repository lists it.",
         /// A repository is named beside a chart archive.
         RepoForbidden: "Leave `spec.helm.repo` out, or name the chart in place of the archive's URL.",
         /// A version is given for a chart archive.
@@ -76,8 +78,8 @@ reasons! {
         InvalidDownstreamResource: "Say `kind: Secret` or `kind: ConfigMap`.",
         /// A list, a text or the whole spec is larger than allowed.
         LimitExceeded: "Shorten it as the message says, or make several HelmOps of it; the limits are in [fields.md](fields.md).",
-        /// Helm values nest too deeply.
-        InvalidValues: "Make the values flatter: lists and mappings nest 100 deep at the most.",
+        /// Helm values, or where they come from, cannot be used.
+        InvalidValues: "Do what the message says: name the object of `valuesFrom`, or make the values flatter (100 levels are allowed).",
         /// The object does not decode.
         Undecodable: "The message names the field and what stands there; `kubectl explain helmop.spec` tells what it takes.",
     }

@@ -6,7 +6,7 @@ use crate::{
     chart::{
         registry::{ask::ask, reference::Reference},
         request::{ChartRequest, VersionRequest, or_inherited},
-        source::{ChartSource, FormError},
+        source::{self, ChartSource, FormError},
         url::{self, Url},
     },
     reason::Reason,
@@ -19,14 +19,19 @@ pub fn check<'a>(
     helm: &'a HelmOptions,
 ) -> Option<ChartRequest<'a>> {
     let asked = Asked::of(helm);
-    let faults = asked.faults();
+    let has_name = check_name(errors, path, asked.chart);
+    let mut faults = asked.faults();
+    if !has_name {
+        // That says what to put where.
+        faults.retain(|fault| *fault != FormError::NoRepo);
+    }
     for fault in &faults {
-        tell(errors, path, helm, describe(*fault));
+        tell(errors, path, helm, describe(*fault, asked.chart));
     }
     check_url(errors, path, asked.source());
     let version = check_version(errors, path, asked.source(), asked.version)?;
     check_tag(errors, path, asked.source(), &version);
-    faults.is_empty().then_some(asked.request(version))
+    (has_name && faults.is_empty()).then_some(asked.request(version))
 }
 
 /// Checks the chart of a target's own `helm` block, after what it inherits from `main`.
@@ -48,6 +53,7 @@ pub fn check_target<'a>(
     for fault in &faults {
         tell(errors, path, own, describe_for_target(*fault, own));
     }
+    let has_name = check_name(errors, path, &own.chart);
     if !own.repo.is_empty() || !own.chart.is_empty() {
         check_url(errors, path, asked.source());
     }
@@ -60,7 +66,32 @@ pub fn check_target<'a>(
     if Asked::of(own) != Asked::default() {
         check_tag(errors, path, asked.source(), &version);
     }
-    faults.is_empty().then_some(asked.request(version))
+    (has_name && faults.is_empty()).then_some(asked.request(version))
+}
+
+/// Checks that the name of a chart is none of what people know from the command line of Helm: no index has such an entry.
+/// Returns whether it is fine, or empty.
+fn check_name(errors: &mut FieldErrors, path: &Path<'_>, chart: &str) -> bool {
+    if source::is_archive(chart) {
+        // That is a URL.
+        return true;
+    }
+    let path = path.field("chart");
+    let wrong = if chart.trim() != chart {
+        "begins or ends with whitespace; remove it"
+    } else if source::is_oci(chart) {
+        "a chart in an OCI registry is named in repo; move the reference there and remove chart"
+    } else if ["./", "../", "/", "~"]
+        .iter()
+        .any(|start| chart.starts_with(start))
+        || chart == "."
+    {
+        "is a path on your machine; push the chart to a Helm repository or an OCI registry, and name it there"
+    } else {
+        return true;
+    };
+    errors.invalid(&path, Reason::InvalidChartName, &url::redacted(chart), wrong);
+    false
 }
 
 /// The three fields that name a chart and its versions.
@@ -119,7 +150,7 @@ fn tell(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, (field, r
 
 /// What is wrong in `spec.helm`. The words in parentheses are those that Fleet's own controller uses, for those who
 /// search for them.
-const fn describe(fault: FormError) -> Fault {
+fn describe(fault: FormError, chart: &str) -> Fault {
     match fault {
         FormError::ArchiveWithRepo => (
             "repo",
@@ -140,6 +171,13 @@ const fn describe(fault: FormError) -> Fault {
             "chart",
             Reason::ChartRequired,
             "a Helm repository needs the name of a chart (non-OCI repository with an empty chart field); for a chart in an OCI registry let repo begin with oci://",
+        ),
+        FormError::NoRepo if source::is_alias(chart) => (
+            "repo",
+            Reason::RepoRequired,
+            "a chart that is not an archive (.tgz) needs the URL of its repository (non-tarball chart with an empty repo field); \
+             names of repositories as for helm install are known to your machine alone: give the URL that helm repo list \
+             shows, and the chart without the name of the repository",
         ),
         FormError::NoRepo => (
             "repo",
@@ -177,18 +215,14 @@ fn describe_for_target(fault: FormError, own: &HelmOptions) -> Fault {
             Reason::RepoRequired,
             "a chart that is not an archive (.tgz) needs a repository, here or in spec.helm.repo",
         ),
-        FormError::OciWithChart => describe(fault),
+        FormError::OciWithChart => describe(fault, &own.chart),
     }
 }
 
 fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>) {
     let (field, text, fault) = match source {
         ChartSource::Archive { url } => ("chart", url, url_fault(url, &["https", "http", "oci"])),
-        ChartSource::Oci { repo } => (
-            "repo",
-            repo,
-            Reference::parse(repo).err().map(|error| error.to_string()),
-        ),
+        ChartSource::Oci { repo } => ("repo", repo, url_fault(repo, &["oci"])),
         ChartSource::Repository { repo, .. } => ("repo", repo, url_fault(repo, &["https", "http"])),
     };
     let Some(detail) = fault else {
@@ -202,11 +236,19 @@ fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>)
     );
 }
 
-/// What is wrong with a URL; an empty one is told elsewhere.
+/// What is wrong with a URL. An empty one is another error.
 fn url_fault(text: &str, schemes: &[&str]) -> Option<String> {
+    const GIT: &str = "an address of a git repository; a HelmOp deploys a chart from a Helm repository or an OCI registry, and a \
+                       GitRepo of Fleet deploys one from git";
     match Url::parse(text) {
         _ if text.is_empty() => None,
+        _ if text.trim() != text => Some("begins or ends with whitespace; remove it".to_owned()),
+        _ if url::is_git(text) => Some(GIT.to_owned()),
         Err(error) => Some(error.to_string()),
+        Ok(url) if url.path.ends_with("/index.yaml") => Some(
+            "the URL of a repository ends before index.yaml, which is added to it; remove /index.yaml"
+                .to_owned(),
+        ),
         Ok(url) if !schemes.iter().any(|scheme| url.has_scheme(scheme)) => Some(format!(
             "scheme {:?} is not supported; charts come from https://, http:// or oci://",
             url.scheme
@@ -248,6 +290,11 @@ fn check_version<'a>(
     text: &'a str,
 ) -> Option<VersionRequest<'a>> {
     match VersionRequest::parse(text) {
+        Ok(version) if !version.constraint().is_satisfiable() => {
+            let wrong = "no version can satisfy this range: its conditions exclude each other; between alternatives write ||";
+            errors.invalid(&path.field("version"), Reason::InvalidVersion, text, wrong);
+            None
+        }
         Ok(version) => Some(version),
         Err(_) if matches!(source, ChartSource::Archive { .. }) => None,
         Err(error) => {

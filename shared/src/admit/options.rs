@@ -34,6 +34,7 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDeployme
     );
     if let Some(helm) = &options.helm {
         check_release(errors, &path.field("helm"), helm);
+        check_values_from(errors, &path.field("helm").field("valuesFrom"), helm);
         depth::check(errors, &path.field("helm"), helm);
     }
     let labels = path.field("namespaceLabels");
@@ -84,6 +85,25 @@ fn check_release(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) 
             &helm.release_name,
             detail,
         );
+    }
+}
+
+/// Values come from an object with a name. An entry that names neither kind is ignored by all agents.
+fn check_values_from(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {
+    for (index, source) in helm.values_from.iter().enumerate() {
+        let path = path.index(index);
+        for (field, key) in [
+            ("configMapKeyRef", &source.config_map_key_ref),
+            ("secretKeyRef", &source.secret_key_ref),
+        ] {
+            if key.as_ref().is_some_and(|key| key.name.is_empty()) {
+                errors.required(
+                    &path.field(field).field("name"),
+                    Reason::InvalidValues,
+                    "name the object on the cluster that holds the values",
+                );
+            }
+        }
     }
 }
 

@@ -460,6 +460,83 @@ fn all_errors_are_told_together_twenty_at_the_most() {
     assert!(errors.to_string().ends_with("; and 10 more"));
 }
 
+/// What people know from the command lines of Helm and git, and what can never have a version.
+#[test]
+fn what_no_repository_has() {
+    use Reason::{InvalidChartName, InvalidURL, InvalidValues, InvalidVersion, RepoRequired};
+    const REPO: &str = "https://charts.example.com";
+    let refused = |helm: Value, field: &str, reason, words: &[&str]| {
+        assert_refused(&self::helm(helm), &format!("spec.helm.{field}"), reason, words);
+    };
+    for repo in ["", REPO] {
+        for chart in ["./web", "../web", "/charts/web", "~/web", "."] {
+            let words = ["is a path on your machine", chart];
+            refused(
+                json!({ "repo": repo, "chart": chart }),
+                "chart",
+                InvalidChartName,
+                &words,
+            );
+        }
+        let words = ["oci://h/web", "is named in repo; move the reference there"];
+        refused(
+            json!({ "repo": repo, "chart": "oci://h/web" }),
+            "chart",
+            InvalidChartName,
+            &words,
+        );
+        let words = ["begins or ends with whitespace"];
+        refused(
+            json!({ "repo": repo, "chart": "web " }),
+            "chart",
+            InvalidChartName,
+            &words,
+        );
+    }
+    refused(
+        json!({ "chart": "grafana/loki" }),
+        "repo",
+        RepoRequired,
+        &["helm repo list"],
+    );
+    let repo = |repo: &str, words: &[&str]| {
+        refused(json!({ "repo": repo, "chart": "web" }), "repo", InvalidURL, words)
+    };
+    repo("https://h/charts/index.yaml", &["remove /index.yaml"]);
+    repo("https://h/charts ", &["begins or ends with whitespace"]);
+    repo("\thttps://h/charts", &["begins or ends with whitespace"]);
+    for git in [
+        "git@github.com:org/charts",
+        "ssh://git@h/charts",
+        "git+https://h/charts",
+    ] {
+        repo(git, &["an address of a git repository", "GitRepo"]);
+    }
+    let range = json!({ "repo": REPO, "chart": "web", "version": ">1.2.3 <1.0.0" });
+    refused(
+        range,
+        "version",
+        InvalidVersion,
+        &[">1.2.3 <1.0.0", "no version can satisfy"],
+    );
+    for kind in ["configMapKeyRef", "secretKeyRef"] {
+        let helm = json!({ "repo": REPO, "chart": "web", "valuesFrom": [{ kind: { "key": "a" } }] });
+        refused(
+            helm,
+            &format!("valuesFrom[0].{kind}.name"),
+            InvalidValues,
+            &["Required value"],
+        );
+    }
+    let target = good(json!({ "targets": [{ "helm": { "chart": "./web" } }] }));
+    assert_refused(
+        &target,
+        "spec.targets[0].helm.chart",
+        InvalidChartName,
+        &["./web"],
+    );
+}
+
 #[test]
 fn what_is_doubtful_is_told() {
     for (over, word) in [
@@ -502,6 +579,36 @@ fn what_is_doubtful_is_told() {
             json!({ "targets": [{ "clusterSelector": {}, "helm": { "repo": "oci://h/c", "chart": "c" } }] }),
             "ignored",
         ),
+        (json!({ "helm": { "chart": "grafana/loki" } }), "use \"loki\""),
+        (
+            json!({ "helm": { "timeoutSeconds": -1 } }),
+            "timeoutSeconds: -1 is negative",
+        ),
+        (
+            json!({ "helm": { "maxHistory": -3 } }),
+            "maxHistory: -3 is negative",
+        ),
+        (
+            json!({ "rolloutStrategy": { "maxUnavailable": "150%" } }),
+            "spec.rolloutStrategy.maxUnavailable: 150% counts as 100%",
+        ),
+        (
+            json!({ "rolloutStrategy": { "partitions": [{ "maxUnavailable": "101%" }] } }),
+            "partitions[0].maxUnavailable: 101% counts as 100%",
+        ),
+        (json!({ "dependsOn": [{}] }), "spec.dependsOn[0]: ignored"),
+        (
+            json!({ "kustomize": { "dir": "x" } }),
+            "spec.kustomize: has no effect",
+        ),
+        (
+            json!({ "yaml": { "overlays": ["x"] } }),
+            "spec.yaml: has no effect",
+        ),
+        (
+            json!({ "targets": [{ "clusterSelector": {}, "helm": { "valuesFiles": ["x"] } }] }),
+            "spec.targets[0].helm.valuesFiles: has no effect",
+        ),
     ] {
         let spec = good(over);
         assert_eq!(errors(&spec), Vec::<String>::new(), "{spec}");
@@ -522,6 +629,8 @@ fn the_ordinary_gets_no_warning() {
         json!({ "helm": { "version": "v1.2.3" } }),
         json!({ "helm": { "version": "1.x" }, "pollingInterval": "15s" }),
         json!({ "helm": { "version": "1.2.3-rc.1" }, "helmSecretName": "s" }),
+        json!({ "targets": [{ "clusterSelector": {}, "helm": { "timeoutSeconds": -1 } }] }),
+        json!({ "rolloutStrategy": { "maxUnavailable": "100%" }, "dependsOn": [{ "name": "a" }] }),
     ] {
         assert_eq!(warnings(&helmop(&good(over))), Vec::<String>::new());
     }

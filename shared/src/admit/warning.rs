@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
 use crate::{
-    api::{HelmOp, HelmOpSpec, HelmOptions},
+    api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy},
     chart::{
         request::{can_move, is_exact, or_inherited},
         source::{self, is_archive},
@@ -25,17 +27,25 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     let spec = &helmop.spec;
     let mut told = Warnings::default();
     internal_fields(&mut told, spec);
+    unused_options(&mut told, "spec", &spec.bundle.options);
     if let Some(helm) = &spec.bundle.options.helm {
         chart(&mut told, "spec.helm", helm);
+        numbers(&mut told, helm);
         polling(&mut told, spec, helm);
         transport(&mut told, spec, helm);
     }
     for (index, target) in spec.bundle.targets.iter().enumerate() {
+        let path = format!("spec.targets[{index}]");
+        unused_options(&mut told, &path, &target.options);
         if let Some(helm) = &target.options.helm {
-            chart(&mut told, &format!("spec.targets[{index}].helm"), helm);
+            chart(&mut told, &format!("{path}.helm"), helm);
         }
     }
     targets(&mut told, spec);
+    dependencies(&mut told, spec);
+    if let Some(rollout) = &spec.bundle.rollout_strategy {
+        percentages(&mut told, rollout);
+    }
     told.0
 }
 
@@ -71,6 +81,50 @@ fn internal_fields(told: &mut Warnings, spec: &HelmOpSpec) {
     }
 }
 
+/// Options that exist for Bundles of files.
+fn unused_options(told: &mut Warnings, path: &str, options: &BundleDeploymentOptions) {
+    let has_values_files = options
+        .helm
+        .as_ref()
+        .is_some_and(|helm| !helm.values_files.is_empty());
+    for (is_set, field, instead) in [
+        (
+            options.kustomize.is_some(),
+            "kustomize",
+            "use values of the chart",
+        ),
+        (options.yaml.is_some(), "yaml", "use values of the chart"),
+        (
+            has_values_files,
+            "helm.valuesFiles",
+            "use helm.values or helm.valuesFrom",
+        ),
+    ] {
+        if is_set {
+            told.add(format!(
+                "{path}.{field}: has no effect, because a HelmOp has no files besides its chart; {instead}"
+            ));
+        }
+    }
+}
+
+/// Numbers that Helm takes for something else. In a target a negative timeout takes away an inherited one.
+fn numbers(told: &mut Warnings, helm: &HelmOptions) {
+    if helm.timeout_seconds < 0 {
+        told.add(format!(
+            "spec.helm.timeoutSeconds: {} is negative, so that hooks fail at once and nothing is waited for; give the \
+             seconds to wait, or remove it",
+            helm.timeout_seconds
+        ));
+    }
+    if helm.max_history < 0 {
+        told.add(format!(
+            "spec.helm.maxHistory: {} is negative; give the number of revisions to keep, or remove it to keep 2",
+            helm.max_history
+        ));
+    }
+}
+
 /// What is doubtful about a chart, in `spec.helm` or in a target.
 fn chart(told: &mut Warnings, path: &str, helm: &HelmOptions) {
     let (field, text) = if is_archive(&helm.chart) {
@@ -87,6 +141,15 @@ fn chart(told: &mut Warnings, path: &str, helm: &HelmOptions) {
     if path != "spec.helm" && !helm.chart.is_empty() && source::is_oci(&helm.repo) {
         told.add(format!(
             "{path}.chart: ignored, because repo names the chart in the registry already"
+        ));
+    }
+    if !helm.repo.is_empty()
+        && source::is_alias(&helm.chart)
+        && let Some((alias, chart)) = helm.chart.split_once('/')
+    {
+        told.add(format!(
+            "{path}.chart: hardly any repository has a chart with / in its name; if {alias:?} is the name of the repository, as \
+             for helm install, use {chart:?}"
         ));
     }
     if let Some(meant) = look_alike(&helm.version) {
@@ -203,6 +266,45 @@ fn targets(told: &mut Warnings, spec: &HelmOpSpec) {
                 "spec.targets[{index}]: matches no cluster, because it has none of clusterName, clusterSelector, \
                  clusterGroup and clusterGroupSelector; clusterSelector: {{}} matches every cluster"
             ));
+        }
+    }
+}
+
+fn dependencies(told: &mut Warnings, spec: &HelmOpSpec) {
+    for (index, dependency) in spec.bundle.depends_on.iter().enumerate() {
+        if dependency.name.is_empty() && dependency.selector.is_none() {
+            told.add(format!(
+                "spec.dependsOn[{index}]: ignored, because it has neither name nor selector; name the Bundle to wait for"
+            ));
+        }
+    }
+}
+
+fn percentages(told: &mut Warnings, rollout: &RolloutStrategy) {
+    let own = [
+        ("maxUnavailable".to_owned(), &rollout.max_unavailable),
+        (
+            "maxUnavailablePartitions".to_owned(),
+            &rollout.max_unavailable_partitions,
+        ),
+        ("autoPartitionSize".to_owned(), &rollout.auto_partition_size),
+    ];
+    let partitions = rollout.partitions.iter().enumerate();
+    let partitions = partitions.map(|(index, partition)| {
+        (
+            format!("partitions[{index}].maxUnavailable"),
+            &partition.max_unavailable,
+        )
+    });
+    for (field, amount) in own.into_iter().chain(partitions) {
+        let Some(IntOrString::String(text)) = amount else {
+            continue;
+        };
+        let percent = text
+            .strip_suffix('%')
+            .and_then(|percent| percent.parse::<i64>().ok());
+        if percent.is_some_and(|percent| percent > 100) {
+            told.add(format!("spec.rolloutStrategy.{field}: {text} counts as 100%"));
         }
     }
 }

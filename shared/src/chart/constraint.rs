@@ -13,6 +13,7 @@ mod grammar;
 mod hint;
 mod hyphen;
 mod quote;
+mod satisfiable;
 
 use std::fmt;
 

@@ -77,9 +77,22 @@ pub fn is_archive(chart: &str) -> bool {
     has_suffix(chart, ".tgz")
 }
 
-/// Whether `repo` names a chart in an OCI registry.
-pub fn is_oci(repo: &str) -> bool {
-    repo.get(..6)
+/// Whether `chart` looks like `grafana/loki`: a repository by the name that `helm repo add` gave it, and a chart.
+pub fn is_alias(chart: &str) -> bool {
+    let is_name = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+    };
+    chart
+        .split_once('/')
+        .is_some_and(|(repo, chart)| is_name(repo) && is_name(chart))
+}
+
+/// Whether a field names a chart in an OCI registry.
+pub fn is_oci(text: &str) -> bool {
+    text.get(..6)
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case("oci://"))
 }
 

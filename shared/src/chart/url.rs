@@ -175,6 +175,17 @@ impl std::fmt::Display for Url<'_> {
     }
 }
 
+/// Whether a text is an address that `git clone` takes and no registry or repository has: `git@host:path`, or one with a
+/// scheme of git's.
+pub fn is_git(text: &str) -> bool {
+    match text.split_once("://") {
+        Some((scheme, _)) => ["git", "ssh", "git+ssh", "git+https", "git+http", "git+file"]
+            .iter()
+            .any(|git| scheme.eq_ignore_ascii_case(git)),
+        None => text.starts_with("git@") && text.contains(':'),
+    }
+}
+
 /// A text that may be a URL, for people: without credentials, which may stand in the user part and in the query.
 pub fn redacted(text: &str) -> String {
     match Url::parse(text) {

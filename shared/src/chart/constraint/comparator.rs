@@ -54,6 +54,11 @@ impl Comparator {
         &self.text
     }
 
+    /// The version beside the operator, with 0 for each number that was not given.
+    pub(super) const fn bound(&self) -> &Version {
+        &self.bound
+    }
+
     pub(super) fn names_prerelease(&self) -> bool {
         self.bound.is_prerelease()
     }
