@@ -1,8 +1,9 @@
-//! Decoding with a limit on the number of elements.
+//! Decoding with a limit on memory.
 //!
 //! A list element of three bytes (`{},`) can take a kilobyte once it is decoded. So the size of a body does not bound what
-//! it decodes to, and the number of list elements and map entries does. What is kept as text (Helm values) and what is
-//! skipped (`managedFields`) takes no more memory than the body, and is not counted.
+//! it decodes to; the number of objects, list elements and map entries does. The keys of an object are free: they are
+//! fields of a struct, whose size is counted. What is kept as text (Helm values) and what is skipped (`managedFields`,
+//! `status`) takes no more memory than the body, and is not counted.
 
 use std::{cell::Cell, fmt};
 
@@ -11,33 +12,39 @@ use serde::{
     de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor},
 };
 
-/// Elements and entries of one review, ends of lists and maps included. A usual target has about ten, so thousands of targets
-/// fit; 25,000 empty ones, the most that fit, decode to tens of MiB.
-const MAX_ELEMENTS: usize = 50_000;
+/// What one object may take once it is decoded, in bytes. The most targets that a HelmOp may have (2,000) fit with more labels
+/// than its spec has room for (1 MiB); beside the new object the stored one is in memory, and a copy with the defaults of
+/// Policies.
+pub const MAX_DECODED: usize = 24 << 20;
+
+/// What an object of the API counts for, such as a target or a selector: about the largest of them, a target with options.
+const OBJECT: usize = 1 << 10;
+
+/// What a list element or a map entry counts for: key, value and their share of a half-empty node.
+const ITEM: usize = 128;
 
 /// Texts up to this length need no counting: 16 KiB decode to no more than 6 MiB.
 const UNCOUNTED: usize = 16 << 10;
 
-/// Decodes JSON of at most [`MAX_ELEMENTS`] elements.
+/// Decodes JSON that takes at most [`MAX_DECODED`].
 ///
 /// # Errors
-/// Where it is not a `T`, or has more elements.
+/// Where it is not a `T`, or takes more.
 pub fn from_slice<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, serde_json::Error> {
     if text.len() <= UNCOUNTED {
         return serde_json::from_slice(text);
     }
-    let left = Cell::new(MAX_ELEMENTS);
+    let left = Cell::new(MAX_DECODED);
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = T::deserialize(Counted::new(&mut json, &left))?;
     json.end()?;
     Ok(value)
 }
 
-/// Anything of serde's, with the elements that pass through it counted.
+/// Anything of serde's, with what passes through it counted.
 struct Counted<'c, T> {
     inner: T,
     left: &'c Cell<usize>,
-    /// Keys of a struct are bounded by its fields.
     keys: Keys,
 }
 
@@ -60,10 +67,11 @@ impl<'c, T> Counted<'c, T> {
         Counted::new(inner, self.left)
     }
 
-    fn count<E: Error>(&self) -> Result<(), E> {
-        let left = self.left.get().checked_sub(1).ok_or_else(|| {
+    fn count<E: Error>(&self, bytes: usize) -> Result<(), E> {
+        let left = self.left.get().checked_sub(bytes).ok_or_else(|| {
             E::custom(format_args!(
-                "more than {MAX_ELEMENTS} list elements and map entries; split the HelmOp into several"
+                "too many objects, list elements and map entries: more than {MAX_DECODED} bytes once decoded; split the \
+                 HelmOp into several"
             ))
         })?;
         self.left.set(left);
@@ -121,6 +129,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<'_, D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
+        self.count(OBJECT)?;
         let mut visitor = self.with(visitor);
         visitor.keys = Keys::Free;
         self.inner.deserialize_struct(name, fields, visitor)
@@ -221,7 +230,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Counted<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.count()?;
+        self.count(ITEM)?;
         let seed = self.with(seed);
         self.inner.next_element_seed(seed)
     }
@@ -237,7 +246,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Counted<'_, A> {
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         if self.keys == Keys::Counted {
-            self.count()?;
+            self.count(ITEM)?;
         }
         let seed = self.with(seed);
         self.inner.next_key_seed(seed)
@@ -290,8 +299,8 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Counted<'_, A> {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::HelmOp;
-    use serde_json::{Value, json};
+    use helmops_shared::api::{HelmOp, WithoutStatus, limits};
+    use serde_json::{Map, Value, json};
 
     use super::*;
 
@@ -320,14 +329,51 @@ mod tests {
     }
 
     #[test]
-    fn too_many_elements_are_an_error_that_says_how_many_and_what_to_do() {
+    fn what_decodes_to_too_much_is_an_error_that_says_how_much_and_what_to_do() {
+        let labels: Map<_, _> = (0..=MAX_DECODED / ITEM)
+            .map(|label| (format!("{label:x}"), json!("")))
+            .collect();
         for spec in [
-            json!({ "targets": vec![json!({}); MAX_ELEMENTS + 1] }),
-            json!({ "helm": { "valuesFiles": vec![""; MAX_ELEMENTS + 1] } }),
+            json!({ "targets": vec![json!({}); MAX_DECODED / OBJECT] }),
+            json!({ "targets": vec![json!({ "keepResources": true }); MAX_DECODED / OBJECT] }),
+            json!({ "helm": { "valuesFiles": vec![""; MAX_DECODED / ITEM + 1] } }),
+            json!({ "labels": labels }),
         ] {
             let error = read(&helmop(&spec)).unwrap_err().to_string();
-            assert!(error.contains("50000") && error.contains("split"), "{error}");
+            assert!(
+                error.contains("25165824 bytes") && error.contains("split"),
+                "{error}"
+            );
         }
+    }
+
+    #[test]
+    fn as_many_targets_as_are_allowed_decode_with_all_that_fits_into_a_spec() {
+        let labels: Map<_, _> = (0..35).map(|label| (format!("k{label}"), json!("v"))).collect();
+        let target = json!({
+            "name": "", "clusterName": "", "clusterGroup": "", "clusterSelector": { "matchLabels": labels },
+            "helm": { "releaseName": "", "takeOwnership": true }, "keepResources": true,
+        });
+        let spec = json!({ "targets": vec![target; limits::TARGETS] });
+        let length = spec.to_string().len();
+        assert!(
+            length <= limits::SPEC && length > limits::SPEC * 9 / 10,
+            "{length}"
+        );
+        assert_eq!(
+            read(&helmop(&spec)).unwrap().spec.bundle.targets.len(),
+            limits::TARGETS
+        );
+    }
+
+    #[test]
+    fn a_status_of_any_size_is_passed_over() {
+        let resource = json!({ "kind": "ConfigMap", "perClusterState": { "ready": vec!["c"; 10] } });
+        let object = json!({ "spec": { "paused": true }, "status": { "resources": vec![resource; 30_000] } });
+        let text = object.to_string();
+        assert!(read(&text).is_err(), "as a whole it takes too much");
+        let read: WithoutStatus = from_slice(text.as_bytes()).unwrap();
+        assert!(read.spec.bundle.paused && read.status.is_none());
     }
 
     #[test]

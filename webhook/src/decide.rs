@@ -2,7 +2,7 @@
 
 use helmops_shared::{
     admit::{FieldErrors, default::Given},
-    api::HelmOp,
+    api::{HelmOp, WithoutStatus, limits},
     policy::Policies,
     reason::Reason,
     text::cut,
@@ -10,9 +10,6 @@ use helmops_shared::{
 
 use crate::counted;
 use crate::review::{Answer, Cause, Details, Operation, Request, Status, Subject};
-
-/// Longest name in an answer, in bytes: what Kubernetes allows.
-const LONGEST_NAME: usize = 253;
 
 /// Longest error about an object that does not decode, in bytes.
 const LONGEST_ERROR: usize = 1_024;
@@ -31,7 +28,7 @@ pub fn mutate(request: &Request<'_, Given>) -> Answer {
 }
 
 /// Decides whether a change is allowed under the Policies of its namespace, and for which reason not.
-pub fn validate(request: &Request<'_, HelmOp>, policies: &Policies) -> (Answer, Option<Reason>) {
+pub fn validate(request: &Request<'_, WithoutStatus>, policies: &Policies) -> (Answer, Option<Reason>) {
     let helmop = match &request.object {
         _ if !request.subject.is_helmop() => return Default::default(),
         Ok(None) => return Default::default(),
@@ -43,7 +40,11 @@ pub fn validate(request: &Request<'_, HelmOp>, policies: &Policies) -> (Answer, 
         (Operation::Update, Some(stored)) => Some(stored),
         _ => None,
     };
-    let verdict = policies.review(helmop, || counted::from_slice(stored?.get().as_bytes()).ok());
+    let stored = || {
+        let WithoutStatus(stored) = counted::from_slice(stored?.get().as_bytes()).ok()?;
+        Some(stored)
+    };
+    let verdict = policies.review(helmop, stored);
     let reason = verdict.errors.reason();
     let denial = reason.map(|_| invalid(&name(&request.subject, helmop), &verdict.errors));
     let answer = Answer {
@@ -60,7 +61,7 @@ fn name(subject: &Subject<'_>, helmop: &HelmOp) -> String {
     } else {
         subject.name.clone().into_owned()
     };
-    cut(name, LONGEST_NAME)
+    cut(name, limits::NAME)
 }
 
 /// The Status that the API server itself answers with for an invalid object.
@@ -105,7 +106,7 @@ fn invalid(name: &str, errors: &FieldErrors) -> Status {
 }
 
 fn undecodable(subject: &Subject<'_>, error: &serde_json::Error) -> Answer {
-    let name = cut(subject.name.clone().into_owned(), LONGEST_NAME);
+    let name = cut(subject.name.clone().into_owned(), limits::NAME);
     // The error repeats a text that stands where something else is expected.
     let error = cut(error.to_string(), LONGEST_ERROR);
     let message = format!("HelmOp {name:?} does not decode: {error}");

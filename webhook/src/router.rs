@@ -17,6 +17,7 @@ use axum::{
     routing::post,
 };
 use helmops_shared::{
+    api::limits,
     runtime::{Health, Throttle, cluster::KnownPolicies},
     text::cut,
 };
@@ -32,10 +33,6 @@ use crate::{
 
 /// A warning that any peer can cause is written at most this often.
 const WARN_EVERY: Duration = Duration::from_secs(30);
-
-/// Longest name and namespace that an object can have.
-const NAME_BYTES: usize = 253;
-const NAMESPACE_BYTES: usize = 63;
 
 /// What is said of a body that is no review.
 const ERROR_BYTES: usize = 1 << 10;
@@ -146,8 +143,8 @@ async fn validate(
                 Some(reason) => {
                     metrics.denied(reason);
                     tracing::info!(
-                        namespace = up_to(&request.subject.namespace, NAMESPACE_BYTES),
-                        name = up_to(&request.subject.name, NAME_BYTES),
+                        namespace = up_to(&request.subject.namespace, limits::NAMESPACE),
+                        name = up_to(&request.subject.name, limits::NAME),
                         reason = reason.as_str(),
                         message = answer
                             .denial

@@ -1,13 +1,15 @@
 //! The HelmOp: this chart, this version or range, on these clusters.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Deref};
+
+use serde::{Deserialize, Deserializer, de::MapAccess};
 
 use super::{
     bundle::BundleSpec,
     kind::{Types, kind},
     metadata::Metadata,
     status::StatusBase,
-    wire::wire,
+    wire::{self, Part, wire},
 };
 
 wire! {
@@ -23,6 +25,31 @@ wire! {
 }
 
 kind!(HelmOp, "helmops");
+
+/// A HelmOp that is decoded without its status, for those who decide on what its user wrote. A status lists objects of all
+/// clusters, and can be many times as large as the spec.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WithoutStatus(pub HelmOp);
+
+impl Part for WithoutStatus {
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        Ok(key != "status" && self.0.take(key, map)?)
+    }
+}
+
+impl<'de> Deserialize<'de> for WithoutStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        wire::deserialize(deserializer)
+    }
+}
+
+impl Deref for WithoutStatus {
+    type Target = HelmOp;
+
+    fn deref(&self) -> &HelmOp {
+        &self.0
+    }
+}
 
 wire! {
     /// Which chart to deploy, in which version, and to which clusters.

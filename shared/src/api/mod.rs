@@ -38,7 +38,7 @@ pub use cluster_group::ClusterGroup;
 pub use condition::Condition;
 pub use guarded::Guarded;
 pub use helm::HelmOptions;
-pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart};
+pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutStatus};
 pub use metadata::Metadata;
 pub use metadata_only::{MetadataOnly, MetadataWithManagers};
 pub use options::BundleDeploymentOptions;

@@ -98,7 +98,8 @@ pub fn deserialize<'de, P: Part, D: Deserializer<'de>>(deserializer: D) -> Resul
         }
     }
 
-    deserializer.deserialize_map(Fields(PhantomData))
+    // The names of the fields help no format that is read here.
+    deserializer.deserialize_struct("", &[], Fields(PhantomData))
 }
 
 /// A key, borrowed from the text where it has no escapes.
