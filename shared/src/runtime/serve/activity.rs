@@ -10,14 +10,15 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::service::TowerToHyperService;
 use tokio::time::Instant;
 
+use super::connection::Caller;
 use super::limits::Limits;
-use super::peer_bytes::PeerBytes;
 use crate::runtime::lock;
 
 /// The requests of one connection.
@@ -28,7 +29,7 @@ pub(super) struct Activity(Mutex<State>);
 struct State {
     under_way: usize,
     phase: Phase,
-    /// When a request last began or ended, or the connection opened.
+    /// When a request last began or ended, or the connection was accepted or its handshake ended.
     since: Instant,
 }
 
@@ -58,6 +59,11 @@ impl Activity {
             phase: Phase::Fresh,
             since: Instant::now(),
         })))
+    }
+
+    /// The connection can send its first request from now on.
+    pub(super) fn open(&self) {
+        lock(&self.0).since = Instant::now();
     }
 
     /// When the connection has to end unless a request begins or ends before.
@@ -110,17 +116,20 @@ impl Drop for UnderWay {
     }
 }
 
-/// The application as hyper wants it, with each request counted in `activity` and carrying the peer's byte counter.
+/// The application as hyper wants it, with each request counted in the caller's activity and carrying the caller's address
+/// and byte counter.
 pub(super) fn counted(
     app: Router,
-    activity: Arc<Activity>,
-    body_bytes: PeerBytes,
+    caller: &Caller,
 ) -> impl Service<Request<Incoming>, Response = Response<CountedBody>, Error = Infallible, Future: Send + 'static>
-{
++ use<> {
     let app = TowerToHyperService::new(app);
+    let caller = caller.clone();
     service_fn(move |mut request: Request<Incoming>| {
-        let under_way = activity.begin();
-        request.extensions_mut().insert(body_bytes.clone());
+        let under_way = caller.activity.begin();
+        let extensions = request.extensions_mut();
+        extensions.insert(ConnectInfo(caller.address));
+        extensions.insert(caller.body_bytes.clone());
         let answer = app.call(request);
         async move {
             answer.await.map(|response| {

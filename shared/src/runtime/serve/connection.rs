@@ -62,6 +62,7 @@ impl fmt::Display for End {
 }
 
 /// The other side of one connection.
+#[derive(Clone)]
 pub(super) struct Caller {
     pub(super) address: SocketAddr,
     pub(super) activity: Arc<Activity>,
@@ -108,14 +109,19 @@ impl Connections {
             Transport::Plain => Box::pin(self.http1(stream, &caller)).await,
             Transport::Tls(acceptor) => {
                 let handshake = timeout(self.limits.handshake, acceptor.accept(stream));
-                match self.stop.run_until_cancelled(handshake).await {
+                let stream = match self.stop.run_until_cancelled(handshake).await {
                     None => return,
                     Some(Err(_)) => {
                         return self.handshake_failed(HandshakeFailure::Timeout, peer, &"took too long");
                     }
                     Some(Ok(Err(error))) => return self.handshake_failed(failure_of(&error), peer, &error),
-                    Some(Ok(Ok(stream))) if speaks_h2(&stream) => Box::pin(self.http2(stream, &caller)).await,
-                    Some(Ok(Ok(stream))) => Box::pin(self.http1(stream, &caller)).await,
+                    Some(Ok(Ok(stream))) => stream,
+                };
+                caller.activity.open();
+                if speaks_h2(&stream) {
+                    Box::pin(self.http2(stream, &caller)).await
+                } else {
+                    Box::pin(self.http1(stream, &caller)).await
                 }
             }
         };
@@ -127,11 +133,7 @@ impl Connections {
         stream: S,
         caller: &Caller,
     ) -> End {
-        let service = counted(
-            self.app.clone(),
-            Arc::clone(&caller.activity),
-            caller.body_bytes.clone(),
-        );
+        let service = counted(self.app.clone(), caller);
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_header_size(HEADER_BYTES as usize)
@@ -146,11 +148,7 @@ impl Connections {
         stream: S,
         caller: &Caller,
     ) -> End {
-        let service = counted(
-            self.app.clone(),
-            Arc::clone(&caller.activity),
-            caller.body_bytes.clone(),
-        );
+        let service = counted(self.app.clone(), caller);
         let streams = Streams::default();
         let connection = http2::Builder::new(streams.executor())
             .max_concurrent_streams(self.limits.streams)

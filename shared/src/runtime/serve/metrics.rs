@@ -9,7 +9,7 @@ use crate::runtime::metrics::registered;
 pub struct ServeMetrics {
     open: IntGauge,
     handshake_failures: IntCounterVec,
-    accept_pauses: IntCounterVec,
+    accept_pauses: IntCounter,
     displaced: IntCounterVec,
 }
 
@@ -32,23 +32,6 @@ impl HandshakeFailure {
             Self::Timeout => "timeout",
             Self::Tls => "tls",
             Self::Io => "io",
-        }
-    }
-}
-
-/// Why accepting paused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AcceptPause {
-    /// The operating system refused to accept.
-    Error,
-}
-
-impl AcceptPause {
-    const ALL: [Self; 1] = [Self::Error];
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Error => "error",
         }
     }
 }
@@ -96,12 +79,13 @@ impl ServeMetrics {
         )?;
         let accept_pauses = registered(
             registry,
-            IntCounterVec::new(
+            // The only reason, which is a label so that dashboards and alerts go on.
+            IntCounter::with_opts(
                 Opts::new(
                     format!("{prefix}_accept_pauses_total"),
                     "Times that no connection was accepted for a while, by reason.",
-                ),
-                &["reason"],
+                )
+                .const_label("reason", "error"),
             )?,
         )?;
         let displaced = registered(
@@ -117,9 +101,6 @@ impl ServeMetrics {
         // Present from the start, so that a rate sees the first increment.
         for reason in HandshakeFailure::ALL {
             handshake_failures.with_label_values(&[reason.label()]);
-        }
-        for reason in AcceptPause::ALL {
-            accept_pauses.with_label_values(&[reason.label()]);
         }
         for which in Displaced::ALL {
             displaced.with_label_values(&[which.label()]);
@@ -142,8 +123,8 @@ impl ServeMetrics {
         self.handshake_counter(reason).inc();
     }
 
-    pub(super) fn accept_pause(&self, reason: AcceptPause) {
-        self.pause_counter(reason).inc();
+    pub(super) fn accept_pause(&self) {
+        self.accept_pauses.inc();
     }
 
     pub(super) fn displaced(&self, which: Displaced) {
@@ -156,10 +137,6 @@ impl ServeMetrics {
 
     fn handshake_counter(&self, reason: HandshakeFailure) -> IntCounter {
         self.handshake_failures.with_label_values(&[reason.label()])
-    }
-
-    fn pause_counter(&self, reason: AcceptPause) -> IntCounter {
-        self.accept_pauses.with_label_values(&[reason.label()])
     }
 }
 
@@ -187,8 +164,8 @@ impl ServeMetrics {
         self.displaced_counter(which).get()
     }
 
-    pub(super) fn accept_pauses(&self, reason: AcceptPause) -> u64 {
-        self.pause_counter(reason).get()
+    pub(super) fn accept_pauses(&self) -> u64 {
+        self.accept_pauses.get()
     }
 }
 

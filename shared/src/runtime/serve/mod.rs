@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::accept::{AfterError, after_error};
 use self::activity::Activity;
 use self::connection::{Caller, Connections};
-use self::metrics::{AcceptPause, Displaced};
+use self::metrics::Displaced;
 use self::places::Places;
 use self::streams::log_panic;
 use super::throttle::Throttle;
@@ -128,7 +128,7 @@ pub async fn serve<L: Accept>(
             }
             Err(error) if after_error(&error) == AfterError::GoOn => {}
             Err(error) => {
-                metrics.accept_pause(AcceptPause::Error);
+                metrics.accept_pause();
                 warnings.accept(&error);
                 stop.run_until_cancelled(sleep(ACCEPT_PAUSE)).await;
             }

@@ -94,7 +94,7 @@ async fn accepting_survives_a_lack_of_file_descriptors() {
     }
     exchange(&mut stage.connect()).await;
     assert_eq!(start.elapsed(), 3 * ACCEPT_PAUSE);
-    assert_eq!(stage.metrics.accept_pauses(AcceptPause::Error), 3);
+    assert_eq!(stage.metrics.accept_pauses(), 3);
     assert_eq!(stage.stopped().await, Drained { cut_off: 0 });
 }
 
@@ -108,7 +108,7 @@ async fn a_peer_that_left_the_queue_does_not_pause_accepting() {
         .unwrap();
     exchange(&mut stage.connect()).await;
     assert_eq!(start.elapsed(), Duration::ZERO);
-    assert_eq!(stage.metrics.accept_pauses(AcceptPause::Error), 0);
+    assert_eq!(stage.metrics.accept_pauses(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,6 +287,20 @@ async fn a_peer_silent_after_tls_is_closed_in_either_protocol() {
             took >= first_request && took <= first_request + seconds(3),
             "{protocol} {said:?}: {took:?}"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_handshake_takes_no_time_from_the_first_request() {
+    let tls = Tls::new();
+    let stage = stage(tls.transport.clone(), Limits::default());
+    for protocol in ["http/1.1", "h2"] {
+        let stream = stage.connect();
+        sleep(Limits::default().handshake - seconds(1)).await;
+        let mut peer = tls.connect(stream, protocol).await;
+        let start = Instant::now();
+        read_to_close(&mut peer).await;
+        assert!(start.elapsed() >= Limits::default().first_request, "{protocol}");
     }
 }
 
