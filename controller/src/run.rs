@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Context as _;
 use helmops_shared::runtime::{
-    self, AdminServer, Health, ProbeServer, Supervisor, cluster::configuration, telemetry,
+    self, Expose, Health, PlainPort, Supervisor, admin, cluster::configuration, probes, telemetry,
 };
 use kube::Config;
 use prometheus::Registry;
@@ -41,15 +41,17 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let memory_limit = args.memory_limit();
     let (stores, writers) = watch::stores(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
-    let mut admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
+    let port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
+    let mut more = Vec::<Arc<Expose>>::new();
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();
-        admin = admin.exposing(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
+        more.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
     }
-    supervisor.spawn("admin server", admin.run(supervisor.stop()));
-    let address = args.process.health_probe_bind_address;
-    let probes = ProbeServer::bind(address, &registry, health.clone()).await?;
-    supervisor.spawn("probe server", probes.run(supervisor.stop()));
+    let app = admin::router(registry.clone(), more, health.clone());
+    supervisor.spawn("admin server", port.run(app, supervisor.stop()));
+    let port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
+    let app = probes::router(health.clone());
+    supervisor.spawn("probe server", port.run(app, supervisor.stop()));
 
     let config = configuration("helmops-controller", args.kubeconfig.as_deref()).await?;
     // What the Lease is held for, to its end.

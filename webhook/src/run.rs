@@ -9,8 +9,8 @@ use helmops_certs::{
     reload,
 };
 use helmops_shared::runtime::{
-    self, AdminServer, Health, Limits, ProbeServer, ServeMetrics, Supervisor, Transport,
-    cluster::KnownPolicies, telemetry,
+    self, Health, Limits, PlainPort, ServeMetrics, Supervisor, Transport, admin, cluster::KnownPolicies,
+    probes, telemetry,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -35,11 +35,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
-    let admin = AdminServer::bind(args.process.metrics_bind_address, &registry, health.clone()).await?;
-    supervisor.spawn("admin server", admin.run(supervisor.stop()));
-    let address = args.process.health_probe_bind_address;
-    let probes = ProbeServer::bind(address, &registry, health.clone()).await?;
-    supervisor.spawn("probe server", probes.run(supervisor.stop()));
+    let port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
+    let app = admin::router(registry.clone(), Vec::new(), health.clone());
+    supervisor.spawn("admin server", port.run(app, supervisor.stop()));
+    let port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
+    let app = probes::router(health.clone());
+    supervisor.spawn("probe server", port.run(app, supervisor.stop()));
 
     let known = KnownPolicies::default();
     let client = cluster::client(&args).await?;

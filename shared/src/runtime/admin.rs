@@ -1,7 +1,5 @@
 //! The plain-HTTP port for Prometheus. It answers probes too, for people; the kubelet has [a port of its own](super::probes).
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,107 +7,33 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use prometheus::Registry;
-use thiserror::Error;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
+use super::plain_port::Purpose;
 use super::probes;
 use super::scrape::{Exposed, metrics};
-use super::serve::{Limits, ServeMetrics, Transport, listen, serve};
+use super::serve::Limits;
 
-/// Scrapers and a curious admin need no more; the rest of the file descriptors are for work.
-const CONNECTIONS: usize = 64;
-
-/// A scrape takes milliseconds. The port stops only when the process does, and must not hold that up.
-const DRAIN: Duration = Duration::from_secs(2);
-
-/// Why the admin port could not be opened.
-#[derive(Debug, Error)]
-pub enum AdminError {
-    /// The address cannot be listened on.
-    #[error(
-        "cannot listen on --metrics-bind-address {address}; is the port taken, or the address not this host's?"
-    )]
-    Bind {
-        /// The address as given.
-        address: SocketAddr,
-        /// What the operating system says.
-        #[source]
-        source: io::Error,
+/// The port of the metrics.
+pub const PORT: Purpose = Purpose {
+    flag: "--metrics-bind-address",
+    prefix: "helmops_admin",
+    limits: Limits {
+        // Scrapers and a curious admin need no more; the rest of the file descriptors are for work.
+        connections: 64,
+        // Prometheus itself gives up a scrape after 10 s. Its response is in memory until it is read.
+        request: Duration::from_secs(10),
+        // A scrape takes milliseconds. The port stops only when the process does, and must not hold that up.
+        drain: Duration::from_secs(2),
+        ..Limits::DEFAULT
     },
-    /// The port's own metrics are already in the registry.
-    #[error("cannot register the metrics of the admin port")]
-    Metrics(#[source] prometheus::Error),
-}
-
-/// The admin port, bound and not yet serving.
-pub struct AdminServer {
-    listener: TcpListener,
-    registry: Registry,
-    health: Health,
-    more: Vec<Arc<Expose>>,
-    metrics: ServeMetrics,
-}
+};
 
 /// Writes further metrics in Prometheus' text format when they are asked for: for those of which there are as many as there
 /// are objects, so that they are not kept twice.
 pub type Expose = dyn Fn(&mut String) + Send + Sync;
 
-impl AdminServer {
-    /// Binds the port and registers its connection metrics as `helmops_admin_*`.
-    ///
-    /// # Errors
-    /// The address cannot be bound, or a second admin server uses the same registry.
-    pub async fn bind(address: SocketAddr, registry: &Registry, health: Health) -> Result<Self, AdminError> {
-        let metrics = ServeMetrics::register(registry, "helmops_admin").map_err(AdminError::Metrics)?;
-        let listener = listen(address)
-            .await
-            .map_err(|source| AdminError::Bind { address, source })?;
-        Ok(Self {
-            listener,
-            registry: registry.clone(),
-            health,
-            more: Vec::new(),
-            metrics,
-        })
-    }
-
-    /// Has these metrics among those of the registry.
-    #[must_use]
-    pub fn exposing(mut self, more: Arc<Expose>) -> Self {
-        self.more.push(more);
-        self
-    }
-
-    /// The address it listens on, of use where port 0 was asked for.
-    ///
-    /// # Errors
-    /// The operating system cannot tell.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Serves until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
-        let limits = Limits {
-            connections: CONNECTIONS,
-            drain: DRAIN,
-            ..Limits::default()
-        };
-        serve(
-            self.listener,
-            Transport::Plain,
-            router(self.registry, self.more, self.health),
-            limits,
-            self.metrics,
-            stop,
-        )
-        .await;
-    }
-}
-
-/// The routes of the admin port, without a socket.
+/// What the port serves: the metrics of the registry and `more`, and the probes.
 pub fn router(registry: Registry, more: Vec<Arc<Expose>>, health: Health) -> Router {
     let exposed = Exposed::new(registry, more);
     probes::routes(health)
@@ -128,10 +52,14 @@ async fn elsewhere() -> (StatusCode, &'static str) {
 mod tests {
     use super::*;
     use crate::runtime::metrics::registry;
+    use crate::runtime::plain_port::PlainPort;
     use axum::body::Body;
+    use axum::extract::connect_info::MockConnectInfo;
     use axum::http::{Request, header};
     use http_body_util::BodyExt;
+    use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_util::sync::CancellationToken;
     use tower::ServiceExt;
 
     async fn get_from(app: &Router, uri: &str) -> (StatusCode, Option<String>, String) {
@@ -198,7 +126,8 @@ mod tests {
             registry().unwrap(),
             vec![Arc::new(|text: &mut String| text.push_str("more 1\n"))],
             Health::default(),
-        );
+        )
+        .layer(MockConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
         let (status, content_type, body) = get_from(&app, "/metrics").await;
         assert_eq!(
             (status, content_type.as_deref()),
@@ -212,12 +141,9 @@ mod tests {
 
     #[tokio::test]
     async fn it_serves_on_a_real_port_until_stopped() {
-        let stop = CancellationToken::new();
-        let registry = registry().unwrap();
-        let admin = AdminServer::bind("127.0.0.1:0".parse().unwrap(), &registry, Health::default())
-            .await
-            .unwrap();
-        let address = admin.local_addr().unwrap();
+        let (stop, registry) = (CancellationToken::new(), registry().unwrap());
+        let (port, address) = PlainPort::local_with(&registry, PORT).await;
+        let app = router(registry, Vec::new(), Health::default());
         let asking = async {
             let mut peer = tokio::net::TcpStream::connect(address).await.unwrap();
             peer.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
@@ -229,16 +155,13 @@ mod tests {
             assert!(text.contains("helmops_admin_open_connections 1"), "{text}");
             stop.cancel();
         };
-        tokio::join!(admin.run(stop.clone()), asking);
+        tokio::join!(port.run(app, stop.clone()), asking);
     }
 
     #[tokio::test]
     async fn silent_connections_keep_neither_probes_nor_scrapes_out() {
-        let (stop, registry) = (CancellationToken::new(), registry().unwrap());
-        let admin = AdminServer::bind("127.0.0.1:0".parse().unwrap(), &registry, Health::default())
-            .await
-            .unwrap();
-        let address = admin.local_addr().unwrap();
+        let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
+        let app = router(registry().unwrap(), Vec::new(), Health::default());
         let asking = async {
             let mut silent = Vec::new();
             for _ in 0..384 {
@@ -261,21 +184,6 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
             stop.cancel();
         };
-        tokio::join!(admin.run(stop.clone()), asking);
-    }
-
-    #[tokio::test]
-    async fn a_taken_port_is_an_error_that_names_the_flag_and_the_address() {
-        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = taken.local_addr().unwrap();
-        let error = AdminServer::bind(address, &registry().unwrap(), Health::default())
-            .await
-            .err()
-            .unwrap();
-        let text = error.to_string();
-        assert!(
-            text.contains("--metrics-bind-address") && text.contains(&address.to_string()),
-            "{text}"
-        );
+        tokio::join!(port.run(app, stop.clone()), asking);
     }
 }

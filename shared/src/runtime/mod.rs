@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! main ─► ProcessArgs ─► telemetry::install
-//!                        Supervisor ── starts ──► AdminServer (/metrics), ProbeServer (/livez /readyz)
+//!                        Supervisor ── starts ──► PlainPort: admin (/metrics), probes (/livez /readyz)
 //!                            │                    the process' own tasks
 //!                            └─ SIGTERM: Health::stopping, delay, cancel, drain ─► ExitCode
 //! ```
@@ -21,6 +21,7 @@ pub mod fair;
 pub mod health;
 mod lock;
 pub mod metrics;
+pub mod plain_port;
 pub mod probes;
 mod scrape;
 pub mod serve;
@@ -29,14 +30,14 @@ pub mod supervisor;
 pub mod telemetry;
 mod throttle;
 
-pub use admin::{AdminError, AdminServer, Expose};
+pub use admin::Expose;
 pub use args::{LogFormat, ProcessArgs};
 pub use build_info::version;
 pub use exit::{exit, run_process, run_process_on};
 pub use fair::{FairPermit, FairSemaphore};
 pub use health::{Gate, Health, Heartbeat};
 pub use lock::lock;
-pub use probes::{ProbeError, ProbeServer};
+pub use plain_port::{PlainPort, PortError, Purpose};
 pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
 pub use signals::{OsSignals, Signals};
 pub use supervisor::{Fault, Outcome, Shutdown, Supervisor};

@@ -3,97 +3,38 @@
 //! Apart from the metrics, because the kubelet comes from anywhere: whoever may not reach the metrics cannot keep it
 //! out there, and a scrape that takes long does not delay it.
 
-use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::routing::get;
-use prometheus::Registry;
-use thiserror::Error;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use super::health::{Health, Report};
-use super::serve::{Limits, ServeMetrics, Transport, listen, serve};
+use super::plain_port::Purpose;
+use super::serve::Limits;
 
-/// The kubelet opens one connection for each probe and closes it.
-const CONNECTIONS: usize = 64;
-
-/// The kubelet sends its request at once. Its own timeout is one second unless a probe has another.
-const FIRST_REQUEST: Duration = Duration::from_secs(2);
-
-/// An answer takes less than a millisecond. The port stops only when the process does, and must not hold that up.
-const DRAIN: Duration = Duration::from_secs(1);
-
-/// Why the port of the probes could not be opened.
-#[derive(Debug, Error)]
-pub enum ProbeError {
-    /// The address cannot be listened on.
-    #[error(
-        "cannot listen on --health-probe-bind-address {address}; is the port taken, or the address not this host's?"
-    )]
-    Bind {
-        /// The address as given.
-        address: SocketAddr,
-        /// What the operating system says.
-        #[source]
-        source: io::Error,
+/// The port of the probes.
+pub const PORT: Purpose = Purpose {
+    flag: "--health-probe-bind-address",
+    prefix: "helmops_probe",
+    limits: Limits {
+        // The kubelet opens one connection for each probe and closes it.
+        connections: 64,
+        // The kubelet sends its request at once. Its own timeout is one second unless a probe has another.
+        first_request: Duration::from_secs(2),
+        // An answer takes less than a millisecond. The port stops only when the process does, and must not hold that up.
+        drain: Duration::from_secs(1),
+        ..Limits::DEFAULT
     },
-    /// The port's own metrics are already in the registry.
-    #[error("cannot register the metrics of the probe port")]
-    Metrics(#[source] prometheus::Error),
+};
+
+/// What the port serves.
+pub fn router(health: Health) -> Router {
+    routes(health).fallback(|| async { (StatusCode::NOT_FOUND, "this port serves /livez and /readyz\n") })
 }
 
-/// The port of the probes, bound and not yet serving.
-pub struct ProbeServer {
-    listener: TcpListener,
-    health: Health,
-    metrics: ServeMetrics,
-}
-
-impl ProbeServer {
-    /// Binds the port and registers its connection metrics as `helmops_probe_*`.
-    ///
-    /// # Errors
-    /// The address cannot be bound, or a second probe server uses the same registry.
-    pub async fn bind(address: SocketAddr, registry: &Registry, health: Health) -> Result<Self, ProbeError> {
-        let metrics = ServeMetrics::register(registry, "helmops_probe").map_err(ProbeError::Metrics)?;
-        let listener = listen(address)
-            .await
-            .map_err(|source| ProbeError::Bind { address, source })?;
-        Ok(Self {
-            listener,
-            health,
-            metrics,
-        })
-    }
-
-    /// The address it listens on, of use where port 0 was asked for.
-    ///
-    /// # Errors
-    /// The operating system cannot tell.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Serves until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
-        let limits = Limits {
-            connections: CONNECTIONS,
-            first_request: FIRST_REQUEST,
-            drain: DRAIN,
-            ..Limits::default()
-        };
-        let app = routes(self.health)
-            .fallback(|| async { (StatusCode::NOT_FOUND, "this port serves /livez and /readyz\n") });
-        serve(self.listener, Transport::Plain, app, limits, self.metrics, stop).await;
-    }
-}
-
-/// `/livez` and `/readyz`, without a socket.
+/// `/livez` and `/readyz`.
 pub(super) fn routes(health: Health) -> Router {
     Router::new()
         .route("/livez", get(livez))
@@ -141,14 +82,16 @@ fn answer(probe: &str, report: &Report, detail: Detail) -> (StatusCode, String) 
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::time::Instant;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::time::timeout;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::runtime::metrics::registry;
+    use crate::runtime::plain_port::PlainPort;
 
     async fn get_from(address: SocketAddr, path: &str) -> String {
         let mut peer = TcpStream::connect(address).await.unwrap();
@@ -159,17 +102,9 @@ mod tests {
         text
     }
 
-    async fn bound() -> ProbeServer {
-        let (any, registry) = ("127.0.0.1:0".parse().unwrap(), registry().unwrap());
-        ProbeServer::bind(any, &registry, Health::default())
-            .await
-            .unwrap()
-    }
-
     #[tokio::test]
     async fn a_probe_is_answered_within_a_second_behind_silent_connections() {
-        let (stop, probes) = (CancellationToken::new(), bound().await);
-        let address = probes.local_addr().unwrap();
+        let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
         let asking = async {
             let mut silent = Vec::new();
             for _ in 0..384 {
@@ -183,13 +118,12 @@ mod tests {
             assert!(took < Duration::from_secs(1), "{took:?}");
             stop.cancel();
         };
-        tokio::join!(probes.run(stop.clone()), asking);
+        tokio::join!(port.run(router(Health::default()), stop.clone()), asking);
     }
 
     #[tokio::test]
     async fn it_serves_probes_and_no_metrics() {
-        let (stop, probes) = (CancellationToken::new(), bound().await);
-        let address = probes.local_addr().unwrap();
+        let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
         let asking = async {
             assert!(get_from(address, "/livez").await.starts_with("HTTP/1.1 200"));
             assert!(
@@ -200,18 +134,6 @@ mod tests {
             assert!(get_from(address, "/metrics").await.starts_with("HTTP/1.1 404"));
             stop.cancel();
         };
-        tokio::join!(probes.run(stop.clone()), asking);
-    }
-
-    #[tokio::test]
-    async fn a_taken_port_is_an_error_that_names_the_flag_and_the_address() {
-        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = taken.local_addr().unwrap();
-        let error = ProbeServer::bind(address, &registry().unwrap(), Health::default()).await;
-        let text = error.err().unwrap().to_string();
-        assert!(
-            text.contains("--health-probe-bind-address") && text.contains(&address.to_string()),
-            "{text}"
-        );
+        tokio::join!(port.run(router(Health::default()), stop.clone()), asking);
     }
 }

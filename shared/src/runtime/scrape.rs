@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -10,7 +11,7 @@ use std::{
 
 use axum::{
     body::{Body, Bytes, HttpBody},
-    extract::State,
+    extract::{ConnectInfo, State},
     http::{
         StatusCode,
         header::{CONTENT_TYPE, RETRY_AFTER},
@@ -19,16 +20,17 @@ use axum::{
 };
 use hyper::body::{Frame, SizeHint};
 use prometheus::{Registry, TextEncoder};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use super::admin::Expose;
+use super::fair::{FairPermit, FairSemaphore};
 
 /// Scrapes at once, until their answers are sent: those of two Prometheus servers. Each can be as large as 10,000 objects make
 /// it.
 const AT_ONCE: usize = 2;
+
+/// Those of one address, so that a peer that reads slowly does not hold all of them.
+const AT_ONCE_OF_ADDRESS: usize = 1;
 
 /// How long a further scrape waits for one of them to end. Prometheus itself gives up after 10 s.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,7 +43,7 @@ const CHUNK: usize = 64 << 10;
 pub struct Exposed {
     registry: Registry,
     more: Arc<[Arc<Expose>]>,
-    permits: Arc<Semaphore>,
+    permits: FairSemaphore<IpAddr>,
 }
 
 impl Exposed {
@@ -50,7 +52,7 @@ impl Exposed {
         Self {
             registry,
             more: more.into(),
-            permits: Arc::new(Semaphore::new(AT_ONCE)),
+            permits: FairSemaphore::new(AT_ONCE, AT_ONCE_OF_ADDRESS),
         }
     }
 
@@ -64,13 +66,15 @@ impl Exposed {
 }
 
 /// Answers a scrape.
-pub async fn metrics(State(exposed): State<Exposed>) -> Response {
-    let permit = timeout(PATIENCE, Arc::clone(&exposed.permits).acquire_owned()).await;
-    let Ok(Ok(permit)) = permit else {
+pub async fn metrics(State(exposed): State<Exposed>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
+    let Ok(permit) = timeout(PATIENCE, exposed.permits.acquire(peer.ip())).await else {
         return (
             StatusCode::SERVICE_UNAVAILABLE,
             [(RETRY_AFTER, "5")],
-            format!("{AT_ONCE} scrapes are under way already; scrape less often, or with fewer servers\n"),
+            format!(
+                "{AT_ONCE} scrapes are under way already, or {AT_ONCE_OF_ADDRESS} of this address; scrape less often, or \
+                 with fewer servers\n"
+            ),
         )
             .into_response();
     };
@@ -99,11 +103,11 @@ fn failed(error: &dyn std::error::Error) -> Response {
 /// An answer, and the permit for it.
 struct Scrape {
     rest: Bytes,
-    _permit: OwnedSemaphorePermit,
+    _permit: FairPermit<IpAddr>,
 }
 
 impl Scrape {
-    fn new(text: String, permit: OwnedSemaphorePermit) -> Self {
+    fn new(text: String, permit: FairPermit<IpAddr>) -> Self {
         Self {
             rest: text.into(),
             _permit: permit,
@@ -140,8 +144,29 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http_body_util::BodyExt;
+    use tokio::{task::JoinSet, time::Instant};
 
     use super::*;
+
+    fn peer_of(last: u8) -> ConnectInfo<SocketAddr> {
+        ConnectInfo(SocketAddr::from(([10, 0, 0, last], 1)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_reads_slowly_leaves_room_for_others() {
+        let exposed = Exposed::new(Registry::new(), Vec::new());
+        let scrape = |peer: u8| metrics(State(exposed.clone()), peer_of(peer));
+        let unread = scrape(1).await;
+        let mut further: JoinSet<_> = (0..10).map(|_| scrape(1)).collect();
+        let start = Instant::now();
+        assert_eq!(scrape(2).await.status(), StatusCode::OK);
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        while let Some(response) = further.join_next().await {
+            assert_eq!(response.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+        }
+        drop(unread);
+        assert_eq!(scrape(1).await.status(), StatusCode::OK);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_further_scrape_waits_until_an_answer_is_read() {
@@ -152,12 +177,12 @@ mod tests {
             text.push_str(&"x".repeat(3 * CHUNK));
         });
         let exposed = Exposed::new(Registry::new(), vec![more]);
-        let scrape = || metrics(State(exposed.clone()));
+        let scrape = |peer: u8| metrics(State(exposed.clone()), peer_of(peer));
         let mut answers = Vec::new();
-        for _ in 0..AT_ONCE {
-            answers.push(scrape().await);
+        for peer in 0..2 {
+            answers.push(scrape(peer).await);
         }
-        let refused = scrape().await;
+        let refused = scrape(9).await;
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(made.load(Ordering::Relaxed), AT_ONCE, "nothing is made for it");
 
@@ -167,9 +192,9 @@ mod tests {
             slow.frame().await.unwrap().unwrap().into_data().unwrap().len(),
             CHUNK
         );
-        assert_eq!(scrape().await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(scrape(9).await.status(), StatusCode::SERVICE_UNAVAILABLE);
 
-        let (read, waiting) = tokio::join!(slow.collect(), scrape());
+        let (read, waiting) = tokio::join!(slow.collect(), scrape(9));
         assert_eq!(read.unwrap().to_bytes().len(), 2 * CHUNK);
         assert_eq!(waiting.status(), StatusCode::OK);
     }
