@@ -12,7 +12,26 @@ pub struct Told<'a> {
     /// The text as it stands there.
     pub written: &'a str,
     /// What is compared with patterns, any of which will do; or why nothing is.
-    pub read: Result<Vec<Cow<'a, str>>, String>,
+    pub read: Result<Vec<Compared<'a>>, String>,
+}
+
+/// A text that is compared with patterns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compared<'a> {
+    /// The text.
+    pub text: Cow<'a, str>,
+    /// The same with a slash for each encoded one in its path, if it has any: some servers take them for slashes, and others,
+    /// such as GitLab, for a part of a name. So both have to be allowed.
+    pub with_slashes: Option<String>,
+}
+
+impl<'a> From<&'a str> for Compared<'a> {
+    fn from(text: &'a str) -> Self {
+        Self {
+            text: text.into(),
+            with_slashes: None,
+        }
+    }
 }
 
 /// Where the chart comes from: the URL of its repository, its reference in a registry, or the URL of an archive.
@@ -27,7 +46,7 @@ pub fn origin(source: ChartSource<'_>) -> Told<'_> {
         ChartSource::Repository { repo, .. } => Told {
             field: "repo",
             written: repo,
-            read: location(repo).map(|url| vec![url.into()]),
+            read: location(repo).map(|url| vec![url]),
         },
     }
 }
@@ -54,7 +73,7 @@ fn archive(url: &str) -> Told<'_> {
     Told {
         field: "chart",
         written: url,
-        read: location(url).map(|url| vec![url.into()]),
+        read: location(url).map(|url| vec![url]),
     }
 }
 
@@ -64,7 +83,7 @@ fn archive(url: &str) -> Told<'_> {
 ///
 /// What clients or servers read otherwise than it is written is not compared with any pattern: it would allow more than it
 /// says.
-fn location(text: &str) -> Result<String, String> {
+fn location(text: &str) -> Result<Compared<'static>, String> {
     let mut url = Url::parse(text).map_err(|error| error.to_string())?;
     if text.contains('\\') {
         return Err("it holds a backslash, which some take for a slash".to_owned());
@@ -74,7 +93,19 @@ fn location(text: &str) -> Result<String, String> {
     if url.path.is_empty() && url.query.is_some() {
         url.path = "/";
     }
-    Ok(url.without_credentials())
+    let text = url.without_credentials();
+    let path = with_slashes(url.path);
+    let with_slashes = path.map(|path| Url { path: &path, ..url }.without_credentials());
+    Ok(Compared {
+        text: text.into(),
+        with_slashes,
+    })
+}
+
+/// A path with a slash for each encoded one; nothing where it has none.
+fn with_slashes(path: &str) -> Option<String> {
+    let decoded = path.replace("%2F", "/").replace("%2f", "/");
+    (decoded != path).then_some(decoded)
 }
 
 /// Refuses hosts that are decoded before they are looked up.
@@ -110,8 +141,8 @@ fn climbs(part: &str) -> bool {
 /// The bytes of a path, decoded once.
 ///
 /// # Errors
-/// Names the first escape that servers do not agree on: a percent sign that begins none, or an encoded slash, backslash,
-/// percent sign or control character.
+/// Names the first escape that servers do not agree on: a percent sign that begins none, or an encoded backslash, percent
+/// sign or control character. Neither do they agree on an encoded slash, see [`Compared`].
 fn percent_decode(path: &str) -> Result<Vec<u8>, String> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -127,7 +158,7 @@ fn percent_decode(path: &str) -> Result<Vec<u8>, String> {
         let Some(escaped) = hex(*digits) else {
             return Err(STRAY_PERCENT.to_owned());
         };
-        if matches!(escaped, b'/' | b'\\' | b'%' | 0x7f) || escaped < b' ' {
+        if matches!(escaped, b'\\' | b'%' | 0x7f) || escaped < b' ' {
             return Err(format!(
                 "its path holds %{escaped:02x}, which servers do not agree on; write the path that is meant, or list this \
                  text as it is"
@@ -160,7 +191,8 @@ mod tests {
     use super::*;
 
     fn read(told: Told<'_>) -> Vec<String> {
-        told.read.unwrap().into_iter().map(Cow::into_owned).collect()
+        let read = told.read.unwrap().into_iter();
+        read.map(|compared| compared.text.into_owned()).collect()
     }
 
     #[test]
@@ -210,7 +242,6 @@ mod tests {
             "https://h/tenant-a/%2e%2e%2ftenant-b",
             "https://h/tenant-a/..%2Ftenant-b",
             "https://h/tenant-a%2f..%2ftenant-b",
-            "https://h/tenant-a%2ftenant-b",
             "https://h/tenant-a/..%5ctenant-b",
             "https://h/tenant-a/..%5Ctenant-b",
             // Decoded twice, or more often.
@@ -254,6 +285,25 @@ mod tests {
             "https://h/",
         ] {
             assert_eq!(read(origin(ChartSource::of(same, "web"))), [same]);
+        }
+    }
+
+    #[test]
+    fn encoded_slashes_are_read_both_ways() {
+        for (url, text, with_slashes) in [
+            (
+                "https://u:p@h/projects/team%2Fcharts%2fx/stable?a=%2F#b",
+                "https://h/projects/team%2Fcharts%2fx/stable?a=%2F",
+                Some("https://h/projects/team/charts/x/stable?a=%2F"),
+            ),
+            ("https://h/stable?a=%2F", "https://h/stable?a=%2F", None),
+        ] {
+            let read = origin(ChartSource::of(url, "web")).read.unwrap();
+            let compared = Compared {
+                text: text.into(),
+                with_slashes: with_slashes.map(str::to_owned),
+            };
+            assert_eq!(read, [compared], "{url}");
         }
     }
 

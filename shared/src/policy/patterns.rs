@@ -3,7 +3,7 @@
 use regex::{Regex, RegexBuilder};
 
 use super::{
-    chart::Told,
+    chart::{Compared, Told},
     expression::{is_plain, rewrite},
     list::{Entry, List},
 };
@@ -92,6 +92,10 @@ impl Patterns {
         }
         let (set, place) = (self.list.set(), self.list.place());
         let remedy = match &told.read {
+            Ok(read) if read.iter().any(|compared| self.allows_text(&compared.text)) => format!(
+                "it holds an encoded slash (%2F), and is not allowed with a slash in its place, as some servers read it; \
+                 have {shown} itself added to {place}"
+            ),
             Ok(_) => format!("use one that is, or have it added to {place}"),
             Err(why) => format!("it is not compared with patterns, because {why}"),
         };
@@ -102,19 +106,31 @@ impl Patterns {
 
     fn allows(&self, told: &Told<'_>) -> bool {
         let read = told.read.as_deref().unwrap_or_default();
+        self.lists(told.written) || read.iter().any(|compared| self.allows_compared(compared))
+    }
+
+    /// Whether a text may be used. One with an encoded slash is listed as it is, or allowed in both readings.
+    fn allows_compared(&self, Compared { text, with_slashes }: &Compared<'_>) -> bool {
+        let other = with_slashes.as_deref();
+        self.lists(text) || (self.allows_text(text) && other.is_none_or(|other| self.allows_text(other)))
+    }
+
+    fn allows_text(&self, text: &str) -> bool {
+        self.lists(text)
+            || self
+                .matcher
+                .as_ref()
+                .is_some_and(|matcher| matcher.is_match(text))
+    }
+
+    /// Whether an entry up to the broken one is equal to a text.
+    fn lists(&self, text: &str) -> bool {
         let reached = self
             .broken
             .as_ref()
             .map_or(usize::MAX, |broken| broken.index.saturating_add(1));
-        self.list
-            .entries
-            .iter()
-            .take(reached)
-            .any(|entry| entry.text == told.written || read.iter().any(|text| *text == entry.text))
-            || self
-                .matcher
-                .as_ref()
-                .is_some_and(|matcher| read.iter().any(|text| matcher.is_match(text)))
+        let mut entries = self.list.entries.iter().take(reached);
+        entries.any(|entry| entry.text == text)
     }
 
     fn broken(&self) -> Option<(&Broken, &Entry)> {

@@ -793,6 +793,39 @@ fn messages_about_downstream_resources_name_the_resource_and_the_fix() {
 }
 
 #[test]
+fn an_encoded_slash_is_allowed_where_a_slash_in_its_place_is() {
+    let stable = "api/v4/projects/team%2Fcharts/packages/helm/stable";
+    let everything = r"https://gitlab\.example\.com/.*";
+    let of_the_team = r"https://gitlab\.example\.com/api/v4/projects/team%2F[^/]+/packages/helm/stable";
+    let of_two_parts = r"https://gitlab\.example\.com/api/v4/projects/team/[^/]+/packages/helm/stable";
+    for (patterns, is_allowed) in [
+        (vec![everything], true),
+        (vec![of_the_team], false),
+        (vec![of_two_parts], false),
+        (vec![of_the_team, of_two_parts], true),
+        (
+            vec![
+                of_the_team,
+                "https://gitlab.example.com/api/v4/projects/team/charts/packages/helm/stable",
+            ],
+            true,
+        ),
+    ] {
+        let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": patterns } }));
+        let repo = format!("https://user:password@gitlab.example.com/{stable}");
+        let errors = policies.errors(&helmop(json!({ "helm": { "repo": repo } })));
+        assert_eq!(errors.is_empty(), is_allowed, "{patterns:?}: {errors}");
+    }
+    let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": [of_the_team] } }));
+    let over = json!({ "helm": { "repo": format!("https://gitlab.example.com/{stable}") } });
+    let told = told(&policies, over);
+    assert!(
+        told.contains("is not allowed with a slash in its place") && told.contains("of Policy \"p\""),
+        "{told}"
+    );
+}
+
+#[test]
 fn patterns_allow_no_url_that_servers_read_otherwise() {
     let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": [
         r"https://charts\.example\.com/tenant-a(/.*)?", r"https://[^/]+\.corp\.example/.*", "https://git.example.com/a%2Fb"
@@ -800,6 +833,11 @@ fn patterns_allow_no_url_that_servers_read_otherwise() {
     for (repo, is_allowed) in [
         ("https://charts.example.com/tenant-a/stable", true),
         ("https://charts.example.com/tenant-a/%2e%2e%2ftenant-b", false),
+        ("https://charts.example.com/tenant-a%2f..%2ftenant-b", false),
+        (
+            "https://charts.example.com/tenant-a/x%2f..%2f..%2ftenant-b",
+            false,
+        ),
         (
             "https://charts.example.com/tenant-a/%252e%252e%252ftenant-b",
             false,
@@ -810,6 +848,7 @@ fn patterns_allow_no_url_that_servers_read_otherwise() {
         ("https://elsewhere.example.net%2f.corp.example/", false),
         // What is listed as it is written is allowed.
         ("https://git.example.com/a%2Fb", true),
+        ("https://user:password@git.example.com/a%2Fb", true),
         ("https://git.example.com/a%2fb", false),
     ] {
         let errors = policies.errors(&helmop(json!({ "helm": { "repo": repo } })));
