@@ -151,16 +151,31 @@ impl FieldErrors {
         self.0.len().saturating_sub(MAX_TOLD)
     }
 
-    /// Splits into the errors that `stored` lacks and those that it has too.
+    /// Splits into the errors that `stored` lacks and those that it has too, or may have.
     pub fn split_stored(self, stored: &Self) -> (Self, Self) {
-        let (old, new) = self.0.into_iter().partition(|error| stored.0.contains(error));
+        let hides_others = stored.is_incomplete() && !self.0.iter().any(is_of_limit);
+        let is_old = |error: &FieldError| {
+            let may_be_old = hides_others && error.reason != Reason::PolicyViolation;
+            may_be_old || stored.0.contains(error)
+        };
+        let (old, new) = self.0.into_iter().partition(is_old);
         (Self(new), Self(old))
+    }
+
+    /// Whether an object may have more errors than these: one beyond a limit is not checked further. What Policies forbid is
+    /// no such error: they decide on what is valid.
+    fn is_incomplete(&self) -> bool {
+        !self.is_empty() && self.0.iter().all(is_of_limit)
     }
 
     /// The reason of the first error.
     pub fn reason(&self) -> Option<Reason> {
         self.0.first().map(|error| error.reason)
     }
+}
+
+fn is_of_limit(error: &FieldError) -> bool {
+    error.reason == Reason::LimitExceeded
 }
 
 impl fmt::Display for FieldErrors {

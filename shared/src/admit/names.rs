@@ -2,16 +2,14 @@
 //!
 //! Each check gives what is wrong, to stand behind the offending text, or nothing.
 
+use crate::api::limits;
+
 /// Longest DNS label, label value and name part of a label key.
 pub const MAX_LABEL: usize = 63;
-/// Longest DNS subdomain.
-const MAX_SUBDOMAIN: usize = 253;
-/// Longest release name that Helm takes.
-pub const MAX_RELEASE_NAME: usize = 53;
 
 /// Most object names: a DNS subdomain (RFC 1123).
 pub fn subdomain(name: &str) -> Result<(), &'static str> {
-    if name.len() > MAX_SUBDOMAIN {
+    if name.len() > limits::NAME {
         return Err("longer than 253 characters");
     }
     if name.split('.').all(is_label) {
@@ -39,7 +37,7 @@ pub fn namespace(name: &str) -> Result<(), &'static str> {
 
 /// Helm's release names: a DNS subdomain of 53 characters at the most.
 pub fn release(name: &str) -> Result<(), &'static str> {
-    if name.len() > MAX_RELEASE_NAME {
+    if name.len() > limits::RELEASE_NAME {
         return Err("longer than 53 characters, which Helm does not take");
     }
     subdomain(name)

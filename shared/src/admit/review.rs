@@ -23,7 +23,8 @@ impl Verdict {
 ///
 /// A stored object must stay editable, whatever rules came after it: an object that is being deleted passes, so that
 /// its finalizers can go, and so does an unchanged spec. Of a changed spec only errors that the stored one did not have
-/// are held against it.
+/// are held against it. A stored one beyond a limit is not checked further; where the change brings it within all limits,
+/// only what Policies forbid is held against it.
 ///
 /// `stored` is asked for only where it matters.
 pub fn review(helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Verdict {

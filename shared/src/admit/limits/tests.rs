@@ -212,6 +212,38 @@ fn a_stored_helmop_beyond_a_limit_stays_editable() {
 }
 
 #[test]
+fn old_errors_behind_a_limit_do_not_hinder_a_helmop_that_gets_smaller() {
+    let targets = |count: usize, more: Value| {
+        let mut over =
+            json!({ "spec": { "labels": { "not a key": "x" }, "targets": vec![json!({}); count] } });
+        json_patch::merge(&mut over, &more);
+        helmop(&over)
+    };
+    let stored = targets(3_000, json!({}));
+    let smaller = review(&targets(1_500, json!({})), || Some(stored.clone()));
+    assert!(smaller.is_allowed(), "{:?}", smaller.errors);
+    let warnings = smaller.warnings.join("\n");
+    assert!(
+        warnings.contains("not new, but still wrong: spec.labels"),
+        "{warnings}"
+    );
+
+    let long = json!({ "spec": { "helm": { "repo": "a".repeat(3_000) } } });
+    let other = review(&targets(1_500, long), || Some(stored.clone()));
+    assert_eq!(
+        other.errors.reason(),
+        Some(Reason::LimitExceeded),
+        "another limit is new"
+    );
+    let within = targets(1_500, json!({}));
+    let worse = review(
+        &targets(1_500, json!({ "spec": { "labels": { "b c": "x" } } })),
+        || Some(within),
+    );
+    assert_eq!(worse.errors.told().len(), 1, "{:?}", worse.errors);
+}
+
+#[test]
 fn what_all_targets_say_of_a_namespace_has_room_in_one() {
     let target = |index| json!({ "namespaceAnnotations": { format!("a{index}"): "x".repeat(1_000) } });
     let targets =
