@@ -239,13 +239,6 @@ impl<K: Clone + Eq + Hash> Drop for Waiting<'_, K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> FairPermit<K> {
-    /// Whom it is charged to.
-    pub const fn key(&self) -> &K {
-        &self.key
-    }
-}
-
 impl<K: Clone + Eq + Hash> Drop for FairPermit<K> {
     fn drop(&mut self) {
         self.semaphore.release(&self.key);

@@ -49,13 +49,6 @@ pub fn version_of(tag: &str) -> Option<String> {
     Version::parse_strict(bare).is_ok().then_some(version)
 }
 
-/// The versions among tags, in the order of the tags: what a version is chosen from.
-pub fn versions(tags: impl IntoIterator<Item = String>) -> Vec<TaggedVersion> {
-    tags.into_iter()
-        .filter_map(|tag| version_of(&tag).map(|version| TaggedVersion { tag, version }))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,22 +73,19 @@ mod tests {
             "sha256-0123.sig",
             "",
         ];
-        let found = versions(tags.map(str::to_owned));
-        let found: Vec<(&str, &str)> = found
-            .iter()
-            .map(|found| (found.tag.as_str(), found.version.as_str()))
+        let found: Vec<_> = tags
+            .into_iter()
+            .filter_map(|tag| Some((tag, version_of(tag)?)))
             .collect();
-        assert_eq!(
-            found,
-            [
-                ("1.2.3", "1.2.3"),
-                ("v1.2.3", "v1.2.3"),
-                ("1.2.3_b.1", "1.2.3+b.1"),
-                ("1.2.3-rc.1_b-2", "1.2.3-rc.1+b-2"),
-            ]
-        );
+        let expected = [
+            ("1.2.3", "1.2.3"),
+            ("v1.2.3", "v1.2.3"),
+            ("1.2.3_b.1", "1.2.3+b.1"),
+            ("1.2.3-rc.1_b-2", "1.2.3-rc.1+b-2"),
+        ];
+        assert_eq!(found, expected.map(|(tag, version)| (tag, version.to_owned())));
         for (tag, version) in found {
-            assert_eq!(of_version(version), tag);
+            assert_eq!(of_version(&version), tag);
         }
     }
 

@@ -3,7 +3,6 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::chart::index::IndexEntry;
-use crate::chart::registry::tag::TaggedVersion;
 
 /// Something that stands for one version of a chart.
 pub trait Candidate {
@@ -47,12 +46,6 @@ impl Candidate for IndexEntry {
 
     fn url(&self) -> Option<&str> {
         Some(&self.url)
-    }
-}
-
-impl Candidate for TaggedVersion {
-    fn version(&self) -> &str {
-        &self.version
     }
 }
 

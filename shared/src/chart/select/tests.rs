@@ -3,7 +3,11 @@ use serde_json::Value;
 
 use super::*;
 use crate::chart::index::IndexEntry;
-use crate::chart::registry::tag::{self, TaggedVersion};
+use crate::chart::meter::Unmetered;
+use crate::chart::registry::{
+    tag::{self, TaggedVersion},
+    tag_list::TagList,
+};
 
 /// Versions, what is asked for, and Helm's choice from an index.
 const INDEX: &str = include_str!("../../../../tests/truth/index/choose.tsv");
@@ -90,7 +94,13 @@ const TAGS: &str = include_str!("../../../../tests/truth/tags/choose.tsv");
 
 fn choose_tag(tags: Vec<String>, asked: &str) -> Option<TaggedVersion> {
     let request = VersionRequest::parse(asked).ok()?;
-    select("web", &tag::versions(tags), &request).ok().cloned()
+    let mut list = TagList::default();
+    for tag in tags {
+        list.add(&tag, &mut Unmetered).unwrap();
+    }
+    select("web", list.versions(), &request)
+        .ok()
+        .map(TaggedVersion::from)
 }
 
 #[test]

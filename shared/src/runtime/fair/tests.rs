@@ -91,7 +91,7 @@ impl Model {
             match waiter.future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Pending => waiting.push(waiter),
                 Poll::Ready(permit) => {
-                    self.granted.push(*permit.key());
+                    self.granted.push(permit.key);
                     self.permits.push(permit);
                 }
             }
@@ -129,7 +129,7 @@ impl Model {
     }
 
     fn held(&self, key: u8) -> usize {
-        self.permits.iter().filter(|permit| *permit.key() == key).count()
+        self.permits.iter().filter(|permit| permit.key == key).count()
     }
 
     fn has_waiter(&self, key: u8) -> bool {
@@ -146,7 +146,7 @@ impl Model {
         let keys: std::collections::HashSet<u8> = self
             .permits
             .iter()
-            .map(|permit| *permit.key())
+            .map(|permit| permit.key)
             .chain(self.waiters.iter().map(|waiter| waiter.key))
             .collect();
         for key in &keys {
