@@ -97,6 +97,19 @@ impl Api {
         self.items(&format!("namespaces/{namespace}/{resource}")).await
     }
 
+    /// How many objects of a kind there are in a namespace. However large they are, at most one is sent.
+    pub async fn count(&self, namespace: &str, resource: &str) -> Result<usize> {
+        let list = self
+            .get(&format!("{GROUP}/namespaces/{namespace}/{resource}?limit=1"))
+            .await?;
+        let listed = list
+            .pointer("/items")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
+        let more = at(&list, "/metadata/remainingItemCount").as_u64().unwrap_or(0);
+        Ok(listed + usize::try_from(more)?)
+    }
+
     /// The objects of a kind in all namespaces that have these labels.
     pub async fn list_all(&self, resource: &str, labels: &str) -> Result<Vec<Value>> {
         self.items(&format!("{resource}?labelSelector={labels}")).await

@@ -33,13 +33,15 @@ pub const NAMESPACE: &str = "helmops-system";
 /// Where the shipped examples live: Fleet's own workspace for clusters other than its own.
 const EXAMPLES_NAMESPACE: &str = "fleet-default";
 
-/// A process of helmops and where its `/metrics` are.
+/// A process of helmops and where it is reached.
 #[derive(Debug)]
 pub struct Running {
     /// The process.
     pub process: Process,
-    /// Base URL of its admin port.
+    /// Base URL of its admin port, with the metrics.
     pub admin: String,
+    /// Base URL of the port for the kubelet's probes.
+    pub probes: String,
 }
 
 /// The webhook, and how to reach it.
@@ -140,25 +142,26 @@ pub async fn start_controller(
     let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-controller").await?;
     let program = test_bed::binary("helmops-controller")?;
     let environment = node::environment(&controller()?, name)?;
-    let (process, [port]) = Process::start_on_ports(
+    let (process, [admin, probes]) = Process::start_on_ports(
         name,
         &cluster.log(name),
-        |[port]| {
+        |[admin, probes]| {
             let mut command = command(&program);
             command
                 .envs(environment.clone())
-                .args(["--log-format", "text", "--metrics-bind-address", &local(port)])
-                .args(["--health-probe-bind-address", &local(0)])
+                .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
+                .args(["--health-probe-bind-address", &local(probes)])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig);
             command
         },
-        async |[port]| ready(port).await,
+        async |[admin, _]| ready(admin).await,
     )
     .await?;
     Ok(Running {
         process,
-        admin: format!("http://{}", local(port)),
+        admin: format!("http://{}", local(admin)),
+        probes: format!("http://{}", local(probes)),
     })
 }
 
@@ -231,24 +234,28 @@ async fn start_webhook_process(
 ) -> Result<(Running, u16)> {
     let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-webhook").await?;
     let program = test_bed::binary("helmops-webhook")?;
-    let (process, [https, admin]) = Process::start_on_ports(
+    let (process, [https, admin, probes]) = Process::start_on_ports(
         name,
         &cluster.log(name),
-        |[https, admin]| {
+        |[https, admin, probes]| {
             let mut command = command(&program);
             command
                 .args(["--log-format", "text", "--metrics-bind-address", &local(admin)])
-                .args(["--health-probe-bind-address", &local(0)])
+                .args(["--health-probe-bind-address", &local(probes)])
                 .args(["--bind-address", &local(https)])
                 .arg("--kubeconfig")
                 .arg(&kubeconfig);
             command
         },
-        async |[_, admin]| up(admin).await,
+        async |[_, admin, _]| up(admin).await,
     )
     .await?;
-    let admin = format!("http://{}", local(admin));
-    Ok((Running { process, admin }, https))
+    let running = Running {
+        process,
+        admin: format!("http://{}", local(admin)),
+        probes: format!("http://{}", local(probes)),
+    };
+    Ok((running, https))
 }
 
 /// Applies the shipped webhook configurations, with the address of a process outside of the cluster in place of the

@@ -101,10 +101,10 @@ pub async fn run_pod(
     let program = test_bed::binary(program.trim_start_matches('/'))?;
     let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, &account).await?;
     let environment = container.environment(pod)?;
-    let (process, [https, admin]) = Process::start_on_ports(
+    let (process, [https, admin, probes]) = Process::start_on_ports(
         pod,
         &cluster.log(pod),
-        |[https, admin]| {
+        |[https, admin, probes]| {
             let mut command = command(&program);
             command
                 .args(&container.args)
@@ -113,17 +113,17 @@ pub async fn run_pod(
                 .env("KUBECONFIG", &kubeconfig)
                 .env("HELMOPS_BIND_ADDRESS", format!("127.0.0.1:{https}"))
                 .env("HELMOPS_METRICS_BIND_ADDRESS", format!("127.0.0.1:{admin}"))
-                // Probes are answered beside the metrics too.
-                .env("HELMOPS_HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0");
+                .env("HELMOPS_HEALTH_PROBE_BIND_ADDRESS", format!("127.0.0.1:{probes}"));
             command
         },
-        async |[_, admin]| helmops::alive(admin).await,
+        async |[_, admin, _]| helmops::alive(admin).await,
     )
     .await?;
     Ok(Pod {
         running: Running {
             process,
             admin: format!("http://127.0.0.1:{admin}"),
+            probes: format!("http://127.0.0.1:{probes}"),
         },
         https: ([127, 0, 0, 1], https).into(),
     })

@@ -72,7 +72,7 @@ async fn run_pod(bed: &TestBed, deployment: &str, pod: &str) -> Pod {
 /// Runs a pod of the webhook, and leads its Service there when it is ready.
 async fn run_webhook(bed: &TestBed, pod: &str) -> Pod {
     let mut webhook = run_pod(bed, "helmops-webhook", pod).await;
-    let Running { process, admin } = &mut webhook.running;
+    let Running { process, admin, .. } = &mut webhook.running;
     process.until_ready(admin, DEADLINE).await.unwrap();
     node::lead_to(&bed.kubectl(), &webhook).await.unwrap();
     webhook

@@ -156,6 +156,12 @@ impl Bed {
         self.restart_controller().await
     }
 
+    /// The port of the controller for the kubelet's probes.
+    pub fn probe_port(&self) -> Result<String> {
+        let controller = self.controller.as_ref().context("no controller")?;
+        Ok(controller.probes.clone())
+    }
+
     /// The admin ports of what runs.
     pub fn admin_ports(&self) -> Vec<(&'static str, &str)> {
         let controller = self.controller.iter().map(|running| ("controller", running));

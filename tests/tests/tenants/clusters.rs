@@ -15,6 +15,9 @@ use crate::stage::{SOON, Stage, run};
 
 /// The name that makes such a Secret a login in kube-system.
 const TOKEN: &str = "bootstrap-token-abcdef";
+/// The HelmOps of the attacker, which are also the names of their deployments.
+const WITH_TOKEN: &str = "with-token";
+const PLAIN: &str = "plain";
 /// How often the agent repeats its claim, and how often is looked for what must not happen.
 const CLAIMS: usize = 20;
 const CLAIM_PAUSE: Duration = Duration::from_millis(150);
@@ -75,9 +78,13 @@ fn a_namespace_of_the_system() {
         stage.create_core("secrets", token).await?;
         stage.cluster("lab").await?;
         let mut spec = spec_of(stage, "of-prod");
+        // Without the Secret, whose type is refused for any cluster, nothing but the claim stops the delivery.
+        stage.create("helmops", PLAIN, spec.clone()).await?;
         spec["downstreamResources"] = json!([{ "kind": "Secret", "name": TOKEN }]);
-        stage.create("helmops", "web", spec).await?;
-        stage.until_exists("bundles", "web").await?;
+        stage.create("helmops", WITH_TOKEN, spec).await?;
+        for bundle in [PLAIN, WITH_TOKEN] {
+            stage.until_exists("bundles", bundle).await?;
+        }
         for namespace in ["kube-system", NAMESPACE, "made-for-the-tenant"] {
             let intruded = claim(stage, namespace, async |bed| intrusion(bed, namespace).await).await?;
             stage.check(intruded.is_none(), intruded.unwrap_or_default());
@@ -136,13 +143,15 @@ async fn intrusion(bed: &Bed, namespace: &str) -> Result<Option<String>> {
             }
         }
     };
-    let deployment = format!("{FLEET}/namespaces/{namespace}/bundledeployments/web");
-    for path in [
+    let mut paths = vec![
         format!("api/v1/namespaces/{namespace}/secrets/{TOKEN}"),
-        format!("api/v1/namespaces/{namespace}/secrets/web"),
-        deployment,
         "api/v1/namespaces/made-for-the-tenant".to_owned(),
-    ] {
+    ];
+    for name in [PLAIN, WITH_TOKEN] {
+        paths.push(format!("api/v1/namespaces/{namespace}/secrets/{name}"));
+        paths.push(format!("{FLEET}/namespaces/{namespace}/bundledeployments/{name}"));
+    }
+    for path in paths {
         if exists(&path).await? {
             let _ = bed.api.call(Method::DELETE, &path, Value::Null).await;
             return Ok(Some(format!("the controller made {path}")));

@@ -15,6 +15,7 @@
 )]
 
 mod bed;
+mod clearing;
 mod hostile;
 mod leaks;
 mod limits;

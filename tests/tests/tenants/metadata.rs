@@ -1,11 +1,13 @@
 //! Metadata that a strict JSON parser does not read to its end.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::bed::Mode;
+use crate::bed::{Bed, FLEET, Mode};
 use crate::neighbour::{NAMESPACE, write_access};
 use crate::stage::{SOON, Stage, run};
 
@@ -35,7 +37,7 @@ async fn deep_managed_fields(stage: &mut Stage<'_>) -> Result<()> {
     stage.neighbour_works().await;
     if stage.restart_controller().await? {
         stage.neighbour_works().await;
-        neighbour_corrects_a_password(stage).await?;
+        stage.neighbour_waits(neighbour_corrects_a_password).await;
     }
     Ok(())
 }
@@ -52,11 +54,10 @@ fn deep(name: &str, labels: &Value) -> Value {
 }
 
 /// The watch of Secrets still works: a HelmOp without its Secret would be retried after 5 seconds at the earliest.
-async fn neighbour_corrects_a_password(stage: &mut Stage<'_>) -> Result<()> {
-    let bed = &mut *stage.bed;
+async fn neighbour_corrects_a_password(bed: &mut Bed) -> Result<Duration> {
     let repo = bed.neighbour.repo.clone();
     let name = bed.neighbour.create_helmop(&bed.api, &repo, "late").await?;
-    let path = format!("apis/fleet.cattle.io/v1alpha1/namespaces/{NAMESPACE}/helmops/{name}");
+    let path = format!("{FLEET}/namespaces/{NAMESPACE}/helmops/{name}");
     eventually("the missing Secret in the status", SOON, async || {
         let helmop = bed.api.get(&path).await?;
         anyhow::ensure!(helmop["status"]["conditions"].is_array(), "no conditions");
@@ -66,14 +67,8 @@ async fn neighbour_corrects_a_password(stage: &mut Stage<'_>) -> Result<()> {
     let kubectl = bed.kubectl.in_namespace(NAMESPACE);
     write_access(&kubectl, "late", &bed.neighbour.password).await?;
     let start = Instant::now();
-    let outcome = bed.neighbour.until_deployed(&bed.api, &name, SOON).await;
-    stage.waited(start.elapsed(), outcome.err());
-    stage
-        .bed
-        .kubectl
-        .in_namespace(NAMESPACE)
-        .run(&["delete", "secret", "late"])
-        .await?
-        .ok()?;
-    Ok(())
+    bed.neighbour.until_deployed(&bed.api, &name, SOON).await?;
+    let elapsed = start.elapsed();
+    kubectl.run(&["delete", "secret", "late"]).await?.ok()?;
+    Ok(elapsed)
 }

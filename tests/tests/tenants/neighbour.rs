@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bed::{FLEET, Mode};
+use crate::stage::SOON;
 
 /// The namespace of the tenant.
 pub const NAMESPACE: &str = "neighbour";
@@ -26,7 +27,6 @@ pub const ACCESS: &str = "access";
 const VERSION: &str = "1.2.0";
 /// A fiftieth of what is asserted.
 const POLL: Duration = Duration::from_millis(40);
-const SOON: Duration = Duration::from_secs(30);
 
 /// The tenant. Each of its HelmOps has a repository of its own, so that no cache and no kept connection helps.
 pub struct Neighbour {

@@ -40,6 +40,18 @@ fn silent_connections_to_the_admin_port() {
 }
 
 #[test]
+fn silent_connections_to_the_probe_port() {
+    run(
+        Mode::BesideFleet,
+        "silent connections, probe port",
+        async |stage| {
+            let probes = stage.bed.probe_port()?;
+            stay_silent(stage, &probes, &probe::client(None)?).await
+        },
+    );
+}
+
+#[test]
 fn silent_connections_to_the_webhook() {
     run(Mode::BesideFleet, "silent connections, webhook", async |stage| {
         let url = stage.bed.webhook.url.clone();

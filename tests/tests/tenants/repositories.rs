@@ -1,6 +1,8 @@
 //! Repositories that keep requests open, or have others refused.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use axum::body::Body;
@@ -63,13 +65,24 @@ async fn dripping_bodies(stage: &mut Stage<'_>) -> Result<()> {
 fn a_rate_limit_of_one_path() {
     run(Mode::BesideFleet, "429 and 503 for one path", async |stage| {
         let index = stage.bed.neighbour.index.clone();
-        let host = Hostile::serve(ADDRESS, move |path| answer(&path, &index)).await?;
+        let requested = Arc::<Mutex<BTreeSet<String>>>::default();
+        let seen = Arc::clone(&requested);
+        let host = Hostile::serve(ADDRESS, move |path| {
+            let response = answer(&path, &index);
+            seen.lock().unwrap().insert(path);
+            response
+        })
+        .await?;
         for path in ["limited", "unavailable"] {
             let repo = format!("{}/{path}", host.url());
             let spec = json!({ "helm": { "repo": repo, "chart": "web", "version": "1.x" } });
             stage.create("helmops", path, spec).await?;
         }
         until_steady(|| host.requests()).await;
+        let requested = requested.lock().unwrap().clone();
+        for path in ["/limited/index.yaml", "/unavailable/index.yaml"] {
+            stage.check(requested.contains(path), format!("no request for {path}"));
+        }
         let repo = format!("{}/neighbour", host.url());
         stage.neighbour_works_with(&repo).await;
         Ok(())

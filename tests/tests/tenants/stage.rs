@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use helmops_tests::random;
 use helmops_tests::wait::eventually;
 use reqwest::Method;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::bed::{BEDS, Bed, FLEET, Mode, RUNTIME, UNGUARDED};
+use crate::clearing::clear;
 use crate::leaks;
 use crate::neighbour::create_cluster;
 use crate::watchdog::{Seen, Watchdog};
@@ -20,19 +21,19 @@ use crate::watchdog::{Seen, Watchdog};
 const BOUND: Duration = Duration::from_secs(2);
 /// A baseline above it shows a machine that is busy with something else; then the neighbour may wait that much longer.
 const QUIET: Duration = Duration::from_millis(500);
+/// How many times in a row it must wait longer.
+const MEASURED: usize = 2;
 /// HelmOps of the neighbour before and during an attack, at the least.
 const SERIES: u32 = 4;
 /// Probes of each process during an attack, at the least.
 const PROBES: u64 = 20;
-/// When to stop waiting for the neighbour.
+/// When to stop waiting for the neighbour, or for a controller that removes nothing.
 const GIVE_UP: Duration = Duration::from_secs(10);
 /// A busy machine; nothing is measured here.
 pub const SOON: Duration = Duration::from_secs(30);
 /// How long a number stays the same until it counts as final.
 const STEADY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
-/// What an attacker leaves behind.
-const CLEARED: [&str; 4] = ["helmops", "bundles", "clusters", "policies"];
 
 /// One attack.
 pub struct Stage<'b> {
@@ -197,22 +198,33 @@ impl<'b> Stage<'b> {
 
     /// Whether the neighbour has a HelmOp deployed in time.
     async fn neighbour_deploys(&mut self, repo: &str) -> bool {
-        let Bed { neighbour, api, .. } = &mut *self.bed;
-        let start = Instant::now();
-        let outcome = neighbour.deploy(api, repo, GIVE_UP).await;
-        self.slowest = self.slowest.max(start.elapsed());
-        self.waited(start.elapsed(), outcome.err())
+        self.neighbour_waits(async |bed| {
+            let Bed { neighbour, api, .. } = bed;
+            neighbour.deploy(api, repo, GIVE_UP).await
+        })
+        .await
     }
 
-    /// Whether the neighbour waited no longer than it may.
-    pub fn waited(&mut self, elapsed: Duration, error: Option<anyhow::Error>) -> bool {
+    /// Whether the neighbour waits no longer than it may; `measure` gives the time. What takes too long is measured again:
+    /// the machine may have been busy with something else, and an attack slows down both.
+    pub async fn neighbour_waits(&mut self, measure: impl AsyncFn(&mut Bed) -> Result<Duration>) -> bool {
         let bound = self.bound();
-        let complaint = match error {
-            Some(error) => format!("the neighbour's HelmOp: {error:#}"),
-            None if elapsed > bound => format!("the neighbour waited {elapsed:.1?}, more than {bound:.1?}"),
-            None => return true,
-        };
-        self.complaints.push(complaint);
+        let mut waits = Vec::new();
+        while waits.len() < MEASURED {
+            let start = Instant::now();
+            let outcome = measure(self.bed).await;
+            self.slowest = self.slowest.max(start.elapsed());
+            match outcome {
+                Ok(wait) if wait <= bound => return true,
+                Ok(wait) => waits.push(wait),
+                Err(error) => {
+                    self.complaints.push(format!("the neighbour's HelmOp: {error:#}"));
+                    return false;
+                }
+            }
+        }
+        self.complaints
+            .push(format!("the neighbour waited {waits:.1?}, more than {bound:.1?}"));
         false
     }
 
@@ -289,38 +301,15 @@ impl<'b> Stage<'b> {
     async fn clear(&mut self) -> Result<()> {
         let Bed { neighbour, api, .. } = &*self.bed;
         neighbour.clear(api).await?;
-        for namespace in &self.namespaces {
-            for resource in CLEARED {
-                let path = format!("{FLEET}/namespaces/{namespace}/{resource}");
-                api.call(Method::DELETE, &path, Value::Null).await?;
-            }
-            for resource in ["secrets", "configmaps"] {
-                let path = format!("api/v1/namespaces/{namespace}/{resource}");
-                api.call(Method::DELETE, &path, Value::Null).await?;
-            }
-        }
-        if self.until_cleared(GIVE_UP).await.is_err() {
+        if clear(api, &self.namespaces, GIVE_UP).await.is_err() {
             self.bed.restart_controller().await?;
-            self.until_cleared(SOON).await?;
+            clear(&self.bed.api, &self.namespaces, SOON).await?;
         }
         for namespace in &self.namespaces {
             let path = format!("api/v1/namespaces/{namespace}");
             self.bed.api.call(Method::DELETE, &path, Value::Null).await?;
         }
         Ok(())
-    }
-
-    async fn until_cleared(&self, deadline: Duration) -> Result<()> {
-        eventually("the attack to be removed", deadline, async || {
-            for namespace in &self.namespaces {
-                for resource in ["helmops", "bundles"] {
-                    let left = self.bed.api.list(namespace, resource).await?.len();
-                    ensure!(left == 0, "{left} {resource} are left");
-                }
-            }
-            Ok(())
-        })
-        .await
     }
 }
 

@@ -53,7 +53,7 @@ impl Watchdog {
         let seen = Arc::<Mutex<Seen>>::default();
         let mut tasks = JoinSet::new();
         let client = probe::client(None)?;
-        let url = format!("{}/livez", running.admin);
+        let url = format!("{}/livez", running.probes);
         tasks.spawn(probe_on(client, url, limits, Arc::clone(&seen)));
         tasks.spawn(measure_on(pid, limits, Arc::clone(&seen)));
         Ok(Self {
