@@ -649,6 +649,20 @@ fn a_stored_helmop_stays_editable_while_it_gets_no_worse() {
     assert!(policies.review(&leaving, || Some(stored)).is_allowed());
 }
 
+#[test]
+fn a_stored_helmop_beyond_a_limit_does_not_get_around_a_policy() {
+    let policies = one(json!({ "helmOp": { "allowedHelmSecretNames": ["s"] } }));
+    let targets = |count: usize| {
+        let targets = vec![json!({ "clusterSelector": {} }); count];
+        helmop(json!({ "helmSecretName": "t", "targets": targets }))
+    };
+    let verdict = policies.review(&targets(1_500), || Some(targets(3_000)));
+    assert_eq!(
+        refused(&verdict.errors),
+        [("spec.helmSecretName", "disallowed helmSecretName t")]
+    );
+}
+
 /// Fields of a Bundle's spec that are refused.
 fn refused_in_bundle(policies: &Policies, spec: &Value) -> Vec<String> {
     let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
