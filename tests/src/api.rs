@@ -18,6 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
 
 /// The API server, as its administrator reaches it.
+#[derive(Clone)]
 pub struct Api {
     client: Client,
     base: String,

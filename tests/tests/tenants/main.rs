@@ -16,6 +16,7 @@
 
 mod bed;
 mod clearing;
+mod control;
 mod hostile;
 mod leaks;
 mod limits;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bed::{FLEET, Mode};
+use crate::control;
 use crate::stage::SOON;
 
 /// The namespace of the tenant.
@@ -54,6 +55,7 @@ impl Neighbour {
         kubectl.run(&["create", "namespace", NAMESPACE]).await?.ok()?;
         let kubectl = kubectl.in_namespace(NAMESPACE);
         write_access(&kubectl, ACCESS, &password).await?;
+        control::create(api).await?;
         let mut neighbour = Self {
             repo: server.url().replace("127.0.0.1", "localhost"),
             index: std::fs::read_to_string(charts.folder().join("index.yaml"))?,
