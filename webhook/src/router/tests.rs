@@ -255,6 +255,21 @@ async fn warnings_do_not_deny() {
 }
 
 #[tokio::test]
+async fn a_large_status_does_not_keep_the_spec_from_being_changed() {
+    let with_status = |version: &str| {
+        let mut object = helmop(version);
+        object["status"] = json!({ "resources": vec![json!({}); 100_000] });
+        object
+    };
+    for (version, allowed) in [("1.2.4", true), ("not a version", false)] {
+        let review = review("UPDATE", &with_status(version), &with_status("1.2.3"));
+        let response = answer("/validate", &review).await;
+        assert_eq!(response["allowed"], allowed, "{response}");
+        assert!(!response.to_string().contains("does not decode"), "{response}");
+    }
+}
+
+#[tokio::test]
 async fn a_stored_object_that_does_not_decode_can_be_mended() {
     let odd = json!({ "metadata": { "name": "web" }, "spec": { "paused": "maybe" } });
     let response = answer("/validate", &review("UPDATE", &helmop("1.2.3"), &odd)).await;

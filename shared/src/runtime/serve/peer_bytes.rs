@@ -22,9 +22,4 @@ impl PeerBytes {
     pub fn sub(&self, bytes: usize) {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
-
-    /// The sum.
-    pub fn held(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
 }

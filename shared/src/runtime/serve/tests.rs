@@ -296,7 +296,7 @@ async fn a_slow_handshake_takes_no_time_from_the_first_request() {
     let stage = stage(tls.transport.clone(), Limits::default());
     for protocol in ["http/1.1", "h2"] {
         let stream = stage.connect();
-        sleep(Limits::default().handshake - seconds(1)).await;
+        sleep(Limits::default().handshake * 9 / 10).await;
         let mut peer = tls.connect(stream, protocol).await;
         let start = Instant::now();
         read_to_close(&mut peer).await;
