@@ -41,17 +41,17 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let memory_limit = args.memory_limit();
     let (stores, writers) = watch::stores(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
-    let port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
+    let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
     let mut more = Vec::<Arc<Expose>>::new();
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();
         more.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
     }
     let app = admin::router(registry.clone(), more, health.clone());
-    supervisor.spawn("admin server", port.run(app, supervisor.stop()));
-    let port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
+    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop()));
+    let probe_port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
     let app = probes::router(health.clone());
-    supervisor.spawn("probe server", port.run(app, supervisor.stop()));
+    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop()));
 
     let config = configuration("helmops-controller", args.kubeconfig.as_deref()).await?;
     // What the Lease is held for, to its end.

@@ -35,12 +35,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
-    let port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
+    let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
     let app = admin::router(registry.clone(), Vec::new(), health.clone());
-    supervisor.spawn("admin server", port.run(app, supervisor.stop()));
-    let port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
+    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop()));
+    let probe_port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
     let app = probes::router(health.clone());
-    supervisor.spawn("probe server", port.run(app, supervisor.stop()));
+    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop()));
 
     let known = KnownPolicies::default();
     let client = cluster::client(&args).await?;
