@@ -25,7 +25,8 @@
 //! - An entry allows the text that is equal to it, and every text that it matches from end to end as a regular expression of
 //!   Go (module `expression`).
 //! - URLs are matched without their user part and fragment. A URL that clients would read otherwise than it is written, such
-//!   as one with `..` in its path, must be listed as it is.
+//!   as one with `..` in its path, must be listed as it is. One with an encoded slash in its path must be allowed as written
+//!   and with a slash in its place, or be listed as it is.
 //! - What a target names in its own `helm` block counts as much as what stands in `spec.helm`, after inheritance; so does its
 //!   `serviceAccount`.
 //! - `downstreamResources` of the HelmOp and of each target are held to rules of their own (module `downstream`).
