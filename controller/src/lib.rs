@@ -34,6 +34,7 @@ mod queue;
 mod rate;
 mod resolve;
 mod run;
+mod shares;
 mod watch;
 mod work;
 mod workers;

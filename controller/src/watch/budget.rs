@@ -1,192 +1,287 @@
 //! How much memory the objects of a namespace take in the stores.
 //!
-//! Objects are stored whole, and a namespace without a quota has room for any number of them. So each is charged to its
-//! namespace: what goes beyond the share of a namespace is stored as an object that cannot be read, and the namespace has
-//! to make room before it is acted on.
+//! Objects are stored whole, and a namespace without a quota has room for any number of them. So each is charged to the
+//! namespace of its author. One that there is no room for is stored as an object that cannot be read, with little more than its
+//! name. It is read again as soon as there is room.
 
 use std::{
-    collections::HashMap,
-    io,
+    collections::{BTreeMap, HashMap},
+    future::ready,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, BundleTarget, Guarded, HelmOp, Metadata},
+    api::{Guarded, Metadata, labels},
     runtime::lock,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
-use serde::Serialize;
+
+use super::weight::{Bytes, Weight};
+use crate::{
+    error::shown,
+    shares::{Charge, Shares},
+};
+
+/// How often there is a look whether refused objects have room now.
+const RETRY: Duration = Duration::from_secs(5);
+/// Objects of a namespace that are read again at a time: the others of a namespace that has many do not wait for them.
+const RETRIES: usize = 32;
+/// The finalizers that a refused object keeps. Each has less than 400 bytes, and most objects have one or two.
+const FINALIZERS: usize = 16;
+/// The labels that a refused object keeps: they tell whose it is. Their values have 63 bytes at most.
+const LABELS: [&str; 7] = [
+    labels::BUNDLE_NAMESPACE,
+    labels::BUNDLE_NAME,
+    labels::CLUSTER_NAMESPACE,
+    labels::CLUSTER,
+    labels::HELM_NAME,
+    labels::SHARD,
+    labels::CREATED_BY,
+];
+
+/// Namespace and name of an object.
+pub type Name = (String, String);
 
 /// Memory for stored objects, shared by the namespaces. Clones share it.
 #[derive(Clone, Debug)]
-pub struct StoreBudget {
-    ledger: Arc<Mutex<Ledger>>,
-    /// Bytes for all namespaces.
-    total: usize,
-    /// Bytes that one namespace has at most.
-    share: usize,
-}
-
-#[derive(Debug, Default)]
-struct Ledger {
-    namespaces: HashMap<String, usize>,
-    total: usize,
-}
+pub struct StoreBudget(Shares);
 
 impl StoreBudget {
-    /// A part of the memory that the process may use, in bytes. A namespace has three quarters of it at most: most clusters
-    /// have all their HelmOps in one namespace.
+    /// Half of the memory that the process may use, in bytes.
     pub fn new(memory_limit: usize) -> Self {
-        let total = memory_limit / 2;
-        Self {
-            ledger: Arc::default(),
-            total,
-            share: total / 4 * 3,
-        }
-    }
-
-    /// Charges an object that took `before` bytes and is to take `after`, and returns whether there is room.
-    ///
-    /// Where all namespaces together use up the memory, those have room that use less than an equal part of it.
-    fn charge(&self, namespace: &str, before: usize, after: usize) -> bool {
-        let mut ledger = lock(&self.ledger);
-        let others = ledger.namespaces.get(namespace).map_or(0, |used| used - before);
-        let (used, total) = (others + after, ledger.total - before + after);
-        let equal = self.total / (ledger.namespaces.len().max(1));
-        let has_room = used <= self.share && (total <= self.total || used <= equal);
-        let after = if has_room { after } else { 0 };
-        ledger.total = ledger.total - before + after;
-        if others + after == 0 {
-            ledger.namespaces.remove(namespace);
-        } else {
-            ledger.namespaces.insert(namespace.to_owned(), others + after);
-        }
-        has_room
+        Self(Shares::new(memory_limit / 2))
     }
 }
 
-/// What an object takes in memory.
-pub trait Weight {
-    /// In bytes, about.
-    fn weight(&self) -> usize;
+/// What a watch has charged, and what it was refused.
+#[derive(Debug)]
+struct Charges<K> {
+    budget: Shares,
+    stored: HashMap<Name, Stored<K>>,
+    refused: BTreeMap<Name, Refused>,
+    /// Lists so far.
+    list: u64,
+    is_listing: bool,
 }
 
-impl Weight for HelmOp {
-    fn weight(&self) -> usize {
-        serialised(self) + of_targets(&self.spec.bundle.targets)
-    }
+#[derive(Debug)]
+struct Stored<K> {
+    bytes: Bytes,
+    object: Arc<K>,
+    /// The list that has shown it, or that it came after.
+    list: u64,
 }
 
-impl Weight for Bundle {
-    fn weight(&self) -> usize {
-        serialised(self) + of_targets(&self.spec.targets)
-    }
+#[derive(Debug)]
+struct Refused {
+    author: String,
+    bytes: Bytes,
+    version: Version,
 }
 
-impl Weight for BundleDeployment {
-    fn weight(&self) -> usize {
-        serialised(self)
-    }
-}
+/// UID and resource version.
+type Version = (Option<String>, Option<String>);
 
-/// A target takes much more memory than its text, of which two characters are enough.
-fn of_targets(targets: &[BundleTarget]) -> usize {
-    size_of_val(targets)
-}
-
-fn serialised(object: &impl Serialize) -> usize {
-    struct Count(usize);
-
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = Count(0);
-    // Counting does not fail, and what does not serialise takes no text.
-    let _ = serde_json::to_writer(&mut count, object);
-    count.0
-}
-
-/// Objects of a kind that were charged, by namespace and name.
-type Charged = HashMap<(String, String), usize>;
-
-/// A watch whose objects are charged to the budget. Those for which there is no room keep their name and little more.
-pub fn charged<K>(
+/// A watch whose objects are charged to the budget. Those for which there is no room keep their name and little more, until
+/// there is room: then `fetch` reads them again.
+pub fn charged<K, F>(
     events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>>,
-    budget: StoreBudget,
+    StoreBudget(budget): StoreBudget,
+    fetch: impl Fn(Name) -> F,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>>
 where
-    K: Resource<DynamicType = ()> + Clone + Weight,
+    K: Resource<DynamicType = ()> + Weight + Clone,
+    F: Future<Output = Option<Guarded<K>>>,
 {
-    let mut charged = Charged::new();
-    events.map(move |event| Ok(charge(event?, &budget, &mut charged)))
+    let charges = Arc::new(Mutex::new(Charges::new(budget)));
+    let again = read_again(Arc::clone(&charges), fetch);
+    let events = events.map_ok(move |event| lock(&charges).see(event));
+    stream::select(events, again.map(|object| Ok(watcher::Event::Apply(object))))
 }
 
-fn charge<K>(
-    event: watcher::Event<Guarded<K>>,
-    budget: &StoreBudget,
-    charged: &mut Charged,
-) -> watcher::Event<Guarded<K>>
+/// The refused objects that there is room for, one after the other.
+fn read_again<K, F>(
+    charges: Arc<Mutex<Charges<K>>>,
+    fetch: impl Fn(Name) -> F,
+) -> impl Stream<Item = Guarded<K>>
 where
-    K: Resource<DynamicType = ()> + Clone + Weight,
+    K: Resource<DynamicType = ()> + Weight + Clone,
+    F: Future<Output = Option<Guarded<K>>>,
 {
-    match event {
-        watcher::Event::Apply(object) => watcher::Event::Apply(fitting(object, budget, charged)),
-        watcher::Event::InitApply(object) => watcher::Event::InitApply(fitting(object, budget, charged)),
-        watcher::Event::Delete(object) => {
-            let key = key(object.meta());
-            if let Some(bytes) = charged.remove(&key) {
-                budget.charge(&key.0, bytes, 0);
-            }
-            watcher::Event::Delete(object)
+    let fitting = Arc::clone(&charges);
+    stream::repeat(())
+        .then(|()| tokio::time::sleep(RETRY))
+        .flat_map(move |()| stream::iter(lock(&fitting).fitting()))
+        .then(fetch)
+        .filter_map(move |object| ready(object.and_then(|object| lock(&charges).see_again(object))))
+}
+
+impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
+    fn new(budget: Shares) -> Self {
+        Self {
+            budget,
+            stored: HashMap::new(),
+            refused: BTreeMap::new(),
+            list: 0,
+            is_listing: false,
         }
-        // What the list does not show any more is not charged any more.
-        watcher::Event::Init => {
-            for ((namespace, _), bytes) in charged.drain() {
-                budget.charge(&namespace, bytes, 0);
+    }
+
+    fn see(&mut self, event: watcher::Event<Guarded<K>>) -> watcher::Event<Guarded<K>> {
+        match event {
+            watcher::Event::Apply(object) => watcher::Event::Apply(self.admit(object)),
+            watcher::Event::InitApply(object) => watcher::Event::InitApply(self.admit(object)),
+            watcher::Event::Delete(object) => {
+                let name = name(object.meta());
+                self.release(&name);
+                self.refused.remove(&name);
+                watcher::Event::Delete(object)
             }
-            watcher::Event::Init
+            watcher::Event::Init => {
+                self.list += 1;
+                self.is_listing = true;
+                self.refused.clear();
+                watcher::Event::Init
+            }
+            watcher::Event::InitDone => {
+                self.is_listing = false;
+                self.release_unlisted();
+                watcher::Event::InitDone
+            }
         }
-        watcher::Event::InitDone => watcher::Event::InitDone,
+    }
+
+    /// Takes up a refused object that was read again, if it is still the same and there is room.
+    fn see_again(&mut self, object: Guarded<K>) -> Option<Guarded<K>> {
+        let refused = self.refused.get(&name(object.meta()))?;
+        // What has changed meanwhile is seen by the watch, and what a list shows is in no store yet.
+        if self.is_listing || refused.version != version(object.meta()) {
+            return None;
+        }
+        let object = self.admit(object);
+        object.good().is_some().then_some(object)
+    }
+
+    /// The refused objects that there is room for, some of each namespace.
+    fn fitting(&self) -> Vec<Name> {
+        if self.is_listing {
+            return Vec::new();
+        }
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let mut fitting = Vec::new();
+        for (name, refused) in &self.refused {
+            let number = numbers.entry(&refused.author).or_default();
+            let charges = charges(&refused.author, &name.0, refused.bytes);
+            if *number < RETRIES && self.budget.has_room(&charges) {
+                *number += 1;
+                fitting.push(name.clone());
+            }
+        }
+        fitting
+    }
+
+    /// The object as it is stored.
+    fn admit(&mut self, object: Guarded<K>) -> Guarded<K> {
+        let name = name(object.meta());
+        let object = match object {
+            Guarded::Good(object) => object,
+            Guarded::Odd { metadata, error } => {
+                self.release(&name);
+                self.refused.remove(&name);
+                return odd(&metadata, shown(&error));
+            }
+        };
+        if let Some(stored) = self.stored.get_mut(&name)
+            && is_same(stored.object.meta(), object.meta())
+        {
+            // What a list shows again takes no memory a second time.
+            stored.list = self.list;
+            return Guarded::Good(Arc::clone(&stored.object));
+        }
+        let bytes = object.bytes();
+        let author = K::author(object.meta());
+        let before = self.stored.get(&name).map(|stored| stored.charges(&name));
+        let before = before.unwrap_or_default();
+        if let Err(refused) = self.budget.replace(&before, &charges(author, &name.0, bytes)) {
+            let odd = odd(object.meta(), no_room(refused, bytes));
+            let refused = Refused {
+                author: author.to_owned(),
+                bytes,
+                version: version(object.meta()),
+            };
+            self.release(&name);
+            self.refused.insert(name, refused);
+            return odd;
+        }
+        self.refused.remove(&name);
+        let stored = Stored {
+            bytes,
+            object: Arc::clone(&object),
+            list: self.list,
+        };
+        self.stored.insert(name, stored);
+        Guarded::Good(object)
+    }
+
+    fn release(&mut self, name: &Name) {
+        if let Some(stored) = self.stored.remove(name) {
+            self.budget.release(&stored.charges(name));
+        }
+    }
+
+    /// What the list has not shown is not there any more.
+    fn release_unlisted(&mut self) {
+        let list = self.list;
+        for (name, stored) in self.stored.extract_if(|_, stored| stored.list != list) {
+            self.budget.release(&stored.charges(&name));
+        }
     }
 }
 
-fn fitting<K>(object: Guarded<K>, budget: &StoreBudget, charged: &mut Charged) -> Guarded<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Weight,
-{
-    let bytes = match &object {
-        Guarded::Good(object) => object.weight(),
-        Guarded::Odd { metadata, .. } => serialised(metadata),
-    };
-    let key = key(object.meta());
-    let before = charged.get(&key).copied().unwrap_or_default();
-    if budget.charge(&key.0, before, bytes) {
-        charged.insert(key, bytes);
-        return object;
+impl<K: Resource<DynamicType = ()> + Weight + Clone> Stored<K> {
+    fn charges<'c>(&'c self, name: &'c Name) -> Vec<Charge<'c>> {
+        charges(K::author(self.object.meta()), &name.0, self.bytes)
     }
-    charged.remove(&key);
+}
+
+/// What its author wrote is charged to him, and what is reported in it to the namespace that it is in.
+fn charges<'c>(author: &'c str, own: &'c str, Bytes { written, reported }: Bytes) -> Vec<Charge<'c>> {
+    let charge = |namespace, bytes| Charge { namespace, bytes };
+    if author == own {
+        vec![charge(own, written + reported)]
+    } else {
+        vec![charge(author, written), charge(own, reported)]
+    }
+}
+
+fn no_room(refused: Charge<'_>, Bytes { written, reported }: Bytes) -> String {
+    format!(
+        "it takes {} bytes of memory, and namespace {} has no room for {} more; delete objects of this namespace, make them \
+         smaller, or start the controller with more memory (--memory-limit). It is read as soon as there is room",
+        written + reported,
+        refused.namespace,
+        refused.bytes
+    )
+}
+
+fn odd<K>(metadata: &ObjectMeta, error: String) -> Guarded<K> {
     Guarded::Odd {
-        metadata: Box::new(named(object.meta())),
-        error: format!(
-            "it has {bytes} bytes, and the objects of namespace {} take all memory that one namespace may have; delete some \
-             of them, or start the controller with more memory (--memory-limit), then change this one",
-            key.0
-        ),
+        metadata: Box::new(named(metadata)),
+        error,
     }
 }
 
-/// What names an object, and keeps it from going.
+/// What names an object, tells whose it is, and keeps it from going.
 fn named(metadata: &ObjectMeta) -> Metadata {
+    let labels = metadata.labels.as_ref().map(|labels| {
+        let kept = LABELS.iter().filter_map(|label| labels.get_key_value(*label));
+        kept.map(|(label, value)| (label.clone(), value.clone()))
+            .collect()
+    });
+    let finalizers = metadata.finalizers.as_ref();
     Metadata::from(ObjectMeta {
         name: metadata.name.clone(),
         namespace: metadata.namespace.clone(),
@@ -194,114 +289,25 @@ fn named(metadata: &ObjectMeta) -> Metadata {
         resource_version: metadata.resource_version.clone(),
         generation: metadata.generation,
         deletion_timestamp: metadata.deletion_timestamp.clone(),
-        finalizers: metadata.finalizers.clone(),
+        finalizers: finalizers.filter(|all| all.len() <= FINALIZERS).cloned(),
+        labels,
         ..ObjectMeta::default()
     })
 }
 
-fn key(metadata: &ObjectMeta) -> (String, String) {
+fn name(metadata: &ObjectMeta) -> Name {
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
     (part(&metadata.namespace), part(&metadata.name))
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use watcher::Event;
-
-    use super::*;
-
-    const KIB: usize = 1 << 10;
-
-    /// A HelmOp of about so many bytes.
-    fn helmop(namespace: &str, name: &str, bytes: usize) -> Guarded<HelmOp> {
-        let object = json!({
-            "metadata": { "namespace": namespace, "name": name },
-            "spec": { "helm": { "values": { "text": "x".repeat(bytes) } } },
-        });
-        serde_json::from_str(&object.to_string()).unwrap()
-    }
-
-    struct Watch {
-        budget: StoreBudget,
-        charged: Charged,
-    }
-
-    impl Watch {
-        fn of(budget: &StoreBudget) -> Self {
-            Self {
-                budget: budget.clone(),
-                charged: Charged::new(),
-            }
-        }
-
-        fn see(&mut self, event: Event<Guarded<HelmOp>>) -> Event<Guarded<HelmOp>> {
-            charge(event, &self.budget, &mut self.charged)
-        }
-
-        fn has_room(&mut self, object: Guarded<HelmOp>) -> bool {
-            match self.see(Event::Apply(object)) {
-                Event::Apply(object) => object.good().is_some(),
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_namespace_has_its_share_and_others_have_theirs() {
-        let budget = StoreBudget::new(80 * KIB);
-        let mut watch = Watch::of(&budget);
-        assert!(watch.has_room(helmop("many", "a", 14 * KIB)));
-        assert!(watch.has_room(helmop("many", "b", 14 * KIB)));
-        assert!(
-            !watch.has_room(helmop("many", "c", 14 * KIB)),
-            "over three quarters"
-        );
-        assert!(watch.has_room(helmop("few", "a", 2 * KIB)));
-        assert!(watch.has_room(helmop("many", "b", 4 * KIB)), "it is smaller now");
-        assert!(watch.has_room(helmop("many", "c", 8 * KIB)));
-        watch.see(Event::Delete(helmop("many", "a", 0)));
-        assert!(watch.has_room(helmop("many", "d", 14 * KIB)));
-    }
-
-    #[test]
-    fn where_all_is_used_those_have_room_that_use_less_than_others() {
-        let budget = StoreBudget::new(80 * KIB);
-        let mut watch = Watch::of(&budget);
-        for namespace in ["a", "b"] {
-            assert!(watch.has_room(helmop(namespace, "large", 18 * KIB)));
-        }
-        assert!(watch.has_room(helmop("c", "small", 9 * KIB)));
-        assert!(!watch.has_room(helmop("a", "more", 2 * KIB)));
-    }
-
-    #[test]
-    fn kinds_share_the_memory_of_a_namespace_and_a_list_begins_again() {
-        let budget = StoreBudget::new(80 * KIB);
-        let (mut one, mut other) = (Watch::of(&budget), Watch::of(&budget));
-        assert!(one.has_room(helmop("a", "a", 20 * KIB)));
-        assert!(!other.has_room(helmop("a", "b", 20 * KIB)));
-        one.see(Event::Init);
-        assert!(other.has_room(helmop("a", "b", 20 * KIB)));
-        let shown = one.see(Event::InitApply(helmop("a", "a", 20 * KIB)));
-        let Event::InitApply(Guarded::Odd { error, metadata }) = shown else {
-            panic!("{shown:?}")
-        };
-        assert!(
-            error.contains("objects of namespace a") && error.contains("--memory-limit"),
-            "{error}"
-        );
-        assert_eq!(metadata.name.as_deref(), Some("a"));
-    }
-
-    #[test]
-    fn many_small_targets_count_as_what_they_take() {
-        let targets = |count: usize| {
-            let targets: Vec<_> = (0..count).map(|_| json!({})).collect();
-            let object = json!({ "metadata": { "name": "a" }, "spec": { "targets": targets } });
-            let object: Guarded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
-            object.good().unwrap().weight()
-        };
-        assert!(targets(1000) - targets(0) >= 1000 * size_of::<BundleTarget>());
-    }
+fn version(metadata: &ObjectMeta) -> Version {
+    (metadata.uid.clone(), metadata.resource_version.clone())
 }
+
+fn is_same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+    one.resource_version.is_some()
+        && (&one.uid, &one.resource_version) == (&other.uid, &other.resource_version)
+}
+
+#[cfg(test)]
+mod tests;

@@ -29,8 +29,6 @@ pub type Deployment = Arc<Guarded<BundleDeployment>>;
 pub struct Deployments {
     index: Arc<Mutex<Index>>,
     presence: watch::Sender<Presence>,
-    /// Whether only what tells of a deployment's state is kept, and not what is deployed: it is the larger part.
-    is_slim: bool,
 }
 
 /// Whether there is anything to see.
@@ -66,12 +64,11 @@ pub struct Concerned {
 }
 
 impl Deployments {
-    /// None yet. `is_slim` says that nobody asks what is deployed.
-    pub fn new(is_slim: bool) -> Self {
+    /// None yet.
+    pub fn new() -> Self {
         Self {
             index: Arc::default(),
             presence: watch::Sender::new(Presence::Unknown),
-            is_slim,
         }
     }
 
@@ -163,15 +160,14 @@ impl Deployments {
     fn see(&self, event: watcher::Event<Guarded<BundleDeployment>>) -> Vec<Concerned> {
         let mut index = lock(&self.index);
         match event {
-            watcher::Event::Apply(deployment) => index.put(self.kept(deployment)),
+            watcher::Event::Apply(deployment) => index.put(Arc::new(deployment)),
             watcher::Event::Delete(deployment) => index.remove(&name(&deployment)).into_iter().collect(),
             watcher::Event::Init => {
                 index.listed.clear();
                 Vec::new()
             }
             watcher::Event::InitApply(deployment) => {
-                let kept = self.kept(deployment);
-                index.listed.push(kept);
+                index.listed.push(Arc::new(deployment));
                 Vec::new()
             }
             watcher::Event::InitDone => {
@@ -181,16 +177,6 @@ impl Deployments {
                 concerned
             }
         }
-    }
-
-    fn kept(&self, mut deployment: Guarded<BundleDeployment>) -> Deployment {
-        if let (true, Guarded::Good(deployment)) = (self.is_slim, &mut deployment) {
-            let deployment = Arc::make_mut(deployment);
-            let spec = std::mem::take(&mut deployment.spec);
-            deployment.spec.deployment_id = spec.deployment_id;
-            deployment.spec.staged_deployment_id = spec.staged_deployment_id;
-        }
-        Arc::new(deployment)
     }
 
     fn failed(&self, error: &watcher::Error) {
@@ -212,6 +198,16 @@ impl Deployments {
                 "watch failed and is begun anew"
             );
         }
+    }
+}
+
+/// Takes away what is deployed, which is the larger part, and keeps what tells of its state.
+pub fn slim(deployment: &mut Guarded<BundleDeployment>) {
+    if let Guarded::Good(deployment) = deployment {
+        let deployment = Arc::make_mut(deployment);
+        let spec = std::mem::take(&mut deployment.spec);
+        deployment.spec.deployment_id = spec.deployment_id;
+        deployment.spec.staged_deployment_id = spec.staged_deployment_id;
     }
 }
 
@@ -353,7 +349,7 @@ mod tests {
 
     #[test]
     fn nothing_is_known_before_the_first_list() {
-        let deployments = Deployments::new(true);
+        let deployments = Deployments::new();
         deployments.see(watcher::Event::Init);
         assert!(
             deployments
@@ -369,7 +365,7 @@ mod tests {
 
     #[test]
     fn changes_concern_whose_they_are() {
-        let deployments = Deployments::new(false);
+        let deployments = Deployments::new();
         deployments.see(watcher::Event::InitDone);
         let expected = Concerned {
             bundle: Some(key("fleet-default", "web")),
@@ -407,7 +403,7 @@ mod tests {
 
     #[test]
     fn what_a_list_no_longer_shows_is_gone() {
-        let deployments = Deployments::new(true);
+        let deployments = Deployments::new();
         deployments.see(watcher::Event::InitDone);
         deployments.see(watcher::Event::Apply(deployment("c1", "web")));
         deployments.see(watcher::Event::Apply(deployment("c2", "db")));
@@ -424,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_not_overtaken_by_older_news() {
-        let deployments = Deployments::new(false);
+        let deployments = Deployments::new();
         deployments.see(watcher::Event::InitDone);
         let version = |version: &str, id: &str| {
             let more = [
@@ -453,21 +449,16 @@ mod tests {
     }
 
     #[test]
-    fn who_only_reports_keeps_no_options() {
-        for (is_slim, chart) in [(true, None), (false, Some("web"))] {
-            let deployments = Deployments::new(is_slim);
-            deployments.see(watcher::Event::Apply(deployment("c1", "web")));
-            let of = deployments.of_bundle(&key("fleet-default", "web"));
-            let spec = &of[0].good().unwrap().spec;
-            let helm = spec.options.helm.as_ref();
-            assert_eq!(helm.map(|helm| &*helm.chart), chart);
-            assert_eq!(spec.deployment_id, ":a");
-        }
+    fn a_slim_one_keeps_its_state_and_no_options() {
+        let mut whole = deployment("c1", "web");
+        slim(&mut whole);
+        let spec = &whole.good().unwrap().spec;
+        assert_eq!((&*spec.deployment_id, &spec.options.helm), (":a", &None));
     }
 
     #[tokio::test]
     async fn a_cluster_without_the_kind_is_known_too() {
-        let deployments = Deployments::new(true);
+        let deployments = Deployments::new();
         let missing = kube::core::Status::failure("not found", "NotFound")
             .with_code(404)
             .boxed();

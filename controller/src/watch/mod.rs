@@ -31,6 +31,7 @@ mod policies;
 mod rancher_ca;
 mod scope;
 mod sources;
+mod weight;
 
 use std::future::ready;
 
@@ -39,7 +40,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Guarded, HelmOp, MetadataWithManagers, labels},
+    api::{Bundle, Guarded, HelmOp, MetadataWithManagers, labels},
     runtime::cluster::{KnownPolicies, patient},
     targeting::copies::Kind,
 };
@@ -55,19 +56,19 @@ use kube::{
 
 use tokio::sync::oneshot;
 
-use self::{
-    budget::charged,
-    deployments::Concerned,
-    news::News,
-    scope::{paged, shielded},
-};
 pub use self::{
-    budget::{StoreBudget, Weight},
+    budget::StoreBudget,
     clusters::Clusters,
     copies::{Copied, Copies, CopyPlace, made_from, place},
     deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
+    weight::Weight,
+};
+use self::{
+    deployments::{Concerned, slim},
+    news::News,
+    scope::{budgeted, paged, shielded},
 };
 use crate::work::{BundleKey, HelmOpKey, Work, key, key_of};
 
@@ -129,7 +130,7 @@ pub fn stores(delivers: bool, budget: StoreBudget) -> (Stores, Writers) {
     let stores = Stores {
         helmops,
         bundles,
-        deployments: Deployments::new(!delivers),
+        deployments: Deployments::new(),
         rancher_ca,
         policies: KnownPolicies::default(),
         reach: clusters.map(|clusters| Reach {
@@ -166,7 +167,10 @@ impl Stores {
 /// Begins to watch what is in the scope.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) -> Watches {
     let mut news = News::default();
-    let helmops = charged(scope.watch(client, &scope.of_shard()), stores.budget.clone());
+    let config = scope.of_shard();
+    let helmops = scope.watch(client, |api| {
+        budgeted(client, api, &config, &stores.budget, |_| ())
+    });
     let helmops = shielded::<HelmOp, _>(helmops.reflect(writers.helmops))
         .flat_map(move |event| stream::iter(news.of(&event)))
         .map(Work::HelmOp);
@@ -218,7 +222,10 @@ fn bundles(
     let config = if delivers { scope.of_shard() } else { of_helmops() };
     let known = stores.helmops.clone();
     let mut news = News::default();
-    let events = charged(scope.watch(client, &config), stores.budget.clone()).reflect(writer);
+    let events = scope.watch(client, |api| {
+        budgeted(client, api, &config, &stores.budget, |_| ())
+    });
+    let events = events.reflect(writer);
     // Those that a list shows are not in the store before it is complete.
     let mut listed = Vec::new();
     shielded::<Bundle, _>(events).flat_map(move |event| {
@@ -276,8 +283,10 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
     } else {
         of_helmops()
     };
-    let api = Api::<Guarded<BundleDeployment>>::all(client.clone());
-    let events = charged(patient(watcher(api, paged(config))), stores.budget.clone());
+    // Where Bundles are not brought to clusters from here, the states of deployments are enough.
+    let slim = if delivers { |_: &mut _| () } else { slim };
+    let api = Api::all(client.clone());
+    let events = patient(budgeted(client, api, &config, &stores.budget, slim));
     let (known, bundles) = (stores.helmops.clone(), stores.bundles.clone());
     let shard = scope.shard.clone();
     let concerned = stores.deployments.follow(events);

@@ -22,8 +22,8 @@ use crate::work::key_of;
 
 /// An object of which some changes are news.
 pub trait Telling {
-    /// Feeds everything about it that is acted on: what is asked for, who works on it, what keeps it from going, and
-    /// whether its status was wiped.
+    /// Feeds everything about it that is acted on: whether it can be read, what is asked for, who works on it, what keeps
+    /// it from going, and whether its status was wiped.
     fn tell(&self, hasher: &mut DefaultHasher);
 }
 
@@ -124,7 +124,7 @@ impl Telling for Guarded<HelmOp> {
                 .as_ref()
                 .is_some_and(|status| !status.base.conditions.is_empty())
         };
-        self.good().is_none_or(tells).hash(hasher);
+        self.good().map(tells).hash(hasher);
     }
 }
 
@@ -140,7 +140,7 @@ impl Telling for Guarded<Bundle> {
                 .as_ref()
                 .is_some_and(|status| !status.conditions.is_empty())
         };
-        self.good().is_none_or(tells).hash(hasher);
+        self.good().map(tells).hash(hasher);
     }
 }
 
@@ -237,6 +237,23 @@ mod tests {
         assert!(changed("/metadata/annotations", json!({ labels::POLL: "1" })));
         assert!(changed("/metadata/labels", json!({ labels::SHARD: "b" })));
         assert!(changed("/status", json!({})), "wiped by hand");
+    }
+
+    #[test]
+    fn what_can_be_read_at_last_is_news() {
+        let object = json!({
+            "metadata": { "name": "web", "generation": 1 }, "spec": {},
+            "status": { "conditions": [{ "type": "Accepted", "status": "True" }] }
+        });
+        let whole = helmop(&object);
+        let odd = Guarded::Odd {
+            metadata: Box::new(whole.meta().clone().into()),
+            error: String::new(),
+        };
+        let mut news = News::default();
+        for event in [whole.clone(), odd, whole] {
+            assert_eq!(news.of(&Event::Apply(event)).len(), 1);
+        }
     }
 
     #[test]

@@ -14,11 +14,11 @@ use kube::{
     Client, Resource,
     runtime::{
         reflector::{ObjectRef, Store},
-        watcher,
+        watcher::{self, watcher},
     },
 };
 
-use super::{Scope, Stores, matching};
+use super::{Scope, Stores, matching, scope::paged};
 use crate::work::Work;
 
 /// Watches Policies, and tells of each HelmOp that a change concerns, and of each Bundle that is brought to clusters.
@@ -27,7 +27,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Ite
     let changes = if scope.is_cluster() {
         known.watch(client).boxed()
     } else {
-        let events = scope.watch(client, &watcher::Config::default());
+        let events = scope.watch(client, |api| watcher(api, paged(watcher::Config::default())));
         known
             .follow(events.filter(|event| ready(!is_passing(event))))
             .boxed()

@@ -2,19 +2,25 @@
 
 use std::fmt;
 
-use futures::{Stream, StreamExt, stream::BoxStream};
+use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use helmops_shared::{
     api::{Guarded, labels},
     runtime::{cluster::patient, exit::with_causes},
 };
 use kube::{
     Api, Client, Resource,
+    api::ListParams,
     core::NamespaceResourceScope,
     runtime::{WatchStreamExt, watcher},
 };
 use serde::de::DeserializeOwned;
 
-use super::merged::merged;
+use super::{
+    budget::{Name, StoreBudget, charged},
+    merged::merged,
+    weight::Weight,
+};
+use crate::client::bounded;
 
 /// Objects per page of a list. An object can be 1.5 MB, and a page is in memory three times while it is decoded: this many
 /// fit into the memory that the manifests give to the controller.
@@ -64,22 +70,16 @@ impl Scope {
             .collect()
     }
 
-    /// Watches objects of a kind in all namespaces of the scope, as if they were one.
-    pub fn watch<K>(
+    /// Watches objects of a kind in all namespaces of the scope, as if they were one: `watch` watches what an API serves.
+    pub fn watch<K, S>(
         &self,
         client: &Client,
-        config: &watcher::Config,
+        watch: impl Fn(Api<Guarded<K>>) -> S,
     ) -> BoxStream<'static, watcher::Result<watcher::Event<Guarded<K>>>>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + fmt::Debug
-            + DeserializeOwned
-            + Send
-            + Sync
-            + 'static,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Send + Sync + 'static,
+        S: Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
     {
-        let watch = |api: Api<Guarded<K>>| watcher(api, paged(config.clone()));
         let mut apis = self.apis::<Guarded<K>>(client);
         match apis.pop() {
             Some((_, only)) if apis.is_empty() => watch(only).default_backoff().boxed(),
@@ -92,6 +92,55 @@ impl Scope {
                 )
                 .boxed()
             }
+        }
+    }
+}
+
+/// A watch that shows objects as far as the budget allows. `slim` takes away what is not stored of them.
+pub fn budgeted<K>(
+    client: &Client,
+    api: Api<Guarded<K>>,
+    config: &watcher::Config,
+    budget: &StoreBudget,
+    slim: fn(&mut Guarded<K>),
+) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + use<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Weight
+        + Clone
+        + fmt::Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let events = watcher(api, paged(config.clone())).map_ok(move |event| event.modify(slim));
+    let (client, selector) = (client.clone(), config.label_selector.clone());
+    charged(events, budget.clone(), move |name| {
+        let read = read(client.clone(), selector.clone(), name);
+        async move {
+            let mut object = read.await?;
+            slim(&mut object);
+            Some(object)
+        }
+    })
+}
+
+/// Reads an object that a watch has shown, if it would still show it.
+async fn read<K>(client: Client, selector: Option<String>, (namespace, name): Name) -> Option<Guarded<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + DeserializeOwned,
+{
+    let api = Api::<Guarded<K>>::namespaced(client, &namespace);
+    // A list, since who may watch a kind may list it, and need not be allowed to get one.
+    let mut one = ListParams::default().fields(&format!("metadata.name={name}"));
+    one.label_selector = selector;
+    match bounded(api.list(&one)).await {
+        Ok(list) => list.items.into_iter().next(),
+        Err(error) => {
+            let error = with_causes(&error);
+            tracing::warn!(kind = %K::kind(&()), namespace, name, error, "object could not be read again");
+            None
         }
     }
 }

@@ -18,6 +18,13 @@ static NONE: LazyLock<BundleDeploymentOptions> = LazyLock::new(BundleDeploymentO
 #[derive(Clone, Debug, Default)]
 pub struct TargetOptions(Option<Box<BundleDeploymentOptions>>);
 
+impl TargetOptions {
+    /// Whether they take memory of their own.
+    pub fn is_boxed(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl Deref for TargetOptions {
     type Target = BundleDeploymentOptions;
 

@@ -1,0 +1,456 @@
+//! What stored objects take in memory.
+//!
+//! Their text is no measure: `{}` in a list of partitions are two characters, and some hundred bytes in memory. So the size of
+//! each element of a list and of each entry of a map counts, besides the text.
+
+use std::fmt;
+
+use helmops_shared::api::{Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, HelmOp, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{
+    Serialize, Serializer,
+    ser::{
+        SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+        SerializeTupleStruct, SerializeTupleVariant,
+    },
+};
+
+/// What an allocation takes besides its content.
+const ALLOCATION: usize = 16;
+/// Entries that a map has room for at least: the first node of a `BTreeMap`. Further nodes are half full.
+const NODE: usize = 11;
+/// An entry of a map: all maps of the API hold texts by name.
+const ENTRY: usize = 2 * size_of::<String>();
+/// The largest struct that is in lists.
+const STRUCT: usize = size_of::<BundleTarget>();
+/// What stores, queues and budgets keep of each object besides the object: its name in each of them.
+const BESIDES: usize = 256;
+
+/// What an object takes in memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// Decided by its author.
+    pub written: usize,
+    /// Reported in it by the agent of a cluster.
+    pub reported: usize,
+}
+
+/// An object that is stored.
+pub trait Weight {
+    /// What it takes in memory.
+    fn bytes(&self) -> Bytes;
+
+    /// The namespace of its author.
+    fn author(metadata: &ObjectMeta) -> &str {
+        metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// What it takes in memory, in bytes.
+    fn weight(&self) -> usize {
+        let Bytes { written, reported } = self.bytes();
+        written + reported
+    }
+}
+
+impl Weight for HelmOp {
+    fn bytes(&self) -> Bytes {
+        Bytes {
+            written: whole(self) + options(&self.spec.bundle.targets),
+            reported: 0,
+        }
+    }
+}
+
+impl Weight for Bundle {
+    fn bytes(&self) -> Bytes {
+        let status = self.status.as_ref().map_or(0, |status| size_of_val(&**status));
+        Bytes {
+            written: whole(self) + options(&self.spec.targets) + status,
+            reported: 0,
+        }
+    }
+}
+
+/// It is in the namespace of a cluster, whose agent writes the status. The rest follows from the Bundle that the labels name.
+impl Weight for BundleDeployment {
+    fn bytes(&self) -> Bytes {
+        let reported = heap(&self.status);
+        Bytes {
+            written: whole(self).saturating_sub(reported),
+            reported,
+        }
+    }
+
+    fn author(metadata: &ObjectMeta) -> &str {
+        let own = metadata.namespace.as_deref().unwrap_or_default();
+        labels::of(metadata, labels::BUNDLE_NAMESPACE).unwrap_or(own)
+    }
+}
+
+fn whole<K: Serialize>(object: &K) -> usize {
+    BESIDES + size_of::<K>() + heap(object)
+}
+
+/// The options of targets, which are in boxes.
+fn options(targets: &[BundleTarget]) -> usize {
+    let boxed = targets.iter().filter(|target| target.options.is_boxed());
+    boxed.count() * (size_of::<BundleDeploymentOptions>() + ALLOCATION)
+}
+
+/// What a value takes besides its own size. A box looks like its content, whose size is not in it.
+fn heap<T: Serialize + ?Sized>(value: &T) -> usize {
+    // Counting does not fail.
+    value.serialize(Heap::Inline).unwrap_or_default()
+}
+
+/// Counts the memory that a value points to: it serialises to that number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heap {
+    /// Of a value whose own size is counted already.
+    Inline,
+    /// Of an element of a list or a value of a map, and its own size.
+    Element,
+}
+
+/// Counts the parts of a value.
+struct Parts(usize);
+
+/// Counts the entries of a map.
+struct Entries {
+    bytes: usize,
+    /// Structs that embed others serialise like maps, but their fields are within them.
+    is_struct: bool,
+    number: usize,
+}
+
+impl Heap {
+    /// A struct.
+    const fn of_struct(self) -> usize {
+        match self {
+            Self::Inline => 0,
+            Self::Element => STRUCT,
+        }
+    }
+
+    /// Anything else.
+    const fn of_other(self) -> usize {
+        match self {
+            Self::Inline => 0,
+            Self::Element => size_of::<String>(),
+        }
+    }
+}
+
+/// Plain values point to nothing.
+macro_rules! plain {
+    ($($method:ident($type:ty)),* $(,)?) => {
+        $(fn $method(self, _: $type) -> Result<usize, fmt::Error> {
+            Ok(self.of_other())
+        })*
+    };
+}
+
+impl Serializer for Heap {
+    type Ok = usize;
+    type Error = fmt::Error;
+    type SerializeSeq = Parts;
+    type SerializeTuple = Parts;
+    type SerializeTupleStruct = Parts;
+    type SerializeTupleVariant = Parts;
+    type SerializeMap = Entries;
+    type SerializeStruct = Parts;
+    type SerializeStructVariant = Parts;
+
+    plain! {
+        serialize_bool(bool), serialize_char(char),
+        serialize_i8(i8), serialize_i16(i16), serialize_i32(i32), serialize_i64(i64),
+        serialize_u8(u8), serialize_u16(u16), serialize_u32(u32), serialize_u64(u64),
+        serialize_f32(f32), serialize_f64(f64),
+        serialize_unit_struct(&'static str),
+    }
+
+    fn serialize_str(self, text: &str) -> Result<usize, fmt::Error> {
+        self.serialize_bytes(text.as_bytes())
+    }
+
+    fn serialize_bytes(self, bytes: &[u8]) -> Result<usize, fmt::Error> {
+        let heap = if bytes.is_empty() {
+            0
+        } else {
+            bytes.len() + ALLOCATION
+        };
+        Ok(self.of_other() + heap)
+    }
+
+    fn serialize_none(self) -> Result<usize, fmt::Error> {
+        Ok(self.of_other())
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<usize, fmt::Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> Result<usize, fmt::Error> {
+        Ok(self.of_other())
+    }
+
+    fn serialize_unit_variant(self, _: &str, _: u32, _: &str) -> Result<usize, fmt::Error> {
+        Ok(self.of_other())
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &str,
+        value: &T,
+    ) -> Result<usize, fmt::Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &str,
+        _: u32,
+        _: &str,
+        value: &T,
+    ) -> Result<usize, fmt::Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Parts, fmt::Error> {
+        Ok(Parts(self.of_other() + ALLOCATION))
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Parts, fmt::Error> {
+        Ok(Parts(self.of_struct()))
+    }
+
+    fn serialize_tuple_struct(self, _: &str, _: usize) -> Result<Parts, fmt::Error> {
+        Ok(Parts(self.of_struct()))
+    }
+
+    fn serialize_tuple_variant(self, _: &str, _: u32, _: &str, _: usize) -> Result<Parts, fmt::Error> {
+        Ok(Parts(self.of_struct()))
+    }
+
+    /// Maps know their length, structs that embed others do not say one.
+    fn serialize_map(self, length: Option<usize>) -> Result<Entries, fmt::Error> {
+        let is_struct = length.is_none();
+        Ok(Entries {
+            bytes: if is_struct {
+                self.of_struct()
+            } else {
+                self.of_other()
+            },
+            is_struct,
+            number: 0,
+        })
+    }
+
+    fn serialize_struct(self, _: &str, _: usize) -> Result<Parts, fmt::Error> {
+        Ok(Parts(self.of_struct()))
+    }
+
+    fn serialize_struct_variant(self, _: &str, _: u32, _: &str, _: usize) -> Result<Parts, fmt::Error> {
+        Ok(Parts(self.of_struct()))
+    }
+}
+
+impl SerializeSeq for Parts {
+    type Ok = usize;
+    type Error = fmt::Error;
+
+    fn serialize_element<T: Serialize + ?Sized>(&mut self, element: &T) -> Result<(), fmt::Error> {
+        self.0 += element.serialize(Heap::Element)?;
+        Ok(())
+    }
+
+    fn end(self) -> Result<usize, fmt::Error> {
+        Ok(self.0)
+    }
+}
+
+impl SerializeMap for Entries {
+    type Ok = usize;
+    type Error = fmt::Error;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), fmt::Error> {
+        if !self.is_struct {
+            self.number += 1;
+            self.bytes += key.serialize(Heap::Inline)?;
+        }
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), fmt::Error> {
+        self.bytes += value.serialize(Heap::Inline)?;
+        Ok(())
+    }
+
+    fn end(self) -> Result<usize, fmt::Error> {
+        let room = match self.number {
+            0 => 0,
+            number => NODE.max(2 * number),
+        };
+        Ok(self.bytes + room * ENTRY)
+    }
+}
+
+/// What is within the value itself.
+macro_rules! within {
+    ($($trait:ident: fn $method:ident($($name:ty)?)),* $(,)?) => {
+        $(impl $trait for Parts {
+            type Ok = usize;
+            type Error = fmt::Error;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, $(_: $name,)? part: &T) -> Result<(), fmt::Error> {
+                self.0 += part.serialize(Heap::Inline)?;
+                Ok(())
+            }
+
+            fn end(self) -> Result<usize, fmt::Error> {
+                Ok(self.0)
+            }
+        })*
+    };
+}
+
+within! {
+    SerializeTuple: fn serialize_element(),
+    SerializeTupleStruct: fn serialize_field(),
+    SerializeTupleVariant: fn serialize_field(),
+    SerializeStruct: fn serialize_field(&'static str),
+    SerializeStructVariant: fn serialize_field(&'static str),
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_shared::api::Guarded;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn decoded<K: serde::de::DeserializeOwned + Clone>(object: &Value) -> K {
+        let object: Guarded<K> = serde_json::from_str(&object.to_string()).unwrap();
+        match object {
+            Guarded::Good(object) => K::clone(&object),
+            Guarded::Odd { error, .. } => panic!("{error}"),
+        }
+    }
+
+    fn helmop(spec: &Value) -> usize {
+        decoded::<HelmOp>(&json!({ "metadata": { "name": "a" }, "spec": spec })).weight()
+    }
+
+    /// What an element of a list adds.
+    fn each(list: &str, element: &Value) -> usize {
+        let weight = |number| {
+            let mut spec = json!({});
+            let (parent, name) = list.rsplit_once('/').unwrap_or(("", list));
+            let elements = json!({ name: vec![element; number] });
+            if parent.is_empty() {
+                spec = elements;
+            } else {
+                spec[parent] = elements;
+            }
+            helmop(&spec)
+        };
+        (weight(1_000) - weight(500)) / 500
+    }
+
+    #[test]
+    fn text_counts_as_it_is() {
+        let text = |length: usize| helmop(&json!({ "helm": { "values": { "text": "x".repeat(length) } } }));
+        assert_eq!(text(20_000) - text(10_000), 10_000);
+    }
+
+    #[test]
+    fn small_elements_count_as_what_they_take() {
+        let target = size_of::<BundleTarget>();
+        assert!(each("targets", &json!({})) >= target);
+        let boxed = target + size_of::<BundleDeploymentOptions>();
+        assert!(each("targets", &json!({ "namespace": "" })) >= boxed);
+        for list in [
+            "rolloutStrategy/partitions",
+            "targetRestrictions",
+            "dependsOn",
+            "diff/comparePatches",
+        ] {
+            assert!(each(list, &json!({})) >= 72, "{list}: {}", each(list, &json!({})));
+        }
+        assert!(each("helm/valuesFrom", &json!({})) >= 144);
+        assert!(each("ignore/conditions", &json!({})) >= 24);
+    }
+
+    #[test]
+    fn entries_of_maps_count_as_what_they_take() {
+        let labels = |number: usize| {
+            let labels: serde_json::Map<_, _> =
+                (0..number).map(|at| (format!("{at:04}"), json!("v"))).collect();
+            helmop(&json!({ "labels": labels }))
+        };
+        let entry = 2 * size_of::<String>();
+        assert!(labels(1) - labels(0) >= NODE * entry);
+        assert!(labels(1_000) - labels(0) >= 1_000 * 2 * entry);
+    }
+
+    #[test]
+    fn what_a_cluster_reports_counts_apart() {
+        let deployment = |resources: usize| {
+            let resources = vec![json!({}); resources];
+            let labels = json!({ labels::BUNDLE_NAMESPACE: "tenant" });
+            decoded::<BundleDeployment>(&json!({
+                "metadata": { "name": "a", "namespace": "cluster", "labels": labels },
+                "status": { "resources": resources },
+            }))
+        };
+        let (small, large) = (deployment(0), deployment(1_000));
+        assert_eq!(BundleDeployment::author(&small.metadata), "tenant");
+        assert_eq!(small.bytes().written, large.bytes().written);
+        assert!(large.bytes().reported - small.bytes().reported >= 1_000 * 5 * size_of::<String>());
+    }
+
+    #[test]
+    fn ten_thousand_plain_helmops_of_a_namespace_fit_into_the_limit_of_the_manifests() {
+        let time = "2026-01-01T00:00:00Z";
+        let conditions = |types: &[&str]| {
+            let condition = |name: &&str| json!({ "type": name, "status": "True", "lastUpdateTime": time, "lastTransitionTime": time });
+            types.iter().map(condition).collect::<Vec<_>>()
+        };
+        let metadata = json!({
+            "name": "web-0001", "namespace": "fleet-default", "uid": "u".repeat(36), "resourceVersion": "123456",
+            "creationTimestamp": time, "generation": 1,
+        });
+        let repo = "https://charts.example.com/stable";
+        let resolved = json!([{
+            "repo": repo, "chart": "web", "constraint": "1.x", "version": "1.2.3", "digest": "d".repeat(64),
+            "url": format!("{repo}/web-1.2.3.tgz"),
+        }]);
+        let mut spec = json!({
+            "helm": { "repo": repo, "chart": "web", "version": "1.x" }, "targets": [{ "clusterSelector": {} }],
+        });
+        let helmop = json!({
+            "metadata": metadata, "spec": spec,
+            "status": {
+                "version": "1.2.3", "resolved": resolved, "observedGeneration": 1,
+                "conditions": conditions(&["Accepted", "Ready", "Reconciling", "Stalled"]),
+            }
+        });
+        let mut metadata = metadata;
+        metadata["labels"] = json!({ labels::HELM_NAME: "web-0001" });
+        metadata["annotations"] = json!({ labels::RESOLVED: resolved.to_string() });
+        let owner =
+            json!({ "apiVersion": "v1", "kind": "HelmOp", "name": "web-0001", "uid": "u".repeat(36) });
+        metadata["ownerReferences"] = json!([owner]);
+        spec["helmOpOptions"] = json!({});
+        let bundle = json!({
+            "metadata": metadata, "spec": spec, "status": { "conditions": conditions(&["Ready"]), "summary": {} },
+        });
+        let (helmop, bundle) = (
+            decoded::<HelmOp>(&helmop).weight(),
+            decoded::<Bundle>(&bundle).weight(),
+        );
+        // Three quarters of a half of it are for one namespace.
+        let share = (256 << 20) / 8 * 3;
+        assert!(10_000 * (helmop + bundle) <= share, "{helmop} and {bundle}");
+    }
+}
