@@ -73,8 +73,12 @@ pub async fn run(
             bundles = context.stores.bundles.len(),
             "caches are filled"
         );
-        context.workers.open();
         synced.open();
+        // Not before: while this replica stands by, HelmOps come and go.
+        if context.workers.until_leading().await.is_ok() {
+            helmop::prepare(&context).await;
+        }
+        context.workers.open();
         std::future::pending::<()>().await;
     };
     // In the same task as the work, so that it falls silent with it.

@@ -85,6 +85,14 @@ impl Workers {
         self.opened.cancel();
     }
 
+    /// Waits until this process leads.
+    ///
+    /// # Errors
+    /// Where it will never lead again.
+    pub async fn until_leading(&self) -> Result<(), Stopping> {
+        self.leadership.held().await.map_err(|_| Stopping)
+    }
+
     /// Waits for a place for an object of a namespace. That may take as long as another replica leads: what was seen
     /// before may be out of date.
     ///
@@ -108,7 +116,7 @@ impl Workers {
     async fn turn(&self, namespace: &Namespace) -> Result<(Term, Permits), Stopping> {
         self.opened.cancelled().await;
         loop {
-            self.leadership.held().await.map_err(|_| Stopping)?;
+            self.until_leading().await?;
             let permits = self.permits(namespace, false).await;
             // It may have passed while others had the places.
             if let Some(term) = self.leadership.term() {

@@ -9,6 +9,7 @@
 
 mod agenda;
 mod apply;
+mod foresight;
 mod interest;
 mod observe;
 mod versions;
@@ -74,6 +75,13 @@ pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> N
         return delete(&key, &object, context).instrument(span).await;
     }
     timed(&key, helmop, &mut place, context).instrument(span).await
+}
+
+/// Notes what all HelmOps want that are there, before the first of them is worked on.
+pub async fn prepare(context: &Context) {
+    let helmops = context.stores.helmops.state();
+    let policies = |helmop: &HelmOp| observe::policies(context, helmop).ok();
+    foresight::note_all(&helmops, policies, &context.interest).await;
 }
 
 /// What every line of the log about a HelmOp carries: which one, and whose it is where Rancher tells.
