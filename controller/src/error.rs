@@ -28,8 +28,8 @@ pub enum ReconcileError {
     /// The Bundle of its name is somebody else's.
     #[error(transparent)]
     Foreign(Foreign),
-    /// The Bundle of its name does not decode.
-    #[error("Bundle {name} does not decode: {error}")]
+    /// The Bundle of its name cannot be read: it does not decode, or the namespace has no memory left for it.
+    #[error("Bundle {name} cannot be read: {error}")]
     OddBundle {
         /// Its name.
         name: String,
@@ -108,14 +108,12 @@ impl Failure for ReconcileError {
             | Self::OddBundle { .. }
             | Self::RancherCa(_)
             | Self::Superseded
-            | Self::Interrupted(Interrupted::Stopping) => None,
+            | Self::Interrupted(Interrupted::Stopping)
+            // It says itself when to come back.
+            | Self::TooSoon(_) => None,
             // Its next turn comes when this replica leads again.
             Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
             Self::Resolve(error) => error.pace(),
-            Self::TooSoon(wait) => Some(Pace {
-                first: *wait,
-                longest: *wait,
-            }),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 Some(if source.is_passing() {
