@@ -102,7 +102,7 @@ impl Delivery<'_> {
         let found = self.context.stores.deployments.get(namespace, name)?;
         let problem = match &*found {
             Guarded::Odd { error, .. } => {
-                format!("BundleDeployment {namespace}/{name} does not decode: {error}; mend or delete it")
+                format!("BundleDeployment {namespace}/{name} cannot be read: {error}")
             }
             Guarded::Good(_) => format!(
                 "the cluster has BundleDeployment {name} of a Bundle of another namespace already; rename one of them"

@@ -57,7 +57,7 @@ pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, contex
     let bundle = match &*object {
         Guarded::Good(bundle) => bundle,
         Guarded::Odd { error, .. } => {
-            tracing::error!(error = shown(error), "Bundle does not decode and is left alone");
+            tracing::error!(error = shown(error), "Bundle cannot be read and is left alone");
             return None;
         }
     };

@@ -109,7 +109,7 @@ impl<'a> Deployment<'a> {
     pub fn message(&self) -> String {
         match self.object {
             Object::Decoded(object) => state::message(object).to_owned(),
-            Object::Odd(error) => format!("the BundleDeployment does not decode: {error}"),
+            Object::Odd(error) => format!("the BundleDeployment cannot be read: {error}"),
             Object::Problem(problem) => problem.to_owned(),
             Object::None => String::new(),
         }
@@ -228,7 +228,7 @@ mod tests {
             assert_eq!(clusters, ["f/a", "f/b", "f/c"]);
             assert_eq!(deployments[1].state, DeploymentState::NotReady);
             let message = deployments[1].message();
-            assert!(message.contains("does not decode: status: ready: "), "{message}");
+            assert!(message.contains("cannot be read: status: ready: "), "{message}");
         }
     }
 }

@@ -228,7 +228,7 @@ fn an_odd_deployment_is_not_ready_and_hides_none() {
     let list = listed(&base);
     assert_eq!(list.len(), 1);
     assert!(
-        list[0].starts_with("NotReady f/a the BundleDeployment does not decode: status: ready: "),
+        list[0].starts_with("NotReady f/a the BundleDeployment cannot be read: status: ready: "),
         "{list:?}"
     );
 }
