@@ -61,15 +61,21 @@ impl Shares {
         if let Some(refused) = ledger.refused(self.total, before, after) {
             return Err(refused);
         }
-        before.iter().for_each(|charge| ledger.subtract(charge));
-        after.iter().for_each(|charge| ledger.add(charge));
+        for charge in before {
+            ledger.subtract(charge);
+        }
+        for charge in after {
+            ledger.add(charge);
+        }
         Ok(())
     }
 
     /// Takes charges back.
     pub fn release(&self, charges: &[Charge<'_>]) {
         let mut ledger = lock(&self.ledger);
-        charges.iter().for_each(|charge| ledger.subtract(charge));
+        for charge in charges {
+            ledger.subtract(charge);
+        }
     }
 
     /// Whether there is room for charges.

@@ -191,7 +191,10 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             Guarded::Odd { metadata, error } => {
                 self.release(&name);
                 self.refused.remove(&name);
-                return odd(&metadata, shown(&error));
+                return odd(
+                    &metadata,
+                    format!("it does not decode: {}; mend or delete it", shown(&error)),
+                );
             }
         };
         if let Some(stored) = self.stored.get_mut(&name)
