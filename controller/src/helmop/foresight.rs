@@ -14,7 +14,8 @@ use kube::Resource;
 use super::Interest;
 use crate::work::key_of;
 
-/// All work waits for it. Ten thousand HelmOps take a tenth of it; whatever takes longer is noted when it is worked on.
+/// All work waits for it. Ten thousand HelmOps take less than half of it, in a build without optimisation too; the rest is noted
+/// when it is worked on.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Notes which charts HelmOps want, as far as their Policies are known and allow it.
