@@ -1,10 +1,8 @@
-//! Texts that fit into their place.
+//! Texts that fit into their place, and bytes as text.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use ring::digest::{SHA256, digest};
-
-use crate::targeting::identity::hex;
 
 /// Digits of a hash that tell texts apart, also those that somebody has made to look alike: 128 bits.
 const HASH_DIGITS: usize = 32;
@@ -29,6 +27,16 @@ pub fn cut_distinct(text: &str, longest: usize) -> Cow<'_, str> {
     let kept = longest.saturating_sub(HASH_DIGITS + '…'.len_utf8());
     let beginning = text.get(..text.floor_char_boundary(kept)).unwrap_or_default();
     Cow::Owned(format!("{beginning}…{hash}"))
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    let out = String::with_capacity(bytes.len() * 2);
+    bytes.iter().fold(out, |mut out, byte| {
+        // Writing into a string cannot fail.
+        _ = write!(out, "{byte:02x}");
+        out
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! URLs of repositories and charts, taken apart no further than admission and messages need.
 
-use std::fmt::Write as _;
-
 use thiserror::Error;
+
+use crate::text::hex;
 
 /// Why a text is not a URL that a chart can be fetched from.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -233,11 +233,7 @@ pub fn identity_without_digest(identity: &str) -> &str {
 fn short_digest(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     let (short, _) = digest.as_ref().split_at(8);
-    short.iter().fold(String::new(), |mut text, byte| {
-        // Writing into a String does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(short)
 }
 
 /// Whether a reference begins with a scheme, and so is absolute.

@@ -3,7 +3,7 @@
 //! An agent deploys again when the ID of a deployment changes. So an ID is made exactly as Fleet makes it, or every
 //! cluster would deploy again when the controller changes.
 
-use std::{fmt::Write as _, io};
+use std::io;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use ring::digest::{SHA256, digest};
@@ -11,7 +11,10 @@ use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter};
 
 use super::go_json;
-use crate::api::{BundleDeploymentOptions, free_form::FreeForm};
+use crate::{
+    api::{BundleDeploymentOptions, free_form::FreeForm},
+    text::hex,
+};
 
 /// The ID of a deployment: what is deployed, and how.
 ///
@@ -107,17 +110,6 @@ impl Formatter for GoStrings {
 
 fn sha256(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
-}
-
-/// Bytes in hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-            // Writing into a string cannot fail.
-            _ = write!(out, "{byte:02x}");
-            out
-        })
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use ring::digest::{SHA256, digest};
 
+use crate::text;
+
 /// The longest name of a namespace.
 const MAX: usize = 63;
 
@@ -41,9 +43,9 @@ pub fn access_secret(bundle_namespace: &str, bundle: &str, secret: &str) -> Stri
 /// The first digits of a hash.
 fn hex(bytes: &[u8], digits: usize) -> String {
     let digest = digest(&SHA256, bytes);
-    let mut text = super::identity::hex(digest.as_ref());
-    text.truncate(digits);
-    text
+    let mut hex = text::hex(digest.as_ref());
+    hex.truncate(digits);
+    hex
 }
 
 #[cfg(test)]

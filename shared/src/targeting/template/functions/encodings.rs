@@ -10,7 +10,7 @@ use super::{
     args::{Call, Function, at_least, exactly},
     strings::sprint,
 };
-use crate::targeting::identity::hex;
+use crate::text::hex;
 
 const BASE_32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
