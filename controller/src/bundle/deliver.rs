@@ -190,7 +190,7 @@ impl Delivery<'_> {
         }
         // What its agent is to copy is what it is to deploy with now.
         let options = match (&target.wanted, target.existing) {
-            (Ok(wanted), _) if turn == Turn::Promote => Some(&wanted.options),
+            (Ok(wanted), _) if turn == Turn::Promote => Some(&*wanted.options),
             (_, existing) => existing.map(|existing| &existing.spec.options),
         };
         let downstream = match options {

@@ -206,7 +206,7 @@ struct Found<'a> {
     targets: Vec<Target<'a>>,
     /// The limit that ended the rendering of values.
     exceeded: Option<Exceeded>,
-    /// What all values take.
+    /// What all values and options take.
     bytes: usize,
 }
 
@@ -225,7 +225,7 @@ fn targets<'a>(
     Ok(Found {
         targets,
         exceeded: budget.exceeded(),
-        bytes: budget.values(),
+        bytes: budget.kept(),
     })
 }
 

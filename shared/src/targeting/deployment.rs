@@ -5,15 +5,13 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
-    identity::{values_hash, values_text},
+    identity::values_hash,
     names,
     rollout::Turn,
     target::{Target, Wanted, add},
     values,
 };
-use crate::api::{
-    Bundle, BundleDeployment, BundleDeploymentOptions, bundle_deployment::BundleDeploymentSpec, labels,
-};
+use crate::api::{Bundle, BundleDeployment, bundle_deployment::BundleDeploymentSpec, labels};
 
 /// The values that a deployment's Secret holds, as JSON texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,7 +138,7 @@ pub fn deployment(bundle: &Bundle, target: &Target<'_>, turn: Turn, around: Arou
 /// Stages and promotes.
 fn advance(spec: &mut BundleDeploymentSpec, wanted: &Wanted, turn: Turn, is_paused: bool) {
     if matches!(turn, Turn::Stage | Turn::Promote) {
-        spec.staged_options = without_values(&wanted.options);
+        spec.staged_options = (*wanted.options).clone();
         spec.staged_deployment_id.clone_from(&wanted.id);
     }
     if turn == Turn::Promote {
@@ -150,14 +148,6 @@ fn advance(spec: &mut BundleDeploymentSpec, wanted: &Wanted, turn: Turn, is_paus
         // It is no part of the ID, so nothing else would bring it there.
         spec.options.diff.clone_from(&spec.staged_options.diff);
     }
-}
-
-fn without_values(options: &BundleDeploymentOptions) -> BundleDeploymentOptions {
-    let mut options = options.clone();
-    if let Some(helm) = &mut options.helm {
-        helm.values = None;
-    }
-    options
 }
 
 /// Says which Secret belongs to the deployment.
@@ -172,13 +162,11 @@ fn with_values(
     if around.is_intact && is_as_before && !before.waiting_for_values {
         return Secret::Untouched;
     }
-    let wanted_values = wanted.options.helm.as_ref().and_then(|helm| helm.values.as_ref());
-    let wanted_values = values_text(wanted_values);
     let kept = kept(before, around.secret);
     // Whatever has the ID that is wanted has the values that are wanted.
     let known = |id: &str, kept: Option<&String>| {
         if id == wanted.id {
-            return Some(wanted_values.clone());
+            return Some(wanted.values.to_string());
         }
         kept.or_else(|| around.secret?.of(id)).cloned()
     };

@@ -19,10 +19,13 @@ use crate::{
 /// The ID of a deployment: what is deployed, and how.
 ///
 /// `contents` identifies the content; it is empty for a chart. `diff` and `correctDrift` are no part of it: they change
-/// what an agent reports, not what it deploys. Helm values must be as [`preprocess`](super::values::preprocess) left
-/// them.
-pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions) -> String {
+/// what an agent reports, not what it deploys. `values` are the Helm values, as [`Source`](super::values::Source) gives them,
+/// in place of those of the options.
+pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: Option<FreeForm>) -> String {
     let mut options = options.clone();
+    if let Some(helm) = &mut options.helm {
+        helm.values = values;
+    }
     options.diff = None;
     options.correct_drift = None;
     let selector = options.allowed_target_namespace_selector.take();
@@ -43,15 +46,6 @@ pub fn values_hash(values: &[u8], staged: &[u8]) -> String {
         return String::new();
     }
     sha256(&[values, staged].concat())
-}
-
-/// Values as they stand in the Secret; empty where there are none.
-pub fn values_text(values: Option<&FreeForm>) -> String {
-    values.map_or_else(String::new, |values| match values.to_value() {
-        Ok(tree) => go_json::encode(&tree),
-        // Not from here: values that nest so deep are given to no cluster.
-        Err(_) => values.as_str().to_owned(),
-    })
 }
 
 fn is_nothing(values: &[u8]) -> bool {

@@ -1,5 +1,7 @@
 //! Which target a cluster belongs to, and with which options.
 
+use ring::digest::{Context, SHA256};
+
 use super::{
     criteria::{Criteria, Member},
     index::Index,
@@ -12,17 +14,27 @@ use crate::api::{BundleDeploymentOptions, BundleSpec, BundleTarget};
 #[derive(Debug)]
 struct Indexed<'a> {
     targets: &'a [BundleTarget],
+    /// The place of the first one in the Bundle.
+    first: usize,
     index: Index<'a>,
 }
 
 impl<'a> Indexed<'a> {
-    fn matching(&self, member: &Member<'_>) -> impl Iterator<Item = &'a BundleTarget> {
-        let targets = self.targets;
+    fn matching(&self, member: &Member<'_>) -> impl Iterator<Item = Placed<'a>> {
+        let (targets, first) = (self.targets, self.first);
         self.index
             .matching(member)
-            .filter_map(move |place| targets.get(place))
+            .filter_map(move |place| Some((first + place, targets.get(place)?)))
     }
 }
+
+/// A target and its place in the Bundle.
+type Placed<'a> = (usize, &'a BundleTarget);
+
+/// Which targets decide on the options of a cluster. Clusters with the same choice get the same options. It is a digest:
+/// there may be thousands of targets for each of thousands of clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choice([u8; 32]);
 
 /// The targets of a Bundle, ready to be asked about clusters.
 ///
@@ -60,31 +72,47 @@ impl<'a> Matcher<'a> {
         })
     }
 
+    /// Which targets decide on a cluster, or nothing if the Bundle does not go there.
+    pub fn choice(&self, member: &Member<'_>) -> Option<Choice> {
+        let mut digest = Context::new(&SHA256);
+        for (place, _) in self.deciding(member)? {
+            digest.update(&place.to_le_bytes());
+        }
+        digest.finish().as_ref().try_into().ok().map(Choice)
+    }
+
     /// The options for a cluster, or nothing if the Bundle does not go there.
     pub fn options(&self, member: &Member<'_>) -> Option<BundleDeploymentOptions> {
-        let target = self.target(member)?;
-        let mut customizations = self.customizations.matching(member);
+        let deciding = self.deciding(member)?;
+        let ((_, first), others) = deciding.split_first()?;
         let base = &self.spec.options;
-        if self.spec.target_customization_mode != "AllMatches" {
-            // The first one stands in for the target.
-            return match customizations.next() {
-                Some(customization) if customization.do_not_deploy => None,
-                Some(customization) => Some(merge(base, &customization.options)),
-                None => Some(merge(base, &target.options)),
-            };
+        if others.is_empty() {
+            return Some(merge(base, &first.options));
         }
-        let mut own = (*target.options).clone();
-        for customization in customizations {
-            if customization.do_not_deploy {
-                return None;
-            }
-            own = combine(&own, &customization.options);
-        }
+        let own = others.iter().fold((*first.options).clone(), |own, (_, other)| {
+            combine(&own, &other.options)
+        });
         Some(merge(base, &own))
     }
 
+    /// The targets whose options a cluster gets, later ones over earlier ones.
+    fn deciding(&self, member: &Member<'_>) -> Option<Vec<Placed<'a>>> {
+        let target = self.target(member)?;
+        let mut customizations = self.customizations.matching(member);
+        let deciding: Vec<_> = if self.spec.target_customization_mode == "AllMatches" {
+            std::iter::once(target).chain(customizations).collect()
+        } else {
+            // The first one stands in for the target.
+            vec![customizations.next().unwrap_or(target)]
+        };
+        deciding
+            .iter()
+            .all(|(_, target)| !target.do_not_deploy)
+            .then_some(deciding)
+    }
+
     /// The first target that a cluster belongs to, unless it says that nothing goes there.
-    fn target(&self, member: &Member<'_>) -> Option<&'a BundleTarget> {
+    fn target(&self, member: &Member<'_>) -> Option<Placed<'a>> {
         let target = if self.restrictions.is_empty() {
             self.targets.matching(member).next()
         } else {
@@ -92,7 +120,7 @@ impl<'a> Matcher<'a> {
             let restricted = self.restrictions.restrict(member);
             self.targets.matching(&restricted).next()
         };
-        target.filter(|target| !target.do_not_deploy)
+        target.filter(|(_, target)| !target.do_not_deploy)
     }
 }
 
@@ -103,7 +131,11 @@ fn indexed(targets: &[BundleTarget], first: usize) -> Result<Indexed<'_>, Invali
         .enumerate()
         .map(|(index, target)| Criteria::new(&format!("spec.targets[{}]", first + index), &target.criteria))
         .collect::<Result<_, _>>()?;
-    Ok(Indexed { targets, index })
+    Ok(Indexed {
+        targets,
+        first,
+        index,
+    })
 }
 
 #[cfg(test)]

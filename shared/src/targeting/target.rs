@@ -8,13 +8,8 @@ use std::{
 use thiserror::Error;
 
 use super::{
-    cluster_namespace::NamespaceRefused,
-    criteria::Member,
-    identity::deployment_id,
-    matching::Matcher,
-    selector::InvalidSelector,
-    template::Budget,
-    values::{ValuesError, preprocess},
+    cluster_namespace::NamespaceRefused, criteria::Member, group::Group, kept::Kept, matching::Matcher,
+    selector::InvalidSelector, template::Budget, values::ValuesError,
 };
 use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
 
@@ -75,9 +70,11 @@ pub enum Obstacle {
 /// What is to be deployed on a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    /// The options, with Helm values.
-    pub options: BundleDeploymentOptions,
-    /// Identifies them and the content.
+    /// The options, without Helm values. Clusters with the same options share them.
+    pub options: Arc<BundleDeploymentOptions>,
+    /// The Helm values as they stand in the Secret; empty where there are none. Clusters with the same values share them.
+    pub values: Arc<str>,
+    /// Identifies options, values and the content.
     pub id: String,
 }
 
@@ -116,36 +113,50 @@ pub fn targets<'a>(
         .map(|deployment| (namespace(deployment), *deployment))
         .collect();
     let release_namespace = Arc::new(NamespaceMetadata::of(bundle));
+    let mut kept = Kept::new(budget);
     let mut targets = Vec::new();
-    for member in members {
-        let Some(mut options) = matcher.options(&member) else {
-            continue;
+    for members in grouped(&matcher, members) {
+        let options = || {
+            let mut options = matcher.options(members.first()?)?;
+            if forbids_namespaces {
+                options.create_namespace = Some(false);
+            }
+            Some(options)
         };
-        if forbids_namespaces {
-            options.create_namespace = Some(false);
+        let mut group = Group::new(&bundle.spec.contents_id, &options);
+        for member in &members {
+            let wanted = match member.refused() {
+                Some(refused) => Err(refused.clone().into()),
+                None => group.wanted(member.cluster, &mut kept).map_err(Obstacle::Values),
+            };
+            let namespace = member.deployment_namespace();
+            let found = namespace.and_then(|namespace| existing.get(namespace).copied());
+            targets.push(Target {
+                member: member.clone(),
+                wanted,
+                existing: found,
+                release_namespace: Arc::clone(&release_namespace),
+            });
         }
-        let contents = &bundle.spec.contents_id;
-        let wanted = preprocess(&mut options, member.cluster, budget)
-            .map(|()| Wanted {
-                id: deployment_id(contents, &options),
-                options,
-            })
-            .map_err(Obstacle::Values);
-        let wanted = match member.refused() {
-            Some(refused) => Err(refused.clone().into()),
-            None => wanted,
-        };
-        let namespace = member.deployment_namespace();
-        let found = namespace.and_then(|namespace| existing.get(namespace).copied());
-        targets.push(Target {
-            member,
-            wanted,
-            existing: found,
-            release_namespace: Arc::clone(&release_namespace),
-        });
     }
     targets.sort_by_key(|target| (target.member.name(), target.member.namespace()));
     Ok(targets)
+}
+
+/// The clusters that a Bundle goes to, those together that the same targets decide on.
+fn grouped<'a>(matcher: &Matcher<'_>, members: impl IntoIterator<Item = Member<'a>>) -> Vec<Vec<Member<'a>>> {
+    let (mut groups, mut places) = (Vec::<Vec<_>>::new(), HashMap::new());
+    for member in members {
+        let Some(choice) = matcher.choice(&member) else {
+            continue;
+        };
+        let place = *places.entry(choice).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some(group) => group.push(member),
+            None => groups.push(vec![member]),
+        }
+    }
+    groups
 }
 
 /// The BundleDeployments of a Bundle that are on none of its clusters any more.

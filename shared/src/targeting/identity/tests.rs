@@ -1,6 +1,13 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::targeting::go_json;
+
+/// The ID of options with the values that they have.
+fn id_of(contents: &str, options: &BundleDeploymentOptions) -> String {
+    let values = options.helm.as_ref().and_then(|helm| helm.values.clone());
+    deployment_id(contents, options, values)
+}
 
 fn options(value: &Value) -> BundleDeploymentOptions {
     serde_json::from_str(&value.to_string()).unwrap()
@@ -31,8 +38,8 @@ fn an_id_is_a_hash_of_what_go_writes() {
         helm.values = FreeForm::from_text(go_json::encode(&values.to_value().unwrap()));
     }
     let expected = sha256(format!("{ALL}\n").as_bytes());
-    assert_eq!(deployment_id("", &options), format!(":{expected}"));
-    assert_eq!(deployment_id("s-abc", &options), format!("s-abc:{expected}"));
+    assert_eq!(id_of("", &options), format!(":{expected}"));
+    assert_eq!(id_of("s-abc", &options), format!("s-abc:{expected}"));
 }
 
 /// Computed from the text `{"helm":{"chart":"web","values":{}}}` and a line feed with `sha256sum`.
@@ -40,7 +47,7 @@ fn an_id_is_a_hash_of_what_go_writes() {
 fn an_id_that_is_known() {
     let options = options(&json!({ "helm": { "chart": "web", "values": {} } }));
     assert_eq!(
-        deployment_id("", &options),
+        id_of("", &options),
         ":47333614e0176944adbd4c7a08c9b47e5527ef400b5705f19040a2d5c5fc546f"
     );
 }
@@ -53,7 +60,7 @@ fn what_only_reports_is_no_part_of_an_id() {
         "diff": { "comparePatches": [{ "kind": "Deployment" }] }
     }));
     let without = options(&json!({ "namespace": "n" }));
-    assert_eq!(deployment_id("", &with), deployment_id("", &without));
+    assert_eq!(id_of("", &with), id_of("", &without));
 }
 
 #[test]

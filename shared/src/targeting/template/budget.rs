@@ -1,7 +1,8 @@
 //! What the templates of one Bundle may use on all its clusters, and what one rendering may make.
 //!
 //! Work is counted in units of about a nanosecond. Functions charge for what they read, not only for what they return: a
-//! digest of a long text returns little. The clock is the last limit, because the charges are estimates.
+//! digest of a long text returns little. Processor time is the last limit, because the charges are estimates. It is that of
+//! the thread alone, so that a Bundle does not fail for what others compute at the same time.
 
 use std::{
     cell::{Cell, RefCell},
@@ -36,13 +37,13 @@ pub struct Limits {
     pub work: u64,
     /// Units of work that each cluster adds.
     pub work_per_cluster: u64,
-    /// Bytes of Helm values that are made for all clusters: they are in memory at the same time.
-    pub values: usize,
-    /// Bytes of Helm values that each cluster adds.
-    pub values_per_cluster: usize,
-    /// How long it may take by the clock, however few clusters there are.
+    /// Bytes of Helm values and options of all clusters: they are in memory at the same time.
+    pub kept: usize,
+    /// Bytes of Helm values and options that each cluster adds.
+    pub kept_per_cluster: usize,
+    /// Processor time, however few clusters there are.
     pub time: Duration,
-    /// Time that each cluster adds.
+    /// Processor time that each cluster adds.
     pub time_per_cluster: Duration,
 }
 
@@ -53,8 +54,8 @@ impl Limits {
         Self {
             work: 1_000_000_000,
             work_per_cluster: 3_000_000,
-            values: 64 << 20,
-            values_per_cluster: 16 << 10,
+            kept: 64 << 20,
+            kept_per_cluster: 16 << 10,
             time,
             time_per_cluster: Duration::from_millis(1),
         }
@@ -73,21 +74,21 @@ pub enum Exceeded {
         /// Units of work that were allowed so far.
         limit: u64,
     },
-    /// Too much time.
+    /// Too much processor time.
     #[error(
-        "the values of this Bundle take longer than {} ms for its clusters together; use shorter templates, or several Bundles \
-         with fewer clusters each", limit.as_millis()
+        "the values of this Bundle take more than {} ms of processor time for its clusters together; use shorter templates, or \
+         several Bundles with fewer clusters each", limit.as_millis()
     )]
     Time {
-        /// The deadline.
+        /// Processor time that was allowed so far.
         limit: Duration,
     },
-    /// Too many values.
+    /// Too many values and options.
     #[error(
-        "the values of this Bundle for its clusters have more than {limit} bytes together; use smaller values, valuesFrom, or \
-         several Bundles with fewer clusters each"
+        "the values and options of this Bundle for its clusters, each counted once, have more than {limit} bytes together; use \
+         smaller ones, valuesFrom, or several Bundles with fewer clusters each"
     )]
-    Values {
+    Kept {
         /// Bytes that were allowed so far.
         limit: usize,
     },
@@ -103,7 +104,7 @@ struct Shared {
     clusters: Cell<u32>,
     work: Cell<u64>,
     unchecked: Cell<u64>,
-    values: Cell<usize>,
+    kept: Cell<usize>,
     exceeded: Cell<Option<Exceeded>>,
     patterns: RefCell<Patterns>,
 }
@@ -119,7 +120,7 @@ impl fmt::Debug for Budget {
 }
 
 impl Budget {
-    /// A budget that nothing of is used yet. `clock` gives the time since it began.
+    /// A budget that nothing of is used yet. `clock` gives the processor time since it began.
     pub fn new(limits: Limits, clock: impl Fn() -> Duration + 'static) -> Self {
         Self(Rc::new(Shared {
             limits,
@@ -127,7 +128,7 @@ impl Budget {
             clusters: Cell::new(0),
             work: Cell::new(0),
             unchecked: Cell::new(0),
-            values: Cell::new(0),
+            kept: Cell::new(0),
             exceeded: Cell::new(None),
             patterns: RefCell::default(),
         }))
@@ -156,6 +157,7 @@ impl Budget {
     }
 
     /// Units of work that were used.
+    #[cfg(test)]
     pub fn used(&self) -> u64 {
         self.0.work.get()
     }
@@ -194,27 +196,27 @@ impl Budget {
         self.0.exceeded.get().map_or(Ok(()), Err)
     }
 
-    /// Counts the values of a cluster, which are kept until all clusters have theirs.
+    /// Counts values and options that are kept until all clusters have theirs.
     ///
     /// # Errors
     /// Where those of all clusters together are too long.
-    pub fn keep_values(&self, bytes: usize) -> Result<(), Exceeded> {
-        let kept = self.0.values.get().saturating_add(bytes);
-        self.0.values.set(kept);
+    pub fn keep(&self, bytes: usize) -> Result<(), Exceeded> {
+        let kept = self.0.kept.get().saturating_add(bytes);
+        self.0.kept.set(kept);
         let clusters = usize::try_from(self.0.clusters.get()).unwrap_or(usize::MAX);
         let limits = &self.0.limits;
-        let limit = (limits.values_per_cluster)
+        let limit = (limits.kept_per_cluster)
             .saturating_mul(clusters)
-            .saturating_add(limits.values);
+            .saturating_add(limits.kept);
         if kept > limit {
-            return self.exceed(Exceeded::Values { limit });
+            return self.exceed(Exceeded::Kept { limit });
         }
         Ok(())
     }
 
-    /// The bytes of all values that are kept.
-    pub fn values(&self) -> usize {
-        self.0.values.get()
+    /// The bytes of all values and options that are kept.
+    pub fn kept(&self) -> usize {
+        self.0.kept.get()
     }
 
     pub(super) fn patterns(&self) -> &RefCell<Patterns> {
@@ -265,6 +267,11 @@ impl Meter {
         self.room(bytes)?;
         self.made.set(self.made.get().saturating_add(bytes));
         Ok(())
+    }
+
+    /// Bytes that were made.
+    pub const fn made(&self) -> usize {
+        self.made.get()
     }
 
     /// Refuses bytes that there is no room for. Whoever makes them counts them.

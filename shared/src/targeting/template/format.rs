@@ -16,12 +16,9 @@ pub fn print(heap: &Heap, value: &Value) -> Result<String, String> {
 
 /// `%v`
 pub fn display(heap: &Heap, value: &Value) -> Result<String, String> {
-    if let Value::Str(text) = value {
-        heap.write(text.len())?;
-        return Ok(text.to_string());
-    }
     let mut out = String::new();
     write(heap, &mut out, value, 0)?;
+    heap.meter.make(out.len())?;
     Ok(out)
 }
 
@@ -35,13 +32,14 @@ fn write(heap: &Heap, out: &mut String, value: &Value, depth: usize) -> Result<(
         Value::Int(number) | Value::Int64(number) => out.push_str(&number.to_string()),
         Value::Float(number) => out.push_str(&print_float(*number)),
         Value::Str(text) => {
-            heap.write(text.len())?;
+            heap.read(text.len())?;
+            heap.meter.text_room(out.len().saturating_add(text.len()))?;
             out.push_str(text);
         }
         Value::Version(version) => out.push_str(&version.to_string()),
         Value::List(list) => {
             out.push('[');
-            for (index, item) in heap.items_of(*list)?.iter().enumerate() {
+            for (index, item) in heap.list_of(*list)?.items.iter().enumerate() {
                 if index > 0 {
                     out.push(' ');
                 }
@@ -51,8 +49,7 @@ fn write(heap: &Heap, out: &mut String, value: &Value, depth: usize) -> Result<(
         }
         Value::Map(map) => {
             out.push_str("map[");
-            let entries = heap.entries_of(*map)?;
-            for (index, (key, value)) in entries.iter().enumerate() {
+            for (index, (key, value)) in heap.map_of(*map)?.entries.iter().enumerate() {
                 if index > 0 {
                     out.push(' ');
                 }

@@ -3,7 +3,7 @@
 //! Go's maps are shared: `set $d "a" 1` changes the map wherever it is named, and a map can even be put into itself. In
 //! one place they can be shared without counting who holds them, and are gone with the rendering whatever holds what.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{cmp::Ordering, collections::BTreeMap, rc::Rc};
 
 use serde_json::Value as Json;
 
@@ -27,35 +27,71 @@ const TEXT: usize = 32;
 const COPY: u64 = 10;
 const COPY_ENTRY: u64 = 60;
 
-/// A list and what it is made of.
-#[derive(Debug)]
+/// A list and what it is made of. It never changes.
+#[derive(Debug, Default)]
 pub struct List {
     pub of: Elements,
     pub items: Vec<Value>,
 }
 
 /// A map and what it is made of.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Map {
     pub of: Elements,
     pub entries: BTreeMap<String, Value>,
 }
 
-/// The lists and maps of a rendering.
+/// The lists and maps of a rendering. Whoever goes through one shares it: functions that call themselves would otherwise
+/// hold a copy for each level.
 #[derive(Debug)]
 pub struct Heap {
-    lists: Vec<List>,
-    maps: Vec<Map>,
+    lists: Vec<Rc<List>>,
+    maps: Vec<Rc<Map>>,
     pub meter: Meter,
 }
 
-impl Heap {
-    pub const fn new(meter: Meter) -> Self {
-        Self {
+/// What `.` and `$` are: lists and maps that any number of renderings begin with. What one of them changes is a copy.
+#[derive(Debug)]
+pub struct Context {
+    lists: Vec<Rc<List>>,
+    maps: Vec<Rc<Map>>,
+    root: Value,
+    bytes: usize,
+}
+
+impl Context {
+    /// Takes in a JSON object.
+    pub(super) fn new(json: &Json, meter: Meter) -> Result<Self, String> {
+        let mut heap = Heap {
             lists: Vec::new(),
             maps: Vec::new(),
             meter,
-        }
+        };
+        let root = heap.import(json)?;
+        Ok(Self {
+            root,
+            bytes: heap.meter.made(),
+            lists: heap.lists,
+            maps: heap.maps,
+        })
+    }
+
+    /// The object itself.
+    pub(super) const fn root(&self) -> &Value {
+        &self.root
+    }
+}
+
+impl Heap {
+    /// One that begins with a context, which counts as made.
+    pub fn with(context: &Context, meter: Meter) -> Result<Self, String> {
+        meter.each(context.lists.len() + context.maps.len(), COPY)?;
+        meter.make(context.bytes)?;
+        Ok(Self {
+            lists: context.lists.clone(),
+            maps: context.maps.clone(),
+            meter,
+        })
     }
 
     /// Counts steps.
@@ -82,11 +118,19 @@ impl Heap {
 
     /// Makes a list.
     pub fn list(&mut self, of: Elements, items: Vec<Value>) -> Result<Value, String> {
+        self.count_list(items.len())?;
+        Ok(self.add_list(of, items))
+    }
+
+    fn count_list(&self, length: usize) -> Result<(), String> {
         self.spend(1)?;
-        self.meter.each(items.len(), COPY)?;
-        self.meter.make(LIST + items.len().saturating_mul(ELEMENT))?;
-        self.lists.push(List { of, items });
-        Ok(Value::List(self.lists.len() - 1))
+        self.meter.each(length, COPY)?;
+        self.meter.make(LIST + length.saturating_mul(ELEMENT))
+    }
+
+    fn add_list(&mut self, of: Elements, items: Vec<Value>) -> Value {
+        self.lists.push(Rc::new(List { of, items }));
+        Value::List(self.lists.len() - 1)
     }
 
     /// Makes a list of strings. Each is counted before it is made.
@@ -100,15 +144,31 @@ impl Heap {
 
     /// Makes a map.
     pub fn map(&mut self, of: Elements, entries: BTreeMap<String, Value>) -> Result<Value, String> {
-        self.spend(1)?;
-        let keys: usize = entries.keys().map(String::len).sum();
-        self.meter.each(entries.len(), COPY_ENTRY)?;
-        self.meter.make(LIST + map_bytes(entries.len(), keys))?;
-        self.maps.push(Map { of, entries });
-        Ok(Value::Map(self.maps.len() - 1))
+        self.count_map(&entries)?;
+        Ok(self.add_map(of, entries))
     }
 
-    /// A copy of the elements of a list, which lives as long as what goes through them.
+    fn count_map(&self, entries: &BTreeMap<String, Value>) -> Result<(), String> {
+        self.spend(1)?;
+        self.meter.each(entries.len(), COPY_ENTRY)?;
+        self.meter
+            .make(LIST + map_bytes(entries.len(), key_bytes(entries)))
+    }
+
+    fn add_map(&mut self, of: Elements, entries: BTreeMap<String, Value>) -> Value {
+        self.maps.push(Rc::new(Map { of, entries }));
+        Value::Map(self.maps.len() - 1)
+    }
+
+    /// A list to go through.
+    pub fn list_of(&self, list: usize) -> Result<Rc<List>, String> {
+        let list = self.lists.get(list).map(Rc::clone).unwrap_or_default();
+        self.meter.each(list.items.len(), COPY)?;
+        Ok(list)
+    }
+
+    /// A copy of the elements of a list, for a function that makes another list of them. Not for functions that call
+    /// themselves meanwhile.
     pub fn items_of(&self, list: usize) -> Result<Vec<Value>, String> {
         let items = self.items(list);
         self.meter.each(items.len(), COPY)?;
@@ -116,17 +176,21 @@ impl Heap {
         Ok(items.to_vec())
     }
 
-    /// A copy of the entries of a map, which lives as long as what goes through them: the map may change meanwhile. It
-    /// counts as made, since a map can be within itself many times.
+    /// A map to go through, as it is now. If it changes meanwhile, that is another copy of it.
+    pub fn map_of(&self, map: usize) -> Result<Rc<Map>, String> {
+        let map = self.maps.get(map).map(Rc::clone).unwrap_or_default();
+        self.meter.each(map.entries.len(), COPY_ENTRY)?;
+        self.read(key_bytes(&map.entries))?;
+        Ok(map)
+    }
+
+    /// A copy of the entries of a map, in their order.
     pub fn entries_of(&self, map: usize) -> Result<Vec<(String, Value)>, String> {
-        let keys: usize = self.entries(map).map(|(key, _)| key.len()).sum();
-        self.meter.each(self.len(map), COPY_ENTRY)?;
-        self.read(keys)?;
-        self.meter.make(keys + self.len(map) * (ELEMENT + TEXT))?;
-        Ok(self
-            .entries(map)
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect())
+        let map = self.map_of(map)?;
+        let each = map.entries.len().saturating_mul(ELEMENT + TEXT);
+        self.meter.make(key_bytes(&map.entries).saturating_add(each))?;
+        let entries = map.entries.iter();
+        Ok(entries.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
     /// Makes an empty map, and tells its place.
@@ -150,11 +214,6 @@ impl Heap {
         self.maps.get(map).map_or(Elements::Any, |map| map.of)
     }
 
-    /// The entries of a map.
-    pub fn entries(&self, map: usize) -> impl Iterator<Item = (&String, &Value)> {
-        self.maps.get(map).into_iter().flat_map(|map| &map.entries)
-    }
-
     /// Number of entries of a map.
     pub fn len(&self, map: usize) -> usize {
         self.maps.get(map).map_or(0, |map| map.entries.len())
@@ -170,17 +229,32 @@ impl Heap {
         self.spend(1)?;
         let is_first = usize::from(self.len(map) == 0);
         self.meter.make(map_bytes(is_first, key.len()) + ENTRY)?;
-        if let Some(map) = self.maps.get_mut(map) {
+        if let Some(map) = self.own(map)? {
             map.entries.insert(key.to_owned(), value);
         }
         Ok(())
     }
 
     /// Removes an entry of a map.
-    pub fn unset(&mut self, map: usize, key: &str) {
-        if let Some(map) = self.maps.get_mut(map) {
+    pub fn unset(&mut self, map: usize, key: &str) -> Result<(), String> {
+        if let Some(map) = self.own(map)? {
             map.entries.remove(key);
         }
+        Ok(())
+    }
+
+    /// A map to change. Where somebody goes through it, or another rendering has it too, that is a copy.
+    fn own(&mut self, map: usize) -> Result<Option<&mut Map>, String> {
+        let Some(map) = self.maps.get_mut(map) else {
+            return Ok(None);
+        };
+        if Rc::strong_count(map) > 1 {
+            let keys = key_bytes(&map.entries);
+            self.meter.each(map.entries.len(), COPY_ENTRY)?;
+            self.meter.each(keys, BYTE)?;
+            self.meter.make(map_bytes(map.entries.len(), keys))?;
+        }
+        Ok(Some(Rc::make_mut(map)))
     }
 
     /// Takes JSON in, as Go decodes it.
@@ -212,20 +286,25 @@ impl Heap {
         check_depth(depth)?;
         match value {
             Value::List(list) => {
-                let items = self.items_of(*list)?;
-                let items = items
+                let list = self.list_of(*list)?;
+                // Counted before it is made: a list can be within itself, by way of a map.
+                self.count_list(list.items.len())?;
+                let items = list
+                    .items
                     .iter()
                     .map(|item| self.deep_copy(item, depth + 1))
                     .collect::<Result<_, _>>()?;
-                self.list(self.elements(*list), items)
+                Ok(self.add_list(list.of, items))
             }
             Value::Map(map) => {
-                let entries = self.entries_of(*map)?;
-                let entries = entries
-                    .into_iter()
-                    .map(|(key, value)| Ok((key, self.deep_copy(&value, depth + 1)?)))
+                let map = self.map_of(*map)?;
+                self.count_map(&map.entries)?;
+                let entries = map
+                    .entries
+                    .iter()
+                    .map(|(key, value)| Ok((key.clone(), self.deep_copy(value, depth + 1)?)))
                     .collect::<Result<_, String>>()?;
-                self.map(self.map_elements(*map), entries)
+                Ok(self.add_map(map.of, entries))
             }
             Value::Nil
             | Value::Bool(_)
@@ -252,17 +331,17 @@ impl Heap {
             }
             (Value::Version(one), Value::Version(other)) => one.original() == other.original(),
             (Value::List(one), Value::List(other)) => {
-                let (a, b) = (self.items_of(*one)?, self.items_of(*other)?);
-                let mut equal = self.elements(*one) == self.elements(*other) && a.len() == b.len();
-                for (a, b) in a.iter().zip(&b) {
+                let (one, other) = (self.list_of(*one)?, self.list_of(*other)?);
+                let mut equal = one.of == other.of && one.items.len() == other.items.len();
+                for (a, b) in one.items.iter().zip(&other.items) {
                     equal = equal && self.deep_equal(a, b, depth + 1)?;
                 }
                 equal
             }
             (Value::Map(one), Value::Map(other)) => {
-                let (a, b) = (self.entries_of(*one)?, self.entries_of(*other)?);
-                let mut equal = self.map_elements(*one) == self.map_elements(*other) && a.len() == b.len();
-                for ((key, a), (other_key, b)) in a.iter().zip(&b) {
+                let (one, other) = (self.map_of(*one)?, self.map_of(*other)?);
+                let mut equal = one.of == other.of && one.entries.len() == other.entries.len();
+                for ((key, a), (other_key, b)) in one.entries.iter().zip(&other.entries) {
                     equal = equal && key == other_key && self.deep_equal(a, b, depth + 1)?;
                 }
                 equal
@@ -297,6 +376,10 @@ impl Heap {
             Value::Map(map) => self.len(*map) > 0,
         }
     }
+}
+
+fn key_bytes(entries: &BTreeMap<String, Value>) -> usize {
+    entries.keys().map(String::len).sum()
 }
 
 /// Bytes of a map with that many entries, whose keys have `keys` bytes together.

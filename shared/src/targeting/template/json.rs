@@ -41,7 +41,7 @@ fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: us
         }
         Value::Version(version) => go_json::string(out, &version.to_string(), layout != Layout::Raw),
         Value::List(list) => {
-            let items = heap.items_of(*list)?;
+            let items = &heap.list_of(*list)?.items;
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 separate(out, index, layout, depth + 1);
@@ -51,7 +51,7 @@ fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: us
             out.push(']');
         }
         Value::Map(map) => {
-            let entries = heap.entries_of(*map)?;
+            let entries = &heap.map_of(*map)?.entries;
             out.push('{');
             for (index, (key, value)) in entries.iter().enumerate() {
                 separate(out, index, layout, depth + 1);

@@ -40,20 +40,38 @@ pub use self::{
     budget::{Budget, Exceeded, Limits, MAX_TEXT},
     error::TemplateError,
     exec::{Rendered, line_at},
+    heap::Context,
 };
 
 use serde_json::Value as Json;
 
 use self::budget::Meter;
 
-/// Renders a template. `context` is what `.` and `$` are: a JSON object.
+/// Takes in what `.` and `$` are in templates: a JSON object. It serves any number of renderings.
+///
+/// # Errors
+/// Where it is too large, or the limit of the Bundle is exceeded: `budget` says which.
+pub fn context(json: &Json, budget: &Budget) -> Result<Context, TemplateError> {
+    Context::new(json, Meter::new(budget)).map_err(|message| TemplateError::new("", 0..0, message))
+}
+
+/// Renders a template.
 ///
 /// # Errors
 /// Says what is wrong and at which byte of the text. Where the limit of the Bundle is exceeded, `budget` says which.
-pub fn render(text: &str, context: &Json, budget: &Budget) -> Result<Rendered, TemplateError> {
+pub fn render(text: &str, context: &Context, budget: &Budget) -> Result<Rendered, TemplateError> {
     let meter = Meter::new(budget);
     let templates = parse::parse(text, &meter)?;
     exec::run(text, &templates, context, meter)
+}
+
+/// What a text without actions renders to: itself.
+///
+/// # Errors
+/// Where it is too long, or the limit of the Bundle is exceeded.
+pub fn plain(text: &str, budget: &Budget) -> Result<Rendered, TemplateError> {
+    let meter = Meter::new(budget);
+    exec::plain(text, &meter).map_err(|message| TemplateError::new(text, 0..0, message))
 }
 
 /// Whether there is anything to render.

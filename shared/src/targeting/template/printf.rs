@@ -46,18 +46,22 @@ pub fn printf(heap: &Heap, format: &str, args: &[Value]) -> Result<String, Strin
     out.push_str(rest);
     let extra = args.as_slice();
     if !extra.is_empty() {
-        let mut texts = Vec::new();
-        for value in extra {
-            texts.push(match value {
-                Value::Nil => "<nil>".to_owned(),
+        out.push_str("%!(EXTRA ");
+        for (index, value) in extra.iter().enumerate() {
+            if index > 0 {
+                out.push_str(", ");
+            }
+            match value {
+                Value::Nil => out.push_str("<nil>"),
                 other => {
                     heap.spend(1)?;
-                    format!("{}={}", heap.type_of(other), display(heap, other)?)
+                    // Writing into a string cannot fail.
+                    _ = write!(out, "{}={}", heap.type_of(other), display(heap, other)?);
                 }
-            });
+            }
+            heap.meter.text_room(out.len())?;
         }
-        // Writing into a string cannot fail.
-        _ = write!(out, "%!(EXTRA {})", texts.join(", "));
+        out.push(')');
     }
     Ok(out)
 }
@@ -133,23 +137,30 @@ fn verb_of(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String,
             return Err("printf: %#v of lists and maps is not supported".to_owned());
         }
         Value::List(list) => {
-            let items = heap.items_of(*list)?;
-            let mut texts = Vec::with_capacity(items.len());
-            for item in &items {
+            let list = heap.list_of(*list)?;
+            let mut out = "[".to_owned();
+            for (index, item) in list.items.iter().enumerate() {
                 heap.spend(1)?;
-                texts.push(element(heap, spec, verb, item)?);
+                if index > 0 {
+                    out.push(' ');
+                }
+                element(heap, &mut out, spec, verb, item)?;
             }
-            format!("[{}]", texts.join(" "))
+            out + "]"
         }
         Value::Map(map) => {
-            let entries = heap.entries_of(*map)?;
-            let mut texts = Vec::with_capacity(entries.len());
-            for (key, item) in &entries {
+            let map = heap.map_of(*map)?;
+            let mut out = "map[".to_owned();
+            for (index, (key, item)) in map.entries.iter().enumerate() {
                 heap.spend(1)?;
-                let key = element(heap, spec, verb, &Value::str(key))?;
-                texts.push(format!("{key}:{}", element(heap, spec, verb, item)?));
+                if index > 0 {
+                    out.push(' ');
+                }
+                element(heap, &mut out, spec, verb, &Value::str(key))?;
+                out.push(':');
+                element(heap, &mut out, spec, verb, item)?;
             }
-            format!("map[{}]", texts.join(" "))
+            out + "]"
         }
         other => format!("%!{verb}({}={})", heap.type_of(other), display(heap, other)?),
     };
@@ -157,16 +168,21 @@ fn verb_of(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String,
     Ok(text)
 }
 
-/// An element of a list or map, which may be neither again: that would nest without bound.
-fn element(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
+/// Writes an element of a list or map, which may be neither again: that would nest without bound.
+fn element(heap: &Heap, out: &mut String, spec: Spec, verb: char, value: &Value) -> Result<(), String> {
     match value {
-        Value::Nil => Ok("<nil>".to_owned()),
-        Value::List(_) | Value::Map(_) if verb == 'v' && spec.width == 0 => display(heap, value),
-        Value::List(_) | Value::Map(_) => Err(format!(
-            "printf: %{verb} of lists and maps within others is not supported"
-        )),
-        other => verb_of(heap, spec, verb, other),
+        Value::Nil => out.push_str("<nil>"),
+        Value::List(_) | Value::Map(_) if verb == 'v' && spec.width == 0 => {
+            out.push_str(&display(heap, value)?);
+        }
+        Value::List(_) | Value::Map(_) => {
+            return Err(format!(
+                "printf: %{verb} of lists and maps within others is not supported"
+            ));
+        }
+        other => out.push_str(&verb_of(heap, spec, verb, other)?),
     }
+    heap.meter.text_room(out.len())
 }
 
 fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {

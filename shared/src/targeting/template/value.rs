@@ -28,9 +28,10 @@ pub enum Value {
 }
 
 /// What a list is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Elements {
     /// Anything.
+    #[default]
     Any,
     /// Strings alone.
     Strings,

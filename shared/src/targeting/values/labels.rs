@@ -27,6 +27,11 @@ pub fn with_fleets(map: Option<&BTreeMap<String, String>>, prefixes: &[&str]) ->
         .collect()
 }
 
+/// Whether values, as JSON, may name a label.
+pub fn are_in(values: &str) -> bool {
+    values.contains(PREFIX)
+}
+
 /// Puts the values of labels where values ask for them. `false` where they nest too deeply.
 pub fn replace(values: &mut Map<String, Value>, labels: &BTreeMap<String, String>, depth: usize) -> bool {
     if depth > MAX_DEPTH {

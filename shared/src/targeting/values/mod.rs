@@ -13,7 +13,7 @@ pub mod yaml;
 
 pub use self::{
     labels::{clean, with_fleets},
-    preprocess::{Fault, ValuesError, preprocess},
+    preprocess::{Fault, Source, VALUES, ValuesError, labels_of},
 };
 
 #[cfg(test)]

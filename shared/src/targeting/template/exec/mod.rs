@@ -4,13 +4,11 @@ mod call;
 
 use std::ops::Range;
 
-use serde_json::Value as Json;
-
 use super::{
     budget::{BYTE, MAX_TEXT, Meter, STEP},
     error::{TemplateError, line},
     format,
-    heap::Heap,
+    heap::{Context, Heap},
     node::{Branch, Node, Pipe, Templates},
     value::Value,
 };
@@ -26,12 +24,12 @@ const MAX_DEPTH: usize = 150;
 pub fn run(
     text: &str,
     templates: &Templates,
-    context: &Json,
+    context: &Context,
     meter: Meter,
 ) -> Result<Rendered, TemplateError> {
-    let mut heap = Heap::new(meter);
     let whole = |message| TemplateError::new(text, 0..0, message);
-    let root = heap.import(context).map_err(whole)?;
+    let heap = Heap::with(context, meter).map_err(whole)?;
+    let root = context.root().clone();
     let mut run = Run {
         text,
         templates,
@@ -48,6 +46,20 @@ pub fn run(
             writes: run.writes,
         }),
     }
+}
+
+/// A text as it is.
+pub fn plain(text: &str, meter: &Meter) -> Result<Rendered, String> {
+    meter.text_room(text.len())?;
+    meter.each(text.len(), BYTE)?;
+    Ok(Rendered {
+        text: text.to_owned(),
+        writes: vec![Write {
+            end: text.len(),
+            offset: 0,
+            is_action: false,
+        }],
+    })
 }
 
 /// What a template renders to, and which of its pieces wrote what.

@@ -31,7 +31,7 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "unset" => exactly(2, |c| {
             let (map, key) = (c.map(0)?, c.text(1)?);
-            c.heap.unset(map, &key);
+            c.heap.unset(map, &key)?;
             Ok(Value::Map(map))
         }),
         "hasKey" => exactly(2, |c| {
@@ -51,14 +51,17 @@ pub fn find(name: &str) -> Option<Function> {
             let mut keys = Vec::new();
             for index in 0..c.args.len() {
                 let map = c.map(index)?;
-                keys.extend(c.heap.entries_of(map)?.into_iter().map(|(key, _)| key));
+                let map = c.heap.map_of(map)?;
+                for key in map.entries.keys() {
+                    keys.push(c.heap.text(key)?);
+                }
             }
-            c.heap.strings(keys)
+            c.heap.list(Elements::Strings, keys)
         }),
         "values" => exactly(1, |c| {
             let map = c.map(0)?;
             c.heap.meter.room(c.heap.len(map) * size_of::<Value>())?;
-            let values = c.heap.entries(map).map(|(_, value)| value.clone()).collect();
+            let values = c.heap.map_of(map)?.entries.values().cloned().collect();
             c.heap.list(Elements::Any, values)
         }),
         "pick" => at_least(1, |c| select(c, true)),
@@ -91,11 +94,12 @@ fn select(c: &mut Call<'_>, listed: bool) -> Result<Value, String> {
     // Whether a key is listed is compared with each of them.
     let compared = c.heap.len(map).saturating_mul(keys.len() + 1);
     c.heap.meter.each(compared, COMPARISON)?;
-    let entries = c
-        .heap
-        .entries_of(map)?
-        .into_iter()
-        .filter(|(key, _)| keys.iter().any(|listed| **listed == **key) == listed)
+    let map = c.heap.map_of(map)?;
+    let entries = map
+        .entries
+        .iter()
+        .filter(|(key, _)| keys.iter().any(|listed| **listed == ***key) == listed)
+        .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     c.heap.map(Elements::Any, entries)
 }
@@ -112,11 +116,11 @@ fn merge_all(c: &mut Call<'_>, overwrites: bool) -> Result<Value, String> {
 /// Merges a map into another one, as `mergo` does: what is empty counts as missing.
 fn merge(heap: &mut Heap, into: usize, from: usize, overwrites: bool, depth: usize) -> Result<(), String> {
     check_depth(depth)?;
-    let entries = heap.entries_of(from)?;
-    heap.spend(entries.len())?;
-    for (key, value) in entries {
-        let present = heap.get(into, &key).cloned();
-        match (&present, &value) {
+    let from = heap.map_of(from)?;
+    heap.spend(from.entries.len())?;
+    for (key, value) in &from.entries {
+        let present = heap.get(into, key).cloned();
+        match (&present, value) {
             (_, Value::Nil) if !overwrites => continue,
             (Some(Value::Map(present)), Value::Map(value)) if heap.len(*present) > 0 => {
                 merge(heap, *present, *value, overwrites, depth + 1)?;
@@ -125,7 +129,7 @@ fn merge(heap: &mut Heap, into: usize, from: usize, overwrites: bool, depth: usi
             _ => {}
         }
         if overwrites || present.is_none_or(|present| is_empty(heap, &present)) {
-            heap.set(into, &key, value)?;
+            heap.set(into, key, value.clone())?;
         }
     }
     Ok(())

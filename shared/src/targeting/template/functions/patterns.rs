@@ -39,11 +39,14 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "regexReplaceAll" | "mustRegexReplaceAll" => exactly(3, |c| {
             let new = c.text(2)?;
-            replace(c, |found, out| found.expand(&new, out))
+            replace(c, |found, out| expand(c, found, &new, out))
         }),
         "regexReplaceAllLiteral" | "mustRegexReplaceAllLiteral" => exactly(3, |c| {
             let new = c.text(2)?;
-            replace(c, |_, out| out.push_str(&new))
+            replace(c, |_, out| {
+                out.push_str(&new);
+                c.heap.meter.text_room(out.len())
+            })
         }),
         "regexSplit" | "mustRegexSplit" => exactly(3, split),
         "regexQuoteMeta" => exactly(1, |c| Ok(quote_meta(&c.text(0)?).into())),
@@ -87,7 +90,10 @@ fn matches(c: &Call<'_>, pattern: &Pattern, text: &str, most: usize) -> Result<V
 }
 
 /// Replaces all matches by what `write` puts in their place.
-fn replace(c: &Call<'_>, write: impl Fn(&Captures<'_>, &mut String)) -> Result<Value, String> {
+fn replace(
+    c: &Call<'_>,
+    write: impl Fn(&Captures<'_>, &mut String) -> Result<(), String>,
+) -> Result<Value, String> {
     let (pattern, text) = (compile(c)?, c.text(1)?);
     let regex: &Regex = &pattern.regex;
     // Once for the place of the match and once for its groups.
@@ -98,13 +104,37 @@ fn replace(c: &Call<'_>, write: impl Fn(&Captures<'_>, &mut String)) -> Result<V
         let Some(whole) = found.get(0) else { continue };
         out.push_str(text.get(end..whole.start()).unwrap_or_default());
         let before = out.len();
-        write(&found, &mut out);
+        write(&found, &mut out)?;
         end = whole.end();
         c.heap.read(out.len() - before)?;
-        c.heap.meter.text_room(out.len())?;
     }
     out.push_str(text.get(end..).unwrap_or_default());
     Ok(out.into())
+}
+
+/// Writes a replacement with its groups filled in, one group at a time: each can be as long as the whole text.
+fn expand(c: &Call<'_>, found: &Captures<'_>, new: &str, out: &mut String) -> Result<(), String> {
+    c.heap.read(new.len())?;
+    let mut rest = new;
+    while !rest.is_empty() {
+        let (one, behind) = rest.split_at_checked(group_end(rest)).unwrap_or((rest, ""));
+        found.expand(one, out);
+        c.heap.meter.text_room(out.len())?;
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// Where the next group of a replacement begins, behind the one at its start.
+fn group_end(new: &str) -> usize {
+    let name = match new.as_bytes() {
+        // Braces may hold any text.
+        [b'$', b'{', ..] => new.find('}').unwrap_or(1),
+        [b'$', b'$', ..] => 2,
+        _ => 1,
+    };
+    let behind = new.as_bytes().iter().skip(name);
+    name + behind.take_while(|byte| **byte != b'$').count()
 }
 
 fn split(c: &mut Call<'_>) -> Result<Value, String> {

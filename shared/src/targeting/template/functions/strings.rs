@@ -65,9 +65,9 @@ pub fn find(name: &str) -> Option<Function> {
             let (one, many) = (c.text(0)?, c.text(1)?);
             Ok(Value::Str(if c.int(2)? == 1 { one } else { many }))
         }),
-        "quote" => at_least(0, |c| quoted(c, |text| format::quote(&text))),
-        "squote" => at_least(0, |c| quoted(c, |text| format!("'{text}'"))),
-        "cat" => at_least(0, |c| Ok(present(c)?.join(" ").into())),
+        "quote" => at_least(0, |c| joined(c, |out, text| out.push_str(&format::quote(text)))),
+        "squote" => at_least(0, |c| joined(c, |out, text| out.extend(["'", text, "'"]))),
+        "cat" => at_least(0, |c| joined(c, String::push_str)),
         "toString" => exactly(1, |c| Ok(c.shown(0)?.into())),
         "toStrings" => exactly(1, |c| {
             let items = strings_of(c, 0)?;
@@ -203,20 +203,17 @@ fn indent(c: &Call<'_>) -> Result<String, String> {
     Ok(format!("{pad}{}", text.replace('\n', &format!("\n{pad}"))))
 }
 
-/// The arguments that are something, as texts.
-fn present(c: &mut Call<'_>) -> Result<Vec<String>, String> {
-    let mut texts = Vec::new();
-    for value in c.rest(0) {
-        if !matches!(value, Value::Nil) {
-            texts.push(format::display(c.heap, &value)?);
+/// The arguments that are something, with a space between them. Their size is checked after each.
+fn joined(c: &mut Call<'_>, write: fn(&mut String, &str)) -> Result<Value, String> {
+    let mut out = String::new();
+    for value in c.args.iter().filter(|value| !matches!(value, Value::Nil)) {
+        if !out.is_empty() {
+            out.push(' ');
         }
+        write(&mut out, &format::display(c.heap, value)?);
+        c.heap.meter.text_room(out.len())?;
     }
-    Ok(texts)
-}
-
-fn quoted(c: &mut Call<'_>, quote: fn(String) -> String) -> Result<Value, String> {
-    let texts: Vec<_> = present(c)?.into_iter().map(quote).collect();
-    Ok(texts.join(" ").into())
+    Ok(out.into())
 }
 
 /// The elements of a list as texts; of anything else, the one text that it is.

@@ -14,7 +14,7 @@ pub fn find(name: &str) -> Option<Function> {
     Some(match name {
         "urlParse" => exactly(1, |c| {
             let url = Url::parse(&c.text(0)?).map_err(|error| format!("unable to parse url: {error}"))?;
-            let entries = entries(&url);
+            let entries = entries(c, &url)?;
             c.heap.map(Elements::Any, entries)
         }),
         "urlJoin" => exactly(1, |c| Ok(join(c)?.to_string().into())),
@@ -22,7 +22,7 @@ pub fn find(name: &str) -> Option<Function> {
     })
 }
 
-fn entries(url: &Url) -> BTreeMap<String, Value> {
+fn entries(c: &Call<'_>, url: &Url) -> Result<BTreeMap<String, Value>, String> {
     let user = url.user.as_ref().map(User::to_string).unwrap_or_default();
     let entries = [
         ("scheme", &*url.scheme),
@@ -34,12 +34,20 @@ fn entries(url: &Url) -> BTreeMap<String, Value> {
         ("fragment", &url.fragment),
         ("userinfo", &user),
     ];
-    let entries = entries.map(|(key, text)| (key.to_owned(), Value::str(text)));
-    entries.into()
+    let entries = entries.into_iter();
+    entries
+        .map(|(key, text)| Ok((key.to_owned(), c.heap.text(text)?)))
+        .collect()
 }
 
 fn join(c: &mut Call<'_>) -> Result<Url, String> {
     let map = c.map(0)?;
+    let texts = c.heap.map_of(map)?;
+    let bytes = texts.entries.values().map(|value| match value {
+        Value::Str(text) => text.len(),
+        _ => 0,
+    });
+    c.heap.meter.text_room(bytes.sum())?;
     let text = |key: &str| match c.heap.get(map, key) {
         None => Ok(String::new()),
         Some(Value::Str(text)) => Ok(text.to_string()),

@@ -10,7 +10,12 @@ use serde_json::{Value, json};
 use super::{Budget, TemplateError};
 
 fn render(template: &str, context: &Value) -> Result<String, TemplateError> {
-    super::render(template, context, &Budget::without_clock()).map(|rendered| rendered.text)
+    render_within(template, context, &Budget::without_clock())
+}
+
+fn render_within(template: &str, context: &Value, budget: &Budget) -> Result<String, TemplateError> {
+    let context = super::context(context, budget)?;
+    super::render(template, &context, budget).map(|rendered| rendered.text)
 }
 
 #[derive(Deserialize)]
@@ -97,16 +102,26 @@ fn what_is_not_encoded_is_no_value() {
 
 #[test]
 fn a_rendering_changes_no_other() {
-    let context = context();
-    assert_eq!(
-        render(
-            "${ $_ := set .ClusterValues \"x\" 1 }${ .ClusterValues.x }",
-            &context
-        )
-        .unwrap(),
-        "1"
-    );
-    assert!(render("${ .ClusterValues.x }", &context).is_err());
+    let budget = Budget::without_clock();
+    let context = super::context(&context(), &budget).unwrap();
+    let render = |template| super::render(template, &context, &budget).map(|rendered| rendered.text);
+    let before = render("${ toJson . }").unwrap();
+    for change in [
+        "${ $_ := set .ClusterValues \"x\" 1 }${ .ClusterValues.x }",
+        "${ $_ := unset .ClusterValues \"zone\" }${ hasKey .ClusterValues \"zone\" | ternary 0 1 }",
+        "${ $_ := mergeOverwrite .ClusterValues.zone (dict \"name\" 1) }${ .ClusterValues.zone.name }",
+    ] {
+        assert_eq!(render(change).unwrap(), "1", "{change}");
+        assert_eq!(render("${ toJson . }").unwrap(), before, "{change}");
+    }
+}
+
+/// What `range` goes through stays as it was.
+#[test]
+fn a_map_can_change_while_a_template_goes_through_it() {
+    let template = "${ $m := dict \"a\" 1 \"b\" 2 }${ range $k, $v := $m }${ $_ := set $m (print $k $k) $v }\
+                    ${ $_ := unset $m \"b\" }${ $k }${ end } ${ keys $m | join \",\" }";
+    assert_eq!(render(template, &json!({})).unwrap(), "ab a,aa,bb");
 }
 
 #[test]

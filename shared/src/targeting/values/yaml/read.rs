@@ -10,12 +10,29 @@ use thiserror::Error;
 use super::resolve::{Resolved, resolve};
 use crate::targeting::template::{MAX_TEXT, number};
 
-/// How many nodes a text may have, aliases counted as what they stand for.
+/// How many nodes texts may have together, aliases counted as what they stand for, and what is in lists and mappings once more
+/// at each level: some 20 MB in memory.
 const MAX_NODES: usize = 200_000;
 /// How deep it may nest. The parser has a limit of its own, but aliases nest further.
 const MAX_DEPTH: usize = 100;
-/// How many bytes its scalars may have, aliases counted as what they stand for. An anchor keeps a copy, which counts too.
+/// How many bytes scalars may have together, aliases counted as what they stand for. An anchor keeps a copy, which counts too.
 const MAX_BYTES: usize = 2 * MAX_TEXT;
+
+/// What is left for the texts that are read for one cluster: all values are in memory at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            nodes: MAX_NODES,
+            bytes: MAX_BYTES,
+        }
+    }
+}
 
 /// Why a text is not YAML that values can be read from.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -24,6 +41,7 @@ pub struct Unreadable {
     message: String,
     /// The line that it is about, counted from 1, where the text itself is wrong.
     line: Option<usize>,
+    is_too_large: bool,
 }
 
 impl Unreadable {
@@ -31,27 +49,39 @@ impl Unreadable {
     pub const fn line(&self) -> Option<usize> {
         self.line
     }
+
+    /// Whether it is YAML, and more than there is room for.
+    pub const fn is_too_large(&self) -> bool {
+        self.is_too_large
+    }
 }
 
 fn unreadable(message: impl Into<String>) -> Unreadable {
     Unreadable {
         message: message.into(),
         line: None,
+        is_too_large: false,
     }
 }
 
-/// Reads the first document of a text, with numbers as `float64`.
+fn too_large(message: String) -> Unreadable {
+    Unreadable {
+        is_too_large: true,
+        ..unreadable(message)
+    }
+}
+
+/// Reads the first document of a text, with numbers as `float64`. `room` is what is left for it and for others.
 ///
 /// # Errors
 /// Says what is wrong, and where the text itself is wrong also in which line.
-pub fn read(text: &str) -> Result<Value, Unreadable> {
+pub fn read(text: &str, room: &mut Room) -> Result<Value, Unreadable> {
     let mut options = granit_parser::options! {};
     options.set_emit_comments(false);
     let mut reader = Reader {
         parser: Parser::new_from_str_with_options(text, options),
         anchors: BTreeMap::new(),
-        nodes: 0,
-        bytes: 0,
+        room,
     };
     loop {
         match reader.event()? {
@@ -79,14 +109,13 @@ struct Node {
     is_merge: bool,
 }
 
-struct Reader<'t> {
+struct Reader<'t, 'r> {
     parser: Parser<'t, StrInput<'t>>,
     anchors: BTreeMap<usize, Node>,
-    nodes: usize,
-    bytes: usize,
+    room: &'r mut Room,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> Reader<'t, '_> {
     fn event(&mut self) -> Result<Event<'t>, Unreadable> {
         match self.parser.next_event() {
             Some(Ok((event, _))) => Ok(event),
@@ -95,6 +124,7 @@ impl<'t> Reader<'t> {
                 Err(Unreadable {
                     message: error.info(),
                     line: Some(place.line()),
+                    is_too_large: false,
                 })
             }
             None => Ok(Event::StreamEnd),
@@ -117,17 +147,18 @@ impl<'t> Reader<'t> {
             },
             _ => return Err(unreadable("the document ends too early")),
         };
-        self.nodes += node.nodes;
-        if self.nodes > MAX_NODES {
-            return Err(unreadable(format!("has more than {MAX_NODES} nodes")));
-        }
+        self.room.nodes = self.room.nodes.checked_sub(node.nodes).ok_or_else(|| {
+            too_large(format!(
+                "the values of the cluster have more than {MAX_NODES} nodes together"
+            ))
+        })?;
         let copies = usize::from(is_counted) + usize::from(anchor != 0);
-        self.bytes = self.bytes.saturating_add(node.bytes.saturating_mul(copies));
-        if self.bytes > MAX_BYTES {
-            return Err(unreadable(format!(
-                "its scalars and what aliases stand for have more than {MAX_BYTES} bytes"
-            )));
-        }
+        let bytes = node.bytes.saturating_mul(copies);
+        self.room.bytes = self.room.bytes.checked_sub(bytes).ok_or_else(|| {
+            too_large(format!(
+                "scalars of the cluster's values, with aliases written out, have more than {MAX_BYTES} bytes together"
+            ))
+        })?;
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }

@@ -6,8 +6,12 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{emit, read};
+use super::{Room, Unreadable, emit};
 use crate::targeting::go_json;
+
+fn read(text: &str) -> Result<Value, Unreadable> {
+    super::read(text, &mut Room::default())
+}
 
 #[derive(Deserialize)]
 struct Written {

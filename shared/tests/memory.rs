@@ -1,0 +1,154 @@
+//! What templates and values take in memory at the worst. One test alone: the kernel's high-water mark is that of the process.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be prepared fails")]
+
+use std::fmt::Write as _;
+
+use helmops_shared::{
+    api::{Bundle, Cluster},
+    targeting::{
+        Member, Target, targets,
+        template::{Budget, context, render},
+    },
+};
+use serde_json::{Value, json};
+
+/// What is left of the memory of a controller (256 MiB) beside watched objects, which take half of it at the most.
+const MOST: u64 = 100 << 20;
+
+/// Bytes of the most memory that this process ever had.
+fn high_water() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.unwrap().trim().strip_suffix(" kB").unwrap();
+    kilobytes.parse::<u64>().unwrap() << 10
+}
+
+fn assert_within(start: u64, what: &str) {
+    let taken = high_water() - start;
+    assert!(taken < MOST, "{} MiB for {what:.200}", taken >> 20);
+}
+
+/// Each made several hundred MiB where a check was missing or came after the text was made.
+fn templates() -> Vec<String> {
+    let floats = "${ $l := fromJson (print \"[\" (repeat 80000 \"1.7976931348623157e308,\") \"1]\") }";
+    let lists = "$l ".repeat(200);
+    let within =
+        "${ $m := dict }${ $big := until 180000 }${ $l := append $big $m }${ $_ := set $m \"a\" $l }";
+    let before =
+        "${ $m := dict }${ $big := until 180000 }${ $l := prepend $big $m }${ $_ := set $m \"a\" $l }";
+    let control = format!(
+        "${{ $t := repeat 2000000 \"\\x01\" }}${{ quote {} }}",
+        "$t ".repeat(7)
+    );
+    let mut urls = "${ $u := print \"http://\" (repeat 2000000 \"x\") }${ $l := list }".to_owned();
+    _ = write!(
+        urls,
+        "${{ range until 100 }}${{ $l = append $l (urlParse $u) }}${{ end }}"
+    );
+    let mut templates = vec![
+        "${ regexReplaceAll \"(?s)^.*$\" (repeat 1000000 \"x\") (repeat 400 \"$0\") }".to_owned(),
+        control,
+        urls,
+    ];
+    for call in [
+        "printf \"%v\" (list",
+        "toStrings (list",
+        "sortAlpha (list",
+        "cat",
+        "quote",
+        "squote",
+    ] {
+        let end = if call.ends_with("(list") { ")" } else { "" };
+        templates.push(format!("{floats}${{ {call} {lists}{end} }}"));
+    }
+    for start in [within, before] {
+        for call in [
+            "deepEqual $m $m",
+            "deepCopy $m",
+            "toJson $m",
+            "toString $m",
+            "print $m",
+        ] {
+            templates.push(format!("{start}${{ $_ := {call} }}"));
+        }
+    }
+    templates
+}
+
+fn object<T: serde::de::DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+/// Work is no limit here: with thousands of clusters there is enough of it.
+fn unlimited() -> Budget {
+    let budget = Budget::without_clock();
+    for _ in 0..10_000 {
+        budget.next_cluster().unwrap();
+    }
+    budget
+}
+
+fn delivered<'a>(helm: &Value, more: &Value, clusters: &'a [Cluster], budget: &Budget) -> Vec<Target<'a>> {
+    let mut spec = json!({ "helm": helm, "targets": [{ "clusterSelector": {} }] });
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    let bundle: Bundle =
+        object(&json!({ "metadata": { "name": "web", "namespace": "fleet" }, "spec": spec }));
+    let members = clusters.iter().map(|cluster| Member::new(cluster, []));
+    targets(&bundle, members, &[], false, budget).unwrap()
+}
+
+fn clusters(count: usize) -> Vec<Cluster> {
+    (0..count)
+        .map(|index| {
+            object(&json!({ "metadata": { "name": format!("c{index}"), "namespace": "fleet", "labels": { "env": "prod" } } }))
+        })
+        .collect()
+}
+
+#[test]
+fn no_tenant_takes_the_memory_of_all() {
+    let start = high_water();
+    for template in templates() {
+        let budget = unlimited();
+        let context = context(&json!({}), &budget).unwrap();
+        assert!(render(&template, &context, &budget).is_err(), "{template:.200}");
+        assert_within(start, &template);
+    }
+
+    // Many keys, each of which is within every limit.
+    let keys: serde_json::Map<_, _> = (0..15)
+        .map(|index| (format!("k{index}"), json!("${ repeat 20000 \"- {a: 1}\\n\" }")))
+        .collect();
+    let own = clusters(1);
+    let found = delivered(&json!({ "templateValues": keys }), &json!({}), &own, &unlimited());
+    let error = found.first().unwrap().wanted.as_ref().unwrap_err().to_string();
+    assert!(error.contains("nodes together; make helm.values and"), "{error}");
+    drop(found);
+    assert_within(start, "templateValues");
+
+    // Long values and options, which are the same for all clusters.
+    let many = clusters(1000);
+    let text = "x".repeat(400_000);
+    let helm = json!({ "values": { "a": text }, "templateValues": { "b": text } });
+    let found = delivered(&helm, &json!({}), &many, &Budget::without_clock());
+    assert!(found.iter().all(|target| target.wanted.is_ok()));
+    drop(found);
+    assert_within(start, "values that are the same");
+
+    // Options of their own for each cluster.
+    let own: Vec<_> = (0..1000)
+        .map(|index| json!({ "clusterName": format!("c{index}"), "serviceAccount": format!("a{index}") }))
+        .collect();
+    let more = json!({ "targets": own, "diff": { "comparePatches": [{ "kind": text }] } });
+    let found = delivered(&json!({}), &more, &many, &Budget::without_clock());
+    let errors = found.iter().filter_map(|target| target.wanted.as_ref().err());
+    let mut errors = errors.map(ToString::to_string);
+    let error = errors.next().unwrap();
+    assert!(error.contains("values and options of this Bundle"), "{error}");
+    drop(found);
+    assert_within(start, "options of their own");
+}
