@@ -3,9 +3,10 @@
 //! It runs beside the threads that drive requests, watches and probes. A namespace computes one thing at a time (more on
 //! machines with many cores), so that a tenant never takes the processors from all others.
 
-use std::{num::NonZeroUsize, thread::available_parallelism};
+use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
 
 use helmops_shared::runtime::{FairPermit, FairSemaphore};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::workers::{Interrupted, Namespace, Place};
@@ -56,15 +57,34 @@ pub fn run<T>(_: &Permit, work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// The processor time that this thread has used. What [`run`] runs stays on one thread. Time in which the thread was
+/// ready and others ran is no part of it.
+pub fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{num::NonZeroU16, sync::mpsc, time::Duration};
+    use std::{num::NonZeroU16, sync::mpsc};
 
     use tokio::task::JoinSet;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::{lease::Leadership, workers::Workers};
+
+    /// A thread that waits uses no processor time, however long it waits, and one that computes does.
+    #[test]
+    fn waiting_costs_no_processor_time() {
+        let start = processor_time();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(processor_time() - start < Duration::from_millis(200));
+        while processor_time() - start < Duration::from_millis(1) {
+            std::hint::spin_loop();
+        }
+    }
 
     /// As many computations of one tenant as there are threads, none of which ends before another tenant has had a turn.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,9 +1,6 @@
 //! One round of a roll-out.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
 use helmops_shared::{
@@ -33,8 +30,8 @@ use crate::{
     workers,
 };
 
-/// How long the values of one Bundle may take, besides a time for each of its clusters: other Bundles of its namespace wait
-/// meanwhile.
+/// How much processor time the values of one Bundle may take, besides a time for each of its clusters: other Bundles of its
+/// namespace wait meanwhile.
 const MAX_VALUES_TIME: Duration = Duration::from_secs(2);
 
 /// Values for all clusters are in memory until the last cluster has its own. Bundles with more than this, in bytes, are brought
@@ -218,8 +215,9 @@ fn targets<'a>(
 ) -> Result<Found<'a>, Refusal> {
     check(bundle, policies)?;
     let forbids = policies.forbid_namespace_creation();
-    let start = Instant::now();
-    let budget = Budget::new(Limits::within(MAX_VALUES_TIME), move || start.elapsed());
+    let start = compute::processor_time();
+    let clock = move || compute::processor_time().saturating_sub(start);
+    let budget = Budget::new(Limits::within(MAX_VALUES_TIME), clock);
     let targets = targeting::targets(bundle, surroundings.members(), existing, forbids, &budget)
         .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))?;
     Ok(Found {
