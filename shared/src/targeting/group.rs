@@ -100,3 +100,92 @@ fn with_helm(
 fn exceeded(path: &'static str) -> impl Fn(Exceeded) -> ValuesError {
     move |exceeded| ValuesError::new(path, Fault::Exceeded(exceeded))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::targeting::template::Budget;
+
+    fn cluster(name: &str, labels: &Value) -> Cluster {
+        let object = json!({ "metadata": { "name": name, "namespace": "fleet", "labels": labels } });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    /// What clusters get: two with labels, two without.
+    fn wanted(options: &Value, budget: &Budget) -> [Wanted; 4] {
+        let options = || serde_json::from_str(&options.to_string()).ok();
+        let (mut group, mut kept) = (Group::new("", &options), Kept::new(budget));
+        let labels = json!({ "env": "prod" });
+        let clusters = [
+            ("a", &labels),
+            ("b", &labels),
+            ("c", &json!({})),
+            ("d", &json!({})),
+        ];
+        clusters.map(|(name, labels)| group.wanted(&cluster(name, labels), &mut kept).unwrap())
+    }
+
+    #[test]
+    fn what_is_the_same_for_all_clusters_is_made_once() {
+        for options in [
+            json!({ "helm": { "values": { "a": 1 } } }),
+            json!({ "helm": { "values": { "a": 1 }, "templateValues": { "b": "c: 1" } } }),
+            json!({ "helm": { "values": { "a": "${ .ClusterName }" }, "disablePreProcess": true } }),
+            json!({ "namespace": "n" }),
+        ] {
+            let [one, other, plain, again] = wanted(&options, &Budget::without_clock());
+            for (one, other) in [(&one, &other), (&plain, &again)] {
+                assert_eq!(one, other, "{options}");
+                assert!(Arc::ptr_eq(&one.options, &other.options), "{options}");
+                assert!(Arc::ptr_eq(&one.values, &other.values), "{options}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_differs_is_made_for_each_cluster() {
+        for values in [
+            json!({ "values": { "a": "${ .ClusterName }" } }),
+            json!({ "values": {}, "templateValues": { "a": "${ .ClusterName }" } }),
+        ] {
+            let [one, other, plain, _] = wanted(&json!({ "helm": values }), &Budget::without_clock());
+            assert_eq!((&*one.values, &*other.values), (r#"{"a":"a"}"#, r#"{"a":"b"}"#));
+            assert_ne!(one.id, other.id);
+            assert_ne!(one.id, plain.id);
+            assert!(Arc::ptr_eq(&one.options, &plain.options));
+        }
+        let options = json!({ "helm": { "values": { "a": "global.fleet.clusterLabels.env" } } });
+        let [labelled, _, plain, _] = wanted(&options, &Budget::without_clock());
+        assert_eq!(&*labelled.values, r#"{"a":"prod"}"#);
+        assert_eq!(&*plain.values, r#"{"a":"global.fleet.clusterLabels.env"}"#);
+    }
+
+    #[test]
+    fn a_cluster_with_labels_has_values_and_helm_in_any_case() {
+        let [labelled, _, plain, _] = wanted(&json!({}), &Budget::without_clock());
+        let json = |wanted: &Wanted| serde_json::to_value(&*wanted.options).unwrap();
+        assert_eq!(
+            (json(&labelled), json(&plain)),
+            (json!({ "helm": {} }), json!({}))
+        );
+        assert_eq!((&*labelled.values, &*plain.values), ("", ""));
+        let [labelled, _, plain, _] = wanted(&json!({ "helm": {} }), &Budget::without_clock());
+        assert_eq!((&*labelled.values, &*plain.values), ("{}", ""));
+    }
+
+    /// 128 KiB of values for each of 2,000 clusters.
+    #[test]
+    fn plain_values_count_once_however_many_clusters_there_are() {
+        let options = json!({ "helm": { "values": { "a": "x".repeat(128 << 10) } } });
+        let options = || serde_json::from_str(&options.to_string()).ok();
+        let budget = Budget::without_clock();
+        let (mut group, mut kept) = (Group::new("", &options), Kept::new(&budget));
+        for index in 0..2000 {
+            let cluster = cluster(&format!("c{index}"), &json!({ "env": "prod" }));
+            group.wanted(&cluster, &mut kept).unwrap();
+        }
+        assert!(budget.kept() < 256 << 10, "{}", budget.kept());
+    }
+}

@@ -116,15 +116,16 @@ pub fn targets<'a>(
     let mut kept = Kept::new(budget);
     let mut targets = Vec::new();
     for members in grouped(&matcher, members) {
+        let first = members.first().cloned();
         let options = || {
-            let mut options = matcher.options(members.first()?)?;
+            let mut options = matcher.options(first.as_ref()?)?;
             if forbids_namespaces {
                 options.create_namespace = Some(false);
             }
             Some(options)
         };
         let mut group = Group::new(&bundle.spec.contents_id, &options);
-        for member in &members {
+        for member in members {
             let wanted = match member.refused() {
                 Some(refused) => Err(refused.clone().into()),
                 None => group.wanted(member.cluster, &mut kept).map_err(Obstacle::Values),
@@ -132,7 +133,7 @@ pub fn targets<'a>(
             let namespace = member.deployment_namespace();
             let found = namespace.and_then(|namespace| existing.get(namespace).copied());
             targets.push(Target {
-                member: member.clone(),
+                member,
                 wanted,
                 existing: found,
                 release_namespace: Arc::clone(&release_namespace),

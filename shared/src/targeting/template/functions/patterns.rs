@@ -54,8 +54,8 @@ pub fn find(name: &str) -> Option<Function> {
     })
 }
 
-/// Work for each match, beside the search of the whole text.
-const MATCH: u64 = 300;
+/// Work for each match and the look at the clock, beside the search of the whole text.
+const MATCH: u64 = 800;
 
 fn compile(c: &Call<'_>) -> Result<Pattern, String> {
     let compiled = patterns::compile(&c.heap.meter, &c.text(0)?)?;

@@ -216,6 +216,29 @@ fn wide_numbers_are_written() {
     }
 }
 
+/// Also where a replacement is filled in piece by piece.
+#[test]
+fn replacements_mean_what_they_mean_in_the_library() {
+    let (pattern, text) = ("(?P<first>[a-z])([0-9]*)", "a1 b22 c");
+    let pieces = [
+        "$1", "$2", "$first", "${first}", "${2}x", "$$", "$", "${", "${a$1}", "}", "é", "x", "$9", "$1x", " ",
+    ];
+    let expected = regex::Regex::new(pattern).unwrap();
+    for one in pieces {
+        for two in pieces {
+            for three in pieces {
+                let new = [one, two, three].concat();
+                let template = format!("${{ regexReplaceAll {pattern:?} {text:?} {new:?} }}");
+                assert_eq!(
+                    render(&template, &json!({})).unwrap(),
+                    expected.replace_all(text, &*new),
+                    "{new}"
+                );
+            }
+        }
+    }
+}
+
 mod budget;
 
 proptest! {

@@ -405,6 +405,54 @@ fn clusters_without_values_say_what_was_exceeded() {
     );
 }
 
+#[test]
+fn what_all_texts_of_a_cluster_render_to_is_bounded_together() {
+    let long = "${ repeat 1200000 \"x\" }";
+    for helm in [
+        json!({ "templateValues": { "a": long, "b": long } }),
+        json!({ "values": { "a": long }, "templateValues": { "b": long } }),
+    ] {
+        let error = values(&helm).unwrap_err();
+        assert!(
+            error.starts_with("helm.templateValues.b: ")
+                && error.contains("more than 2097152 bytes together"),
+            "{error}"
+        );
+    }
+    assert!(values(&json!({ "templateValues": { "a": long } })).is_ok());
+    let many = "${ repeat 15000 \"- {a: 1}\\n\" }";
+    let error = values(&json!({ "templateValues": { "a": many, "b": many } })).unwrap_err();
+    assert!(
+        error.starts_with(
+            "helm.templateValues.b: the values of the cluster have more than 200000 nodes together; make"
+        ),
+        "{error}"
+    );
+    assert!(values(&json!({ "templateValues": { "a": many } })).is_ok());
+}
+
+/// What templates see of a Cluster may be large.
+#[test]
+fn a_cluster_is_taken_in_once_and_only_for_templates() {
+    let cluster = cluster(&json!({ "env": "prod" }), &json!({ "long": "x".repeat(500_000) }));
+    let used = |keys: usize, text: &str| {
+        let keys: Map<_, _> = (0..keys)
+            .map(|index| (format!("k{index}"), json!(text)))
+            .collect();
+        let mut options: BundleDeploymentOptions =
+            serde_json::from_str(&json!({ "helm": { "templateValues": keys } }).to_string()).unwrap();
+        let budget = Budget::without_clock();
+        preprocess_within(&mut options, &cluster, &budget).unwrap();
+        budget.used()
+    };
+    assert!(used(100, "1") < 100_000);
+    let (one, many) = (used(1, "${ 1 }"), used(100, "${ 1 }"));
+    assert!(
+        one > 1_000_000 && many < 2 * one,
+        "{one} units for one key, {many} for 100"
+    );
+}
+
 /// A Bundle as people write them, on 2,000 clusters. Run with `--ignored --nocapture` to see how long it takes.
 #[test]
 fn an_honest_bundle_for_two_thousand_clusters_fits() {
