@@ -90,15 +90,17 @@ fn unlimited() -> Budget {
     budget
 }
 
-fn delivered<'a>(helm: &Value, more: &Value, clusters: &'a [Cluster], budget: &Budget) -> Vec<Target<'a>> {
-    let mut spec = json!({ "helm": helm, "targets": [{ "clusterSelector": {} }] });
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
+fn delivered<'a>(spec: &Value, clusters: &'a [Cluster], budget: &Budget) -> Vec<Target<'a>> {
     let bundle: Bundle =
         object(&json!({ "metadata": { "name": "web", "namespace": "fleet" }, "spec": spec }));
     let members = clusters.iter().map(|cluster| Member::new(cluster, []));
     targets(&bundle, members, &[], false, budget).unwrap()
+}
+
+/// Why a cluster has no values.
+fn first_error(targets: &[Target<'_>]) -> String {
+    let mut errors = targets.iter().filter_map(|target| target.wanted.as_ref().err());
+    errors.next().unwrap().to_string()
 }
 
 fn clusters(count: usize) -> Vec<Cluster> {
@@ -118,37 +120,40 @@ fn no_tenant_takes_the_memory_of_all() {
         assert!(render(&template, &context, &budget).is_err(), "{template:.200}");
         assert_within(start, &template);
     }
+    many_keys_within_every_limit();
+    assert_within(start, "templateValues");
+    same_values_for_all_clusters();
+    assert_within(start, "values that are the same");
+    own_options_for_each_cluster();
+    assert_within(start, "options of their own");
+}
 
-    // Many keys, each of which is within every limit.
+fn many_keys_within_every_limit() {
     let keys: serde_json::Map<_, _> = (0..15)
         .map(|index| (format!("k{index}"), json!("${ repeat 20000 \"- {a: 1}\\n\" }")))
         .collect();
-    let own = clusters(1);
-    let found = delivered(&json!({ "templateValues": keys }), &json!({}), &own, &unlimited());
-    let error = found.first().unwrap().wanted.as_ref().unwrap_err().to_string();
+    let clusters = clusters(1);
+    let spec = json!({ "helm": { "templateValues": keys }, "targets": [{ "clusterSelector": {} }] });
+    let error = first_error(&delivered(&spec, &clusters, &unlimited()));
     assert!(error.contains("nodes together; make helm.values and"), "{error}");
-    drop(found);
-    assert_within(start, "templateValues");
+}
 
-    // Long values and options, which are the same for all clusters.
-    let many = clusters(1000);
+fn same_values_for_all_clusters() {
+    let clusters = clusters(1000);
     let text = "x".repeat(400_000);
     let helm = json!({ "values": { "a": text }, "templateValues": { "b": text } });
-    let found = delivered(&helm, &json!({}), &many, &Budget::without_clock());
-    assert!(found.iter().all(|target| target.wanted.is_ok()));
-    drop(found);
-    assert_within(start, "values that are the same");
+    let spec = json!({ "helm": helm, "targets": [{ "clusterSelector": {} }] });
+    let targets = delivered(&spec, &clusters, &Budget::without_clock());
+    assert!(targets.iter().all(|target| target.wanted.is_ok()));
+}
 
-    // Options of their own for each cluster.
+fn own_options_for_each_cluster() {
+    let clusters = clusters(1000);
     let own: Vec<_> = (0..1000)
         .map(|index| json!({ "clusterName": format!("c{index}"), "serviceAccount": format!("a{index}") }))
         .collect();
-    let more = json!({ "targets": own, "diff": { "comparePatches": [{ "kind": text }] } });
-    let found = delivered(&json!({}), &more, &many, &Budget::without_clock());
-    let errors = found.iter().filter_map(|target| target.wanted.as_ref().err());
-    let mut errors = errors.map(ToString::to_string);
-    let error = errors.next().unwrap();
+    let diff = json!({ "comparePatches": [{ "kind": "x".repeat(400_000) }] });
+    let spec = json!({ "helm": {}, "diff": diff, "targets": own });
+    let error = first_error(&delivered(&spec, &clusters, &Budget::without_clock()));
     assert!(error.contains("values and options of this Bundle"), "{error}");
-    drop(found);
-    assert_within(start, "options of their own");
 }
