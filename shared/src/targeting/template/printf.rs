@@ -9,6 +9,7 @@ use super::{
     number::{exponential, not_finite, print_float},
     value::Value,
 };
+use crate::text::hex;
 
 /// What stands between `%` and the verb.
 #[derive(Clone, Copy, Debug, Default)]
@@ -318,11 +319,10 @@ fn string(spec: Spec, verb: char, text: &str) -> String {
         Some(precision) => text.chars().take(precision).collect(),
         None => text.to_owned(),
     };
-    let hex = |digits: fn(u8) -> String| cut.bytes().map(digits).collect();
     let text = match verb {
         'q' => quote(&cut),
-        'x' => hex(|byte| format!("{byte:02x}")),
-        'X' => hex(|byte| format!("{byte:02X}")),
+        'x' => hex(cut.as_bytes()),
+        'X' => hex(cut.as_bytes()).to_ascii_uppercase(),
         _ if spec.sharp => quote(&cut),
         _ => cut,
     };
