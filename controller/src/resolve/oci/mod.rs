@@ -6,28 +6,30 @@ mod session;
 mod tokens;
 
 use std::{
-    fmt::Write,
     io::{self, Read},
     sync::Arc,
     time::Instant,
 };
 
-use helmops_shared::chart::{
-    meter::{Meter, OverBudget},
-    registry::{
-        ask::{Ask, ask},
-        digest::Digest,
-        endpoint::{Endpoint, MANIFEST_TYPES, Transport},
-        link,
-        reference::Reference,
-        tag::TaggedVersion,
-        tag_list::{TagList, TagListError},
-        tags_page::{self, MAX_PAGES, PageError},
+use helmops_shared::{
+    chart::{
+        meter::{Meter, OverBudget},
+        registry::{
+            ask::{Ask, ask},
+            digest::Digest,
+            endpoint::{Endpoint, MANIFEST_TYPES, Transport},
+            link,
+            reference::Reference,
+            tag::TaggedVersion,
+            tag_list::{TagList, TagListError},
+            tags_page::{self, MAX_PAGES, PageError},
+        },
+        request::{OwnedVersionRequest, VersionRequest},
+        resolved::ChartVersion,
+        select::select,
+        url::redacted,
     },
-    request::{OwnedVersionRequest, VersionRequest},
-    resolved::ChartVersion,
-    select::select,
-    url::redacted,
+    text::hex,
 };
 use reqwest::{
     Method, StatusCode,
@@ -453,12 +455,7 @@ fn sha256(mut text: impl Read) -> io::Result<String> {
             _ => break,
         }
     }
-    let mut text = "sha256:".to_owned();
-    for byte in digest.finish().as_ref() {
-        // Writing into a String does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
+    Ok(format!("sha256:{}", hex(digest.finish().as_ref())))
 }
 
 fn manifest_request<'a>(method: &'a Method, url: &'a str) -> Request<'a> {
