@@ -171,7 +171,7 @@ impl Delivery<'_> {
         if is_new && let Some(values) = &values {
             self.copies().ensure(values, &deployment).await?;
         }
-        let deployment = apply::deployment(self.context, deployment, target.existing).await?;
+        let mut deployment = apply::deployment(self.context, deployment, target.existing).await?;
         // After the deployment, which tells what the values are of. Where it is new, only now is there an owner.
         let late = copies.iter().filter(|_| is_new).chain(&values);
         for copy in late {
@@ -179,6 +179,9 @@ impl Delivery<'_> {
         }
         let needed = needed(&deployment, copies.iter().chain(&values).map(place), &secret);
         let cleared = self.copies().clear(&deployment, &needed).await;
+        // The status of the Bundle has no use for them, and there may be thousands of deployments.
+        deployment.spec.options = BundleDeploymentOptions::default();
+        deployment.spec.staged_options = BundleDeploymentOptions::default();
         *stored = Some(deployment);
         cleared
     }
