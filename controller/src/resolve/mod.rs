@@ -24,6 +24,7 @@ pub use self::http::{Addresses, Cidr, CidrError};
 use self::{
     access::Access,
     budget::Budget,
+    choice::Choices,
     http::{Timeouts, Web},
     oci::Registries,
     repository::{LIMITS, Repositories},
@@ -72,11 +73,17 @@ impl Resolver {
     /// # Errors
     /// Where the system refuses what it needs.
     pub fn new(capacity: usize, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
-        let budget = Budget::default();
+        let (budget, choices) = (Budget::default(), Choices::default());
         Ok(Self {
             web: Web::new(Timeouts::default(), addresses, fetches.clone())?,
-            repositories: Repositories::new(capacity / 2, LIMITS, budget.clone(), fetches.clone()),
-            registries: Registries::new(capacity / 2, budget, fetches),
+            repositories: Repositories::new(
+                capacity / 2,
+                LIMITS,
+                budget.clone(),
+                choices.clone(),
+                fetches.clone(),
+            ),
+            registries: Registries::new(capacity / 2, budget, choices, fetches),
         })
     }
 

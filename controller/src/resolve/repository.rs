@@ -26,7 +26,7 @@ use super::{
     access::{Access, Credentials, Login, Why},
     budget::Budget,
     cache::{Cache, Failed},
-    choice,
+    choice::Choices,
     error::{index_reason, select_reason},
     http::{Admission, Answer, Ask, Fault, FetchError, Limits, Web, fault, parse},
     metrics::{Fetches, Kind},
@@ -113,6 +113,7 @@ pub struct Repositories {
     overflows: Overflows<Key>,
     limits: Limits,
     budget: Budget,
+    choices: Choices,
     fetches: Fetches,
 }
 
@@ -155,12 +156,13 @@ struct Source<'a> {
 
 impl Repositories {
     /// Knows nothing yet, keeps `capacity` bytes at the most, and reads so much of an index.
-    pub fn new(capacity: usize, limits: Limits, budget: Budget, fetches: Fetches) -> Self {
+    pub fn new(capacity: usize, limits: Limits, budget: Budget, choices: Choices, fetches: Fetches) -> Self {
         Self {
             cache: Cache::new(capacity, Listing::bytes, fetches.clone()),
             overflows: Overflows::default(),
             limits,
             budget,
+            choices,
             fetches,
         }
     }
@@ -183,8 +185,8 @@ impl Repositories {
             .listing(web, &source, interest, chart, since)
             .await
             .map_err(|error| source.told(error))?;
-        let found = listing.choose(chart, asked).await;
-        found
+        self.choose(&access.namespace, listing, (chart, asked))
+            .await
             .map_err(|error| match error {
                 ChoiceError::Index(error) => source.broken(error),
                 ChoiceError::Select(error) => RepositoryError::Select {
@@ -197,6 +199,24 @@ impl Repositories {
                 url: source.archive(&entry.url),
                 version: entry.version,
             })
+    }
+
+    /// The entry of the version that is asked for.
+    async fn choose(
+        &self,
+        namespace: &Arc<str>,
+        listing: Arc<Listing>,
+        (chart, asked): (&str, &VersionRequest<'_>),
+    ) -> Result<IndexEntry, ChoiceError> {
+        let versions = listing.index.versions(chart).map_err(ChoiceError::Index)?;
+        let len = versions.len();
+        let (chart, asked) = (chart.to_owned(), OwnedVersionRequest::from(asked));
+        let work = move || {
+            let entries = listing.index.versions(&chart).map_err(ChoiceError::Index)?;
+            let chosen = select(&chart, entries, &asked.borrowed());
+            chosen.cloned().map_err(ChoiceError::Select)
+        };
+        self.choices.among(namespace, len, work).await
     }
 
     /// The index, with the chart and whatever else can be read together with it.
@@ -330,26 +350,6 @@ enum ChoiceError {
 }
 
 impl Listing {
-    /// The entry of the version that is asked for.
-    async fn choose(
-        self: &Arc<Self>,
-        chart: &str,
-        asked: &VersionRequest<'_>,
-    ) -> Result<IndexEntry, ChoiceError> {
-        let len = self.index.versions(chart).map_err(ChoiceError::Index)?.len();
-        let (listing, chart, asked) = (
-            Arc::clone(self),
-            chart.to_owned(),
-            OwnedVersionRequest::from(asked),
-        );
-        choice::among(len, move || {
-            let entries = listing.index.versions(&chart).map_err(ChoiceError::Index)?;
-            let chosen = select(&chart, entries, &asked.borrowed());
-            chosen.cloned().map_err(ChoiceError::Select)
-        })
-        .await
-    }
-
     fn bytes(&self) -> usize {
         let validators = self.validators.values().map(HeaderValue::len).sum::<usize>();
         self.index.bytes() + self.wanted.iter().map(String::len).sum::<usize>() + validators

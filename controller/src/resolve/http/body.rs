@@ -11,7 +11,7 @@ use futures::{Stream, StreamExt};
 use reqwest::{Response, header::CONTENT_ENCODING};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{client::Timeouts, fault::Fault, readers::Threads};
+use super::{fault::Fault, readers::Threads};
 
 /// Chunks on their way from the connection to the reader: enough that neither waits for the other, and little memory.
 const CHUNKS: usize = 4;
@@ -46,8 +46,8 @@ pub struct Reading {
     pub limits: Limits,
     /// When it must have been read to its end.
     pub deadline: Instant,
-    /// For the least rate.
-    pub timeouts: Timeouts,
+    /// How slow it may be before that.
+    pub rate: LeastRate,
     /// Where the reader runs.
     pub threads: Threads,
 }
@@ -68,8 +68,13 @@ pub async fn read<T: Send + 'static>(
         Err(fault) => return (Err(fault), 0),
     };
     let (sender, chunks) = mpsc::channel(CHUNKS);
-    let Reading { limits, deadline, .. } = how;
-    let reading = how.threads.read(move || {
+    let Reading {
+        limits,
+        deadline,
+        rate,
+        threads,
+    } = how;
+    let reading = threads.read(move || {
         let chunks = Chunks {
             chunks,
             rest: Bytes::new(),
@@ -86,7 +91,6 @@ pub async fn read<T: Send + 'static>(
             deadline,
         }))
     });
-    let rate = how.timeouts.rate;
     let bytes = transfer(response, limits.wire, rate, &sender).await;
     drop(sender);
     let read = reading

@@ -290,7 +290,7 @@ impl Answer {
         let how = Reading {
             limits,
             deadline: fetch.deadline(),
-            timeouts: fetch.timeouts,
+            rate: fetch.timeouts.rate,
             threads: fetch.threads.clone(),
         };
         let (read, bytes) = body::read(response, how, reader).await;

@@ -46,7 +46,7 @@ use super::{
     access::Access,
     budget::{Budget, Reservation},
     cache::Cache,
-    choice,
+    choice::Choices,
     http::{Admission, Fault, FetchError, Limits, Web, fault},
     metrics::{Fetches, Kind},
 };
@@ -65,10 +65,10 @@ pub struct Registries {
     /// Digests, by tag.
     manifests: Cache<(Key, String), String, RegistryError>,
     budget: Budget,
+    choices: Choices,
 }
 
 /// A chart in a registry, as one HelmOp sees it.
-#[derive(Clone)]
 struct Chart<'a> {
     repo: String,
     reference: Reference<'a>,
@@ -80,12 +80,13 @@ struct Chart<'a> {
 
 impl Registries {
     /// Knows nothing yet, and keeps `capacity` bytes at the most.
-    pub fn new(capacity: usize, budget: Budget, fetches: Fetches) -> Self {
+    pub fn new(capacity: usize, budget: Budget, choices: Choices, fetches: Fetches) -> Self {
         Self {
             tokens: Tokens::default(),
             tags: Cache::new(capacity / 2, TagList::bytes, fetches.clone()),
             manifests: Cache::new(capacity / 2, String::len, fetches),
             budget,
+            choices,
         }
     }
 
@@ -159,7 +160,7 @@ impl Registries {
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
         let admit = || chart.session.admit();
-        let fetch = async |admission: Result<_, _>, _| chart.admitted(admission?).tags().await.map(Arc::new);
+        let fetch = async |admission, _| chart.tags(&admission).await.map(Arc::new);
         let tags = self
             .tags
             .answer(
@@ -170,15 +171,16 @@ impl Registries {
                 fetch,
             )
             .await?;
-        let (repository, request) = (
+        let (len, repository, request) = (
+            tags.len(),
             chart.reference.repository.to_owned(),
             OwnedVersionRequest::from(asked),
         );
-        let chosen = choice::among(tags.len(), move || {
+        let work = move || {
             select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from)
-        })
-        .await
-        .map_err(|source| RegistryError::Select {
+        };
+        let chosen = self.choices.among(&chart.access.namespace, len, work).await;
+        let chosen = chosen.map_err(|source| RegistryError::Select {
             repo: chart.repo.clone(),
             source,
         })?;
@@ -194,10 +196,7 @@ impl Registries {
     ) -> Result<ChartVersion, RegistryError> {
         let key = (chart.session.key().clone(), tagged.tag.clone());
         let admit = || chart.session.admit();
-        let fetch = async |admission: Result<_, _>, _| {
-            let chart = chart.admitted(admission?);
-            chart.digest(&tagged.tag).await.map(Arc::new)
-        };
+        let fetch = async |admission, _| chart.digest(&admission, &tagged.tag).await.map(Arc::new);
         let around = (&*chart.access.namespace, since);
         let digest = self
             .manifests
@@ -208,20 +207,12 @@ impl Registries {
 }
 
 impl Chart<'_> {
-    /// The same chart, whose requests all have this right.
-    fn admitted(&self, admission: Admission) -> Self {
-        Self {
-            session: self.session.admitted(admission),
-            ..self.clone()
-        }
-    }
-
     /// Digest of the manifest that a tag names.
-    async fn digest(&self, tag: &str) -> Result<String, RegistryError> {
+    async fn digest(&self, admission: &Admission, tag: &str) -> Result<String, RegistryError> {
         let url = self.endpoint.manifest_url(tag);
-        match self.head(&url).await? {
+        match self.head(admission, &url).await? {
             Some(digest) => Ok(digest),
-            None => self.computed(&url).await,
+            None => self.computed(admission, &url).await,
         }
     }
 
@@ -246,8 +237,9 @@ impl Chart<'_> {
     }
 
     /// The digest as the registry tells it without sending the manifest; not all do.
-    async fn head(&self, url: &str) -> Result<Option<String>, RegistryError> {
-        let answer = self.session.send(manifest_request(&Method::HEAD, url)).await?;
+    async fn head(&self, admission: &Admission, url: &str) -> Result<Option<String>, RegistryError> {
+        let request = manifest_request(&Method::HEAD, url);
+        let answer = self.session.send(admission, request).await?;
         let digest = answer
             .headers()
             .get("docker-content-digest")
@@ -260,8 +252,9 @@ impl Chart<'_> {
         Ok(digest)
     }
 
-    async fn computed(&self, url: &str) -> Result<String, RegistryError> {
-        let answer = self.session.send(manifest_request(&Method::GET, url)).await?;
+    async fn computed(&self, admission: &Admission, url: &str) -> Result<String, RegistryError> {
+        let request = manifest_request(&Method::GET, url);
+        let answer = self.session.send(admission, request).await?;
         let limits = Limits {
             wire: MAX_MANIFEST,
             decoded: MAX_MANIFEST,
@@ -273,14 +266,14 @@ impl Chart<'_> {
     }
 
     /// All tags that are versions.
-    async fn tags(&self) -> Result<TagList, RegistryError> {
+    async fn tags(&self, admission: &Admission) -> Result<TagList, RegistryError> {
         let mut list = Reading {
             list: TagList::default(),
             reservation: self.budget.start(&self.access.namespace),
         };
         let mut page = self.endpoint.tags_url();
         for _ in 0..MAX_PAGES {
-            let (more, next) = self.page(&page, list).await?;
+            let (more, next) = self.page(admission, &page, list).await?;
             list = more;
             let Some(next) = next else {
                 list.list.shrink();
@@ -295,14 +288,19 @@ impl Chart<'_> {
     }
 
     /// Adds a page to a list, on the thread that reads it, and says where the next one is.
-    async fn page(&self, url: &str, list: Reading) -> Result<(Reading, Option<String>), RegistryError> {
+    async fn page(
+        &self,
+        admission: &Admission,
+        url: &str,
+        list: Reading,
+    ) -> Result<(Reading, Option<String>), RegistryError> {
         let request = Request {
             kind: Kind::Tags,
             method: &Method::GET,
             url,
             accept: "application/json",
         };
-        let answer = self.session.send(request).await?;
+        let answer = self.session.send(admission, request).await?;
         let is_foreign = answer.is_foreign();
         let links: Vec<HeaderValue> = answer.headers().get_all(LINK).iter().cloned().collect();
         let next = link::next(links.iter().map(HeaderValue::as_bytes), url).map_err(|source| {

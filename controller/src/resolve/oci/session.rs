@@ -9,7 +9,7 @@ use helmops_shared::chart::registry::{
 };
 use k8s_openapi::jiff::Timestamp;
 use reqwest::{
-    Method, StatusCode,
+    Method, StatusCode, Url,
     header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE},
 };
 
@@ -27,16 +27,15 @@ use crate::resolve::{
 const BASIC_LIFETIME: Duration = Duration::from_hours(1);
 
 /// A repository in a registry, as one HelmOp sees it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Session<'a> {
     web: &'a Web,
     tokens: &'a Tokens,
     access: &'a Access,
     endpoint: Endpoint<'a>,
     credentials: Credentials<'a>,
+    place: Url,
     key: Key,
-    /// The right that all of its requests share; without one each waits for its own.
-    admission: Option<Admission>,
 }
 
 /// A request to a registry.
@@ -63,11 +62,12 @@ impl<'a> Session<'a> {
         access: &'a Access,
         endpoint: Endpoint<'a>,
     ) -> Result<Self, RegistryError> {
-        let place = endpoint.tags_url();
-        let credentials = access.credentials(&parse(&place).map_err(RegistryError::Fetch)?);
+        let url = endpoint.tags_url();
+        let place = parse(&url).map_err(RegistryError::Fetch)?;
+        let credentials = access.credentials(&place);
         let key = Key {
             identity: access.identity(login(&credentials)),
-            place,
+            place: url,
         };
         Ok(Self {
             web,
@@ -75,27 +75,14 @@ impl<'a> Session<'a> {
             access,
             endpoint,
             credentials,
+            place,
             key,
-            admission: None,
         })
     }
 
     /// Waits until the namespace of the HelmOp may send requests to the registry.
-    ///
-    /// # Errors
-    /// Where the endpoint is no URL.
-    pub async fn admit(&self) -> Result<Admission, RegistryError> {
-        let url = parse(&self.key.place).map_err(RegistryError::Fetch)?;
-        Ok(self.web.admit(&self.access.namespace, &url).await)
-    }
-
-    /// The same session, whose requests all have this right.
-    #[must_use]
-    pub fn admitted(&self, admission: Admission) -> Self {
-        Self {
-            admission: Some(admission),
-            ..self.clone()
-        }
+    pub async fn admit(&self) -> Admission {
+        self.web.admit(&self.access.namespace, &self.place).await
     }
 
     /// Whom an answer is for.
@@ -115,17 +102,17 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Where the registry refuses, or cannot be asked.
-    pub async fn send(&self, request: Request<'_>) -> Result<Answer, RegistryError> {
+    pub async fn send(&self, admission: &Admission, request: Request<'_>) -> Result<Answer, RegistryError> {
         let known = self.tokens.get(&self.key, Instant::now());
-        let answer = self.once(request, known.clone()).await?;
+        let answer = self.once(admission, request, known.clone()).await?;
         if answer.status() != StatusCode::UNAUTHORIZED || answer.is_foreign() {
             return self.success(answer).await;
         }
         if let Some(refused) = known {
             self.tokens.forget(&self.key, &refused);
         }
-        let (authorization, lifetime) = self.authorization(answer).await?;
-        let answer = self.once(request, Some(authorization.clone())).await?;
+        let (authorization, lifetime) = self.authorization(admission, answer).await?;
+        let answer = self.once(admission, request, Some(authorization.clone())).await?;
         // Whatever else it has against the request: the credentials are those that it wanted.
         if answer.status() != StatusCode::UNAUTHORIZED {
             self.tokens
@@ -136,6 +123,7 @@ impl<'a> Session<'a> {
 
     async fn once(
         &self,
+        admission: &Admission,
         request: Request<'_>,
         authorization: Option<HeaderValue>,
     ) -> Result<Answer, RegistryError> {
@@ -144,12 +132,8 @@ impl<'a> Session<'a> {
         if let Some(authorization) = authorization {
             headers.insert(AUTHORIZATION, authorization);
         }
-        let admission = match &self.admission {
-            Some(admission) => admission.clone(),
-            None => self.admit().await?,
-        };
         let ask = Ask {
-            admission,
+            admission: admission.clone(),
             kind: request.kind,
             method: request.method.clone(),
             url: parse(request.url).map_err(RegistryError::Fetch)?,
@@ -162,8 +146,12 @@ impl<'a> Session<'a> {
 
     /// What the registry wants to be sent, and for how long it will do.
     ///
-    /// The answer ends before a token is asked for: the session has the right to one request at a time.
-    async fn authorization(&self, answer: Answer) -> Result<(HeaderValue, Duration), RegistryError> {
+    /// The answer ends before a token is asked for: an admission is the right to one request at a time.
+    async fn authorization(
+        &self,
+        admission: &Admission,
+        answer: Answer,
+    ) -> Result<(HeaderValue, Duration), RegistryError> {
         match (scheme(&answer), login(&self.credentials)) {
             (Ok(Scheme::Basic), Some(login)) => {
                 answer.end();
@@ -173,7 +161,7 @@ impl<'a> Session<'a> {
             (Ok(Scheme::Bearer(bearer)), _) => {
                 let url = answer.url().to_owned();
                 answer.end();
-                self.token(url, &bearer).await
+                self.token(admission, url, &bearer).await
             }
             (Err(error), _) => {
                 answer.end();
@@ -183,7 +171,12 @@ impl<'a> Session<'a> {
     }
 
     /// A token, which an answer for `asked` demands.
-    async fn token(&self, asked: String, bearer: &Bearer) -> Result<(HeaderValue, Duration), RegistryError> {
+    async fn token(
+        &self,
+        admission: &Admission,
+        asked: String,
+        bearer: &Bearer,
+    ) -> Result<(HeaderValue, Duration), RegistryError> {
         let registry = self.endpoint.transport;
         let url = realm::token_url(bearer, registry, &self.endpoint.pull_scope())
             .map_err(|source| RegistryError::Realm { url: asked, source })?;
@@ -194,7 +187,7 @@ impl<'a> Session<'a> {
             accept: "application/json",
         };
         let basic = login(&self.credentials).map(Login::basic);
-        let answer = self.once(request, basic).await?;
+        let answer = self.once(admission, request, basic).await?;
         let answer = self.success(answer).await?;
         let is_foreign = answer.is_foreign();
         let bytes = answer

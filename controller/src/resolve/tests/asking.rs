@@ -23,6 +23,7 @@ use crate::{
         ResolveError,
         access::{self, Access, Login, Transport},
         budget::Budget,
+        choice::Choices,
         http::{Addresses, Fault, LeastRate, Limits, Timeouts, Web},
         metrics::Fetches,
         oci::{Registries, RegistryError},
@@ -89,10 +90,17 @@ impl Asking {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = Registry::new();
         let fetches = Fetches::register(&metrics).unwrap();
+        let choices = Choices::default();
         Self {
             web: Web::new(timeouts, addresses, fetches.clone()).unwrap(),
-            repositories: Repositories::new(CAPACITY, limits, budget.clone(), fetches.clone()),
-            registries: Registries::new(CAPACITY, budget, fetches),
+            repositories: Repositories::new(
+                CAPACITY,
+                limits,
+                budget.clone(),
+                choices.clone(),
+                fetches.clone(),
+            ),
+            registries: Registries::new(CAPACITY, budget, choices, fetches),
             metrics,
             charts: Wanted::new(),
         }
