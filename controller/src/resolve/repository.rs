@@ -398,7 +398,7 @@ impl<'a> Source<'a> {
             url: self.url.clone(),
             headers,
             transport: &self.access.transport,
-            about: (self.url.as_str(), &identity),
+            about: (&self.url, &identity),
         };
         web.ask(ask).await
     }

@@ -236,11 +236,11 @@ impl Fault {
         }
     }
 
-    /// An answer that is of no use, and that a redirect led to.
+    /// An answer that is of no use, from another host than that of the repository.
     pub fn foreign() -> Self {
         Self::Answer(
-            "a redirect led to another host, and what that answers is neither an index nor what a registry answers; \
-             nothing of it is shown here, so fetch the URL by hand to see it"
+            "it comes from another host than that of the repository, by a redirect or as the token server that the registry \
+             names, and is not what such a server answers; nothing of it is shown here, so fetch the URL by hand to see it"
                 .to_owned(),
         )
     }

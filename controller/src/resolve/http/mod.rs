@@ -81,7 +81,7 @@ pub struct Ask<'a> {
     /// Whom to trust.
     pub transport: &'a Arc<Transport>,
     /// The repository that it is about, and whose credentials and trust it is sent with.
-    pub about: (&'a str, &'a [u8; 32]),
+    pub about: (&'a Url, &'a [u8; 32]),
 }
 
 /// The head of an answer, with the body still to come.
@@ -140,7 +140,7 @@ impl Web {
             url: url.clone(),
             fault,
         };
-        let home = origin(&ask.url);
+        let (home, repository_home) = (origin(&ask.url), origin(ask.about.0));
         self.addresses
             .check_url(&ask.url)
             .map_err(|error| failed(error.into()))?;
@@ -168,7 +168,7 @@ impl Web {
         match trouble(&response) {
             Some(fault) => Err(fetch.failed(fault, 0)),
             None => Ok(Answer {
-                is_foreign: origin(response.url()) != home,
+                is_foreign: origin(response.url()) != repository_home,
                 response,
                 fetch,
             }),
@@ -234,8 +234,9 @@ impl Answer {
         &self.fetch.url
     }
 
-    /// Whether a redirect led to another scheme, host or port. Nothing of such an answer is quoted, since whoever reads the
-    /// message may not be allowed to read what is there: the controller may reach what he cannot.
+    /// Whether it comes from another scheme, host or port than those of the repository: a redirect led there, or the registry
+    /// names it as its token server. Nothing of such an answer is quoted, since whoever reads the message may not be allowed
+    /// to read what is there: the controller may reach what he cannot.
     pub fn is_foreign(&self) -> bool {
         self.is_foreign
     }

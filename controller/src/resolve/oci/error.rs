@@ -120,7 +120,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// What the registry, or its token server, answered is of no use. Why is not said where a redirect led elsewhere.
+    /// What the registry, or its token server, answered is of no use. Why is not said where another host answered.
     pub fn unusable(url: &str, is_foreign: bool, why: String) -> Self {
         let fault = Fault::Answer(why);
         let fault = if is_foreign { fault.without_quotes() } else { fault };

@@ -139,7 +139,7 @@ impl<'a> Session<'a> {
             url: parse(request.url).map_err(RegistryError::Fetch)?,
             headers,
             transport: &self.access.transport,
-            about: (&self.key.place, &self.key.identity),
+            about: (&self.place, &self.key.identity),
         };
         self.web.ask(ask).await.map_err(RegistryError::Fetch)
     }

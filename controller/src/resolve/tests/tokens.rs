@@ -357,6 +357,44 @@ async fn a_password_goes_to_the_realm_that_the_registry_names() {
     assert_eq!(server.sent(), ["", "Bearer t1"]);
 }
 
+/// A registry that names another server as its token server learns nothing of what that answers.
+#[tokio::test]
+async fn nothing_is_quoted_of_a_realm_on_another_host() {
+    let answers: [(Answering, Reason, Pace); 4] = [
+        (
+            || refused(403, "DENIED", "internal-only"),
+            Reason::Forbidden,
+            Pace::SLOW,
+        ),
+        (
+            || answer(401, &[], "{\"details\":\"internal-only\"}"),
+            Reason::Unauthorized,
+            Pace::SLOW,
+        ),
+        (
+            || answer(200, &[], "{\"internal-only\":1}"),
+            Reason::RepositoryError,
+            Pace::SLOW,
+        ),
+        (
+            || answer(200, &[("Content-Encoding", "internal-only")], "x"),
+            Reason::RepositoryError,
+            Pace::TRANSIENT,
+        ),
+    ];
+    for (reply, reason, pace) in answers {
+        let inner = Server::http(move |_| reply()).await;
+        let realm = format!("Bearer realm=\"{}/status\"", inner.url());
+        let server = Server::http(move |_| wants(&realm)).await;
+        let outcome = Asking::new()
+            .registry(&in_the_clear(anonymous()), &reference(&server), "1.0.0")
+            .await;
+        let error = assert_fails(outcome, reason, pace, &[&inner.host()]);
+        assert!(!format!("{error}{error:?}").contains("internal-only"), "{error}");
+        assert_eq!(inner.heads().len(), 1);
+    }
+}
+
 #[tokio::test]
 async fn demands_that_cannot_be_met() {
     for (challenge, words) in [
