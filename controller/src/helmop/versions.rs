@@ -12,7 +12,6 @@ use helmops_shared::{
     chart::request::ChartRequest,
 };
 use k8s_openapi::jiff::Timestamp;
-use tokio::time::timeout_at;
 
 use crate::{
     context::Context,
@@ -22,11 +21,6 @@ use crate::{
     work::HelmOpKey,
     workers::Place,
 };
-
-/// Longest time that the look-ups of one HelmOp take together. Each request has a limit of its own, but a registry that
-/// answers page after page within it could go on for hours, for a HelmOp and Policies that have long changed. An index of
-/// 128 MiB over 10 Mbit/s takes two minutes.
-const MAX_TIME: Duration = Duration::from_mins(5);
 
 /// The longest time between two looks at the repositories of a HelmOp that changes all the time. Where the shortest polling
 /// interval is longer than this, users still see soon what comes of a change.
@@ -138,12 +132,11 @@ async fn look(
         waited: true,
         failure: None,
     };
-    let deadline = Deadline::after(MAX_TIME);
     let mut asker = context.resolver.asker(around, valid);
     for chart in charts {
         let record = match chart.pin {
             Some(pin) if !(is_look && chart.request.can_move()) => pin,
-            pin => match (Box::pin(deadline.bound(asker.ask(chart.request))).await, pin) {
+            pin => match (Box::pin(asker.ask(chart.request)).await, pin) {
                 (Ok(found), _) => chart.lookup.answered(found),
                 (Err(error), Some(pin)) => {
                     versions.failure.get_or_insert(error);
@@ -157,29 +150,6 @@ async fn look(
     Ok(versions)
 }
 
-/// The end of the time that all look-ups of a HelmOp have together.
-#[derive(Clone, Copy, Debug)]
-struct Deadline {
-    limit: Duration,
-    end: tokio::time::Instant,
-}
-
-impl Deadline {
-    fn after(limit: Duration) -> Self {
-        let end = tokio::time::Instant::now() + limit;
-        Self { limit, end }
-    }
-
-    /// Gives up a look-up that is not done in time. One that would begin too late is not begun.
-    async fn bound<T>(self, look: impl Future<Output = Result<T, ResolveError>>) -> Result<T, ResolveError> {
-        let too_late = Err(ResolveError::Deadline { limit: self.limit });
-        if tokio::time::Instant::now() >= self.end {
-            return too_late;
-        }
-        timeout_at(self.end, look).await.unwrap_or(too_late)
-    }
-}
-
 /// The same time on the clock that answers are timed by.
 fn instant(time: Timestamp) -> Instant {
     let ago = Timestamp::now().duration_since(time);
@@ -190,44 +160,10 @@ fn instant(time: Timestamp) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        cell::Cell,
-        future::{pending, ready},
-    };
-
-    use helmops_shared::{api::HelmOp, chart::request::VersionRequest, reason::Reason};
+    use helmops_shared::{api::HelmOp, chart::request::VersionRequest};
     use serde_json::json;
-    use tokio::time::sleep;
 
     use super::*;
-    use crate::backoff::Pace;
-
-    const LIMIT: Duration = Duration::from_mins(5);
-
-    #[tokio::test(start_paused = true)]
-    async fn all_look_ups_of_a_helmop_have_one_deadline() {
-        let started = tokio::time::Instant::now();
-        let deadline = Deadline::after(LIMIT);
-        let slow = async {
-            sleep(LIMIT / 2).await;
-            Ok(1)
-        };
-        assert!(matches!(deadline.bound(slow).await, Ok(1)));
-        let stuck = deadline.bound(pending::<Result<(), _>>()).await;
-        let Err(error) = stuck else { panic!("it ended") };
-        assert_eq!(
-            (error.reason(), error.pace()),
-            (Reason::Timeout, Some(Pace::TRANSIENT))
-        );
-        assert!(error.may_pass() && error.to_string().contains("300 s"), "{error}");
-        let begun = Cell::new(false);
-        let late = async {
-            begun.set(true);
-            ready(Ok(())).await
-        };
-        assert!(deadline.bound(late).await.is_err() && !begun.get());
-        assert_eq!(started.elapsed(), LIMIT);
-    }
 
     /// The shortest time of several to find the pins of a HelmOp with so many targets, each with a version of its own.
     fn time(targets: usize) -> Duration {

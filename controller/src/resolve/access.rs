@@ -7,7 +7,7 @@ use helmops_shared::chart::source;
 use reqwest::{StatusCode, Url, header::HeaderValue};
 use ring::digest::{Context, SHA256};
 
-use super::http::Fault;
+use super::{clock::Clock, http::Fault};
 
 /// In front of an entry of a Docker configuration that is meant for plain HTTP.
 pub const PLAIN: &str = "http://";
@@ -84,6 +84,8 @@ pub struct Access {
     pub secret: String,
     /// Namespace of the HelmOp, which requests and what is read are charged to.
     pub namespace: Arc<str>,
+    /// The time that the look-ups of the HelmOp may take.
+    pub clock: Clock,
 }
 
 /// The credentials for a request.

@@ -7,6 +7,8 @@ use std::{future::pending, num::NonZeroUsize, panic::resume_unwind, sync::Arc, t
 
 use helmops_shared::runtime::FairSemaphore;
 
+use super::access::Access;
+
 /// The longest list that is gone through without a permit, beside everything else. A version takes up to 5 µs: a list is
 /// gone through five times at most, and each time each version is parsed. So this takes a third of a millisecond.
 const MAX_INLINE: usize = 64;
@@ -31,18 +33,19 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// Does the work for a list of so many versions. A long one waits for a permit of the namespace, and is gone through on a
-    /// thread of its own.
+    /// Does the work for a list of so many versions. A long one waits for a permit of the namespace, while the clock of
+    /// the HelmOp stands, and is gone through on a thread of its own.
     pub async fn among<T: Send + 'static>(
         &self,
-        namespace: &Arc<str>,
+        access: &Access,
         len: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> T {
         if len <= MAX_INLINE {
             return work();
         }
-        let permit = self.permits.acquire(Arc::clone(namespace)).await;
+        let permit = self.permits.acquire(Arc::clone(&access.namespace));
+        let permit = access.clock.stopped(permit).await;
         let thread = tokio::task::spawn_blocking(move || {
             // The thread keeps it, so that a look-up that is given up frees no permit while the work goes on.
             let _permit = permit;
@@ -71,8 +74,11 @@ mod tests {
 
     const LONG: usize = MAX_INLINE + 1;
 
-    fn tenant() -> Arc<str> {
-        "a".into()
+    fn tenant() -> Access {
+        Access {
+            namespace: "a".into(),
+            ..Access::default()
+        }
     }
 
     #[tokio::test]

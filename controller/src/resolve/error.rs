@@ -78,3 +78,19 @@ pub fn select_reason(error: &SelectError) -> Reason {
         _ => Reason::NoMatchingVersion,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helmop_that_takes_too_long_is_tried_again() {
+        let limit = Duration::from_mins(5);
+        let error = ResolveError::Deadline { limit };
+        assert_eq!(
+            (error.reason(), error.pace()),
+            (Reason::Timeout, Some(Pace::TRANSIENT))
+        );
+        assert!(error.may_pass() && error.to_string().contains("300 s"), "{error}");
+    }
+}

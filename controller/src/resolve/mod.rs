@@ -10,6 +10,7 @@ mod access;
 mod budget;
 mod cache;
 mod choice;
+mod clock;
 mod error;
 mod http;
 mod metrics;
@@ -25,6 +26,7 @@ use self::{
     access::Access,
     budget::Budget,
     choice::Choices,
+    clock::Clock,
     http::{Timeouts, Web},
     oci::Registries,
     repository::{LIMITS, Repositories},
@@ -87,12 +89,13 @@ impl Resolver {
         })
     }
 
-    /// Begins to look up what one HelmOp asks for.
+    /// Begins to look up what one HelmOp asks for. The time for all of it begins now.
     pub fn asker<'a>(&'a self, around: Surroundings<'a>, valid: &'a ValidHelmOp<'a>) -> Asker<'a> {
         Asker {
             resolver: self,
             around,
             valid,
+            clock: Clock::default(),
             access: None,
         }
     }
@@ -104,6 +107,7 @@ pub struct Asker<'a> {
     resolver: &'a Resolver,
     around: Surroundings<'a>,
     valid: &'a ValidHelmOp<'a>,
+    clock: Clock,
     access: Option<Access>,
 }
 
@@ -111,10 +115,11 @@ impl Asker<'_> {
     /// The version of a chart that the HelmOp asks for.
     ///
     /// # Errors
-    /// Where there is none, or whoever knows cannot be asked.
+    /// Where there is none, whoever knows cannot be asked, or all look-ups together take too long.
     pub async fn ask(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
-        let started = Instant::now();
-        let found = self.look_up(request).await;
+        let (started, clock) = (Instant::now(), self.clock.clone());
+        let found = clock.bound(self.look_up(request)).await;
+        let found = found.unwrap_or(Err(ResolveError::Deadline { limit: clock::LIMIT }));
         let failure = found.as_ref().err().map(ResolveError::reason);
         self.around.metrics.resolved(failure, started.elapsed());
         found
@@ -130,7 +135,13 @@ impl Asker<'_> {
         // The Secret is read when the first repository is asked, and once.
         let access = match &mut self.access {
             Some(access) => access,
-            none => none.insert(read_access(around, valid.helmop, valid.chart.repo).await?),
+            none => {
+                let access = read_access(around, valid.helmop, valid.chart.repo).await?;
+                none.insert(Access {
+                    clock: self.clock.clone(),
+                    ..access
+                })
+            }
         };
         match request.source() {
             // It has no versions, and is never looked up.

@@ -185,7 +185,7 @@ impl Repositories {
             .listing(web, &source, interest, chart, since)
             .await
             .map_err(|error| source.told(error))?;
-        self.choose(&access.namespace, listing, (chart, asked))
+        self.choose(access, listing, (chart, asked))
             .await
             .map_err(|error| match error {
                 ChoiceError::Index(error) => source.broken(error),
@@ -204,7 +204,7 @@ impl Repositories {
     /// The entry of the version that is asked for.
     async fn choose(
         &self,
-        namespace: &Arc<str>,
+        access: &Access,
         listing: Arc<Listing>,
         (chart, asked): (&str, &VersionRequest<'_>),
     ) -> Result<IndexEntry, ChoiceError> {
@@ -216,7 +216,7 @@ impl Repositories {
             let chosen = select(&chart, entries, &asked.borrowed());
             chosen.cloned().map_err(ChoiceError::Select)
         };
-        self.choices.among(namespace, len, work).await
+        self.choices.among(access, len, work).await
     }
 
     /// The index, with the chart and whatever else can be read together with it.
@@ -254,7 +254,7 @@ impl Repositories {
     ) -> Result<Arc<Listing>, RepositoryError> {
         let namespace = &source.access.namespace;
         let suits = |listing: &Listing| listing.wanted.contains(chart);
-        let admit = || web.admit(namespace, &source.url);
+        let admit = || web.admit(source.access, &source.url);
         self.cache
             .answer(key, (namespace, since), suits, admit, async |admission, kept| {
                 let mut wanted = match &key.scope {

@@ -45,7 +45,7 @@ use self::{
     readers::{Readers, Threads},
 };
 use super::{
-    access::{Transport, origin},
+    access::{Access, Transport, origin},
     metrics::{Fetches, Kind},
 };
 use crate::metrics::Present;
@@ -125,9 +125,11 @@ impl Web {
         })
     }
 
-    /// Waits until a namespace may send a request to the host of a URL.
-    pub async fn admit(&self, namespace: &Arc<str>, url: &Url) -> Admission {
-        self.admissions.admit(namespace, url).await
+    /// Waits until the namespace of a HelmOp may send a request to the host of a URL. The clock of the HelmOp stands
+    /// meanwhile.
+    pub async fn admit(&self, access: &Access, url: &Url) -> Admission {
+        let admission = self.admissions.admit(&access.namespace, url);
+        access.clock.stopped(admission).await
     }
 
     /// Sends a request and waits for the head of the answer. Redirects are followed.

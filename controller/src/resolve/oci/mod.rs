@@ -179,7 +179,7 @@ impl Registries {
         let work = move || {
             select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from)
         };
-        let chosen = self.choices.among(&chart.access.namespace, len, work).await;
+        let chosen = self.choices.among(chart.access, len, work).await;
         let chosen = chosen.map_err(|source| RegistryError::Select {
             repo: chart.repo.clone(),
             source,

@@ -82,7 +82,7 @@ impl<'a> Session<'a> {
 
     /// Waits until the namespace of the HelmOp may send requests to the registry.
     pub async fn admit(&self) -> Admission {
-        self.web.admit(&self.access.namespace, &self.place).await
+        self.web.admit(self.access, &self.place).await
     }
 
     /// Whom an answer is for.

@@ -5,7 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{future::select, pin_mut};
+use futures::{
+    future::{join, join_all, select},
+    pin_mut,
+};
+use tokio::sync::watch;
 
 use super::{
     answers::{index, indexed},
@@ -51,6 +55,41 @@ async fn stalled_bodies_of_one_tenant_delay_no_other_tenant() {
     assert_eq!(version(found), "1.0.0");
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
     assert_eq!(asked(), 6, "all of them are on one host, whatever the port");
+}
+
+/// The time of a HelmOp is for what servers take, and not for how many HelmOps there are.
+#[tokio::test]
+async fn no_time_passes_while_a_look_up_waits_for_its_turn() {
+    let (release, released) = watch::channel(false);
+    let server = Server::http(move |_| {
+        let mut reply = vec![Act::Until(released.clone())];
+        reply.extend(indexed(&[], &["1.0.0"]));
+        reply
+    })
+    .await;
+    let (asking, others) = (Asking::new(), within("a"));
+    let urls: Vec<_> = (0..6).map(|number| format!("{}/{number}", server.url())).collect();
+    let held = join_all(urls.iter().map(|url| asking.repository(&others, url)));
+    let last = within("a");
+    let waiting = async {
+        while server.heads().len() < 6 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (access, url) = (&last, server.url());
+        let look_up = asking.repository(access, &url);
+        let release = async {
+            while !access.clock.stands() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            release.send(true).unwrap();
+        };
+        assert!(!access.clock.stands());
+        join(look_up, release).await.0
+    };
+    let (held, found) = in_time(join(held, waiting)).await;
+    assert!(held.iter().all(Result::is_ok));
+    assert_eq!(version(found), "1.0.0");
+    assert!(!last.clock.stands());
 }
 
 #[test]
