@@ -65,9 +65,10 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
     pub workers: NonZeroU16,
 
-    /// Memory for the answers of chart repositories and registries, in MiB; what is dropped is asked for again
-    #[arg(long, env = "HELMOPS_CACHE_MIB", default_value_t = DEFAULT_CACHE, value_name = "NUMBER")]
-    pub cache_mib: NonZeroU16,
+    /// Memory for the answers of chart repositories and registries, in MiB; what is dropped is asked for again. By default 16,
+    /// or less where the process may use less than 256 MiB; at most a quarter of what it may use beyond 32 MiB
+    #[arg(long, env = "HELMOPS_CACHE_MIB", value_name = "NUMBER")]
+    pub cache_mib: Option<NonZeroU16>,
 
     /// Memory that the process may use, such as 256Mi; the limit of its container by default. Half of it is for the objects
     /// that it watches, and no namespace has more than three quarters of that
@@ -141,9 +142,6 @@ pub enum ArgsError {
 /// Workers wait for registries and the API server most of the time, so there are many more than processors.
 const DEFAULT_WORKERS: NonZeroU16 = NonZeroU16::new(50).unwrap();
 
-/// Several hundred repositories: of each only the versions of the charts that are asked for are kept.
-const DEFAULT_CACHE: NonZeroU16 = NonZeroU16::new(16).unwrap();
-
 impl Args {
     /// Which HelmOps to work on.
     pub fn scope(&self) -> Scope {
@@ -192,9 +190,9 @@ impl Args {
         })
     }
 
-    /// Memory for answers, in bytes.
-    pub fn cache_size(&self) -> usize {
-        usize::from(self.cache_mib.get()) << 20
+    /// Memory that is wanted for answers, in bytes.
+    pub fn cache_size(&self) -> Option<usize> {
+        self.cache_mib.map(|mib| usize::from(mib.get()) << 20)
     }
 }
 

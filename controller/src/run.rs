@@ -21,7 +21,7 @@ use crate::{
     loops,
     memory::Memory,
     metrics::Metrics,
-    resolve::{Fetches, Resolver},
+    resolve::{Bounds, Fetches, Resolver},
     watch::{self, StoreBudget},
     workers::Workers,
 };
@@ -70,7 +70,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         scope: scope.clone(),
         stores,
         resolver: Resolver::new(
-            args.cache_size(),
+            &Bounds::of(memory_limit.bytes(), args.cache_size()),
             args.addresses()?,
             Fetches::register(&registry)?,
         )

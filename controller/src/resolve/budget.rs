@@ -1,7 +1,7 @@
-//! Memory for indexes and lists of tags while they are read: bounded in all, with a share for each namespace.
+//! Memory with a bound for all, and a share for each namespace.
 //!
-//! Single documents have bounds of their own; this is the bound of their sum. What has been read is handed to a cache, which
-//! is bounded itself.
+//! Indexes and lists of tags are charged to one while they are read: single documents have bounds of their own, this is the
+//! bound of their sum. What has been read is handed to a cache, which is charged to another one.
 
 use std::{
     collections::HashMap,
@@ -13,17 +13,11 @@ use helmops_shared::{
     runtime::lock,
 };
 
-/// For all reads together: a quarter of what the manifests give the container.
-const TOTAL: usize = 64 << 20;
-
-/// How many namespaces can use up the total, at least.
-const SHARES: usize = 4;
-
-/// Memory is reserved in steps of this size, so that most of the time there is nothing to do. Half of the largest buffer
+/// A reader reserves memory in steps of this size, so that most of the time there is nothing to do. Half of the largest buffer
 /// that a reader has anyway.
 const STEP: usize = 64 << 10;
 
-/// Memory for all reads.
+/// Memory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Budget {
     reserved: Arc<Mutex<Reserved>>,
@@ -38,23 +32,17 @@ struct Reserved {
     by_namespace: HashMap<Arc<str>, usize>,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self::new(TOTAL)
-    }
-}
-
 impl Budget {
-    /// So many bytes for all, and a quarter of them for one namespace.
-    pub fn new(total: usize) -> Self {
+    /// So many bytes for all, of which one namespace has one in so many parts.
+    pub fn new(total: usize, parts: usize) -> Self {
         Self {
             reserved: Arc::default(),
             total,
-            share: total / SHARES,
+            share: total / parts,
         }
     }
 
-    /// Starts a read for a namespace. Nothing is reserved yet.
+    /// Reserves nothing yet for a namespace.
     pub fn start(&self, namespace: &str) -> Reservation {
         Reservation {
             budget: self.clone(),
@@ -70,6 +58,9 @@ impl Budget {
         let own = own.saturating_add(bytes);
         if all > self.total || own > self.share {
             return Err(OverBudget);
+        }
+        if bytes == 0 {
+            return Ok(());
         }
         reserved.all = all;
         reserved.by_namespace.insert(Arc::clone(namespace), own);
@@ -89,12 +80,37 @@ impl Budget {
     }
 }
 
-/// What one read has reserved. It is given back when this is dropped.
+/// What is reserved for one purpose. It is given back when this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Budget,
     namespace: Arc<str>,
     bytes: usize,
+}
+
+impl Reservation {
+    /// Whom it is charged to.
+    pub const fn namespace(&self) -> &Arc<str> {
+        &self.namespace
+    }
+
+    /// How much is reserved.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Reserves exactly so many bytes in place of what is reserved.
+    ///
+    /// # Errors
+    /// Where there is no room for more. What was reserved stays reserved then.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.budget.take(&self.namespace, more)?,
+            None => self.budget.give_back(&self.namespace, self.bytes - bytes),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
 }
 
 impl Meter for Reservation {
@@ -128,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_namespace_gets_its_share_and_no_more() {
-        let budget = Budget::new(64 * STEP);
+        let budget = Budget::new(64 * STEP, 4);
         let mut greedy: Vec<Reservation> = (0..3).map(|_| budget.start("greedy")).collect();
         assert_eq!(greedy[0].reserve(8 * STEP), Ok(()));
         assert_eq!(greedy[1].reserve(8 * STEP), Ok(()));
@@ -141,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_sum_is_bounded() {
-        let budget = Budget::new(64 * STEP);
+        let budget = Budget::new(64 * STEP, 4);
         let mut reads: Vec<Reservation> = (0..5).map(|n| budget.start(&n.to_string())).collect();
         let granted = reads.iter_mut().filter_map(|read| read.reserve(16 * STEP).ok());
         assert_eq!(granted.count(), 4);
@@ -149,8 +165,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_reserved_can_change() {
+        let budget = Budget::new(100, 2);
+        let (mut one, mut other) = (budget.start("a"), budget.start("b"));
+        assert_eq!((one.resize(30), one.resize(50)), (Ok(()), Ok(())));
+        assert_eq!((one.resize(51), one.bytes()), (Err(OverBudget), 50));
+        assert_eq!(other.resize(50), Ok(()));
+        assert_eq!(budget.start("c").resize(1), Err(OverBudget));
+        assert_eq!(one.resize(0), Ok(()));
+        assert_eq!(reserved(&budget), (50, 1));
+        drop((one, other));
+        assert_eq!(reserved(&budget), (0, 0));
+    }
+
+    #[test]
     fn it_is_given_back() {
-        let budget = Budget::new(64 * STEP);
+        let budget = Budget::new(64 * STEP, 4);
         let mut read = budget.start("a");
         for bytes in [1, 10, STEP, STEP + 1] {
             assert_eq!(read.reserve(bytes), Ok(()));

@@ -4,51 +4,79 @@
 //! older one only serves to ask the server whether anything has changed. Look-ups of one key take turns; whoever comes
 //! while a request is under way is served by the next one at the latest, together with everybody else who came.
 //!
+//! Requests of one key begin some time apart, so that a burst of look-ups costs one request: whoever comes soon after a
+//! request began waits for a moment, and shares the next one with everybody who came meanwhile.
+//!
 //! A request needs the admission of the tenant who starts it, and is charged to him. Each look-up waits for its own
 //! admission until somebody else's request has begun, so nobody waits in the queue of another tenant: whoever is admitted
 //! first sends the request. What others wait for then is bounded by the deadline of that request.
+//!
+//! What is kept is charged to the namespace that had it fetched. Answers that nobody is about to use make room for others;
+//! what is in use stays, and an answer for which there is no room then is not shared.
 
 use std::{
     collections::HashMap,
+    fmt::Display,
     hash::Hash,
     pin::pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::lock;
-use tokio::sync::Notify;
+use helmops_shared::{chart::meter::OverBudget, runtime::lock};
+use tokio::{sync::Notify, time};
 
-use super::metrics::Fetches;
+use super::{
+    bounds::Bounds,
+    budget::{Budget, Reservation},
+    metrics::Fetches,
+};
 
-/// What a slot costs besides its answer: its key, the map's entry and the locks.
+/// What a slot costs besides its key and its answer: the map's entry and the locks.
 const SLOT_BYTES: usize = 512;
 
-/// What part of a cache answers that one namespace had fetched may take before they are the first to be dropped: one in so
-/// many. So nobody can take all of it.
+/// How much of the memory for answers one namespace has at most: one in so many parts. So no tenant can take all of it.
 const SHARE: usize = 2;
 
-/// What answers that are in use may take beyond the capacity, in bytes: two of the largest indexes, so that those who wait
-/// for one share it even where the cache is small.
-const IN_USE: usize = 32 << 20;
+/// Time between the beginnings of two requests of one key. Nobody sees it in a status, and ten requests a second are
+/// nothing to a server.
+const APART: Duration = Duration::from_millis(100);
 
 /// A failure of a request.
-pub trait Failed {
-    /// Whether it is the same for everybody who asks the same. One that concerns only who asked is not shared.
+pub trait Failed: Display {
+    /// Whether it is the same for everybody who asks the same. One that is not is shared within the namespace alone.
     fn is_shared(&self) -> bool;
+}
+
+/// What caches have in common. Those that are made of clones share the memory.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Bytes for answers that nobody is about to use.
+    pub idle: usize,
+    /// Memory for all answers, with a share for each namespace.
+    pub budget: Budget,
+    /// Time between the beginnings of two requests of one key.
+    pub apart: Duration,
+}
+
+/// How much memory keys and answers take, in bytes.
+#[derive(Debug)]
+pub struct Sizes<K, V> {
+    /// Of a key.
+    pub key: fn(&K) -> usize,
+    /// Of an answer.
+    pub value: fn(&V) -> usize,
 }
 
 /// Answers by key, of limited size altogether.
 #[derive(Debug)]
 pub struct Cache<K, V, E> {
-    slots: Mutex<HashMap<K, Arc<Slot<V, E>>>>,
-    capacity: usize,
-    /// What may be kept beyond that while it is in use.
-    in_use: usize,
-    size: fn(&V) -> usize,
+    slots: Mutex<HashMap<Arc<K>, Arc<Slot<V, E>>>>,
+    terms: Terms,
+    sizes: Sizes<K, V>,
     uses: AtomicU64,
     told: AtomicI64,
     fetches: Fetches,
@@ -59,54 +87,121 @@ struct Slot<V, E> {
     kept: Mutex<Kept<V, E>>,
     /// A request has ended, one way or another.
     ended: Notify,
-    bytes: AtomicUsize,
     last_used: AtomicU64,
-    /// The namespace that had the answer fetched.
-    owner: Mutex<Arc<str>>,
+    /// What it costs without an answer.
+    overhead: usize,
+    /// The namespace that pays for it, and how much.
+    charge: Mutex<Reservation>,
 }
 
 #[derive(Debug)]
 struct Kept<V, E> {
     is_under_way: bool,
-    /// When the last request began.
+    /// When the last request began, whatever came of it.
+    begun: Option<time::Instant>,
+    /// When the last request began whose outcome everybody shares.
     asked: Option<Instant>,
-    /// What it failed with.
+    /// What that failed with.
     failure: Option<E>,
+    /// The last failure that only a namespace shares.
+    own: Option<Own<E>>,
     /// The last good answer, which a failure leaves alone.
     value: Option<Arc<V>>,
 }
 
-impl<V, E> Default for Slot<V, E> {
-    fn default() -> Self {
+/// A failure that concerns one namespace.
+#[derive(Debug)]
+struct Own<E> {
+    namespace: Arc<str>,
+    asked: Instant,
+    failure: E,
+}
+
+impl Terms {
+    /// Parts of the memory that look-ups may take.
+    pub fn new(bounds: &Bounds) -> Self {
+        Self {
+            idle: bounds.cache,
+            budget: Budget::new(bounds.cache + bounds.in_use, SHARE),
+            apart: APART,
+        }
+    }
+
+    /// For one of so many caches.
+    #[must_use]
+    pub fn part(&self, parts: usize) -> Self {
+        Self {
+            idle: self.idle / parts,
+            ..self.clone()
+        }
+    }
+}
+
+impl<V, E> Slot<V, E> {
+    fn new(overhead: usize, charge: Reservation) -> Self {
         let kept = Kept {
             is_under_way: false,
+            begun: None,
             asked: None,
             failure: None,
+            own: None,
             value: None,
         };
         Self {
             kept: Mutex::new(kept),
             ended: Notify::new(),
-            bytes: AtomicUsize::new(SLOT_BYTES),
             last_used: AtomicU64::new(0),
-            owner: Mutex::new(Arc::from("")),
+            overhead,
+            charge: Mutex::new(charge),
         }
+    }
+
+    /// Who pays, and how much.
+    fn charged(&self) -> (Arc<str>, usize) {
+        let charge = lock(&self.charge);
+        (Arc::clone(charge.namespace()), charge.bytes())
     }
 }
 
 impl<V, E: Clone> Kept<V, E> {
     /// What came of the last request, if it began late enough and has what is wanted.
-    fn since(&self, since: Instant, suits: impl Fn(&V) -> bool) -> Option<Result<Arc<V>, E>> {
-        self.asked.filter(|asked| *asked >= since)?;
-        match &self.failure {
+    fn since(
+        &self,
+        (namespace, since): (&str, Instant),
+        suits: impl Fn(&V) -> bool,
+    ) -> Option<Result<Arc<V>, E>> {
+        let shared = match &self.failure {
+            _ if self.asked.is_none_or(|asked| asked < since) => None,
             Some(failure) => Some(Err(failure.clone())),
             None => self.suiting(suits).map(Ok),
-        }
+        };
+        let own = self.own.as_ref();
+        let own = own.filter(|own| own.asked >= since && *own.namespace == *namespace);
+        shared.or_else(|| own.map(|own| Err(own.failure.clone())))
     }
 
     fn suiting(&self, suits: impl Fn(&V) -> bool) -> Option<Arc<V>> {
         self.value.clone().filter(|value| suits(value))
     }
+
+    /// What a look-up waits for that this does not serve.
+    fn wait(&self, apart: Duration) -> Wait {
+        match self.begun {
+            _ if self.is_under_way => Wait::Request,
+            Some(begun) if begun.elapsed() < apart => Wait::Pause(begun + apart),
+            _ => Wait::Admission,
+        }
+    }
+}
+
+/// What a look-up waits for.
+enum Wait {
+    /// The end of the request that is under way.
+    Request,
+    /// The time at which the next one may begin.
+    Pause(time::Instant),
+    /// The right to begin it.
+    Admission,
 }
 
 /// What a look-up does next.
@@ -128,13 +223,12 @@ impl<V, E> Drop for UnderWay<'_, V, E> {
 }
 
 impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
-    /// An empty cache for `capacity` bytes; `size` gives those of an answer.
-    pub fn new(capacity: usize, size: fn(&V) -> usize, fetches: Fetches) -> Self {
+    /// An empty cache.
+    pub fn new(terms: Terms, sizes: Sizes<K, V>, fetches: Fetches) -> Self {
         Self {
             slots: Mutex::default(),
-            capacity,
-            in_use: IN_USE,
-            size,
+            terms,
+            sizes,
             uses: AtomicU64::default(),
             told: AtomicI64::default(),
             fetches,
@@ -150,13 +244,13 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
     pub async fn answer<A, F: Future<Output = A>>(
         &self,
         key: &K,
-        (namespace, since): (&str, Instant),
+        (namespace, since): (&Arc<str>, Instant),
         suits: impl Fn(&V) -> bool,
         admit: impl Fn() -> F,
         fetch: impl AsyncFnOnce(A, Option<Arc<V>>) -> Result<Arc<V>, E>,
     ) -> Result<Arc<V>, E> {
-        let slot = self.slot(key);
-        let (admission, suiting) = match Self::turn(&slot, since, &suits, admit).await {
+        let slot = self.slot(key, namespace);
+        let (admission, suiting) = match self.turn(&slot, (&**namespace, since), &suits, admit).await {
             Turn::Fetch(admission, suiting) => (admission, suiting),
             Turn::Served(outcome) => {
                 self.fetches.shared.inc();
@@ -166,38 +260,86 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
         let under_way = UnderWay(&slot);
         let asked = Instant::now();
         let outcome = fetch(admission, suiting).await;
-        self.keep(&slot, namespace, asked, &outcome);
+        match &outcome {
+            Ok(value) => self.keep(key, &slot, (namespace, asked), value),
+            Err(failure) => self.note(&slot, (namespace, asked), failure),
+        }
         drop(under_way);
         drop(slot);
         self.shrink();
         outcome
     }
 
-    /// Keeps what came of a request that began at `asked`, as far as others have a use and the cache has room for it.
-    fn keep(&self, slot: &Slot<V, E>, namespace: &str, asked: Instant, outcome: &Result<Arc<V>, E>) {
+    /// Keeps the answer to a request that began at `asked`, if there is room for it.
+    fn keep(
+        &self,
+        key: &K,
+        slot: &Arc<Slot<V, E>>,
+        (namespace, asked): (&Arc<str>, Instant),
+        value: &Arc<V>,
+    ) {
         let mut kept = lock(&slot.kept);
-        if outcome.as_ref().err().is_none_or(Failed::is_shared) {
+        kept.asked = Some(asked);
+        kept.failure = None;
+        kept.own = None;
+        let is_same = kept.value.as_ref().is_some_and(|old| Arc::ptr_eq(old, value));
+        let owner = if is_same {
+            slot.charged().0
+        } else {
+            Arc::clone(namespace)
+        };
+        kept.value = None;
+        let bytes = slot.overhead + (self.sizes.value)(value);
+        if self.charge(slot, &owner, bytes).is_ok() {
+            kept.value = Some(Arc::clone(value));
+        } else {
+            // Nobody pays for the slot any more. Who waits for it still shares it.
+            self.forget(key, slot);
+        }
+    }
+
+    /// Remembers the failure of a request that began at `asked`, for those who wait.
+    fn note(&self, slot: &Slot<V, E>, (namespace, asked): (&Arc<str>, Instant), failure: &E) {
+        let mut kept = lock(&slot.kept);
+        if !failure.is_shared() {
+            kept.own = Some(Own {
+                namespace: Arc::clone(namespace),
+                asked,
+                failure: failure.clone(),
+            });
+            return;
+        }
+        let value = kept.value.as_deref().map_or(0, self.sizes.value);
+        // A failure holds its texts, which a server may have a say in.
+        let bytes = slot.overhead + value + failure.to_string().len();
+        let owner = slot.charged().0;
+        if self.charge(slot, &owner, bytes).is_ok() {
             kept.asked = Some(asked);
-            kept.failure = outcome.as_ref().err().cloned();
+            kept.failure = Some(failure.clone());
         }
-        if let Ok(value) = outcome {
-            let bytes = SLOT_BYTES + (self.size)(value);
-            slot.bytes.store(bytes, Ordering::Relaxed);
-            *lock(&slot.owner) = namespace.into();
-            // Where too much is in use, so that it cannot be dropped, this one is not kept.
-            let has_room = self.shrink() <= self.capacity + self.in_use;
-            kept.value = has_room.then(|| Arc::clone(value));
-            if !has_room {
-                slot.bytes.store(SLOT_BYTES, Ordering::Relaxed);
+    }
+
+    /// Charges a slot to a namespace. Where there is no room, answers of that namespace that nobody is about to use go first.
+    fn charge(&self, slot: &Slot<V, E>, owner: &Arc<str>, bytes: usize) -> Result<(), OverBudget> {
+        let attempt = || {
+            let mut charge = lock(&slot.charge);
+            if charge.namespace() != owner {
+                *charge = self.terms.budget.start(owner);
             }
-        }
+            charge.resize(bytes)
+        };
+        attempt().or_else(|OverBudget| {
+            self.drop_idle(owner);
+            attempt()
+        })
     }
 
     /// Waits until another request has served this look-up, or until it is this one's turn to send a request. In the
     /// second case the request counts as being under way.
     async fn turn<A, F: Future<Output = A>>(
+        &self,
         slot: &Slot<V, E>,
-        since: Instant,
+        since: (&str, Instant),
         suits: impl Fn(&V) -> bool,
         admit: impl Fn() -> F,
     ) -> Turn<A, V, E> {
@@ -206,109 +348,125 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
             // Before the look, so that no end is missed after it.
             let mut ended = pin!(slot.ended.notified());
             ended.as_mut().enable();
-            let is_under_way = {
+            let wait = {
                 let mut kept = lock(&slot.kept);
                 if let Some(outcome) = kept.since(since, &suits) {
                     return Turn::Served(outcome);
                 }
-                if !kept.is_under_way
+                let wait = kept.wait(self.terms.apart);
+                if matches!(wait, Wait::Admission)
                     && let Some(admission) = admission.take()
                 {
                     kept.is_under_way = true;
+                    kept.begun = Some(time::Instant::now());
                     return Turn::Fetch(admission, kept.suiting(&suits));
                 }
-                kept.is_under_way
+                wait
             };
-            if is_under_way {
-                // Others have a use for it meanwhile.
-                admission = None;
-                ended.await;
-            } else {
-                admission = tokio::select! {
-                    biased;
-                    () = ended => None,
-                    admitted = admit() => Some(admitted),
-                };
+            // While it waits for anything else, others have a use for the admission.
+            admission = None;
+            match wait {
+                Wait::Request => ended.await,
+                Wait::Pause(end) => {
+                    // Another one may be admitted first, at that time.
+                    let _ = time::timeout_at(end, ended).await;
+                }
+                Wait::Admission => {
+                    admission = tokio::select! {
+                        biased;
+                        () = ended => None,
+                        admitted = admit() => Some(admitted),
+                    }
+                }
             }
         }
     }
 
-    fn slot(&self, key: &K) -> Arc<Slot<V, E>> {
-        let mut slots = lock(&self.slots);
-        let slot = match slots.get(key) {
-            Some(slot) => Arc::clone(slot),
-            None => Arc::clone(slots.entry(key.clone()).or_default()),
-        };
+    /// The slot of a key. One for which there is no room serves a single look-up.
+    fn slot(&self, key: &K, namespace: &Arc<str>) -> Arc<Slot<V, E>> {
+        let known = lock(&self.slots).get(key).map(Arc::clone);
+        let slot = known.unwrap_or_else(|| self.new_slot(key, namespace));
         slot.last_used
             .store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         slot
     }
 
-    /// Drops answers until the rest is small enough: those that have not been used for the longest time, but first those of
-    /// a namespace that has more than its share. An answer that somebody is about to use stays. Returns the size of the
-    /// rest.
-    fn shrink(&self) -> usize {
+    fn new_slot(&self, key: &K, namespace: &Arc<str>) -> Arc<Slot<V, E>> {
+        let overhead = SLOT_BYTES + (self.sizes.key)(key);
+        let slot = Arc::new(Slot::new(overhead, self.terms.budget.start(namespace)));
+        if self.charge(&slot, namespace, overhead).is_err() {
+            return slot;
+        }
+        // Another one may have been quicker.
+        Arc::clone(lock(&self.slots).entry(Arc::new(key.clone())).or_insert(slot))
+    }
+
+    fn forget(&self, key: &K, slot: &Arc<Slot<V, E>>) {
         let mut slots = lock(&self.slots);
-        let mut total: usize = slots.values().map(|slot| slot.size()).sum();
-        if total > self.capacity {
-            let mut shares: HashMap<Arc<str>, usize> = HashMap::new();
-            for slot in slots.values() {
-                *shares.entry(slot.owner()).or_default() += slot.size();
+        if slots.get(key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
+            slots.remove(key);
+        }
+    }
+
+    /// Drops what nobody is about to use of what a namespace pays for.
+    fn drop_idle(&self, owner: &str) {
+        lock(&self.slots).retain(|_, slot| {
+            let stays = Arc::strong_count(slot) > 1 || *slot.charged().0 != *owner;
+            self.fetches.evictions.inc_by(u64::from(!stays));
+            stays
+        });
+    }
+
+    /// Drops answers that nobody is about to use until the rest of them is small enough: those that have not been used for
+    /// the longest time, but first those of a namespace that has more than its share.
+    fn shrink(&self) {
+        let mut slots = lock(&self.slots);
+        let (mut total, mut idle, mut shares) = (0, Vec::new(), HashMap::<_, usize>::new());
+        for (key, slot) in slots.iter() {
+            let (owner, bytes) = slot.charged();
+            total += bytes;
+            if Arc::strong_count(slot) == 1 {
+                *shares.entry(Arc::clone(&owner)).or_default() += bytes;
+                idle.push((slot.last_used.load(Ordering::Relaxed), owner, bytes, key));
             }
-            let mut idle: Vec<_> = slots
-                .iter()
-                .filter(|(_, slot)| Arc::strong_count(slot) == 1)
-                .map(|(key, slot)| {
-                    (
-                        slot.last_used.load(Ordering::Relaxed),
-                        slot.owner(),
-                        slot.size(),
-                        key.clone(),
-                    )
-                })
-                .collect();
+        }
+        let mut left: usize = shares.values().sum();
+        let mut dropped = Vec::new();
+        if left > self.terms.idle {
             idle.sort_unstable_by_key(|(last_used, ..)| *last_used);
-            let share = self.capacity / SHARE;
             for greedy_alone in [true, false] {
                 idle.retain(|(_, owner, bytes, key)| {
-                    let own = shares.get_mut(owner);
-                    let is_greedy = own.as_ref().is_some_and(|own| **own > share);
-                    if total <= self.capacity || greedy_alone && !is_greedy {
+                    let own = shares.get(owner).copied().unwrap_or_default();
+                    let is_greedy = own > self.terms.idle / SHARE;
+                    if left <= self.terms.idle || greedy_alone && !is_greedy {
                         return true;
                     }
-                    slots.remove(key);
+                    shares.insert(Arc::clone(owner), own - bytes);
+                    left -= bytes;
                     total -= bytes;
-                    if let Some(own) = own {
-                        *own -= bytes;
-                    }
-                    self.fetches.evictions.inc();
+                    dropped.push(Arc::clone(key));
                     false
                 });
             }
+        }
+        self.fetches.evictions.inc_by(dropped.len() as u64);
+        for key in dropped {
+            slots.remove(&key);
         }
         let kept = i64::try_from(total).unwrap_or(i64::MAX);
         // The gauge is that of all caches together.
         let told = self.told.swap(kept, Ordering::Relaxed);
         self.fetches.cache_bytes.add(kept - told);
-        total
-    }
-}
-
-impl<V, E> Slot<V, E> {
-    fn size(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    fn owner(&self) -> Arc<str> {
-        Arc::clone(&lock(&self.owner))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{future::ready, time::Duration};
+    use std::{cell::RefCell, future::ready, pin::Pin, sync::atomic::AtomicUsize};
 
+    use futures::future::join_all;
     use prometheus::Registry;
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -330,7 +488,9 @@ mod tests {
             fetch: impl AsyncFnOnce(Option<Arc<u32>>) -> Result<Arc<u32>, &'static str>,
         ) -> Result<Arc<u32>, &'static str> {
             let fetch = async |(), kept| fetch(kept).await;
-            self.answer(key, around, suits, || ready(()), fetch).await
+            let (namespace, since) = (Arc::from(around.0), around.1);
+            self.answer(key, (&namespace, since), suits, || ready(()), fetch)
+                .await
         }
     }
 
@@ -340,10 +500,11 @@ mod tests {
         let since = Instant::now();
         let never = std::future::pending::<()>;
         let fetch = |number| async move |(), _| Ok(Arc::new(number));
-        let mut first = pin!(cache.answer(&"a", ("", since), |_| true, never, fetch(1)));
+        let namespace = Arc::from("");
+        let mut first = pin!(cache.answer(&"a", (&namespace, since), |_| true, never, fetch(1)));
         assert!(futures::poll!(&mut first).is_pending());
         let second = cache
-            .answer(&"a", ("", since), |_| true, || ready(()), fetch(2))
+            .answer(&"a", (&namespace, since), |_| true, || ready(()), fetch(2))
             .await;
         assert_eq!(second, Ok(Arc::new(2)));
         assert_eq!(
@@ -368,9 +529,26 @@ mod tests {
         assert_eq!(second.await, Ok(Arc::new(1)));
     }
 
-    fn cache(capacity: usize) -> Numbers {
-        let fetches = Fetches::register(&Registry::new()).unwrap();
-        Cache::new(capacity, |value| *value as usize, fetches)
+    fn cache(idle: usize) -> Numbers {
+        with(Terms {
+            idle,
+            budget: Budget::new(4 * idle, SHARE),
+            apart: Duration::ZERO,
+        })
+    }
+
+    /// An answer is a number, and takes as many bytes. A key takes a hundred.
+    fn with(terms: Terms) -> Numbers {
+        let sizes = Sizes {
+            key: |_: &&str| 100,
+            value: |value: &u32| *value as usize,
+        };
+        Cache::new(terms, sizes, Fetches::register(&Registry::new()).unwrap())
+    }
+
+    /// What a number takes in a cache.
+    const fn cost(number: usize) -> usize {
+        SLOT_BYTES + 100 + number
     }
 
     #[tokio::test]
@@ -380,12 +558,12 @@ mod tests {
         let look_ups = (0..100).map(async |_| {
             let fetch = async |_| {
                 requests.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_millis(20)).await;
                 Ok(Arc::new(7))
             };
             cache.unlimited(&"a", ("", Instant::now()), |_| true, fetch).await
         });
-        let answers = futures::future::join_all(look_ups).await;
+        let answers = join_all(look_ups).await;
         assert!(
             answers
                 .iter()
@@ -478,26 +656,88 @@ mod tests {
         put("b").await;
         put("a").await;
         put("c").await;
-        let kept = |key| lock(&cache.slots).contains_key(key);
+        let kept = |key: &'static str| lock(&cache.slots).contains_key(&key);
         assert!(kept("a") && !kept("b") && kept("c"));
-        assert_eq!(cache.fetches.cache_bytes.get(), 2 * (500 + 512));
+        assert_eq!(cache.fetches.cache_bytes.get(), 2 * cost(500) as i64);
         assert_eq!(cache.fetches.evictions.get(), 1);
     }
 
     #[tokio::test]
-    async fn a_failure_of_ones_own_is_not_shared() {
+    async fn a_failure_of_ones_own_is_shared_within_the_namespace() {
         let cache = cache(1 << 20);
         let since = Instant::now();
         let own = async |_| Err("own");
         assert_eq!(
-            cache.unlimited(&"a", ("", since), |_| true, own).await,
+            cache.unlimited(&"a", ("one", since), |_| true, own).await,
             Err("own")
         );
         let good = async |_| Ok(Arc::new(1));
         assert_eq!(
-            cache.unlimited(&"a", ("", since), |_| true, good).await,
+            cache.unlimited(&"a", ("one", since), |_| true, good).await,
+            Err("own"),
+            "shared"
+        );
+        assert_eq!(
+            cache.unlimited(&"a", ("other", since), |_| true, good).await,
             Ok(Arc::new(1))
         );
+        assert_eq!(
+            cache.unlimited(&"a", ("one", since), |_| true, own).await,
+            Ok(Arc::new(1)),
+            "the answer of the other serves this one too"
+        );
+    }
+
+    /// Look-ups every ten milliseconds for a second.
+    #[tokio::test(start_paused = true)]
+    async fn requests_of_one_key_begin_apart_and_serve_all_who_came_meanwhile() {
+        let cache = with(Terms {
+            apart: APART,
+            ..cache(1 << 20).terms
+        });
+        let begun = RefCell::new(Vec::new());
+        let start = time::Instant::now();
+        let look_ups = (0..100_u64).map(async |number| {
+            sleep(Duration::from_millis(10 * number)).await;
+            let since = Instant::now();
+            let fetch = async |_| {
+                let mut begun = begun.borrow_mut();
+                begun.push((time::Instant::now(), Instant::now()));
+                Ok(Arc::new(begun.len() as u32 - 1))
+            };
+            let answer = cache.unlimited(&"a", ("", since), |_| true, fetch).await;
+            (since, answer.unwrap())
+        });
+        let answers = join_all(look_ups).await;
+        let begun = begun.into_inner();
+        assert!((10..=11).contains(&begun.len()), "{}", begun.len());
+        assert_eq!(begun[0].0, start, "the first one does not wait");
+        assert!(begun.windows(2).all(|two| two[1].0 - two[0].0 >= APART));
+        for (since, number) in answers {
+            assert!(
+                begun[*number as usize].1 >= since,
+                "no answer is older than the look-up"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_up_that_waits_for_its_moment_holds_no_admission() {
+        let cache = with(Terms {
+            apart: APART,
+            ..cache(1 << 20).terms
+        });
+        let good = async |_| Ok(Arc::new(1));
+        for _ in 0..2 {
+            let around = ("", Instant::now());
+            cache.unlimited(&"a", around, |_| true, good).await.unwrap();
+        }
+        let admit = || panic!("it is too soon");
+        let (namespace, since) = (Arc::from(""), Instant::now());
+        let fetch = async |(), _| Ok(Arc::new(2));
+        let soon = pin!(cache.answer(&"a", (&namespace, since), |_| true, || async { admit() }, fetch));
+        let soon = time::timeout(APART - Duration::from_millis(1), soon).await;
+        assert!(soon.is_err());
     }
 
     #[tokio::test]
@@ -515,46 +755,109 @@ mod tests {
         for key in ["b", "c", "d", "e", "f"] {
             put(key, "greedy").await;
         }
-        let kept = |key| lock(&cache.slots).contains_key(key);
+        let kept = |key: &'static str| lock(&cache.slots).contains_key(&key);
         assert!(kept("a") && kept("e") && kept("f") && !kept("b"));
     }
 
+    /// Has answers in use until this is dropped, as a tenant has with a server that is slow the second time.
+    async fn in_use<'c>(
+        cache: &'c Numbers,
+        namespace: &'c str,
+        answers: &[(&'static str, u32)],
+    ) -> Vec<Pin<Box<dyn Future<Output = ()> + 'c>>> {
+        let mut held = Vec::new();
+        for (key, number) in answers.iter().copied() {
+            let good = async move |_| Ok(Arc::new(number));
+            let around = (namespace, Instant::now());
+            cache.unlimited(&key, around, |_| true, good).await.unwrap();
+            let mut slow: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
+                let never = async |_| std::future::pending().await;
+                let around = (namespace, Instant::now());
+                drop(cache.unlimited(&key, around, |_| true, never).await);
+            });
+            assert!(futures::poll!(&mut slow).is_pending());
+            held.push(slow);
+        }
+        held
+    }
+
+    /// How many requests two look-ups at the same time need.
+    async fn requests(cache: &Numbers, key: &'static str, namespace: &str, number: u32) -> usize {
+        let requests = AtomicUsize::new(0);
+        let fetch = async |_| {
+            requests.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            Ok(Arc::new(number))
+        };
+        let since = Instant::now();
+        let look_up = || cache.unlimited(&key, (namespace, since), |_| true, fetch);
+        let (first, second) = tokio::join!(look_up(), look_up());
+        assert_eq!((first.as_deref(), second.as_deref()), (Ok(&number), Ok(&number)));
+        requests.into_inner()
+    }
+
     #[tokio::test]
-    async fn what_is_in_use_and_what_comes_are_bounded_together() {
-        let mut cache = cache(3000);
-        cache.in_use = 0;
-        let (held, holds) = tokio::sync::oneshot::channel::<()>();
-        let put = async |key, number: u32| {
-            let fetch = async |_| Ok(Arc::new(number));
-            cache
-                .unlimited(&key, ("", Instant::now()), |_| true, fetch)
-                .await
-                .unwrap();
+    async fn what_one_namespace_has_in_use_does_not_keep_others_from_sharing() {
+        let cache = with(Terms {
+            idle: 2 * cost(1000),
+            budget: Budget::new(6 * cost(1000), SHARE),
+            apart: Duration::ZERO,
+        });
+        assert_eq!(requests(&cache, "before", "modest", 1000).await, 1);
+        let keys = ["a", "b", "c", "d", "e", "f", "g"].map(|key| (key, 1000));
+        let held = in_use(&cache, "greedy", &keys).await;
+        let bytes = cache.fetches.cache_bytes.get();
+        assert_eq!(bytes as usize, 4 * cost(1000), "a half for the one who takes all");
+        assert_eq!(requests(&cache, "after", "modest", 1000).await, 1);
+        let kept = |key: &'static str| lock(&cache.slots).contains_key(&key);
+        assert!(kept("before") && kept("after"), "and what was kept stays");
+        assert_eq!(
+            requests(&cache, "more", "greedy", 1000).await,
+            2,
+            "alone, and at his own cost"
+        );
+        drop(held);
+        assert_eq!(requests(&cache, "more", "greedy", 1000).await, 1);
+    }
+
+    #[tokio::test]
+    async fn caches_share_the_memory_for_what_is_in_use() {
+        let terms = Terms {
+            idle: cost(1000),
+            budget: Budget::new(4 * cost(1000), SHARE),
+            apart: Duration::ZERO,
         };
-        put("a", 1500).await;
-        let busy = async {
-            let fetch = async |kept: Option<Arc<u32>>| {
-                let _ = holds.await;
-                kept.ok_or("lost")
-            };
-            cache.unlimited(&"a", ("", Instant::now()), |_| true, fetch).await
-        };
-        let other = async {
-            let kept = async |_| Ok(Arc::new(1500));
-            // Somebody waits for it, so that it would stay.
-            let (first, second) = tokio::join!(
-                cache.unlimited(&"b", ("", Instant::now()), |_| true, kept),
-                cache.unlimited(&"b", ("", Instant::now()), |_| true, kept),
-            );
-            assert!(first.is_ok() && second.is_ok());
-            assert!(
-                cache.fetches.cache_bytes.get() <= 3000,
-                "{}",
-                cache.fetches.cache_bytes.get()
-            );
-            held.send(()).unwrap();
-        };
-        let (busy, ()) = tokio::join!(busy, other);
-        assert_eq!(busy, Ok(Arc::new(1500)));
+        let (one, other) = (with(terms.clone()), with(terms));
+        let _held = [
+            in_use(&one, "a", &[("a", 1000), ("b", 1000)]).await,
+            in_use(&other, "b", &[("a", 1000), ("b", 1000)]).await,
+        ];
+        assert_eq!(requests(&one, "c", "c", 1000).await, 2, "all of it is in use");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_has_not_changed_stays_with_who_had_it_fetched() {
+        let cache = with(Terms {
+            idle: 2 * cost(1000),
+            budget: Budget::new(6 * cost(1000), SHARE),
+            apart: Duration::ZERO,
+        });
+        assert_eq!(requests(&cache, "shared", "modest", 1000).await, 1);
+        let _held = in_use(&cache, "greedy", &["a", "b", "c"].map(|key| (key, 1000))).await;
+        let unchanged = async |kept: Option<Arc<u32>>| kept.ok_or("lost");
+        for namespace in ["greedy", "modest"] {
+            let around = (namespace, Instant::now());
+            let answer = cache.unlimited(&"shared", around, |_| true, unchanged).await;
+            assert_eq!(answer, Ok(Arc::new(1000)), "{namespace}");
+        }
+    }
+
+    #[tokio::test]
+    async fn failures_take_room_too() {
+        let cache = cache(1 << 20);
+        let bad = async |_| Err("0123456789");
+        let around = ("", Instant::now());
+        cache.unlimited(&"a", around, |_| true, bad).await.unwrap_err();
+        assert_eq!(cache.fetches.cache_bytes.get() as usize, cost(10));
     }
 }

@@ -3,7 +3,9 @@
 //! One answer can serve thousands of look-ups of a tenant at the same moment. Each of them then goes through the list, so the
 //! number of threads that do this is bounded, with a share for each namespace.
 
-use std::{future::pending, num::NonZeroUsize, panic::resume_unwind, sync::Arc, thread::available_parallelism};
+use std::{
+    future::pending, num::NonZeroUsize, panic::resume_unwind, sync::Arc, thread::available_parallelism,
+};
 
 use helmops_shared::runtime::FairSemaphore;
 

@@ -7,6 +7,7 @@
 //! ```
 
 mod access;
+mod bounds;
 mod budget;
 mod cache;
 mod choice;
@@ -25,6 +26,7 @@ pub use self::http::{Addresses, Cidr, CidrError};
 use self::{
     access::Access,
     budget::Budget,
+    cache::Terms,
     choice::Choices,
     clock::Clock,
     http::{Timeouts, Web},
@@ -33,6 +35,7 @@ use self::{
 };
 pub use self::{
     access::Authority,
+    bounds::Bounds,
     error::ResolveError,
     metrics::Fetches,
     repository::{Interest, index_of},
@@ -45,6 +48,9 @@ use helmops_shared::{
 use kube::Client;
 
 use crate::metrics::Metrics;
+
+/// How much of the memory for reads one namespace has: one in so many parts.
+const SHARE_OF_READS: usize = 4;
 
 /// Looks versions up.
 #[derive(Debug)]
@@ -70,22 +76,23 @@ pub struct Surroundings<'a> {
 }
 
 impl Resolver {
-    /// A resolver that keeps `capacity` bytes of answers at the most, and connects to these addresses.
+    /// A resolver that takes so much memory for answers, and connects to these addresses.
     ///
     /// # Errors
     /// Where the system refuses what it needs.
-    pub fn new(capacity: usize, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
-        let (budget, choices) = (Budget::default(), Choices::default());
+    pub fn new(bounds: &Bounds, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
+        let terms = Terms::new(bounds).part(2);
+        let (budget, choices) = (Budget::new(bounds.reads, SHARE_OF_READS), Choices::default());
         Ok(Self {
             web: Web::new(Timeouts::default(), addresses, fetches.clone())?,
             repositories: Repositories::new(
-                capacity / 2,
+                terms.clone(),
                 LIMITS,
                 budget.clone(),
                 choices.clone(),
                 fetches.clone(),
             ),
-            registries: Registries::new(capacity / 2, budget, choices, fetches),
+            registries: Registries::new(&terms, budget, choices, fetches),
         })
     }
 

@@ -25,7 +25,7 @@ use thiserror::Error;
 use super::{
     access::{Access, Credentials, Login, Why},
     budget::Budget,
-    cache::{Cache, Failed},
+    cache::{Cache, Failed, Sizes, Terms},
     choice::Choices,
     error::{index_reason, select_reason},
     http::{Admission, Answer, Ask, Fault, FetchError, Limits, Web, fault, parse},
@@ -136,6 +136,17 @@ enum Scope {
     Chart(String),
 }
 
+impl Key {
+    fn bytes(&self) -> usize {
+        let scope = match &self.scope {
+            Scope::All => 0,
+            Scope::Namespace(namespace) => namespace.len(),
+            Scope::Chart(chart) => chart.len(),
+        };
+        self.url.len() + scope
+    }
+}
+
 /// What is kept of an index.
 #[derive(Debug)]
 struct Listing {
@@ -155,10 +166,14 @@ struct Source<'a> {
 }
 
 impl Repositories {
-    /// Knows nothing yet, keeps `capacity` bytes at the most, and reads so much of an index.
-    pub fn new(capacity: usize, limits: Limits, budget: Budget, choices: Choices, fetches: Fetches) -> Self {
+    /// Knows nothing yet, and reads so much of an index.
+    pub fn new(terms: Terms, limits: Limits, budget: Budget, choices: Choices, fetches: Fetches) -> Self {
+        let sizes = Sizes {
+            key: Key::bytes,
+            value: Listing::bytes,
+        };
         Self {
-            cache: Cache::new(capacity, Listing::bytes, fetches.clone()),
+            cache: Cache::new(terms, sizes, fetches.clone()),
             overflows: Overflows::default(),
             limits,
             budget,

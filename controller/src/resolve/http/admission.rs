@@ -442,7 +442,12 @@ mod tests {
     async fn a_request_that_ends_makes_room_for_all_that_have_it_now() {
         let admissions = Admissions::default();
         let (a, b, c, all) = (namespace("a"), namespace("b"), namespace("c"), hosts(3));
-        let mut held = admitted(&admissions, &a, &all[..2].iter().cycle().take(8).cloned().collect::<Vec<_>>()).await;
+        let mut held = admitted(
+            &admissions,
+            &a,
+            &all[..2].iter().cycle().take(8).cloned().collect::<Vec<_>>(),
+        )
+        .await;
         assert_eq!(held.len(), PER_NAMESPACE);
         let mut own = pin!(admissions.admit(&a, &all[2]));
         assert!(poll!(&mut own).is_pending());
@@ -476,7 +481,12 @@ mod tests {
             assert!(state.hosts.values().all(|under_way| *under_way <= PER_HOST));
             let tenant = &state.namespaces[name];
             assert!(tenant.under_way <= PER_NAMESPACE);
-            assert!(tenant.hosts.values().all(|line| line.under_way <= PER_HOST_AND_NAMESPACE));
+            assert!(
+                tenant
+                    .hosts
+                    .values()
+                    .all(|line| line.under_way <= PER_HOST_AND_NAMESPACE)
+            );
             drop(state);
             for _ in 0..number % 5 {
                 tokio::task::yield_now().await;

@@ -45,7 +45,7 @@ use self::{
 use super::{
     access::Access,
     budget::{Budget, Reservation},
-    cache::Cache,
+    cache::{Cache, Sizes, Terms},
     choice::Choices,
     http::{Admission, Fault, FetchError, Limits, Web, fault},
     metrics::{Fetches, Kind},
@@ -79,12 +79,20 @@ struct Chart<'a> {
 }
 
 impl Registries {
-    /// Knows nothing yet, and keeps `capacity` bytes at the most.
-    pub fn new(capacity: usize, budget: Budget, choices: Choices, fetches: Fetches) -> Self {
+    /// Knows nothing yet.
+    pub fn new(terms: &Terms, budget: Budget, choices: Choices, fetches: Fetches) -> Self {
+        let tags = Sizes {
+            key: Key::bytes,
+            value: TagList::bytes,
+        };
+        let manifests = Sizes {
+            key: |(key, tag): &(Key, String)| key.bytes() + tag.len(),
+            value: String::len,
+        };
         Self {
             tokens: Tokens::default(),
-            tags: Cache::new(capacity / 2, TagList::bytes, fetches.clone()),
-            manifests: Cache::new(capacity / 2, String::len, fetches),
+            tags: Cache::new(terms.part(2), tags, fetches.clone()),
+            manifests: Cache::new(terms.part(2), manifests, fetches),
             budget,
             choices,
         }
@@ -176,9 +184,7 @@ impl Registries {
             chart.reference.repository.to_owned(),
             OwnedVersionRequest::from(asked),
         );
-        let work = move || {
-            select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from)
-        };
+        let work = move || select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from);
         let chosen = self.choices.among(chart.access, len, work).await;
         let chosen = chosen.map_err(|source| RegistryError::Select {
             repo: chart.repo.clone(),
@@ -197,7 +203,7 @@ impl Registries {
         let key = (chart.session.key().clone(), tagged.tag.clone());
         let admit = || chart.session.admit();
         let fetch = async |admission, _| chart.digest(&admission, &tagged.tag).await.map(Arc::new);
-        let around = (&*chart.access.namespace, since);
+        let around = (&chart.access.namespace, since);
         let digest = self
             .manifests
             .answer(&key, around, |_| true, admit, fetch)

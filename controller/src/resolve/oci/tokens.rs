@@ -21,6 +21,13 @@ pub struct Key {
     pub identity: [u8; 32],
 }
 
+impl Key {
+    /// What its text takes, in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.place.len()
+    }
+}
+
 /// Values of `Authorization` that a registry took.
 #[derive(Debug, Default)]
 pub struct Tokens {

@@ -20,9 +20,11 @@ use super::{
 use crate::{
     backoff::Pace,
     resolve::{
-        ResolveError,
+        ResolveError, SHARE_OF_READS,
         access::{self, Access, Login, Transport},
+        bounds::Bounds,
         budget::Budget,
+        cache::Terms,
         choice::Choices,
         http::{Addresses, Fault, LeastRate, Limits, Timeouts, Web},
         metrics::Fetches,
@@ -33,8 +35,8 @@ use crate::{
 
 /// The password of every login here. No message may hold it.
 pub const PASSWORD: &str = "geheim";
-/// Far above what the tests keep.
-const CAPACITY: usize = 1 << 20;
+/// The limit of the manifests.
+const MEMORY: usize = 256 << 20;
 /// Far above what any answer takes that is meant to come.
 pub const PATIENT: Timeouts = Timeouts {
     connect: DEADLINE,
@@ -73,34 +75,46 @@ impl Asking {
 
     /// With these limits to the size of an index, and timeouts.
     pub fn reading(limits: Limits, timeouts: Timeouts) -> Self {
-        Self::connecting(Budget::default(), limits, timeouts, near())
+        Self::connecting(&Bounds::of(MEMORY, None), limits, timeouts, near())
     }
 
     /// With so much memory for all that is read at a time.
-    pub fn budgeted(total: usize) -> Self {
-        Self::connecting(Budget::new(total), LIMITS, PATIENT, near())
+    pub fn budgeted(reads: usize) -> Self {
+        let bounds = Bounds::of(MEMORY, None);
+        Self::bounded(&Bounds { reads, ..bounds })
+    }
+
+    /// With so much memory.
+    pub fn bounded(bounds: &Bounds) -> Self {
+        Self::connecting(bounds, LIMITS, PATIENT, near())
     }
 
     /// With these addresses alone, and the limits and timeouts of the rest.
     pub fn to(addresses: Addresses) -> Self {
-        Self::connecting(Budget::default(), LIMITS, PATIENT, addresses)
+        Self::connecting(&Bounds::of(MEMORY, None), LIMITS, PATIENT, addresses)
     }
 
-    fn connecting(budget: Budget, limits: Limits, timeouts: Timeouts, addresses: Addresses) -> Self {
+    fn connecting(bounds: &Bounds, limits: Limits, timeouts: Timeouts, addresses: Addresses) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = Registry::new();
         let fetches = Fetches::register(&metrics).unwrap();
+        let budget = Budget::new(bounds.reads, SHARE_OF_READS);
+        let terms = Terms {
+            // Tests count requests that follow each other at once.
+            apart: Duration::ZERO,
+            ..Terms::new(bounds).part(2)
+        };
         let choices = Choices::default();
         Self {
             web: Web::new(timeouts, addresses, fetches.clone()).unwrap(),
             repositories: Repositories::new(
-                CAPACITY,
+                terms.clone(),
                 limits,
                 budget.clone(),
                 choices.clone(),
                 fetches.clone(),
             ),
-            registries: Registries::new(CAPACITY, budget, choices, fetches),
+            registries: Registries::new(&terms, budget, choices, fetches),
             metrics,
             charts: Wanted::new(),
         }

@@ -12,7 +12,7 @@ use super::{
     asking::{Asking, anonymous, assert_fails, in_the_clear, reference, version, within},
     rig::{Head, Reply, Server, answer},
 };
-use crate::backoff::Pace;
+use crate::{backoff::Pace, resolve::Bounds};
 
 /// The text of a page of tags.
 fn listing(patches: Range<usize>, padding: &str) -> String {
@@ -156,4 +156,23 @@ async fn memory_is_given_back_after_each_read() {
         let access = within("a", anonymous());
         assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
     }
+}
+
+/// What an ordinary large repository lists, with the least memory that a process can have.
+#[tokio::test]
+async fn an_index_of_16_mb_is_read_and_kept_with_the_least_memory() {
+    let others = entry("other", "1.0.0").repeat(110_000);
+    let own: String = (0..300)
+        .map(|patch| entry("web", &format!("1.0.{patch}")))
+        .collect();
+    let body = format!("apiVersion: v1\nentries:\n  other:\n{others}  web:\n{own}");
+    assert!(body.len() > 16 << 20, "{}", body.len());
+    let server = Server::http(move |head| revalidating(head, "\"a\"", &body)).await;
+    let asking = Asking::bounded(&Bounds::of(64 << 20, None));
+    for _ in 0..3 {
+        let outcome = asking.repository(&within("a", anonymous()), &server.url()).await;
+        assert_eq!(version(outcome), "1.0.299");
+    }
+    assert_eq!(asking.requests("index", "Success"), 1);
+    assert_eq!(asking.requests("index", "NotModified"), 2);
 }

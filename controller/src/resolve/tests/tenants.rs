@@ -68,7 +68,9 @@ async fn no_time_passes_while_a_look_up_waits_for_its_turn() {
     })
     .await;
     let (asking, others) = (Asking::new(), within("a"));
-    let urls: Vec<_> = (0..6).map(|number| format!("{}/{number}", server.url())).collect();
+    let urls: Vec<_> = (0..6)
+        .map(|number| format!("{}/{number}", server.url()))
+        .collect();
     let held = join_all(urls.iter().map(|url| asking.repository(&others, url)));
     let last = within("a");
     let waiting = async {
