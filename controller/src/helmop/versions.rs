@@ -19,7 +19,7 @@ use crate::{
     resolve::{ResolveError, Surroundings},
     watch::CaBundle,
     work::HelmOpKey,
-    workers::Place,
+    workers::{Namespace, Place},
 };
 
 /// The longest time between two looks at the repositories of a HelmOp that changes all the time. Where the shortest polling
@@ -96,8 +96,12 @@ pub async fn versions(
         interest: &|index, namespace| context.interest.charts(index, namespace),
         since: task.since.map_or_else(Instant::now, instant),
     };
-    // In a box, so that those who have their answer and wait for a place again are small.
-    let looking = Box::pin(look(context, around, task.valid, charts, is_look));
+    let namespace = Namespace::clone(place.namespace());
+    let looking = async {
+        let _turn = context.resolver.turn(&namespace).await;
+        // In a box, so that those are small who wait for their turn, or have their answer and wait for a place again.
+        Box::pin(look(context, around, task.valid, charts, is_look)).await
+    };
     let found = place
         .step_aside(looking)
         .await
@@ -136,7 +140,7 @@ async fn look(
     for chart in charts {
         let record = match chart.pin {
             Some(pin) if !(is_look && chart.request.can_move()) => pin,
-            pin => match (Box::pin(asker.ask(chart.request)).await, pin) {
+            pin => match (asker.ask(chart.request).await, pin) {
                 (Ok(found), _) => chart.lookup.answered(found),
                 (Err(error), Some(pin)) => {
                     versions.failure.get_or_insert(error);

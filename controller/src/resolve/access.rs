@@ -182,6 +182,19 @@ impl Access {
         }
     }
 
+    /// What it holds of the Secret, in bytes.
+    pub fn secret_bytes(&self) -> usize {
+        let login = |login: &Login| login.username.len() + login.password.len();
+        let own = self.login.as_ref().map_or(0, login);
+        let by_host = self
+            .by_host
+            .iter()
+            .map(|(host, of_host)| size_of::<(String, Login)>() + host.len() + login(of_host));
+        let authorities = self.transport.authorities.iter().map(|(pem, _)| pem.len());
+        let identity = self.transport.identity.as_ref().map_or(0, Vec::len);
+        own + by_host.sum::<usize>() + authorities.sum::<usize>() + identity
+    }
+
     /// What tells apart who may see an answer: two requests may share one only if this is equal for both.
     pub fn identity(&self, login: Option<&Login>) -> [u8; 32] {
         let mut digest = Context::new(&SHA256);

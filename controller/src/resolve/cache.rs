@@ -71,10 +71,12 @@ pub struct Sizes<K, V> {
     pub value: fn(&V) -> usize,
 }
 
+type Slots<K, V, E> = HashMap<Arc<K>, Arc<Slot<V, E>>>;
+
 /// Answers by key, of limited size altogether.
 #[derive(Debug)]
 pub struct Cache<K, V, E> {
-    slots: Mutex<HashMap<Arc<K>, Arc<Slot<V, E>>>>,
+    slots: Mutex<Slots<K, V, E>>,
     terms: Terms,
     sizes: Sizes<K, V>,
     uses: AtomicU64,

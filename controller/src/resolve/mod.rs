@@ -19,8 +19,9 @@ mod oci;
 mod overflow;
 mod repository;
 mod secret;
+mod turns;
 
-use std::{io, time::Instant};
+use std::{io, sync::Arc, time::Instant};
 
 pub use self::http::{Addresses, Cidr, CidrError};
 use self::{
@@ -32,6 +33,7 @@ use self::{
     http::{Timeouts, Web},
     oci::Registries,
     repository::{LIMITS, Repositories},
+    turns::{Turn, Turns},
 };
 pub use self::{
     access::Authority,
@@ -42,7 +44,6 @@ pub use self::{
 };
 use helmops_shared::{
     admit::ValidHelmOp,
-    api::HelmOp,
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
 use kube::Client;
@@ -58,6 +59,7 @@ pub struct Resolver {
     web: Web,
     repositories: Repositories,
     registries: Registries,
+    turns: Turns,
 }
 
 /// What a look-up works with, besides what it looks up.
@@ -93,7 +95,13 @@ impl Resolver {
                 fetches.clone(),
             ),
             registries: Registries::new(&terms, budget, choices, fetches),
+            turns: Turns::default(),
         })
+    }
+
+    /// Waits until a HelmOp of a namespace may look up what it asks for.
+    pub async fn turn(&self, namespace: &Arc<str>) -> Turn {
+        self.turns.look_up(namespace).await
     }
 
     /// Begins to look up what one HelmOp asks for. The time for all of it begins now.
@@ -109,13 +117,13 @@ impl Resolver {
 }
 
 /// Looks up what one HelmOp asks for.
-#[derive(Clone)]
 pub struct Asker<'a> {
     resolver: &'a Resolver,
     around: Surroundings<'a>,
     valid: &'a ValidHelmOp<'a>,
     clock: Clock,
-    access: Option<Access>,
+    /// With the right to hold it, where that takes one.
+    access: Option<(Access, Option<Turn>)>,
 }
 
 impl Asker<'_> {
@@ -125,7 +133,7 @@ impl Asker<'_> {
     /// Where there is none, whoever knows cannot be asked, or all look-ups together take too long.
     pub async fn ask(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
         let (started, clock) = (Instant::now(), self.clock.clone());
-        let found = clock.bound(self.look_up(request)).await;
+        let found = Box::pin(clock.bound(self.look_up(request))).await;
         let found = found.unwrap_or(Err(ResolveError::Deadline { limit: clock::LIMIT }));
         let failure = found.as_ref().err().map(ResolveError::reason);
         self.around.metrics.resolved(failure, started.elapsed());
@@ -140,15 +148,9 @@ impl Asker<'_> {
             ..
         } = *self;
         // The Secret is read when the first repository is asked, and once.
-        let access = match &mut self.access {
+        let (access, _) = match &mut self.access {
             Some(access) => access,
-            none => {
-                let access = read_access(around, valid.helmop, valid.chart.repo).await?;
-                none.insert(Access {
-                    clock: self.clock.clone(),
-                    ..access
-                })
-            }
+            none => none.insert(read_access(resolver, around, valid, &self.clock).await?),
         };
         match request.source() {
             // It has no versions, and is never looked up.
@@ -174,13 +176,27 @@ impl Asker<'_> {
     }
 }
 
-async fn read_access(around: Surroundings<'_>, helmop: &HelmOp, repo: &str) -> Result<Access, ResolveError> {
-    let mut access = secret::access(around.client, helmop, around.authorities)
-        .await
-        .map_err(ResolveError::Secret)?;
-    access.home = access::home(repo, access.plain_http);
-    access.namespace = helmop.metadata.namespace.as_deref().unwrap_or_default().into();
-    Ok(access)
+async fn read_access(
+    resolver: &Resolver,
+    around: Surroundings<'_>,
+    valid: &ValidHelmOp<'_>,
+    clock: &Clock,
+) -> Result<(Access, Option<Turn>), ResolveError> {
+    let namespace: Arc<str> = valid
+        .helmop
+        .metadata
+        .namespace
+        .as_deref()
+        .unwrap_or_default()
+        .into();
+    let read = || secret::access(around.client, valid.helmop, around.authorities);
+    // Waits for the API server do not count either.
+    let reading = resolver.turns.secret(&namespace, Access::secret_bytes, read);
+    let (mut access, turn) = clock.stopped(reading).await.map_err(ResolveError::Secret)?;
+    access.home = access::home(valid.chart.repo, access.plain_http);
+    access.namespace = namespace;
+    access.clock = clock.clone();
+    Ok((access, turn))
 }
 
 #[cfg(test)]
