@@ -476,18 +476,7 @@ mod tests {
                 return;
             }
             let _admission = admissions.admit(name, host).await;
-            let state = lock(&admissions.state);
-            assert!(state.under_way <= REQUESTS);
-            assert!(state.hosts.values().all(|under_way| *under_way <= PER_HOST));
-            let tenant = &state.namespaces[name];
-            assert!(tenant.under_way <= PER_NAMESPACE);
-            assert!(
-                tenant
-                    .hosts
-                    .values()
-                    .all(|line| line.under_way <= PER_HOST_AND_NAMESPACE)
-            );
-            drop(state);
+            assert_within_limits(&admissions, name);
             for _ in 0..number % 5 {
                 tokio::task::yield_now().await;
             }
@@ -530,6 +519,16 @@ mod tests {
         assert!(poll!(&mut second).is_ready());
         drop((held, second));
         assert_empty(&admissions);
+    }
+
+    fn assert_within_limits(admissions: &Admissions, name: &Namespace) {
+        let state = lock(&admissions.state);
+        assert!(state.under_way <= REQUESTS);
+        assert!(state.hosts.values().all(|under_way| *under_way <= PER_HOST));
+        let tenant = &state.namespaces[name];
+        assert!(tenant.under_way <= PER_NAMESPACE);
+        let mut lines = tenant.hosts.values();
+        assert!(lines.all(|line| line.under_way <= PER_HOST_AND_NAMESPACE));
     }
 
     fn assert_empty(admissions: &Admissions) {
