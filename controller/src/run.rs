@@ -63,18 +63,15 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         let part = election.run(supervisor.stop(), async move { drained.wait().await });
         supervisor.spawn("leader election", part);
     }
+    let bounds = Bounds::of(memory_limit.bytes(), args.cache_size());
     let (events, queue) = events::queue(metrics.dropped_events.clone());
     let scope = args.scope();
     let context = Arc::new(Context {
         client,
         scope: scope.clone(),
         stores,
-        resolver: Resolver::new(
-            &Bounds::of(memory_limit.bytes(), args.cache_size()),
-            args.addresses()?,
-            Fetches::register(&registry)?,
-        )
-        .context("cannot prepare requests to chart repositories")?,
+        resolver: Resolver::new(&bounds, args.addresses()?, Fetches::register(&registry)?)
+            .context("cannot prepare requests to chart repositories")?,
         interest: Interest::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop()),
         compute: Compute::new(),
@@ -90,6 +87,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         version = runtime::version(),
         workers = args.workers,
         %memory_limit,
+        cache_mib = bounds.cache >> 20,
         %scope,
         "starting"
     );
