@@ -55,7 +55,7 @@ pub enum ClientCaError {
 
 /// A certificate of a known authority, for another name.
 #[derive(Debug, ThisError)]
-#[error("the client certificate is for {found}, and --client-name allows {allowed}")]
+#[error("the client certificate is for {found}, and --allowed-client-names allows {allowed}")]
 struct OtherName {
     found: String,
     allowed: String,
@@ -104,7 +104,7 @@ impl Clients {
                 Err(error) => {
                     let reason = with_causes(&error);
                     if logged.as_ref() != Some(&reason) {
-                        tracing::warn!("client authorities not replaced, the last good ones stay: {reason}");
+                        tracing::warn!("failed to reload the client CA; keeping the previous one: {reason}");
                         logged = Some(reason);
                     }
                 }
@@ -116,7 +116,7 @@ impl Clients {
         let text = text(&self.file).await?;
         if self.verifier.load().text != text {
             self.verifier.store(Arc::new(Verifier::parse(&self.file, text)?));
-            tracing::info!(file = %self.file.display(), "client authorities loaded");
+            tracing::info!(file = %self.file.display(), "loaded client CA");
         }
         Ok(())
     }

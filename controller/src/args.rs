@@ -7,40 +7,38 @@ use helmops_shared::{
     api::duration,
     runtime::{self, ProcessArgs},
 };
-
 use thiserror::Error;
 
 use crate::{
     lease::LeaseArgs,
-    memory_limit::MemoryLimit,
+    memory_limit::{MemoryLimit, Quantity},
     resolve::{Addresses, Cidr, CidrError},
     watch::Scope,
 };
 
-/// Controller for HelmOps: resolves each HelmOp's chart to one version and writes a Bundle with it.
+/// Controller for HelmOps: resolves the chart of each HelmOp to one version and writes a Bundle with it
 ///
-/// Every flag can be given as an environment variable too.
+/// Every flag can also be set through an environment variable.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "helmops-controller", version = runtime::version(), args_override_self = true)]
 pub struct Args {
-    /// Kubeconfig file; by default the pod's own ServiceAccount, or else ~/.kube/config
+    /// Kubeconfig file; by default the ServiceAccount of the pod, or else ~/.kube/config
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Namespace of helmops itself, where its Lease is; by default that of the pod's ServiceAccount
+    /// Namespace of helmops itself, for the Lease; by default the namespace of the pod's ServiceAccount
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Name by which this replica is known in the Lease; by default that of the host
+    /// Identity of this replica in the Lease; by default the host name
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub pod_name: Option<String>,
 
-    /// Shard of HelmOps to work on; each has a leader of its own
+    /// Shard to reconcile: HelmOps with the label fleet.cattle.io/shard-ref=NAME; each shard has its own leader
     #[arg(long, env = "FLEET_SHARD_ID", value_name = "NAME")]
     pub shard_id: Option<String>,
 
-    /// Namespaces whose HelmOps to work on, separated by commas; all of them by default. Rights in these namespaces
-    /// will do then in place of rights in the whole cluster (manifests/namespaced)
+    /// Namespaces to watch, comma-separated; all namespaces by default. Needs only the permissions of manifests/namespaced
     #[arg(
         long,
         env = "HELMOPS_WATCH_NAMESPACES",
@@ -49,8 +47,7 @@ pub struct Args {
     )]
     pub watch_namespaces: Vec<String>,
 
-    /// Loops to run, separated by commas: helmop makes Bundles of HelmOps; bundle brings Bundles to clusters, where neither
-    /// Fleet's own controller nor another one does. The second needs the first
+    /// Controllers to run, comma-separated; bundle replaces Fleet's bundle controller and needs helmop
     #[arg(
         long,
         env = "HELMOPS_CONTROLLERS",
@@ -61,22 +58,22 @@ pub struct Args {
     )]
     pub controllers: Vec<Controller>,
 
-    /// How many objects are worked on at a time
+    /// Maximum number of concurrent reconciliations
     #[arg(long, env = "HELMOPS_WORKERS", default_value_t = DEFAULT_WORKERS, value_name = "NUMBER")]
     pub workers: NonZeroU16,
 
-    /// Memory for the answers of chart repositories and registries, in MiB; what is dropped is asked for again. By default 16,
-    /// or less where the process may use less than 256 MiB; at most a quarter of what it may use beyond 32 MiB
-    #[arg(long, env = "HELMOPS_CACHE_MIB", value_name = "NUMBER")]
-    pub cache_mib: Option<NonZeroU16>,
+    /// Size of the cache for responses of chart repositories and registries, such as 16Mi, which is the default; less if
+    /// --memory-limit is below 256Mi, and at most a quarter of what that exceeds 32Mi by
+    #[arg(long, env = "HELMOPS_CACHE_SIZE", value_name = "QUANTITY")]
+    pub cache_size: Option<Quantity>,
 
-    /// Memory that the process may use, such as 256Mi; the limit of its container by default. Half of it is for the objects
-    /// that it watches, and no namespace has more than three quarters of that
+    /// Memory that the process may use, such as 256Mi; by default the limit of its container. Half of it is for the cache of
+    /// watched objects, of which one namespace may use at most three quarters
     #[arg(long, env = "HELMOPS_MEMORY_LIMIT", value_name = "QUANTITY")]
     pub memory_limit: Option<MemoryLimit>,
 
-    /// Ranges of addresses that requests may go to although they are refused by default (loopback, link-local and multicast
-    /// addresses, and those of metadata services), separated by commas, such as 127.0.0.0/8
+    /// CIDRs to allow although they are denied by default (loopback, link-local, multicast and cloud metadata addresses),
+    /// comma-separated, such as 127.0.0.0/8
     #[arg(
         long,
         env = "HELMOPS_ALLOW_CIDRS",
@@ -85,19 +82,28 @@ pub struct Args {
     )]
     pub allow_cidrs: Vec<String>,
 
-    /// Ranges of addresses that no request goes to, separated by commas; they count before --allow-cidrs
+    /// CIDRs to which no request is sent, comma-separated; they take precedence over --allow-cidrs
     #[arg(long, env = "HELMOPS_DENY_CIDRS", value_name = "CIDRS", value_delimiter = ',')]
     pub deny_cidrs: Vec<String>,
 
-    /// Shortest time between two looks for newer versions of a HelmOp, as a Go duration of at least 1s; shorter values of
-    /// spec.pollingInterval are raised to it
+    /// Minimum polling interval, at least 1s; shorter values of spec.pollingInterval are raised to it
     #[arg(long, env = "HELMOPS_MIN_POLLING_INTERVAL", default_value = "5s", value_name = "DURATION", value_parser = interval)]
     pub min_polling_interval: Duration,
 
-    /// Have Fleet's own gauges of each HelmOp among the metrics; their number grows with that of HelmOps
-    #[arg(long, env = "HELMOPS_FLEET_METRICS", default_value_t = true, action = ArgAction::Set, value_name = "BOOLEAN")]
+    /// Expose Fleet's own metrics of each HelmOp; their number grows with the number of HelmOps
+    #[arg(
+        long,
+        env = "HELMOPS_FLEET_METRICS",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
     pub fleet_metrics: bool,
-    /// Which of several replicas works.
+
+    /// Leader election.
     #[command(flatten)]
     pub lease: LeaseArgs,
 
@@ -106,12 +112,12 @@ pub struct Args {
     pub process: ProcessArgs,
 }
 
-/// A loop that can be run.
+/// A controller that can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Controller {
-    /// HelmOps to Bundles.
+    /// Writes a Bundle for each HelmOp.
     Helmop,
-    /// Bundles to clusters, and Clusters to their namespaces.
+    /// Writes a BundleDeployment for each target of a Bundle, and creates the namespaces of Clusters.
     Bundle,
 }
 
@@ -120,13 +126,13 @@ pub enum Controller {
 pub enum ArgsError {
     /// The loops must include the first.
     #[error(
-        "--controllers=bundle: the bundle loop runs beside the helmop loop; say --controllers=helmop,bundle"
+        "--controllers=bundle: the bundle controller needs the helmop controller; use --controllers=helmop,bundle"
     )]
     NoHelmOpLoop,
     /// BundleDeployments are in the namespaces of clusters.
     #[error(
-        "--controllers=helmop,bundle does not go with --watch-namespaces: what is brought to clusters is written into their \
-         namespaces, which need rights in the whole cluster"
+        "--controllers=helmop,bundle cannot be combined with --watch-namespaces: BundleDeployments are written to the namespaces \
+         of clusters, which needs permissions in the whole cluster"
     )]
     NamespacesOfClusters,
     /// A range of addresses is none.
@@ -190,9 +196,9 @@ impl Args {
         })
     }
 
-    /// Memory that is wanted for answers, in bytes.
+    /// Size of the cache for responses in bytes, if a flag sets it.
     pub fn cache_size(&self) -> Option<usize> {
-        self.cache_mib.map(|mib| usize::from(mib.get()) << 20)
+        self.cache_size.map(Quantity::bytes)
     }
 }
 
@@ -225,6 +231,16 @@ mod tests {
         Args::try_parse_from(program.iter().chain(flags))
             .unwrap()
             .delivers()
+    }
+
+    #[test]
+    fn booleans_and_sizes_are_those_of_kubernetes_components() {
+        let args = |flag: &str| Args::try_parse_from(["helmops-controller", flag]);
+        assert!(!args("--fleet-metrics=false").unwrap().fleet_metrics);
+        assert!(args("--fleet-metrics").unwrap().fleet_metrics);
+        assert_eq!(args("--cache-size=16Mi").unwrap().cache_size(), Some(16 << 20));
+        let error = args("--cache-size=16MB").unwrap_err().to_string();
+        assert!(error.contains("16MB") && error.contains("256Mi"), "{error}");
     }
 
     #[test]

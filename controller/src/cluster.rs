@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
     backoff::Pace, bundle::DeliveryError, client::bounded, context::Context, error::shown, memory::Failure,
-    metrics::Loop, queue::Next, watch::Reach, work::ClusterKey, writes,
+    metrics::Reconciler, queue::Next, watch::Reach, work::ClusterKey, writes,
 };
 
 /// Brings one Cluster to what it is to be.
@@ -27,7 +27,7 @@ pub async fn reconcile(key: &ClusterKey, reach: &Reach, context: &Context) -> Ne
         Guarded::Good(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
         Guarded::Good(_) => return None,
         Guarded::Odd { error, .. } => {
-            tracing::error!(error = shown(error), "Cluster does not decode and is left alone");
+            tracing::error!(error = shown(error), "Cluster cannot be decoded; skipping it");
             return None;
         }
     };
@@ -40,7 +40,7 @@ pub async fn reconcile(key: &ClusterKey, reach: &Reach, context: &Context) -> Ne
     let failure = result.as_ref().err().map(Failure::reason);
     context
         .metrics
-        .reconciled(Loop::Cluster, failure, started.elapsed());
+        .reconciled(Reconciler::Cluster, failure, started.elapsed());
     memory.ended(key, cluster.metadata.generation, result)
 }
 
@@ -59,7 +59,7 @@ async fn bring_about(
             status::cluster(cluster, &namespace, &deployments, &now)
         }
         Err(refused) => {
-            tracing::warn!(message = %refused, "nothing is delivered to the cluster");
+            tracing::warn!(message = %refused, "no BundleDeployment is written for the cluster");
             status::refused_cluster(cluster, &refused, &now)
         }
     };

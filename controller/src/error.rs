@@ -37,7 +37,7 @@ pub enum ReconcileError {
         error: String,
     },
     /// Policies have not been seen yet.
-    #[error("it is not known yet which Policies there are")]
+    #[error("the Policy cache is not synced yet")]
     UnknownPolicies,
     /// No version could be determined.
     #[error("could not get a chart version: {0}")]
@@ -49,10 +49,10 @@ pub enum ReconcileError {
     #[error(transparent)]
     Interrupted(Interrupted),
     /// The HelmOp was changed while its versions were looked up, or its Policies in a way that matters to it.
-    #[error("the HelmOp or a Policy of its namespace was changed meanwhile")]
+    #[error("the HelmOp or a Policy of its namespace changed during the reconciliation")]
     Superseded,
     /// Repositories have been requested for the HelmOp too often of late.
-    #[error("its repository is requested again in {0:?}: a HelmOp has only so many requests in a time")]
+    #[error("rate limit of this HelmOp reached: its repository is requested again in {0:?}")]
     TooSoon(Duration),
     /// A version is missing that was not looked up.
     #[error(transparent)]
@@ -74,7 +74,7 @@ pub enum ReconcileError {
         source: ApiError,
     },
     /// A finalizer that Fleet left could not be removed.
-    #[error("could not remove what Fleet left of HelmOp {name}: {source}")]
+    #[error("could not remove Fleet's finalizer from HelmOp {name}: {source}")]
     Cleanup {
         /// Name of the HelmOp.
         name: String,
@@ -87,7 +87,7 @@ impl Failure for ReconcileError {
     fn reason(&self) -> Reason {
         match self {
             Self::Foreign(_) => Reason::BundleConflict,
-            Self::OddBundle { .. } => Reason::Undecodable,
+            Self::OddBundle { .. } => Reason::DecodeError,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
             Self::UnknownPolicies
@@ -95,7 +95,7 @@ impl Failure for ReconcileError {
             | Self::Superseded
             | Self::TooSoon(_)
             | Self::Unresolved(_) => Reason::Progressing,
-            Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::ApiError,
+            Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::APIError,
         }
     }
 

@@ -88,7 +88,7 @@ async fn tell(recorder: &Recorder, helmop: &ObjectReference, event: Event) {
             helmop = helmop.name,
             reason,
             error = with_causes(&error),
-            "event is not told"
+            "failed to write an event"
         );
     }
 }

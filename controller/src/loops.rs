@@ -71,7 +71,7 @@ pub async fn run(
         tracing::info!(
             helmops = context.stores.helmops.len(),
             bundles = context.stores.bundles.len(),
-            "caches are filled"
+            "caches synced"
         );
         synced.open();
         // Not before: while this replica stands by, HelmOps come and go.
@@ -88,7 +88,7 @@ pub async fn run(
             tokio::time::sleep(BEAT).await;
         }
     };
-    let depth = &context.metrics.waiting;
+    let depth = &context.metrics.queue_depth;
     let gather = |work: &Work| moment(work, &context.stores);
     let work = queue::run(triggers, gather, &context.workers, depth, &stop, |work, place| {
         reconcile(work, place, Arc::clone(&context))

@@ -64,12 +64,15 @@ impl<K: Clone + Eq + Hash, W: PartialEq> Memory<K, W> {
     /// When to try again after a failure.
     pub fn retry(&self, key: &K, asked: W, failure: &impl Failure) -> Next {
         if failure.is_passing() {
-            tracing::debug!(error = with_causes(failure), "not done; it is looked at again");
+            tracing::debug!(
+                error = with_causes(failure),
+                "reconciliation interrupted; requeued"
+            );
         } else {
             tracing::warn!(
                 reason = failure.reason().as_str(),
                 error = with_causes(failure),
-                "not done; it is tried again"
+                "reconciliation failed; retrying"
             );
         }
         let Some(pace) = failure.pace() else {

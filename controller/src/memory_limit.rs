@@ -10,19 +10,27 @@ const CGROUP_FILES: [&str; 2] = [
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 ];
 /// Used where nothing limits the process. No cluster needs more for its HelmOps.
-const UNLIMITED: MemoryLimit = MemoryLimit(4 << 30);
+const UNLIMITED: MemoryLimit = MemoryLimit(Quantity(4 << 30));
 /// Less than what an idle process takes is no limit that it could keep.
-const LEAST: MemoryLimit = MemoryLimit(64 << 20);
+const LEAST: MemoryLimit = MemoryLimit(Quantity(64 << 20));
 
-/// Memory in bytes, written as Kubernetes writes quantities: `256Mi`.
+/// An amount of memory in bytes, written as a Kubernetes quantity: `256Mi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MemoryLimit(usize);
+pub struct Quantity(usize);
 
-/// A text is no amount of memory that the process could work with.
+/// Memory that the process may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemoryLimit(Quantity);
+
+/// Why a text is not an amount of memory that can be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{text:?} is not an amount of memory of at least {LEAST}; write it as 256Mi or 1Gi")]
-pub struct MemoryLimitError {
-    text: String,
+pub enum QuantityError {
+    /// It is not a quantity.
+    #[error("{0:?} is not an amount of memory; write it as 256Mi or 1Gi")]
+    Malformed(String),
+    /// It is less than the process needs.
+    #[error("{0:?} is too little; the process needs at least {LEAST}, and 256Mi by default")]
+    TooLittle(String),
 }
 
 impl MemoryLimit {
@@ -36,7 +44,8 @@ impl MemoryLimit {
 
     /// The first limit that one of the files has. Without a limit they say `max`, or a number beyond any memory.
     fn of_cgroups(texts: impl Iterator<Item = String>) -> Self {
-        let limits = texts.filter_map(|text| text.trim().parse().ok()).map(Self);
+        let limits = texts.filter_map(|text| text.trim().parse().ok());
+        let limits = limits.map(|bytes| Self(Quantity(bytes)));
         limits
             .min()
             .map_or(UNLIMITED, |limit| limit.clamp(LEAST, UNLIMITED))
@@ -44,29 +53,45 @@ impl MemoryLimit {
 
     /// In bytes.
     pub const fn bytes(self) -> usize {
+        self.0.bytes()
+    }
+}
+
+impl Quantity {
+    /// In bytes.
+    pub const fn bytes(self) -> usize {
         self.0
     }
 }
 
-impl FromStr for MemoryLimit {
-    type Err = MemoryLimitError;
+impl FromStr for Quantity {
+    type Err = QuantityError;
 
-    fn from_str(text: &str) -> Result<Self, MemoryLimitError> {
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
         let units = [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("", 1)];
         let parsed = units.iter().find_map(|(unit, bytes)| {
             let number: usize = text.strip_suffix(unit)?.parse().ok()?;
             number.checked_mul(*bytes).map(Self)
         });
-        let error = || MemoryLimitError {
-            text: text.to_owned(),
-        };
-        parsed.filter(|limit| *limit >= LEAST).ok_or_else(error)
+        parsed.ok_or_else(|| QuantityError::Malformed(text.to_owned()))
+    }
+}
+
+impl FromStr for MemoryLimit {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let limit = Self(text.parse()?);
+        if limit < LEAST {
+            return Err(QuantityError::TooLittle(text.to_owned()));
+        }
+        Ok(limit)
     }
 }
 
 impl fmt::Display for MemoryLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}Mi", self.0 >> 20)
+        write!(f, "{}Mi", self.bytes() >> 20)
     }
 }
 

@@ -12,8 +12,12 @@ const BUCKETS: &[f64] = &[
     0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
 
-/// The word for what went well, beside the reasons for what did not.
-pub const SUCCESS: &str = "Success";
+/// Value of the label `result` for success.
+pub const SUCCESS: &str = "success";
+/// Value of the label `result` for a failure, whose reason is in the label `reason`.
+pub const ERROR: &str = "error";
+/// Value of the label `result` for a reconciliation that is retried because something changed meanwhile.
+const REQUEUE: &str = "requeue";
 
 /// The controller's metrics.
 #[derive(Clone, Debug)]
@@ -24,27 +28,28 @@ pub struct Metrics {
     resolution_duration: Histogram,
     polls: IntCounterVec,
     poll_lag: Histogram,
-    /// HelmOps that wait for a worker.
-    pub waiting: IntGauge,
+    /// Objects that wait for a worker.
+    pub queue_depth: IntGauge,
     last_success: Gauge,
-    /// Events that were not told.
+    /// Events that were dropped by the rate limit.
     pub dropped_events: IntCounter,
 }
 
-/// A loop: what is brought about for the objects of a kind.
+/// A reconciler, by the kind of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loop {
+pub enum Reconciler {
     /// HelmOps to Bundles.
     HelmOp,
-    /// Bundles to clusters.
+    /// Bundles to BundleDeployments.
     Bundle,
     /// Clusters to their namespaces.
     Cluster,
 }
 
-impl Loop {
+impl Reconciler {
     const ALL: [Self; 3] = [Self::HelmOp, Self::Bundle, Self::Cluster];
 
+    /// Value of the label `controller`.
     const fn as_str(self) -> &'static str {
         match self {
             Self::HelmOp => "helmop",
@@ -52,6 +57,26 @@ impl Loop {
             Self::Cluster => "cluster",
         }
     }
+
+    /// The reasons for which it can fail.
+    fn failures(self) -> Vec<Reason> {
+        let delivery = match self {
+            Self::HelmOp => vec![Reason::BundleConflict, Reason::APIError, Reason::DecodeError],
+            Self::Bundle => vec![Reason::BundleConflict, Reason::APIError, Reason::NotReady],
+            Self::Cluster => vec![Reason::NamespaceConflict, Reason::APIError],
+        };
+        let resolution = match self {
+            Self::HelmOp => resolution_failures(),
+            Self::Bundle | Self::Cluster => Vec::new(),
+        };
+        delivery.into_iter().chain(resolution).collect()
+    }
+}
+
+/// The reasons for which a chart has no version. The API server may fail while the Secret is read.
+fn resolution_failures() -> Vec<Reason> {
+    let all = [Reason::InvalidURL, Reason::InvalidVersion, Reason::APIError];
+    all.iter().chain(Reason::RESOLUTION).copied().collect()
 }
 
 /// Counts something as being there while it lives.
@@ -80,10 +105,11 @@ impl Metrics {
     /// Where one of them is registered already.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| {
-            let counter = registered(registry, IntCounterVec::new(Opts::new(name, help), &["outcome"])?)?;
-            counter.with_label_values(&[SUCCESS]);
-            for reason in Reason::ALL {
-                counter.with_label_values(&[reason.as_str()]);
+            let labels = &["result", "reason"];
+            let counter = registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)?;
+            counter.with_label_values(&[SUCCESS, ""]);
+            for reason in resolution_failures() {
+                counter.with_label_values(&[ERROR, reason.as_str()]);
             }
             Ok::<_, prometheus::Error>(counter)
         };
@@ -95,49 +121,57 @@ impl Metrics {
             reconciles: reconciles(registry)?,
             reconcile_duration: reconcile_duration(registry)?,
             resolutions: counter(
-                "helmops_resolutions_total",
-                "Look-ups of chart versions by outcome: Success or the reason.",
+                "helmops_chart_resolutions_total",
+                "Resolutions of chart versions by result (success, error) and reason.",
             )?,
             resolution_duration: histogram(
-                "helmops_resolution_duration_seconds",
-                "Time that a look-up of a chart version takes.",
+                "helmops_chart_resolution_duration_seconds",
+                "Time to resolve a chart version.",
             )?,
             polls: counter(
                 "helmops_polls_total",
-                "Looks for newer versions by outcome: Success or the reason.",
+                "Polls for newer chart versions by result (success, error) and reason.",
             )?,
             poll_lag: histogram(
                 "helmops_poll_lag_seconds",
-                "Time by which a look for newer versions begins late.",
+                "Delay between the time at which a poll is due and its start.",
             )?,
-            waiting: registered(
+            queue_depth: registered(
                 registry,
                 IntGauge::new(
-                    "helmops_reconciles_waiting",
-                    "Objects that wait for a worker: the depth of the queue.",
+                    "helmops_workqueue_depth",
+                    "Objects in the workqueue that wait for a worker.",
                 )?,
             )?,
             last_success: registered(
                 registry,
                 Gauge::new(
                     "helmops_last_success_timestamp_seconds",
-                    "When a reconciliation succeeded last, as a Unix time; 0 for never.",
+                    "Unix time of the last successful reconciliation; 0 if there was none.",
                 )?,
             )?,
             dropped_events: registered(
                 registry,
                 IntCounter::new(
                     "helmops_events_dropped_total",
-                    "Events that were not told because they came too fast.",
+                    "Events that were dropped by the rate limit.",
                 )?,
             )?,
         })
     }
 
-    /// Counts a reconciliation.
-    pub fn reconciled(&self, by: Loop, failure: Option<Reason>, took: Duration) {
+    /// Counts a reconciliation. One that is retried because something changed meanwhile has the reason `Progressing`.
+    pub fn reconciled(&self, by: Reconciler, failure: Option<Reason>, took: Duration) {
+        debug_assert!(
+            failure.is_none_or(|reason| reason == Reason::Progressing || by.failures().contains(&reason)),
+            "{by:?}: {failure:?} is not among its failures"
+        );
+        let [result, reason] = match failure {
+            Some(Reason::Progressing) => [REQUEUE, ""],
+            other => labels(other),
+        };
         self.reconciles
-            .with_label_values(&[by.as_str(), failure.map_or(SUCCESS, Reason::as_str)])
+            .with_label_values(&[by.as_str(), result, reason])
             .inc();
         self.reconcile_duration
             .with_label_values(&[by.as_str()])
@@ -149,33 +183,37 @@ impl Metrics {
         }
     }
 
-    /// Counts a look for newer versions that began `lag` late.
+    /// Counts a poll that began `lag` late.
     pub fn polled(&self, failure: Option<Reason>, lag: Duration) {
-        self.polls
-            .with_label_values(&[failure.map_or(SUCCESS, Reason::as_str)])
-            .inc();
+        self.polls.with_label_values(&labels(failure)).inc();
         self.poll_lag.observe(lag.as_secs_f64());
     }
 
-    /// Counts a look-up.
+    /// Counts a resolution.
     pub fn resolved(&self, failure: Option<Reason>, took: Duration) {
-        self.resolutions
-            .with_label_values(&[failure.map_or(SUCCESS, Reason::as_str)])
-            .inc();
+        self.resolutions.with_label_values(&labels(failure)).inc();
         self.resolution_duration.observe(took.as_secs_f64());
     }
 }
 
+/// Values of the labels `result` and `reason`.
+fn labels(failure: Option<Reason>) -> [&'static str; 2] {
+    failure.map_or([SUCCESS, ""], |reason| [ERROR, reason.as_str()])
+}
+
 fn reconciles(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
     let options = Opts::new(
-        "helmops_reconciles_total",
-        "Reconciliations by loop and outcome: Success or the reason.",
+        "helmops_reconcile_total",
+        "Reconciliations by controller, result (success, requeue, error) and reason.",
     );
-    let counter = registered(registry, IntCounterVec::new(options, &["loop", "outcome"])?)?;
-    for by in Loop::ALL {
-        counter.with_label_values(&[by.as_str(), SUCCESS]);
-        for reason in Reason::ALL {
-            counter.with_label_values(&[by.as_str(), reason.as_str()]);
+    let labels = &["controller", "result", "reason"];
+    let counter = registered(registry, IntCounterVec::new(options, labels)?)?;
+    for by in Reconciler::ALL {
+        for result in [SUCCESS, REQUEUE] {
+            counter.with_label_values(&[by.as_str(), result, ""]);
+        }
+        for reason in by.failures() {
+            counter.with_label_values(&[by.as_str(), ERROR, reason.as_str()]);
         }
     }
     Ok(counter)
@@ -184,13 +222,13 @@ fn reconciles(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
 fn reconcile_duration(registry: &Registry) -> Result<HistogramVec, prometheus::Error> {
     let options = HistogramOpts::new(
         "helmops_reconcile_duration_seconds",
-        "Time that a reconciliation takes, by loop.",
+        "Duration of a reconciliation by controller.",
     );
     let durations = registered(
         registry,
-        HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["loop"])?,
+        HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["controller"])?,
     )?;
-    for by in Loop::ALL {
+    for by in Reconciler::ALL {
         durations.with_label_values(&[by.as_str()]);
     }
     Ok(durations)

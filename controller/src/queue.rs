@@ -114,7 +114,10 @@ async fn bounded(work: impl Future<Output = Next>) -> Next {
         // The panic itself is in the log already.
         Ok(Err(_)) => Some(BROKEN_OFF.longest),
         Err(_) => {
-            tracing::error!("reconciliation stopped after {} minutes", DEADLINE.as_secs() / 60);
+            tracing::error!(
+                "reconciliation cancelled after {} minutes",
+                DEADLINE.as_secs() / 60
+            );
             Some(BROKEN_OFF.first)
         }
     }

@@ -87,7 +87,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         version = runtime::version(),
         workers = args.workers,
         %memory_limit,
-        cache_mib = bounds.cache >> 20,
+        cache_size = bounds.cache,
         %scope,
         "starting"
     );

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
 fn write() -> Result<(), Box<dyn std::error::Error>> {
     let manifests: PathBuf = env::args_os().nth(1).ok_or("usage: crds FOLDER")?.into();
     for (folder, definitions) in [
-        ("definitions/crds", crds::all()?),
+        ("crd/bases", crds::all()?),
         ("standalone/crds", crds::of_clusters()?),
     ] {
         let folder = manifests.join(folder);

@@ -9,8 +9,8 @@ use std::{
 const HEAD: &str = "\
 # Reasons
 
-Every outcome has one word. It stands in the conditions of HelmOps and Bundles, in events, in
-the log (`reason`) and in labels of metrics; no other word does. The message beside it names the field or the URL.
+Every outcome has one reason. It is used in the conditions of HelmOps and Bundles, in events, in the log (`reason`) and in the labels
+of metrics. The message next to it names the field or the URL.
 
 <!-- Made from shared/src/reason.rs by `make manifests`. Do not edit. -->
 ";
@@ -30,7 +30,7 @@ fn write(out: &mut impl Write) -> io::Result<()> {
     for (group, reasons) in Reason::GROUPS {
         write!(
             out,
-            "\n## {group}\n\n| reason | what it means | what to do |\n|---|---|---|\n"
+            "\n## {group}\n\n| Reason | Meaning | What to do |\n|---|---|---|\n"
         )?;
         for reason in *reasons {
             writeln!(out, "| `{reason}` | {} | {} |", reason.meaning(), reason.remedy())?;

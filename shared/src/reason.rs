@@ -1,11 +1,11 @@
-//! Why: one word for every outcome.
+//! Reasons: the closed list of outcomes.
 
 use std::fmt;
 
-/// Declares the closed list of reasons, in groups, with their words, meanings and remedies.
+/// Declares the closed list of reasons, in groups, with their names, meanings and remedies.
 macro_rules! reasons {
-    ($($group:literal { $($(#[doc = $doc:literal])+ $name:ident: $remedy:literal,)* })*) => {
-        /// Why something is as it is. The same word stands in conditions, denials, events, logs and metric labels.
+    ($($set:ident $group:literal { $($(#[doc = $doc:literal])+ $name:ident: $remedy:literal,)* })*) => {
+        /// Why an object is in its state. The same reason is used in conditions, denials, events, logs and metric labels.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Reason {
             $($($(#[doc = $doc])+ $name,)*)*
@@ -15,10 +15,15 @@ macro_rules! reasons {
             /// Every reason, in the order of their declaration.
             pub const ALL: &[Self] = &[$($(Self::$name,)*)*];
 
-            /// What groups of them are about.
-            pub const GROUPS: &[(&str, &[Self])] = &[$(($group, &[$(Self::$name,)*]),)*];
+            $(
+                #[doc = $group]
+                pub const $set: &[Self] = &[$(Self::$name,)*];
+            )*
 
-            /// The word.
+            /// The groups, each with its heading.
+            pub const GROUPS: &[(&str, &[Self])] = &[$(($group, Self::$set),)*];
+
+            /// The name, as in a condition.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $($(Self::$name => stringify!($name),)*)*
@@ -43,7 +48,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    "What a HelmOp must be: admission denies it, and the controller does not accept it" {
+    VALIDATION "Validation: admission denies the HelmOp, and the controller does not accept it" {
         /// `spec.helm` is missing.
         HelmRequired: "Name a chart: `spec.helm.repo` and `spec.helm.chart`, or an archive's URL in `spec.helm.chart`.",
         /// The chart is missing.
@@ -59,11 +64,11 @@ reasons! {
         /// A version is given for a chart archive.
         VersionForbidden: "Leave `spec.helm.version` out: an archive has one version.",
         /// A URL is malformed or of a scheme that charts are not fetched by.
-        InvalidURL: "Begin it with `https://`, `http://` or `oci://`, and mind what the message points at.",
+        InvalidURL: "Start it with `https://`, `http://` or `oci://`, and fix what the message points at.",
         /// The version is neither a version nor a range of versions.
-        InvalidVersion: "Give a version such as `1.2.3`, a range such as `^1.2` or `1.x`, or nothing for the newest.",
+        InvalidVersion: "Use a version such as `1.2.3`, a range such as `^1.2` or `1.x`, or leave it empty for the latest.",
         /// The polling interval is not a duration that can be used.
-        InvalidPollingInterval: "Give a Go duration such as `15m`, or `0s` for no polling.",
+        InvalidPollingInterval: "Use a Go duration such as `15m`, or `0s` to disable polling.",
         /// The name of the HelmOp, or a name that it refers to, is one that Kubernetes does not allow.
         InvalidName: "Use lower case letters, digits, `-` and `.`, as the message says for the field.",
         /// The release name is one that Helm does not allow.
@@ -72,82 +77,84 @@ reasons! {
         InvalidLabel: "See what the message points at; a value has at most 63 characters.",
         /// A label selector is one that Kubernetes does not allow.
         InvalidSelector: "Use `In` and `NotIn` with values, `Exists` and `DoesNotExist` without.",
-        /// A number or percentage of the roll-out is neither.
-        InvalidRollout: "Give a number such as `5`, or a percentage such as `25%`.",
+        /// A number or percentage of the rollout is neither.
+        InvalidRollout: "Use a number such as `5`, or a percentage such as `25%`.",
         /// A downstream resource is neither a Secret nor a ConfigMap.
-        InvalidDownstreamResource: "Say `kind: Secret` or `kind: ConfigMap`.",
+        InvalidDownstreamResource: "Use `kind: Secret` or `kind: ConfigMap`.",
         /// A list, a text or the whole spec is larger than allowed.
         LimitExceeded: "Shorten it as the message says, or make several HelmOps of it; the limits are in [fields.md](fields.md).",
         /// Helm values, or where they come from, cannot be used.
         InvalidValues: "Do what the message says: name the object of `valuesFrom`, or make the values flatter (100 levels are allowed).",
         /// The object does not decode.
-        Undecodable: "The message names the field and what stands there; `kubectl explain helmop.spec` tells what it takes.",
+        DecodeError: "The message names the field and its value; `kubectl explain helmop.spec` shows what is expected.",
     }
-    "What Policies say of it: admission denies it, and the controller neither looks its chart up nor deploys it" {
+    POLICY "Policies: admission denies the HelmOp, and the controller neither resolves nor deploys its chart" {
         /// A Policy of the namespace does not allow it, or cannot be read.
-        PolicyViolation: "Use what the message says is allowed, or ask whoever keeps the Policy (`kubectl get policies.fleet.cattle.io`).",
+        PolicyViolation: "Use what the message lists as allowed, or ask the owner of the Policy (`kubectl get policies.fleet.cattle.io`).",
     }
-    "Why no version could be determined" {
+    RESOLUTION "Resolution: the chart has no version" {
         /// The Secret that `helmSecretName` names does not exist.
-        SecretNotFound: "Create the Secret in the namespace of the HelmOp, or correct `spec.helmSecretName`. It is tried again at once.",
+        SecretNotFound: "Create the Secret in the namespace of the HelmOp, or correct `spec.helmSecretName`. The HelmOp is reconciled again immediately.",
         /// The Secret that `helmSecretName` names lacks a key or holds something unusable.
-        InvalidSecret: "Put the keys into it that [charts.md](charts.md) lists. It is tried again at once.",
-        /// The repository refuses the credentials, or wants some.
-        Unauthorized: "Correct user name and password in the Secret; without one, name it in `spec.helmSecretName`.",
-        /// The credentials do not suffice for the repository.
-        Forbidden: "Give the login the right to read or pull the chart.",
+        InvalidSecret: "Put the keys into it that [charts.md](charts.md) lists. The HelmOp is reconciled again immediately.",
+        /// The repository rejects the credentials, or requires some.
+        Unauthorized: "Correct the user name and password in the Secret; if there is no Secret, create one and name it in `spec.helmSecretName`.",
+        /// The credentials lack permissions in the repository.
+        Forbidden: "Grant the user permission to read or pull the chart.",
         /// There is no repository at the URL.
-        RepositoryNotFound: "Correct `spec.helm.repo`: `index.yaml` is right below it. For a registry begin it with `oci://`, and end it with the chart's name.",
-        /// The repository answers with an error.
-        RepositoryError: "Look at the server, or at what stands before it. It is tried again, at growing intervals.",
+        RepositoryNotFound: "Correct `spec.helm.repo`: `index.yaml` is directly below it. For a registry start it with `oci://`, and end it with the name of the chart.",
+        /// The repository responds with an error.
+        RepositoryError: "Check the server, or the proxy in front of it. Requests are retried with backoff.",
         /// The certificate of the repository is not trusted.
-        CertificateError: "Put the authority into `cacerts` of the Secret, renew the certificate, correct the host, or give `tls.crt` and `tls.key`.",
-        /// The host of the repository has no address.
-        HostNotFound: "Correct the host, or the cluster's DNS.",
+        CertificateError: "Put the CA into `cacerts` of the Secret, renew the certificate, correct the host, or give `tls.crt` and `tls.key`.",
+        /// The host name of the repository cannot be resolved.
+        DNSLookupFailed: "Correct the host name, or check the DNS of the cluster.",
         /// The repository cannot be reached.
-        ConnectionFailed: "Correct the port, start the server, open the network, or give the controller its proxy (`HTTPS_PROXY`).",
-        /// The repository did not answer in time.
-        Timeout: "Look at the server and at the network before it. It is tried again, at growing intervals.",
+        ConnectionFailed: "Correct the port, start the server, allow the connection in the network, or configure the proxy of the controller (`HTTPS_PROXY`).",
+        /// The repository did not respond in time.
+        Timeout: "Check the server and the network. Requests are retried with backoff.",
         /// The repository limits requests.
-        RateLimited: "Log in, or poll less often. It is tried again when the server says so.",
-        /// The repository wants credentials, and those in the Secret belong to another host, or are not sent unencrypted.
-        CredentialsWithheld: "Make it a HelmOp of its own, or use a Secret with a login for each host (`.dockerconfigjson`); for plain HTTP set its key `basicHTTP`.",
-        /// What the repository serves is larger than allowed.
-        AnswerTooLarge: "Correct `spec.helm.repo`, if that is no index; the limits are in [charts.md](charts.md).",
-        /// The controller reads as much at the same time as it may, for all or for the namespace.
-        Busy: "Nothing here: it is tried again. If it stays, HelmOps of the namespace ask for indexes or lists of tags that are too large.",
-        /// What the repository serves is not an index.
-        InvalidIndex: "Correct `spec.helm.repo`, or publish the index anew.",
+        RateLimited: "Use credentials, or poll less often. Requests are retried after the time that the server names (`Retry-After`).",
+        /// The repository requires credentials, but those in the Secret are for another host, or are not sent unencrypted.
+        CredentialsNotForHost: "Create a separate HelmOp, or use a Secret with credentials for each host (`.dockerconfigjson`); for plain HTTP set its key `basicHTTP`.",
+        /// The response of the repository is larger than allowed.
+        ResponseTooLarge: "Correct `spec.helm.repo` if it is not a Helm repository; the limits are in [charts.md](charts.md).",
+        /// The memory for reading responses is used up, in total or for the namespace.
+        Busy: "Nothing: it is retried. If it persists, the indexes or tag lists that HelmOps of the namespace use are too large.",
+        /// The response of the repository is not an index.
+        InvalidIndex: "Correct `spec.helm.repo`, or publish the index again.",
         /// The repository has no chart of that name.
         ChartNotFound: "Correct `spec.helm.chart`.",
-        /// The chart has no version that is asked for.
-        NoMatchingVersion: "Correct `spec.helm.version`, or publish one; the message has the nearest that are there.",
-        /// Only pre-releases of the chart would do, and the range does not include any.
-        OnlyPrereleases: "Take the range that the message names, or publish a release.",
+        /// No version of the chart satisfies the request.
+        NoMatchingVersion: "Correct `spec.helm.version`, or publish such a version; the message lists the nearest ones.",
+        /// Only pre-releases of the chart satisfy the range, and it does not include pre-releases.
+        OnlyPrereleases: "Use the range that the message suggests, or publish a release.",
     }
-    "What became of the Bundle" {
-        /// A Bundle of the name exists already and belongs to somebody else.
-        BundleConflict: "Rename the HelmOp, or delete the Bundle or what made it.",
-        /// The Bundle carries files, which are not deployed from here.
+    DELIVERY "Delivery: the Bundle or a BundleDeployment is not written" {
+        /// A Bundle of that name exists and belongs to something else.
+        BundleConflict: "Rename the HelmOp, or delete the Bundle or its owner.",
+        /// The Bundle contains files, which helmops does not deploy.
         UnsupportedBundle: "Leave such Bundles to Fleet (GitRepos): see [standalone.md](standalone.md).",
-        /// No namespace is certain to be that of a cluster alone, and nothing is delivered to it.
-        NamespaceConflict: "Do what the message says: rename a Cluster, or say by the annotations of the namespace whose it is: see [standalone.md](standalone.md#whose-a-namespace-is).",
-        /// The API server did not do what it was asked.
-        ApiError: "Nothing here: it is tried again. If it stays, the log of the controller has the API server's words.",
+        /// The namespace of a cluster may belong to another one, so nothing is written to it.
+        NamespaceConflict: "Do what the message says: rename a Cluster, or set the annotations of the namespace that name its Cluster: see [standalone.md](standalone.md#whose-a-namespace-is).",
+        /// A request to the API server failed.
+        APIError: "Nothing: it is retried. If it persists, the log of the controller has the error of the API server.",
+    }
+    STATE "State" {
         /// The HelmOp is valid and its Bundle is up to date.
         Accepted: "",
-        /// The look for newer versions succeeded.
+        /// The last poll for newer versions succeeded.
         Polled: "",
-        /// A newer version of the chart was found, and is being deployed. Told by events, as Fleet names it.
+        /// A newer version of the chart was found and is being deployed. Used in events, under the name that Fleet uses.
         GotNewChartVersion: "",
-        /// The look for newer versions failed. Told by events, as Fleet names it; the condition says why.
+        /// The poll for newer versions failed. Used in events, under the name that Fleet uses.
         FailedToGetNewChartVersion: "See the condition `Polled`.",
         /// Every targeted cluster has the chart and is ready.
         Ready: "",
-        /// Clusters are being brought up to date.
-        Progressing: "Wait; `status.resources` tells what of each cluster.",
+        /// Clusters are being updated.
+        Progressing: "Wait; `status.resources` has the state of each cluster.",
         /// Some clusters are not ready.
-        NotReady: "See `status.resources` and the Bundle's conditions for the clusters and what they say.",
+        NotReady: "See `status.resources` and the conditions of the Bundle for the clusters and their messages.",
         /// No cluster is targeted.
         NoClusters: "Check the selectors of `spec.targets` against `kubectl get clusters --show-labels`.",
     }

@@ -109,8 +109,7 @@ impl ControlPlane {
         self.start_api_server(&etcd, options).await?;
         self.install(&options.crds).await?;
         if options.helmops {
-            self.install(&[helmops::manifests().join("definitions/crds")])
-                .await?;
+            self.install(&[helmops::manifests().join("crd/bases")]).await?;
         }
         self.start_controllers()
     }

@@ -74,7 +74,7 @@ pub async fn control_plane(testbed: &Path, audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
         // The garbage collector knows kinds at once that are there when it starts.
-        crds: vec![manifests().join("definitions/crds")],
+        crds: vec![manifests().join("crd/bases")],
         ..Options::default()
     };
     let bed = TestBed::start(testbed, &options).await?;
@@ -84,11 +84,7 @@ pub async fn control_plane(testbed: &Path, audit_log: bool) -> Result<TestBed> {
 
 /// Applies the definitions, the namespace and the roles.
 pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
-    apply_files(
-        kubectl,
-        &["definitions/crds", "base/namespace.yaml", "base/rbac.yaml"],
-    )
-    .await
+    apply_files(kubectl, &["crd/bases", "base/namespace.yaml", "base/rbac.yaml"]).await
 }
 
 /// Applies what brings Bundles to clusters besides: definitions and roles.

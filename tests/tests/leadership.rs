@@ -131,12 +131,12 @@ async fn one_works_and_gives_the_lease_back_when_it_stops() {
     pair.until_bundles(5, "0.1.0").await;
     until_leads(&pair.one, 1.0).await;
     until_leads(&pair.other, 0.0).await;
-    let worked = metric(&pair.other, "helmops_reconciles_total").await.unwrap();
+    let worked = metric(&pair.other, "helmops_reconcile_total").await.unwrap();
     assert!(
         worked.abs() < 1e-9,
         "who stands by works on nothing, though it is ready"
     );
-    assert_eq!(told(&pair.other, "standing by"), 1);
+    assert_eq!(told(&pair.other, "waiting for leadership"), 1);
 
     let status = pair.one.process.terminate(SOON).await.unwrap();
     assert_eq!(status.code(), Some(0), "{}", pair.one.process.tail());
@@ -191,7 +191,10 @@ async fn one_that_slept_writes_nothing_more() {
     pair.one.process.signal(Signal::CONT).unwrap();
     until_leads(&pair.one, 0.0).await;
     eventually("the one that slept to stand by", SOON, async || {
-        ensure!(told(&pair.one, "standing by") == 1, "it has not said so");
+        ensure!(
+            told(&pair.one, "waiting for leadership") == 1,
+            "it has not said so"
+        );
         Ok(())
     })
     .await

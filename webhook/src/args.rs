@@ -10,14 +10,15 @@ use helmops_certs::{
 use helmops_shared::runtime::{self, ProcessArgs};
 use thiserror::Error;
 
-/// Admission webhook for HelmOps: fills in defaults and denies what could never work, with an exact error.
+/// Admission webhook for HelmOps: sets defaults, and denies HelmOps that can never work with an exact error
 ///
-/// It serves HTTPS on /mutate and /validate for AdmissionReview (admission.k8s.io/v1). Access to the API server is needed
-/// for Policies and its own certificate, and never while a request is answered. Every flag can be given as an environment variable too.
+/// Serves AdmissionReview (admission.k8s.io/v1) over HTTPS on /mutate and /validate. It reads Policies and keeps its certificate
+/// through the API server, but never calls it during an admission request. Every flag can also be set through an environment
+/// variable.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "helmops-webhook", version = runtime::version(), args_override_self = true)]
 pub struct Args {
-    /// Address that serves the webhooks over HTTPS
+    /// Address to serve the webhooks on, over HTTPS
     #[arg(
         long,
         env = "HELMOPS_BIND_ADDRESS",
@@ -26,8 +27,7 @@ pub struct Args {
     )]
     pub bind_address: SocketAddr,
 
-    /// Where the serving certificate comes from: managed issues it, keeps it in a Secret and injects caBundle; files reads it
-    /// from files that somebody else keeps
+    /// Source of the serving certificate
     #[arg(
         long,
         env = "HELMOPS_TLS_SOURCE",
@@ -37,44 +37,46 @@ pub struct Args {
     )]
     pub tls_source: TlsSource,
 
-    /// File with the serving certificate and its chain, PEM, with --tls-source=files; a change is taken over without a
-    /// restart [default: /etc/helmops/tls/tls.crt]
+    /// PEM file with the serving certificate and its chain, with --tls-source=files; reloaded when it changes [default:
+    /// /etc/helmops/tls/tls.crt]
     #[arg(long, env = "HELMOPS_TLS_CERT_FILE", value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 
-    /// File with the private key of the serving certificate, PEM, with --tls-source=files [default:
-    /// /etc/helmops/tls/tls.key]
+    /// PEM file with the private key of the serving certificate, with --tls-source=files [default: /etc/helmops/tls/tls.key]
     #[arg(long, env = "HELMOPS_TLS_PRIVATE_KEY_FILE", value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
-    /// File with the CA of the API server's client certificate, PEM; who has no certificate of it cannot connect. A change is
-    /// taken over without a restart [default: anybody may connect]
+    /// PEM file with the CA of the API server's client certificate; reloaded when it changes. Clients need a certificate of this
+    /// CA [default: every client may connect]
     #[arg(long, env = "HELMOPS_CLIENT_CA_FILE", value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// Common names or DNS names that a client certificate may have, with --client-ca-file [default: any]
+    /// Allowed common names or DNS names of client certificates, comma-separated, with --client-ca-file [default: any]
     #[arg(
         long,
-        env = "HELMOPS_CLIENT_NAME",
+        env = "HELMOPS_ALLOWED_CLIENT_NAMES",
         value_delimiter = ',',
         requires = "client_ca_file",
         value_name = "NAMES"
     )]
-    pub client_name: Vec<String>,
+    pub allowed_client_names: Vec<String>,
 
-    /// Kubeconfig file; by default the pod's own ServiceAccount, or else ~/.kube/config
+    /// Kubeconfig file; by default the ServiceAccount of the pod, or else ~/.kube/config
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Deny what the Policies of a namespace forbid; the controller does not deploy it in any case
+    /// Deny HelmOps that violate the Policies of their namespace; the controller enforces Policies in any case
     #[arg(
         long,
-        env = "HELMOPS_POLICIES",
+        env = "HELMOPS_ENFORCE_POLICIES",
         default_value_t = true,
         action = ArgAction::Set,
-        value_name = "true|false"
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
     )]
-    pub policies: bool,
+    pub enforce_policies: bool,
 
     /// How the webhook keeps its own certificate.
     #[command(flatten)]
@@ -88,9 +90,9 @@ pub struct Args {
 /// Who keeps the serving certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TlsSource {
-    /// The webhook itself.
+    /// The webhook issues and renews it, keeps it in a Secret and injects caBundle.
     Managed,
-    /// Somebody else, in files.
+    /// Files, which something else renews, such as cert-manager.
     Files,
 }
 
@@ -167,9 +169,9 @@ mod tests {
     #[test]
     fn names_of_clients_need_an_authority() {
         let parse = |args: &[&str]| Args::try_parse_from([&["x", "--namespace=here"], args].concat());
-        assert!(parse(&["--client-name=apiserver"]).is_err());
-        let args = parse(&["--client-ca-file=/ca.crt", "--client-name=a,b"]).unwrap();
-        assert_eq!(args.client_name, ["a", "b"]);
+        assert!(parse(&["--allowed-client-names=apiserver"]).is_err());
+        let args = parse(&["--client-ca-file=/ca.crt", "--allowed-client-names=a,b"]).unwrap();
+        assert_eq!(args.allowed_client_names, ["a", "b"]);
     }
 
     #[test]

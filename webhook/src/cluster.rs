@@ -14,9 +14,9 @@ const NAME: &str = "helmops-webhook";
 /// # Errors
 /// Where a kubeconfig is given that cannot be used, or the certificate cannot be kept without.
 pub async fn client(args: &Args) -> anyhow::Result<Option<Client>> {
-    if !args.policies {
+    if !args.enforce_policies {
         tracing::info!(
-            "--policies=false: what Policies forbid is let pass, and refused by the controller alone"
+            "--enforce-policies=false: Policies are not enforced at admission (the controller still enforces them)"
         );
     }
     match args.tls_source {
@@ -26,7 +26,7 @@ pub async fn client(args: &Args) -> anyhow::Result<Option<Client>> {
             )?;
             Ok(Some(client))
         }
-        TlsSource::Files if args.policies => for_policies(args).await,
+        TlsSource::Files if args.enforce_policies => for_policies(args).await,
         TlsSource::Files => Ok(None),
     }
 }
@@ -35,7 +35,9 @@ async fn for_policies(args: &Args) -> anyhow::Result<Option<Client>> {
     match connect(NAME, args.kubeconfig.as_deref()).await {
         Ok(client) => Ok(Some(client)),
         Err(error @ ConnectError::Nowhere(_)) => {
-            tracing::warn!("what Policies forbid is let pass, and refused by the controller alone: {error}");
+            tracing::warn!(
+                "Policies are not enforced at admission (the controller still enforces them): {error}"
+            );
             Ok(None)
         }
         Err(error) => Err(error.into()),

@@ -33,7 +33,7 @@ pub fn validate(request: &Request<'_, WithoutStatus>, policies: &Policies) -> (A
         _ if !request.subject.is_helmop() => return Default::default(),
         Ok(None) => return Default::default(),
         Ok(Some(helmop)) => helmop,
-        Err(error) => return (undecodable(&request.subject, error), Some(Reason::Undecodable)),
+        Err(error) => return (undecodable(&request.subject, error), Some(Reason::DecodeError)),
     };
     // Decoded only when needed; one that does not decode counts as without errors, so that it can be mended.
     let stored = match (request.subject.operation, request.old_object) {

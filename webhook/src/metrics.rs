@@ -101,9 +101,9 @@ impl Metrics {
             IntCounterVec::new(
                 Opts::new(
                     "helmops_admission_requests_total",
-                    "Admission requests by webhook, operation and verdict.",
+                    "Admission requests by webhook, operation and result.",
                 ),
-                &["webhook", "operation", "verdict"],
+                &["webhook", "operation", "result"],
             )?,
         )?;
         let durations = registered(
@@ -111,7 +111,7 @@ impl Metrics {
             HistogramVec::new(
                 HistogramOpts::new(
                     "helmops_admission_duration_seconds",
-                    "Time from the body to the answer, by webhook.",
+                    "Duration of an admission request by webhook, from its body to the response.",
                 )
                 .buckets(BUCKETS.to_vec()),
                 &["webhook"],
@@ -131,8 +131,8 @@ impl Metrics {
             registry,
             IntCounterVec::new(
                 Opts::new(
-                    "helmops_admission_refused_bodies_total",
-                    "Requests whose body was not read, by reason.",
+                    "helmops_admission_rejected_requests_total",
+                    "Requests that were rejected before they were decoded, by reason.",
                 ),
                 &["reason"],
             )?,
@@ -141,7 +141,7 @@ impl Metrics {
             registry,
             IntGauge::new(
                 "helmops_webhook_certificate_expiry_timestamp_seconds",
-                "When the serving certificate in use expires, as Unix time.",
+                "Unix time at which the serving certificate expires.",
             )?,
         )?;
         let certificate_reloads = registered(
@@ -149,9 +149,9 @@ impl Metrics {
             IntCounterVec::new(
                 Opts::new(
                     "helmops_webhook_certificate_reloads_total",
-                    "Reloads of the serving certificate by outcome.",
+                    "Reloads of the serving certificate by result (success, error).",
                 ),
-                &["outcome"],
+                &["result"],
             )?,
         )?;
         for webhook in Webhook::ALL {
@@ -166,14 +166,14 @@ impl Metrics {
                 }
             }
         }
-        for reason in Reason::ALL {
+        for reason in Reason::VALIDATION.iter().chain(Reason::POLICY) {
             denials.with_label_values(&[reason.as_str()]);
         }
         for reason in Refusal::REASONS {
             refused.with_label_values(&[reason]);
         }
-        for outcome in ["loaded", "failed"] {
-            certificate_reloads.with_label_values(&[outcome]);
+        for result in ["success", "error"] {
+            certificate_reloads.with_label_values(&[result]);
         }
         let durations = Webhook::ALL.map(|webhook| durations.with_label_values(&[webhook.as_str()]));
         Ok(Self {
@@ -217,15 +217,15 @@ impl Metrics {
     /// Notes a serving certificate that was taken into use.
     pub fn certificate_loaded(&self, not_after: i64) {
         self.certificate_expiry.set(not_after);
-        self.reload("loaded").inc();
+        self.reload("success").inc();
     }
 
     /// Counts a serving certificate that could not be loaded.
     pub fn certificate_failed(&self) {
-        self.reload("failed").inc();
+        self.reload("error").inc();
     }
 
-    fn reload(&self, outcome: &str) -> IntCounter {
-        self.certificate_reloads.with_label_values(&[outcome])
+    fn reload(&self, result: &str) -> IntCounter {
+        self.certificate_reloads.with_label_values(&[result])
     }
 }

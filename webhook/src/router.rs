@@ -34,7 +34,7 @@ use crate::{
 /// A warning that any peer can cause is written at most this often.
 const WARN_EVERY: Duration = Duration::from_secs(30);
 
-/// What is said of a body that is no review.
+/// What is said of request body is not an AdmissionReview.
 const ERROR_BYTES: usize = 1 << 10;
 
 /// Longest message in the log: what an API server passes of warnings.
@@ -168,7 +168,7 @@ fn refused(metrics: &Metrics, warnings: &Throttle, refusal: Refusal) -> Response
         tracing::warn!(
             reason = refusal.reason(),
             held_back,
-            "a body was refused: {refusal}"
+            "rejected a request body: {refusal}"
         );
     }
     refusal.into_response()
@@ -188,7 +188,7 @@ fn answer<'b, T: Deserialize<'b>>(
             metrics.answered(webhook, None, Verdict::Malformed, started);
             if let Some(held_back) = warnings.pass(tokio::time::Instant::now()) {
                 let error = cut(error.to_string(), ERROR_BYTES);
-                tracing::warn!(error, held_back, "a body that is no review");
+                tracing::warn!(error, held_back, "request body is not an AdmissionReview");
             }
             return (
                 StatusCode::BAD_REQUEST,

@@ -44,9 +44,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let known = KnownPolicies::default();
     let client = cluster::client(&args).await?;
-    if let Some(client) = client.clone().filter(|_| args.policies) {
+    if let Some(client) = client.clone().filter(|_| args.enforce_policies) {
         tracing::info!(
-            "until Policies are known, what they forbid is let pass, and refused by the controller alone"
+            "Policy cache not synced: Policies are not enforced at admission yet (the controller still enforces them)"
         );
         // Readiness does not wait for it: a webhook that is away stops everybody, one that knows less stops nobody.
         let keep = policies::keep(client, known.clone(), supervisor.stop());
@@ -57,7 +57,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let config = match args.client_ca_file.clone() {
         None => server_config(Arc::clone(&hot))?,
         Some(file) => {
-            let clients = Clients::read(file, args.client_name.clone()).await?;
+            let clients = Clients::read(file, args.allowed_client_names.clone()).await?;
             let watch = Arc::clone(&clients).watch(reload::DEFAULT_INTERVAL, supervisor.stop());
             supervisor.spawn("client authorities", watch);
             server_config_for(Arc::clone(&hot), clients)?

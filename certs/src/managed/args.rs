@@ -19,7 +19,7 @@ const NAMESPACE: &str = "helmops-system";
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Certificate, with --tls-source=managed")]
 pub struct ManagedArgs {
-    /// Secret that all replicas share, with the certificate, its CA and their keys
+    /// Secret with the certificate, its CA and their keys, shared by all replicas
     #[arg(
         long,
         env = "HELMOPS_TLS_SECRET",
@@ -28,11 +28,11 @@ pub struct ManagedArgs {
     )]
     pub tls_secret: String,
 
-    /// Namespace of the Secret and the Service; by default that of the pod's ServiceAccount, or else helmops-system
+    /// Namespace of the Secret and the Service; by default the namespace of the pod's ServiceAccount, or else helmops-system
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Service by which the API server reaches the webhook; the certificate is for SERVICE.NAMESPACE.svc
+    /// Service through which the API server reaches the webhook; the certificate is issued for SERVICE.NAMESPACE.svc
     #[arg(
         long,
         env = "HELMOPS_TLS_SERVICE",
@@ -41,7 +41,7 @@ pub struct ManagedArgs {
     )]
     pub tls_service: String,
 
-    /// Further DNS names and IP addresses of the certificate, separated by commas, for a webhook that is reached by URL
+    /// Additional DNS names and IP addresses of the certificate, comma-separated, for a webhook that is reached by URL
     #[arg(
         long,
         env = "HELMOPS_TLS_EXTRA_NAMES",
@@ -50,7 +50,7 @@ pub struct ManagedArgs {
     )]
     pub tls_extra_names: Vec<String>,
 
-    /// Name of both webhook configurations, whose caBundle is kept
+    /// Name of the ValidatingWebhookConfiguration and MutatingWebhookConfiguration whose caBundle is kept up to date
     #[arg(
         long,
         env = "HELMOPS_WEBHOOK_CONFIGURATION",
@@ -59,11 +59,11 @@ pub struct ManagedArgs {
     )]
     pub webhook_configuration: String,
 
-    /// How long a certificate is valid; it is renewed after two thirds of that
+    /// Validity of a certificate; it is renewed after two thirds of that time
     #[arg(long, env = "HELMOPS_TLS_VALIDITY", default_value = "2160h", value_parser = duration::parse, value_name = "DURATION")]
     pub tls_validity: Duration,
 
-    /// How long a CA is valid; the next one is prepared after two thirds of that
+    /// Validity of a CA; the next CA is issued after two thirds of that time
     #[arg(long, env = "HELMOPS_TLS_CA_VALIDITY", default_value = "43800h", value_parser = duration::parse, value_name = "DURATION")]
     pub tls_ca_validity: Duration,
 }

@@ -64,9 +64,9 @@ impl Outcome {
 
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Done => "done",
-            Self::Overtaken => "overtaken",
-            Self::Failed => "failed",
+            Self::Done => "success",
+            Self::Overtaken => "conflict",
+            Self::Failed => "error",
         }
     }
 }
@@ -88,7 +88,7 @@ impl ManagedMetrics {
             registry,
             IntGauge::new(
                 "helmops_webhook_ca_expiry_timestamp_seconds",
-                "When the CA of the serving certificate in the Secret expires, as Unix time.",
+                "Unix time at which the CA of the serving certificate in the Secret expires.",
             )?,
         )?;
         let actions = registered(
@@ -96,9 +96,9 @@ impl ManagedMetrics {
             IntCounterVec::new(
                 Opts::new(
                     "helmops_webhook_certificate_actions_total",
-                    "Changes of the Secret with the serving certificate and of caBundle, by what is changed and what came of it.",
+                    "Changes of the certificate Secret and of caBundle by action and result (success, conflict, error).",
                 ),
-                &["action", "outcome"],
+                &["action", "result"],
             )?,
         )?;
         for action in Action::ALL {

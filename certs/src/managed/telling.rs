@@ -63,7 +63,7 @@ impl Telling {
         let expires = leaf.pair.expires();
         tracing::info!(
             secret = self.secret, names = ?leaf.pair.names(), %expires, authority = %leaf.authority,
-            "serving certificate loaded"
+            "loaded serving certificate"
         );
         self.validity = Validity::Valid;
     }
@@ -97,7 +97,7 @@ impl Telling {
             if let Some(obstacle) = &obstacle {
                 tracing::warn!("{obstacle}");
             } else {
-                tracing::info!("{kind_name} {name:?} is there; its caBundle is kept");
+                tracing::info!("found {kind_name} {name:?}; keeping its caBundle up to date");
             }
             *told = obstacle;
         }
@@ -115,10 +115,10 @@ impl Telling {
             tracing::warn!(
                 secret = self.secret,
                 configuration = self.configuration,
-                "the watch of {what} failed and is begun anew; the certificate that is loaded is served meanwhile: {told}"
+                "watch of {what} failed; restarting; the loaded certificate is served meanwhile: {told}"
             );
         } else {
-            tracing::debug!("the watch of {what} still fails: {told}");
+            tracing::debug!("watch of {what} still fails: {told}");
         }
     }
 
@@ -143,7 +143,7 @@ impl Telling {
         tracing::info!(
             secret = self.secret,
             action = action.as_str(),
-            "somebody else was quicker; looking at what is there now"
+            "another replica changed the Secret first; reading it again"
         );
     }
 
@@ -154,15 +154,15 @@ impl Telling {
             tracing::warn!(
                 secret,
                 action,
-                "cannot change the Secret, although {why}; trying again, and what is loaded is served meanwhile: {failure}"
+                "failed to update the Secret ({why}); retrying; the loaded certificate is served meanwhile: {failure}"
             );
         } else {
-            tracing::debug!(secret, action, "still cannot change the Secret: {failure}");
+            tracing::debug!(secret, action, "still failing to update the Secret: {failure}");
         }
     }
 
     pub(crate) fn look_fails(&mut self, failure: &Failure) {
-        tracing::debug!(secret = self.secret, "cannot read the Secret: {failure}");
+        tracing::debug!(secret = self.secret, "failed to read the Secret: {failure}");
     }
 
     pub(crate) fn injected(&self, kind: Kind) {
@@ -180,10 +180,10 @@ impl Telling {
             tracing::warn!(
                 configuration,
                 kind,
-                "cannot inject caBundle, and without it the API server does not trust this webhook; trying again: {failure}"
+                "failed to inject caBundle, without which the API server does not trust this webhook; retrying: {failure}"
             );
         } else {
-            tracing::debug!(configuration, kind, "still cannot inject caBundle: {failure}");
+            tracing::debug!(configuration, kind, "still failing to inject caBundle: {failure}");
         }
     }
 

@@ -103,7 +103,7 @@ fn look_at(read: Result<PairContents, PairError>, paths: &PairPaths, seen: &mut 
 }
 
 fn log_loaded(pair: &ServingPair) {
-    tracing::info!(names = ?pair.names(), expires = %pair.expires(), "serving certificate loaded");
+    tracing::info!(names = ?pair.names(), expires = %pair.expires(), "loaded serving certificate");
     if pair.names().is_empty() {
         tracing::warn!(
             "the serving certificate has no subject alternative name and the API server will refuse it; \
@@ -116,9 +116,9 @@ fn log_refused(error: &PairError, current: Option<&ServingPair>) {
     let reason = with_causes(error);
     if let Some(pair) = current {
         let expires = pair.expires();
-        tracing::warn!(%expires, "serving certificate not replaced, the last good one stays: {reason}");
+        tracing::warn!(%expires, "failed to reload the serving certificate; keeping the previous one: {reason}");
     } else {
-        tracing::warn!("no serving certificate yet, handshakes fail until there is one: {reason}");
+        tracing::warn!("no serving certificate yet; TLS handshakes fail until there is one: {reason}");
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn tell_validity(pair: &ServingPair, told: Validity, now: SystemTime)
     let (begins, expires) = (pair.begins(), pair.expires());
     match validity {
         Validity::NotYet => {
-            tracing::warn!(%begins, "the serving certificate is not valid yet; is this node's clock right?");
+            tracing::warn!(%begins, "the serving certificate is not valid yet; check the clock of this node");
         }
         Validity::Valid => tracing::info!(%expires, "the serving certificate is valid now"),
         Validity::Expired => tracing::warn!(

@@ -13,7 +13,7 @@ use crate::{backoff::Pace, client::ApiError, memory::Failure, workers::Interrupt
 #[derive(Debug, Error)]
 pub enum DeliveryError {
     /// Policies have not been seen yet.
-    #[error("it is not known yet which Policies there are")]
+    #[error("the Policy cache is not synced yet")]
     UnknownPolicies,
     /// The process stops, or leads no more.
     #[error(transparent)]
@@ -48,7 +48,7 @@ impl Failure for DeliveryError {
             Self::UnknownPolicies | Self::Interrupted(_) | Self::Behind(_) => Reason::Progressing,
             Self::Taken(_) => Reason::BundleConflict,
             Self::Overtime(_) => Reason::NotReady,
-            Self::Unread(_) | Self::Api { .. } => Reason::ApiError,
+            Self::Unread(_) | Self::Api { .. } => Reason::APIError,
         }
     }
 

@@ -31,7 +31,7 @@ use crate::{
     context::Context,
     error::shown,
     memory::Failure,
-    metrics::Loop,
+    metrics::Reconciler,
     queue::Next,
     watch::{Reach, Weight},
     work::BundleKey,
@@ -57,7 +57,7 @@ pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, contex
     let bundle = match &*object {
         Guarded::Good(bundle) => bundle,
         Guarded::Odd { error, .. } => {
-            tracing::error!(error = shown(error), "Bundle cannot be read and is left alone");
+            tracing::error!(error = shown(error), "Bundle cannot be decoded; skipping it");
             return None;
         }
     };
@@ -70,7 +70,7 @@ pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, contex
     let failure = result.as_ref().err().map(Failure::reason);
     context
         .metrics
-        .reconciled(Loop::Bundle, failure, started.elapsed());
+        .reconciled(Reconciler::Bundle, failure, started.elapsed());
     context.bundles.ended(key, bundle.metadata.generation, result)
 }
 

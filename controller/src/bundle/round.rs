@@ -143,7 +143,7 @@ impl Run<'_> {
             return Vec::new();
         }
         if let Some(odd) = surroundings.odd() {
-            tracing::warn!("{odd}: nothing is withdrawn from clusters meanwhile");
+            tracing::warn!("{odd}: no BundleDeployment is deleted until it can be read");
             return Vec::new();
         }
         let mut failures = Vec::new();

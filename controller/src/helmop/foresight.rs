@@ -18,7 +18,7 @@ use crate::work::key_of;
 /// when it is worked on.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Notes which charts HelmOps want, as far as their Policies are known and allow it.
+/// Notes which charts HelmOps want, as far as their Policy cache synced and allow it.
 ///
 /// If each were only noted when it is worked on, the first look-ups after a start would read the index of a repository for a few
 /// charts each, again and again.
@@ -30,7 +30,7 @@ pub async fn note_all(
     let started = Instant::now();
     for object in helmops {
         if started.elapsed() > LONGEST {
-            tracing::info!("not all HelmOps were looked through before work begins");
+            tracing::info!("not all HelmOps were indexed before reconciliation starts");
             return;
         }
         let helmop = object.good();

@@ -38,7 +38,7 @@ use crate::{
     context::{Asked, Context},
     error::{ReconcileError, shown},
     memory::Failure,
-    metrics::Loop,
+    metrics::Reconciler,
     queue::Next,
     watch::Weight,
     work::HelmOpKey,
@@ -102,7 +102,7 @@ fn span(helmop: &ObjectMeta) -> Span {
 /// Reports a HelmOp that cannot be read. Its status stays as it is: it may hold what does not decode.
 fn left_alone(metadata: &ObjectMeta, error: &str, context: &Context) {
     let error = shown(error);
-    tracing::error!(error, "HelmOp cannot be read and is left alone");
+    tracing::error!(error, "HelmOp cannot be decoded; skipping it");
     let helmop = HelmOp {
         metadata: metadata.clone().into(),
         ..HelmOp::default()
@@ -116,7 +116,7 @@ async fn delete(key: &HelmOpKey, helmop: &Guarded<HelmOp>, context: &Context) ->
     let started = Instant::now();
     let result = Box::pin(apply::cleanup(context, key, helmop)).await;
     context.metrics.reconciled(
-        Loop::HelmOp,
+        Reconciler::HelmOp,
         result.as_ref().err().map(Failure::reason),
         started.elapsed(),
     );
@@ -136,7 +136,7 @@ async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut Place, context: &Co
     let started = Instant::now();
     let result = bring_about(key, helmop, context, place).await;
     context.metrics.reconciled(
-        Loop::HelmOp,
+        Reconciler::HelmOp,
         result.as_ref().err().map(Failure::reason),
         started.elapsed(),
     );
@@ -199,7 +199,7 @@ impl Run<'_> {
             }
             Err(errors) => {
                 self.context.interest.forget(self.key);
-                let reason = errors.reason().unwrap_or(Reason::Undecodable);
+                let reason = errors.reason().unwrap_or(Reason::DecodeError);
                 let message = errors.to_string();
                 let outcome = Outcome::Refused { reason, message };
                 self.tell(bundle, &outcome, &Polling::Off).await?;

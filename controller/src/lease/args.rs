@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Work only while holding a Lease, so that of several replicas one works
+    /// Enable leader election, so that only one of several replicas reconciles
     #[arg(
         long,
         env = "HELMOPS_LEADER_ELECT",
@@ -22,15 +22,15 @@ pub struct LeaseArgs {
     )]
     pub leader_elect: bool,
 
-    /// How long others wait, after the Lease was last renewed, before they take it
+    /// How long other replicas wait after the last renewal of the Lease before they acquire it
     #[arg(long, env = "HELMOPS_LEASE_DURATION", default_value = "15s", value_parser = duration::parse, value_name = "DURATION")]
     pub lease_duration: Duration,
 
-    /// How long the leader goes on writing without a renewal
+    /// How long the leader keeps writing without renewing the Lease
     #[arg(long, env = "HELMOPS_RENEW_DEADLINE", default_value = "10s", value_parser = duration::parse, value_name = "DURATION")]
     pub renew_deadline: Duration,
 
-    /// Time between renewals, and between looks at the Lease of somebody else
+    /// Time between attempts to acquire or renew the Lease
     #[arg(long, env = "HELMOPS_RETRY_PERIOD", default_value = "2s", value_parser = duration::parse, value_name = "DURATION")]
     pub retry_period: Duration,
 }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_an_environment_twin_of_the_same_name() {
+    fn every_flag_has_an_environment_variable_of_the_same_name() {
         for arg in Cli::command().get_arguments() {
             let Some(long) = arg.get_long() else { continue };
             let twin = format!("HELMOPS_{}", long.to_uppercase().replace('-', "_"));

@@ -203,12 +203,12 @@ impl Election {
         self.metrics.leads(false);
         let LeaseName { namespace, name } = self.lease.clone();
         match timeout(FAREWELL, self.release()).await {
-            Ok(true) => tracing::info!(namespace, name, "the Lease is given back"),
+            Ok(true) => tracing::info!(namespace, name, "released the Lease"),
             Ok(false) => {}
             Err(_) => tracing::warn!(
                 namespace,
                 name,
-                "the Lease could not be given back; another replica takes it when it has run out"
+                "failed to release the Lease; another replica acquires it after it expires"
             ),
         }
     }

@@ -148,23 +148,25 @@ impl Telling {
                     namespace,
                     name,
                     identity,
-                    "leading: the Lease is this process' own"
+                    "acquired the Lease: this replica is the leader"
                 ),
-                Kind::Lapsed => tracing::warn!(namespace, name, "not leading: the Lease is not renewed yet"),
+                Kind::Lapsed => {
+                    tracing::warn!(namespace, name, "not the leader: the Lease is not renewed yet");
+                }
                 Kind::Standby(Some(holder)) => {
                     tracing::info!(
                         namespace,
                         name,
                         identity,
                         holder,
-                        "standing by: the Lease is another process'"
+                        "waiting for leadership: another replica holds the Lease"
                     );
                 }
                 Kind::Standby(None) => tracing::info!(
                     namespace,
                     name,
                     identity,
-                    "standing by: nobody holds the Lease yet"
+                    "waiting for leadership: the Lease has no holder yet"
                 ),
             }
             return;
@@ -178,7 +180,7 @@ impl Telling {
                     name,
                     error = with_causes(error),
                     advice,
-                    "cannot renew the Lease; work goes on for {seconds} s, and stops then unless it is renewed"
+                    "failed to renew the Lease; leadership ends in {seconds} s unless it is renewed"
                 );
             }
             Kind::Lapsed => tracing::error!(
@@ -186,7 +188,7 @@ impl Telling {
                 name,
                 error = with_causes(error),
                 advice,
-                "the Lease could not be renewed in time: nothing is written until it is, or somebody else takes it"
+                "lost leadership: the Lease was not renewed in time; nothing is written until this replica leads again"
             ),
             Kind::Standby(holder) => tracing::warn!(
                 namespace,
@@ -194,7 +196,7 @@ impl Telling {
                 holder,
                 error = with_causes(error),
                 advice,
-                "cannot read or write the Lease, which is tried again and again; this process does not lead"
+                "failed to read or write the Lease; retrying; this replica is not the leader"
             ),
         }
     }

@@ -255,7 +255,7 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
         let (admission, suiting) = match self.turn(&slot, (&**namespace, since), &suits, admit).await {
             Turn::Fetch(admission, suiting) => (admission, suiting),
             Turn::Served(outcome) => {
-                self.fetches.shared.inc();
+                self.fetches.coalesced.inc();
                 return outcome;
             }
         };
@@ -587,7 +587,7 @@ mod tests {
         );
         let requests = requests.load(Ordering::Relaxed);
         assert!((1..=2).contains(&requests), "{requests}");
-        assert_eq!(cache.fetches.shared.get(), 100 - requests as u64);
+        assert_eq!(cache.fetches.coalesced.get(), 100 - requests as u64);
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ pub enum ResolveError {
     Registry(RegistryError),
     /// Everything that the HelmOp asks for took too long together.
     #[error(
-        "looking up the charts of this HelmOp took longer than {} s in all; look at the server and at the network before it, or \
+        "looking up the charts of this HelmOp took longer than {} s in all; check the server and the network, or \
          name fewer charts in one HelmOp",
         limit.as_secs()
     )]

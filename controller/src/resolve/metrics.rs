@@ -5,11 +5,10 @@ use std::time::Duration;
 use helmops_shared::{reason::Reason, runtime::metrics::registered};
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-use crate::metrics::Present;
-pub use crate::metrics::SUCCESS;
+use crate::metrics::{ERROR, Present, SUCCESS};
 
-/// The word for an answer that says that nothing has changed.
-pub const NOT_MODIFIED: &str = "NotModified";
+/// Value of the label `result` for a response with status 304.
+const NOT_MODIFIED: &str = "not_modified";
 
 /// From 5 ms for a server near by to the longest time that a request may take.
 const BUCKETS: &[f64] = &[
@@ -21,16 +20,16 @@ const FAILURES: [Reason; 13] = [
     Reason::InvalidURL,
     Reason::InvalidSecret,
     Reason::RepositoryError,
-    Reason::HostNotFound,
+    Reason::DNSLookupFailed,
     Reason::ConnectionFailed,
     Reason::Timeout,
     Reason::CertificateError,
     Reason::Unauthorized,
     Reason::Forbidden,
     Reason::RepositoryNotFound,
-    Reason::CredentialsWithheld,
+    Reason::CredentialsNotForHost,
     Reason::RateLimited,
-    Reason::AnswerTooLarge,
+    Reason::ResponseTooLarge,
 ];
 
 /// What is asked for.
@@ -59,15 +58,37 @@ impl Kind {
     }
 }
 
-/// Requests and what came of them.
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With a response.
+    Success,
+    /// With status 304: nothing has changed.
+    NotModified,
+    /// Without a response that can be used.
+    Failed(Reason),
+}
+
+impl Outcome {
+    /// Values of the labels `result` and `reason`.
+    const fn labels(self) -> [&'static str; 2] {
+        match self {
+            Self::Success => [SUCCESS, ""],
+            Self::NotModified => [NOT_MODIFIED, ""],
+            Self::Failed(reason) => [ERROR, reason.as_str()],
+        }
+    }
+}
+
+/// Requests to repositories and registries, and their outcomes.
 #[derive(Clone, Debug)]
 pub struct Fetches {
     requests: IntCounterVec,
     bytes: IntCounterVec,
     duration: HistogramVec,
     in_flight: IntGauge,
-    /// Look-ups that an answer served which another look-up had asked for.
-    pub shared: IntCounter,
+    /// Resolutions that shared the response to a request of another resolution.
+    pub coalesced: IntCounter,
     /// Entries of indexes that were passed over because they are broken.
     pub skipped_entries: IntCounter,
     /// Answers that were dropped to make room.
@@ -90,18 +111,17 @@ impl Fetches {
         let gauge = |name: &str, help: &str| registered(registry, IntGauge::new(name, help)?);
         let duration = HistogramOpts::new(
             "helmops_fetch_duration_seconds",
-            "Time that a request to a repository or registry takes, its body included.",
+            "Duration of a request to a repository or registry, with its body.",
         );
         let fetches = Self {
             requests: counters(
                 "helmops_fetch_requests_total",
-                "Requests to repositories and registries by what was asked for and outcome: Success, NotModified or the \
-                 reason.",
-                &["kind", "outcome"],
+                "Requests to repositories and registries by kind, result (success, not_modified, error) and reason.",
+                &["kind", "result", "reason"],
             )?,
             bytes: counters(
                 "helmops_fetch_received_bytes_total",
-                "Bytes of answers' bodies as they came over the wire.",
+                "Bytes of response bodies as received, before decompression.",
                 &["kind"],
             )?,
             duration: registered(
@@ -110,23 +130,23 @@ impl Fetches {
             )?,
             in_flight: gauge(
                 "helmops_fetch_in_flight",
-                "Requests to repositories and registries that are under way.",
+                "Requests to repositories and registries in progress.",
             )?,
-            shared: counter(
-                "helmops_shared_answers_total",
-                "Look-ups that were served by an answer that another look-up had asked for.",
+            coalesced: counter(
+                "helmops_fetch_coalesced_total",
+                "Resolutions that shared the response to a request of another resolution.",
             )?,
             skipped_entries: counter(
                 "helmops_index_skipped_entries_total",
-                "Entries of repository indexes that were passed over because they are broken.",
+                "Invalid entries of repository indexes that were skipped.",
             )?,
             evictions: counter(
                 "helmops_cache_evictions_total",
-                "Answers of repositories that were dropped to make room for others.",
+                "Cached responses that were evicted to make room for others.",
             )?,
             cache_bytes: gauge(
                 "helmops_cache_bytes",
-                "Size of the answers of repositories that are kept.",
+                "Size of the cached responses of repositories and registries.",
             )?,
         };
         fetches.start();
@@ -137,9 +157,10 @@ impl Fetches {
         for kind in Kind::ALL.map(Kind::as_str) {
             self.bytes.with_label_values(&[kind]);
             self.duration.with_label_values(&[kind]);
-            let reasons = FAILURES.into_iter().map(Reason::as_str);
-            for outcome in [SUCCESS, NOT_MODIFIED].into_iter().chain(reasons) {
-                self.requests.with_label_values(&[kind, outcome]);
+            let results = [Outcome::Success, Outcome::NotModified].into_iter();
+            for outcome in results.chain(FAILURES.map(Outcome::Failed)) {
+                let [result, reason] = outcome.labels();
+                self.requests.with_label_values(&[kind, result, reason]);
             }
         }
     }
@@ -150,9 +171,13 @@ impl Fetches {
     }
 
     /// Counts a request that ended.
-    pub fn ended(&self, kind: Kind, outcome: &'static str, bytes: u64, took: Duration) {
-        let kind = kind.as_str();
-        self.requests.with_label_values(&[kind, outcome]).inc();
+    pub fn ended(&self, kind: Kind, outcome: Outcome, bytes: u64, took: Duration) {
+        debug_assert!(
+            !matches!(outcome, Outcome::Failed(reason) if !FAILURES.contains(&reason)),
+            "{outcome:?} is not among the failures of requests"
+        );
+        let (kind, [result, reason]) = (kind.as_str(), outcome.labels());
+        self.requests.with_label_values(&[kind, result, reason]).inc();
         self.bytes.with_label_values(&[kind]).inc_by(bytes);
         self.duration
             .with_label_values(&[kind])

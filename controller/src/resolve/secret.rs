@@ -53,7 +53,7 @@ pub enum SecretError {
     },
     /// The configuration of registries is broken.
     #[error(
-        "could not read Helm auth from secret: key .dockerconfigjson of Secret {secret} is not usable: {why}; make it with kubectl create secret docker-registry"
+        "could not read Helm auth from secret: key .dockerconfigjson of Secret {secret} cannot be used: {why}; create it with kubectl create secret docker-registry"
     )]
     DockerConfig {
         /// Name of the Secret.
@@ -77,7 +77,7 @@ impl SecretError {
         match self {
             Self::NotFound { .. } => Reason::SecretNotFound,
             Self::Half { .. } | Self::NotText { .. } | Self::DockerConfig { .. } => Reason::InvalidSecret,
-            Self::Api { .. } => Reason::ApiError,
+            Self::Api { .. } => Reason::APIError,
         }
     }
 

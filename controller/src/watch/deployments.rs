@@ -195,7 +195,7 @@ impl Deployments {
             tracing::warn!(
                 kind = "BundleDeployment",
                 error = with_causes(&error),
-                "watch failed and is begun anew"
+                "watch failed; restarting"
             );
         }
     }

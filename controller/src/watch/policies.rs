@@ -57,7 +57,7 @@ fn is_passing<T>(event: &watcher::Result<T>) -> bool {
     if is_passing {
         tracing::warn!(
             error = with_causes(&error),
-            "the watch of Policies failed and is begun anew"
+            "watch of Policies failed; restarting"
         );
     }
     is_passing

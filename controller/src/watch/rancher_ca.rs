@@ -123,13 +123,13 @@ pub fn watch(client: &Client, scope: &Scope, writers: [Writer<Secret>; 2]) -> Bo
             .filter_map(|change| async {
                 match change {
                     Ok(secret) => {
-                        tracing::info!(secret = secret.name_any(), "authorities of Rancher seen");
+                        tracing::info!(secret = secret.name_any(), "loaded Rancher's CA bundle");
                         Some(())
                     }
                     Err(error) => {
                         tracing::warn!(
                             error = with_causes(&error),
-                            "watch of Rancher's authorities failed and is begun anew"
+                            "watch of Rancher's CA Secrets failed; restarting"
                         );
                         None
                     }

@@ -139,7 +139,7 @@ where
         Ok(list) => list.items.into_iter().next(),
         Err(error) => {
             let error = with_causes(&error);
-            tracing::warn!(kind = %K::kind(&()), namespace, name, error, "object could not be read again");
+            tracing::warn!(kind = %K::kind(&()), namespace, name, error, "failed to read an object again");
             None
         }
     }
@@ -169,7 +169,7 @@ pub fn shielded<K: Resource<DynamicType = ()>, T>(
         match change {
             Ok(told) => Some(told),
             Err(error) => {
-                tracing::warn!(kind = %K::kind(&()), error = with_causes(&error), "watch failed and is begun anew");
+                tracing::warn!(kind = %K::kind(&()), error = with_causes(&error), "watch failed; restarting");
                 None
             }
         }

@@ -198,12 +198,12 @@ fn describe_for_target(fault: FormError, own: &HelmOptions) -> Fault {
         FormError::ArchiveWithRepo => (
             "chart",
             Reason::RepoForbidden,
-            "a chart archive names its own URL, but a repository is set here or inherited from spec.helm.repo, which a target cannot clear; make it a HelmOp of its own",
+            "a chart archive names its own URL, but a repository is set here or inherited from spec.helm.repo, which a target cannot clear; create a separate HelmOp",
         ),
         FormError::ArchiveWithVersion => (
             "version",
             Reason::VersionForbidden,
-            "a chart archive has no versions to choose from, but one is set here or inherited from spec.helm.version, which a target cannot clear; make it a HelmOp of its own",
+            "a chart archive has no versions to choose from, but one is set here or inherited from spec.helm.version, which a target cannot clear; create a separate HelmOp",
         ),
         FormError::NoChart => (
             "chart",

@@ -500,7 +500,7 @@ fn what_no_repository_has() {
         &["helm repo list"],
     );
     let repo = |repo: &str, words: &[&str]| {
-        refused(json!({ "repo": repo, "chart": "web" }), "repo", InvalidURL, words)
+        refused(json!({ "repo": repo, "chart": "web" }), "repo", InvalidURL, words);
     };
     repo("https://h/charts/index.yaml", &["remove /index.yaml"]);
     repo("https://h/charts ", &["begins or ends with whitespace"]);

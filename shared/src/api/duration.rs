@@ -20,7 +20,7 @@ pub enum DurationError {
     #[error("unknown unit: use ns, us, µs, ms, s, m or h (24h for a day; d and w are not supported)")]
     UnknownUnit,
     /// Less than nothing.
-    #[error("negative; use 0s to turn polling off")]
+    #[error("must not be negative")]
     Negative,
     /// More than Go can hold.
     #[error("too long; at most 2562047h")]

@@ -23,16 +23,16 @@ pub const SHARD: &str = "fleet.cattle.io/shard-ref";
 pub const CREATED_BY: &str = "fleet.cattle.io/created-by-user-id";
 /// Annotation on a HelmOp that asks for one look for newer versions now. Its value is a token of the user's choice, such as
 /// the time: each new one asks for one look.
-pub const POLL: &str = "helmops.fleet.cattle.io/poll";
+pub const POLL: &str = "helmops.fleet.cattle.io/poll-requested-at";
 /// Annotation on a Bundle with the last token of [`POLL`] that has had its look.
-pub const POLLED: &str = "helmops.fleet.cattle.io/polled";
+pub const POLLED: &str = "helmops.fleet.cattle.io/last-handled-poll";
 /// Label on Secrets and ConfigMaps that were put into the namespace of a cluster: what they are there for.
-pub const COPY: &str = "helmops.fleet.cattle.io/copy";
+pub const COPY: &str = "helmops.fleet.cattle.io/copy-type";
 /// Annotation on such a copy with what it was made from, and on a BundleDeployment with what the resources were made from
 /// that its agent copies.
-pub const MADE_FROM: &str = "helmops.fleet.cattle.io/made-from";
+pub const MADE_FROM: &str = "helmops.fleet.cattle.io/copied-from";
 /// Annotation on a Secret with values: the IDs of the deployments that they are of, and that come next.
-pub const VALUES_OF: &str = "helmops.fleet.cattle.io/values-of";
+pub const VALUES_OF: &str = "helmops.fleet.cattle.io/values-for";
 /// Label on copies of access Secrets, as Fleet has it: `true`.
 pub const INTERNAL_SECRET: &str = "fleet.cattle.io/bundle-internal-secret";
 /// Finalizer on Bundles, removed once none of their BundleDeployments is left: they are in other namespaces, where

@@ -15,9 +15,7 @@ pub trait Meter {
 
 /// The memory for reading is used up.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error(
-    "the memory for reading indexes and lists of tags is used up by what is being read at the moment; it is tried again"
-)]
+#[error("the memory for reading indexes and lists of tags is used up by other responses; retrying")]
 pub struct OverBudget;
 
 /// Grants everything.

@@ -1,16 +1,17 @@
-//! The flags that every helmops binary takes, each with an environment twin.
+//! The flags that every helmops binary takes. Each can also be set through an environment variable.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::supervisor::Shutdown;
+use crate::api::duration;
 
 /// Flags shared by every helmops process; flatten them into the arguments of a binary.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Process")]
 pub struct ProcessArgs {
-    /// Address that serves /metrics over plain HTTP; /livez and /readyz too
+    /// Address to serve /metrics on, over plain HTTP; also serves /livez and /readyz
     #[arg(
         long,
         env = "HELMOPS_METRICS_BIND_ADDRESS",
@@ -19,9 +20,9 @@ pub struct ProcessArgs {
     )]
     pub metrics_bind_address: SocketAddr,
 
-    /// Address that serves /livez and /readyz over plain HTTP, for the kubelet
+    /// Address to serve /livez and /readyz on, over plain HTTP, for the probes of the kubelet
     ///
-    /// It is not the address of the metrics, so that whoever reaches those cannot keep the kubelet out.
+    /// It is separate from the metrics, so that clients of the metrics cannot make the probes fail.
     #[arg(
         long,
         env = "HELMOPS_HEALTH_PROBE_BIND_ADDRESS",
@@ -30,14 +31,14 @@ pub struct ProcessArgs {
     )]
     pub health_probe_bind_address: SocketAddr,
 
-    /// Form of the log lines written to stderr
+    /// Format of the log, which is written to stderr
     #[arg(long, env = "HELMOPS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
 
-    /// What to log: a level, or a filter such as `info,MODULE=debug`
+    /// Log level, or a filter such as `info,MODULE=debug`
     ///
-    /// Levels are error, warn, info, debug, trace and off. Warnings of the client for the API server, which hold whole
-    /// responses, are left out unless the filter names it (`kube_client=warn`).
+    /// Levels are error, warn, info, debug, trace and off. Warnings of the Kubernetes client contain whole responses and are
+    /// logged only if the filter names it (`kube_client=warn`).
     #[arg(
         long,
         env = "HELMOPS_LOG_LEVEL",
@@ -46,25 +47,14 @@ pub struct ProcessArgs {
     )]
     pub log_level: String,
 
-    /// Seconds to go on serving, but unready, after SIGTERM, so that Service endpoints leave first
-    #[arg(
-        long,
-        env = "HELMOPS_SHUTDOWN_DELAY_SECONDS",
-        default_value_t = 0,
-        value_name = "SECONDS"
-    )]
-    pub shutdown_delay_seconds: u64,
+    /// How long to keep serving after SIGTERM while unready, so that the endpoints of Services are removed first
+    #[arg(long, env = "HELMOPS_SHUTDOWN_DELAY", default_value = "0s", value_parser = duration::parse, value_name = "DURATION")]
+    pub shutdown_delay: Duration,
 
-    /// Seconds that work under way gets to end after the delay; delay and timeout together must fit into
-    /// the pod's terminationGracePeriodSeconds (30 unless set)
-    #[arg(
-        long,
-        env = "HELMOPS_SHUTDOWN_TIMEOUT_SECONDS",
-        default_value_t = 25,
-        value_parser = clap::value_parser!(u64).range(1..),
-        value_name = "SECONDS"
-    )]
-    pub shutdown_timeout_seconds: u64,
+    /// How long work in progress may take to finish after --shutdown-delay, at least 1s; both together must fit into the
+    /// terminationGracePeriodSeconds of the pod (30 by default)
+    #[arg(long, env = "HELMOPS_SHUTDOWN_TIMEOUT", default_value = "25s", value_parser = timeout, value_name = "DURATION")]
+    pub shutdown_timeout: Duration,
 }
 
 /// Time between the end of a server's own drain and the supervisor's patience: a server that gives up on
@@ -75,25 +65,33 @@ impl ProcessArgs {
     /// How the supervisor shuts down by these flags.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown {
-            delay: Duration::from_secs(self.shutdown_delay_seconds),
-            timeout: Duration::from_secs(self.shutdown_timeout_seconds),
+            delay: self.shutdown_delay,
+            timeout: self.shutdown_timeout,
         }
     }
 
     /// How long a server may drain ([`super::Limits::drain`]) so that it ends before the supervisor's
     /// timeout: two seconds less than it, but at least half of it.
     pub fn drain(&self) -> Duration {
-        let timeout = Duration::from_secs(self.shutdown_timeout_seconds);
+        let timeout = self.shutdown_timeout;
         timeout.saturating_sub(DRAIN_MARGIN).max(timeout / 2)
     }
 }
 
-/// The form of the log lines.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let timeout = duration::parse(text).map_err(|error| error.to_string())?;
+    if timeout < Duration::from_secs(1) {
+        return Err("too short; at least 1s".to_owned());
+    }
+    Ok(timeout)
+}
+
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// One JSON object a line, for log collectors.
+    /// One JSON object per line, for log collectors.
     Json,
-    /// One line of text an event, for people.
+    /// One line of text per event, for people.
     Text,
 }
 
@@ -134,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_an_environment_twin_of_the_same_name() {
+    fn every_flag_has_an_environment_variable_of_the_same_name() {
         for arg in Cli::command().get_arguments() {
             let Some(long) = arg.get_long() else { continue };
             let twin = format!("HELMOPS_{}", long.to_uppercase().replace('-', "_"));
@@ -148,15 +146,16 @@ mod tests {
 
     #[test]
     fn a_drain_is_shorter_than_the_timeout_and_never_nothing() {
-        for (timeout, drain) in [("1", 0.5), ("3", 1.5), ("4", 2.0), ("25", 23.0)] {
-            let args = parse(&["--shutdown-timeout-seconds", timeout]).unwrap();
+        for (timeout, drain) in [("1s", 0.5), ("3s", 1.5), ("4s", 2.0), ("25s", 23.0)] {
+            let args = parse(&["--shutdown-timeout", timeout]).unwrap();
             assert!((args.drain().as_secs_f64() - drain).abs() < 1e-9, "{timeout}");
         }
     }
 
     #[test]
     fn a_timeout_of_nothing_and_an_unknown_format_are_refused() {
-        assert!(parse(&["--shutdown-timeout-seconds", "0"]).is_err());
+        assert!(parse(&["--shutdown-timeout", "0s"]).is_err());
+        assert!(parse(&["--shutdown-timeout", "25"]).is_err());
         assert!(parse(&["--log-format", "xml"]).is_err());
         assert_eq!(
             parse(&["--log-format", "text"]).unwrap().log_format,

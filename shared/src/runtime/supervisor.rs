@@ -76,7 +76,7 @@ pub enum Fault {
     },
     /// Tasks did not end in time.
     #[error(
-        "still running {} s after being asked to stop: {}; raise --shutdown-timeout-seconds if they only needed longer",
+        "still running {} s after being asked to stop: {}; raise --shutdown-timeout if they only needed longer",
         timeout.as_secs(), Names(tasks)
     )]
     StillRunning {

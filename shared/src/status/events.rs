@@ -39,7 +39,7 @@ pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
 pub fn unreadable(error: String) -> Event {
     Event {
         is_warning: true,
-        reason: Reason::Undecodable.to_string(),
+        reason: Reason::DecodeError.to_string(),
         action: RECONCILE,
         note: error,
     }

@@ -50,7 +50,7 @@ pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64
         Polling::Off => None,
         Polling::Unchanged => return,
         Polling::Awaited { next } => {
-            let message = format!("no look for a newer version is on record; the next one is due at {next}");
+            let message = format!("not polled yet; next poll at {next}");
             Some(State::Unknown(Reason::Progressing, message))
         }
         Polling::Looked(look) => {

@@ -35,7 +35,7 @@ impl Readiness {
 /// must not decide.
 pub fn ready(helmop: &HelmOp, seen: Seen<'_>, summary: Option<&BundleSummary>) -> Readiness {
     let Some(status) = seen.status() else {
-        let message = "the Bundle is written; nothing has been deployed yet";
+        let message = "the Bundle is written; waiting for its deployment";
         return Readiness::no(Reason::Progressing, message.to_owned());
     };
     if let Some(error) = error_of(status) {
@@ -43,7 +43,7 @@ pub fn ready(helmop: &HelmOp, seen: Seen<'_>, summary: Option<&BundleSummary>) -
         return Readiness::no(Reason::NotReady, message);
     }
     if status.observed_generation != seen.bundle.and_then(|bundle| bundle.metadata.generation) {
-        let message = "the Bundle has changed; the change is being rolled out";
+        let message = "the Bundle changed; rolling out";
         return Readiness::no(Reason::Progressing, message.to_owned());
     }
     let none = BundleSummary::default();
@@ -66,7 +66,7 @@ pub fn ready(helmop: &HelmOp, seen: Seen<'_>, summary: Option<&BundleSummary>) -
     let told_otherwise = ready_condition(status).is_some_and(|told| told.status == "False");
     if told_otherwise || !is_whole(counted) || summary.desired_ready < counted.desired_ready {
         let message = format!(
-            "deployments and Bundle do not agree yet: the Bundle says that {}",
+            "the status of the Bundle is not up to date yet: {}",
             numbers(counted)
         );
         return Readiness::no(Reason::Progressing, message);
@@ -114,7 +114,7 @@ fn incomplete(helmop: &HelmOp, summary: &BundleSummary) -> Readiness {
     let held_back = summary.out_of_sync.saturating_add(summary.pending);
     let is_paused = helmop.spec.bundle.paused && held_back > 0;
     if is_paused {
-        message = format!("spec.paused holds the roll-out back; {message}");
+        message = format!("spec.paused is set, so the rollout is paused; {message}");
     }
     let is_moving = summary.wait_applied > 0 || (held_back > 0 && !is_paused);
     let reason = if is_moving && summary.err_applied == 0 {

@@ -251,7 +251,7 @@ impl Setting {
 
     async fn until_password(&self, password: &str) -> Result<()> {
         let wanted = STANDARD.encode(password);
-        let selector = "helmops.fleet.cattle.io/copy=access";
+        let selector = "helmops.fleet.cattle.io/copy-type=access";
         eventually("the password to be everywhere", DEADLINE, async || {
             let listed = self.bed.kubectl();
             let arguments = [
@@ -339,7 +339,7 @@ async fn until_idle(controller: &Running) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(300)).await;
         let metrics = Metrics::scrape(&url).await?;
         let done = metrics
-            .sum("helmops_reconciles_total", &[])
+            .sum("helmops_reconcile_total", &[])
             .context("no such metric")?;
         let is_same = (done - before).abs() < 0.5;
         before = done;

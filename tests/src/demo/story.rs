@@ -60,7 +60,7 @@ async fn install(
     session.title("helmops is installed from its manifests")?;
     let manifests = helmops::manifests().canonicalize()?;
     let manifests = manifests.display();
-    for file in ["definitions/crds", "base/namespace.yaml", "base/rbac.yaml"] {
+    for file in ["crd/bases", "base/namespace.yaml", "base/rbac.yaml"] {
         session
             .succeeds(&format!("kubectl apply --server-side -f {manifests}/{file}"))
             .await?;

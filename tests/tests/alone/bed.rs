@@ -106,7 +106,7 @@ impl Alone {
     pub async fn reconciled(&self) -> Result<f64> {
         let metrics = Metrics::scrape(&format!("{}/metrics", self.controller.admin)).await?;
         metrics
-            .sum("helmops_reconciles_total", &[])
+            .sum("helmops_reconcile_total", &[])
             .context("no such metric")
     }
 

@@ -51,7 +51,13 @@ async fn an_odd_object_stops_nothing() {
     alone.restart_controller("controller-2").await;
     alone.apply("better", &json!({})).await;
     alone.until_version("better", "0.2.0").await;
-    assert!(alone.controller.process.log().contains("HelmOp cannot be read"));
+    assert!(
+        alone
+            .controller
+            .process
+            .log()
+            .contains("HelmOp cannot be decoded")
+    );
     let reported = async || {
         let events = alone
             .kubectl
@@ -60,7 +66,7 @@ async fn an_odd_object_stops_nothing() {
         let events: Value = serde_json::from_str(&events.ok()?)?;
         let is_it = |event: &Value| {
             event["regarding"]["name"] == "odd"
-                && event["reason"] == "Undecodable"
+                && event["reason"] == "DecodeError"
                 && event["note"].as_str().is_some_and(|note| note.contains("paused"))
         };
         let mut events = events["items"].as_array().into_iter().flatten();

@@ -13,7 +13,7 @@ use crate::bed::{Alone, SOON};
 #[tokio::test]
 async fn policies_come_late_and_one_of_them_is_odd() {
     let mut alone = Alone::start(None).await.unwrap();
-    let definition = helmops::manifests().join("definitions/crds/policies.yaml");
+    let definition = helmops::manifests().join("crd/bases/policies.yaml");
     let definition = definition.to_str().unwrap();
     let kubectl = alone.kubectl.clone();
     let run = async |arguments: &[&str]| kubectl.run(arguments).await.unwrap().ok().unwrap();

@@ -90,7 +90,7 @@ async fn each_shard_works_on_its_own() {
             .run(&[
                 "annotate",
                 &format!("helmop/{name}"),
-                "helmops.fleet.cattle.io/poll=1",
+                "helmops.fleet.cattle.io/poll-requested-at=1",
             ])
             .await;
         alone.until_version(name, "0.3.0").await;

@@ -172,7 +172,7 @@ async fn a_replica_without_rights_goes_on_serving_and_tells() {
     eventually("a word in the log", Duration::from_secs(20), async || {
         let log = bed.replicas["one"].running.process.log();
         ensure!(
-            log.contains("cannot change the Secret, although there is no Secret")
+            log.contains("failed to update the Secret (there is no Secret")
                 && log.contains("the rights are in manifests/base/rbac.yaml"),
             "{log}"
         );
@@ -181,7 +181,7 @@ async fn a_replica_without_rights_goes_on_serving_and_tells() {
     .await
     .unwrap();
     bed.admits().await.unwrap();
-    let failed = [("action", "issue_all"), ("outcome", "failed")];
+    let failed = [("action", "issue_all"), ("result", "error")];
     let failed = bed
         .metric("one", "helmops_webhook_certificate_actions_total", &failed)
         .await

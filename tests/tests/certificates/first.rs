@@ -46,7 +46,7 @@ async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
         let left = (bed.metric("two", name, &[]).await.unwrap() - now) / 86_400.0;
         assert!((left - days).abs() < 0.1, "{name}: {left}");
     }
-    let failed = [("outcome", "failed")];
+    let failed = [("result", "error")];
     let failed = bed
         .metric("two", "helmops_webhook_certificate_actions_total", &failed)
         .await

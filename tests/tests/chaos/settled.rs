@@ -73,7 +73,7 @@ fn one(wanted: &Wanted, helmop: &Value, bundle: &Value, repository: &Repository)
     let token = wanted.token.map_or(Value::Null, |token| json!(token.to_string()));
     same(
         "token",
-        &metadata["annotations"]["helmops.fleet.cattle.io/polled"],
+        &metadata["annotations"]["helmops.fleet.cattle.io/last-handled-poll"],
         &token,
     )?;
     in_range(wanted, wanted.range, &spec["helm"]["version"], repository)?;

@@ -106,7 +106,7 @@ impl Wanted {
             object
         };
         let annotations = match self.token {
-            Some(token) => json!({ "helmops.fleet.cattle.io/poll": token.to_string() }),
+            Some(token) => json!({ "helmops.fleet.cattle.io/poll-requested-at": token.to_string() }),
             None => json!({}),
         };
         json!({

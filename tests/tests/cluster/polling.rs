@@ -253,7 +253,7 @@ async fn a_token_asks_for_one_look() {
     setting.until_status_version("0.1.0").await;
     setting.charts.add_version("web", "0.2.0").await.unwrap();
     let poll = async |token: &str| {
-        let annotation = format!("helmops.fleet.cattle.io/poll={token}");
+        let annotation = format!("helmops.fleet.cattle.io/poll-requested-at={token}");
         setting
             .kubectl(&["annotate", "--overwrite", "helmop/web", &annotation])
             .await;
@@ -263,7 +263,7 @@ async fn a_token_asks_for_one_look() {
     assert_eq!(condition(&bundle, "Polled"), None, "it is not repeated");
     let bundle = until_version(&setting.namespace, "web", "0.2.0").await;
     assert_eq!(
-        bundle["metadata"]["annotations"]["helmops.fleet.cattle.io/polled"],
+        bundle["metadata"]["annotations"]["helmops.fleet.cattle.io/last-handled-poll"],
         "1"
     );
 

@@ -86,7 +86,7 @@ async fn with_own_definitions_and_beyond() {
 async fn an_outage_of_the_webhook_holds_up_specs_alone() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
-    apply(&kubectl, "definitions", &[]).await;
+    apply(&kubectl, "crd", &[]).await;
     let helmop = |version: &str| {
         json!({
             "apiVersion": "fleet.cattle.io/v1alpha1",
@@ -111,7 +111,11 @@ async fn an_outage_of_the_webhook_holds_up_specs_alone() {
     let finalizers = r#"{"metadata":{"finalizers":null}}"#;
     for harmless in [
         &["label", "helmop/web", "team=a"][..],
-        &["annotate", "helmop/web", "helmops.fleet.cattle.io/poll=1"],
+        &[
+            "annotate",
+            "helmop/web",
+            "helmops.fleet.cattle.io/poll-requested-at=1",
+        ],
         &["delete", "helmop/web", "--wait=false"],
         &["patch", "helmop/web", "--type=merge", "--patch", finalizers],
     ] {

@@ -65,7 +65,10 @@ fn each_says_what_to_do() {
     let names = names(&alerts);
     assert!(names.len() > 10, "{names:?}");
     for name in names {
-        let runbook = format!("runbook: docs/monitoring.md#{}", name.to_lowercase());
+        let runbook = format!(
+            "runbook_url: https://github.com/OWNER/REPO/blob/main/docs/monitoring.md#{}",
+            name.to_lowercase()
+        );
         assert!(alerts.contains(&runbook), "{name} has no runbook");
         assert!(
             guide.contains(&format!("\n### {name}\n")),

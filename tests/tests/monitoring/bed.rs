@@ -82,7 +82,7 @@ impl Monitored {
             .apply(&of_fleet("HelmOp", "denied", &self.chart("latest")))
             .await?;
         ensure!(!denied.status.success(), "it was accepted");
-        let token = format!("helmops.fleet.cattle.io/poll={}", random::word());
+        let token = format!("helmops.fleet.cattle.io/poll-requested-at={}", random::word());
         let ask = ["annotate", "--overwrite", "helmop/web", &token];
         kubectl.run(&ask).await?.ok()?;
         Ok(())

@@ -397,7 +397,7 @@ async fn taking_over_from_fleet_releases_nothing_again() {
         let object = format!("bundledeployment/{name}");
         setting
             .until_on(0, &object, |found| {
-                let record = &found["metadata"]["annotations"]["helmops.fleet.cattle.io/made-from"];
+                let record = &found["metadata"]["annotations"]["helmops.fleet.cattle.io/copied-from"];
                 ensure!(record.is_string(), "no record");
                 Ok(())
             })

@@ -28,7 +28,7 @@ fn deep_managed_fields_standalone() {
 async fn deep_managed_fields(stage: &mut Stage<'_>) -> Result<()> {
     for (name, labels) in [
         ("plain", json!({})),
-        ("copy", json!({ "helmops.fleet.cattle.io/copy": "true" })),
+        ("copy", json!({ "helmops.fleet.cattle.io/copy-type": "true" })),
     ] {
         for resource in ["secrets", "configmaps"] {
             stage.create_core(resource, deep(name, &labels)).await?;

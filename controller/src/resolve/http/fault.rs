@@ -45,43 +45,41 @@ pub fn parse(url: &str) -> Result<Url, FetchError> {
 #[derive(Clone, Debug, Error)]
 pub enum Fault {
     /// The URL is none.
-    #[error("not a URL that can be fetched: {0}")]
+    #[error("not a valid URL: {0}")]
     Url(String),
     /// The certificates of the Secret are none.
-    #[error("{0} holds no certificate in PEM form")]
+    #[error("{0} contains no certificate in PEM format")]
     CaCerts(&'static str),
     /// The client certificate of the Secret is none, or does not fit its key.
     #[error(
-        "keys tls.crt and tls.key of the Secret are no client certificate with its private key in PEM form: {0}"
+        "keys tls.crt and tls.key of the Secret are not a client certificate and its private key in PEM format: {0}"
     )]
     Identity(String),
     /// No client could be made.
     #[error("cannot make an HTTP client: {0}")]
     Client(String),
     /// The host name has no address.
-    #[error(
-        "the host name is not known to DNS (no such host): {0}; check the host in the URL, and the cluster's DNS"
-    )]
+    #[error("DNS lookup failed (no such host): {0}; check the host in the URL and the DNS of the cluster")]
     Dns(String),
     /// Nobody listens.
     #[error(
-        "connection refused: nothing listens at this address; check the port in the URL, and whether the server is up"
+        "connection refused: nothing listens on this address; check the port in the URL, and whether the server is running"
     )]
     Refused,
     /// The server cannot be reached.
     #[error("cannot connect: {0}")]
     Unreachable(String),
     /// The server does not take connections in time.
-    #[error("no answer in time: the connection was not accepted")]
+    #[error("timeout: the connection was not accepted")]
     NotAccepted,
     /// The connection broke off.
-    #[error("the connection broke off: {0}")]
+    #[error("the connection was closed: {0}")]
     Connection(String),
     /// No connection is made to such an address.
     #[error("{0}")]
     Address(#[from] AddressError),
     /// The server did not answer in time.
-    #[error("no answer in time: {0}")]
+    #[error("timeout: {0}")]
     Timeout(String),
     /// The server's certificate is not trusted.
     #[error("{0}")]
@@ -94,7 +92,7 @@ pub enum Fault {
     Status(StatusCode),
     /// An answer that is an error, to a request without the credentials that are there for another host.
     #[error(
-        "error code: {code}: the server wants a login, but the one in Secret {secret} belongs to {home} and is sent nowhere else; make it a HelmOp of its own, or let the Secret be of type kubernetes.io/dockerconfigjson with a login for each host",
+        "error code: {code}: the server requires credentials, but those in Secret {secret} are for {home} and are not sent anywhere else; create a separate HelmOp, or let the Secret be of type kubernetes.io/dockerconfigjson with a login for each host",
         code = .status.as_u16()
     )]
     Withheld {
@@ -107,7 +105,7 @@ pub enum Fault {
     },
     /// An answer that is an error, to a request without the credentials that are there for HTTPS.
     #[error(
-        "error code: {code}: the server wants a login, but the one in Secret {secret} is for HTTPS and is not sent unencrypted; begin the URL with https://, or set key basicHTTP of the Secret to true",
+        "error code: {code}: the server requires credentials, but those in Secret {secret} are for HTTPS and are not sent unencrypted; start the URL with https://, or set key basicHTTP of the Secret to true",
         code = .status.as_u16()
     )]
     Unencrypted {
@@ -117,7 +115,7 @@ pub enum Fault {
         secret: String,
     },
     /// Requests are limited.
-    #[error("error code: {code}: the server limits requests; it is asked again later{again}", code = .status.as_u16(), again = again(*.after))]
+    #[error("error code: {code}: the server limits requests; retrying later{again}", code = .status.as_u16(), again = again(*.after))]
     RateLimited {
         /// What it answered.
         status: StatusCode,
@@ -125,7 +123,7 @@ pub enum Fault {
         after: Option<Duration>,
     },
     /// The answer is too large.
-    #[error("the answer is larger than {} MiB {kind}, which no honest one is", .limit >> 20)]
+    #[error("the response is larger than {} MiB {kind}, which is the limit", .limit >> 20)]
     TooLarge {
         /// The limit, in bytes.
         limit: u64,
@@ -133,10 +131,10 @@ pub enum Fault {
         kind: &'static str,
     },
     /// The compression of the answer is broken, or unknown.
-    #[error("the answer's compression is broken: {0}")]
+    #[error("the response cannot be decompressed: {0}")]
     Encoding(String),
     /// The answer is not what this kind of server answers.
-    #[error("the answer is not understood: {0}")]
+    #[error("the response cannot be parsed: {0}")]
     Answer(String),
 }
 
@@ -179,7 +177,7 @@ impl Fault {
             Self::Client(_) | Self::Redirect(_) | Self::Encoding(_) | Self::Answer(_) => {
                 Reason::RepositoryError
             }
-            Self::Dns(_) => Reason::HostNotFound,
+            Self::Dns(_) => Reason::DNSLookupFailed,
             Self::Refused | Self::Unreachable(_) | Self::Connection(_) | Self::Address(_) => {
                 Reason::ConnectionFailed
             }
@@ -191,9 +189,9 @@ impl Fault {
                 StatusCode::NOT_FOUND | StatusCode::GONE => Reason::RepositoryNotFound,
                 _ => Reason::RepositoryError,
             },
-            Self::Withheld { .. } | Self::Unencrypted { .. } => Reason::CredentialsWithheld,
+            Self::Withheld { .. } | Self::Unencrypted { .. } => Reason::CredentialsNotForHost,
             Self::RateLimited { .. } => Reason::RateLimited,
-            Self::TooLarge { .. } => Reason::AnswerTooLarge,
+            Self::TooLarge { .. } => Reason::ResponseTooLarge,
         }
     }
 
@@ -284,7 +282,7 @@ pub enum Scope {
 fn advice(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => {
-            "the server wants a login, or another one: check username and password in the Secret that \
+            "the server requires other credentials: check username and password in the Secret that \
              spec.helmSecretName names"
         }
         StatusCode::FORBIDDEN => {
@@ -294,7 +292,7 @@ fn advice(status: StatusCode) -> &'static str {
             "there is no chart repository at this URL: check spec.helm.repo, or let it begin with oci:// for a registry"
         }
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-            "the proxy wants a login: put it into the URL in the controller's HTTPS_PROXY"
+            "the proxy requires credentials: put them into the URL in the controller's HTTPS_PROXY"
         }
         status if status.is_server_error() => "the server is in trouble; it is asked again",
         StatusCode::NOT_MODIFIED => {

@@ -46,7 +46,7 @@ use self::{
 };
 use super::{
     access::{Access, Transport, origin},
-    metrics::{Fetches, Kind},
+    metrics::{Fetches, Kind, Outcome},
 };
 use crate::metrics::Present;
 
@@ -328,19 +328,19 @@ impl Fetch {
             Scope::Request => pauses.answered(*key),
             Scope::Host => {}
         }
-        let reason = fault.reason().as_str();
+        let outcome = Outcome::Failed(fault.reason());
         self.fetches
-            .ended(self.kind, reason, bytes, self.started.elapsed());
+            .ended(self.kind, outcome, bytes, self.started.elapsed());
         FetchError { url: self.url, fault }
     }
 }
 
-/// The word for an answer in metrics.
-fn outcome(status: StatusCode) -> &'static str {
+/// The outcome of a request in metrics.
+fn outcome(status: StatusCode) -> Outcome {
     match status {
-        StatusCode::NOT_MODIFIED => super::metrics::NOT_MODIFIED,
-        status if status.is_success() => super::metrics::SUCCESS,
-        status => Fault::Status(status).reason().as_str(),
+        StatusCode::NOT_MODIFIED => Outcome::NotModified,
+        status if status.is_success() => Outcome::Success,
+        status => Outcome::Failed(Fault::Status(status).reason()),
     }
 }
 

@@ -62,7 +62,7 @@ pub enum RegistryError {
         source: RealmError,
     },
     /// The registry has something against the request, and says what.
-    #[error("{url}: {advice}; the registry answers with {status}{told}", status = .status.as_u16(), advice = advice(*.status, .code.as_ref(), .repository))]
+    #[error("{url}: {advice}; the registry responded with status {status}{told}", status = .status.as_u16(), advice = advice(*.status, .code.as_ref(), .repository))]
     Refused {
         /// What was asked for.
         url: String,
@@ -76,7 +76,7 @@ pub enum RegistryError {
         told: String,
     },
     /// The next page of the tags cannot be fetched.
-    #[error("{url}: the list of tags goes on where it cannot be followed: {source}")]
+    #[error("{url}: the next page of the tag list has a URL that cannot be used: {source}")]
     Link {
         /// The page.
         url: String,
@@ -84,9 +84,7 @@ pub enum RegistryError {
         source: LinkError,
     },
     /// The tags never end.
-    #[error(
-        "{repo}: the list of tags has more than {pages} pages, and is not read any further; give an exact version"
-    )]
+    #[error("{repo}: the list of tags has more than {pages} pages, which is the limit; use an exact version")]
     TooManyPages {
         /// The reference.
         repo: String,
@@ -137,7 +135,7 @@ impl RegistryError {
                 Reason::RepositoryError
             }
             Self::TagList { source, .. } => match source {
-                TagListError::TooLong => Reason::AnswerTooLarge,
+                TagListError::TooLong => Reason::ResponseTooLarge,
                 TagListError::OverBudget(_) => Reason::Busy,
             },
             Self::Refused { status, code, .. } => refusal_reason(*status, code.as_ref()),
@@ -205,7 +203,7 @@ fn advice(status: StatusCode, code: Option<&Code>, repository: &str) -> String {
         ),
         Reason::NoMatchingVersion => format!("repository {repository:?} has no such version"),
         Reason::Unauthorized => {
-            "the registry wants a login, or another one: check the Secret that spec.helmSecretName names"
+            "the registry requires other credentials: check the Secret that spec.helmSecretName names"
                 .to_owned()
         }
         Reason::Forbidden => format!(

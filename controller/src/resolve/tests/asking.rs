@@ -175,7 +175,7 @@ impl Asking {
         in_time(look_ups).await
     }
 
-    /// What Prometheus sees of a series, such as `helmops_fetch_requests_total{kind="index",outcome="Success"}`.
+    /// What Prometheus sees of a series, such as `helmops_fetch_requests_total{kind="index",outcome="success"}`.
     pub fn metric(&self, series: &str) -> u64 {
         let text = TextEncoder::new()
             .encode_to_string(&self.metrics.gather())
@@ -189,10 +189,16 @@ impl Asking {
             .unwrap()
     }
 
-    /// How many requests of a kind had this outcome.
+    /// How many requests of a kind had this result, or failed for this reason.
     pub fn requests(&self, kind: &str, outcome: &str) -> u64 {
+        let is_reason = outcome.starts_with(char::is_uppercase);
+        let (reason, result) = if is_reason {
+            (outcome, "error")
+        } else {
+            ("", outcome)
+        };
         self.metric(&format!(
-            "helmops_fetch_requests_total{{kind=\"{kind}\",outcome=\"{outcome}\"}}"
+            "helmops_fetch_requests_total{{kind=\"{kind}\",reason=\"{reason}\",result=\"{result}\"}}"
         ))
     }
 

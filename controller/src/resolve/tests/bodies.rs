@@ -46,7 +46,7 @@ async fn fails(reply: impl Fn() -> Reply + Send + Sync + 'static, reason: Reason
     assert_fails(outcome, reason, pace, &[&url, words]);
     // Where the answer arrived in good order, the request was a success and only its content is none.
     let counted = if reason == Reason::InvalidIndex {
-        "Success"
+        "success"
     } else {
         reason.as_str()
     };
@@ -98,7 +98,7 @@ async fn compressed_bodies_that_are_broken() {
         reply,
         Reason::RepositoryError,
         Pace::TRANSIENT,
-        "compression is broken: it ends too early",
+        "cannot be decompressed: it ends too early",
     )
     .await;
 
@@ -121,7 +121,7 @@ async fn compressed_bodies_that_are_broken() {
         reply,
         Reason::RepositoryError,
         Pace::TRANSIENT,
-        "compression is broken",
+        "cannot be decompressed",
     )
     .await;
 
@@ -130,7 +130,7 @@ async fn compressed_bodies_that_are_broken() {
         reply,
         Reason::RepositoryError,
         Pace::TRANSIENT,
-        "compression is broken",
+        "cannot be decompressed",
     )
     .await;
     let reply = || answer(200, &[("Content-Encoding", "br")], "\x0b\x02\u{0}");
@@ -169,8 +169,8 @@ async fn a_little_that_unfolds_to_a_lot() {
     let asking = Asking::reading(limits, PATIENT);
     let outcome = asking.repository(&anonymous(), &server.url()).await;
     let words = [&*server.url(), "larger than 4 MiB after decompression"];
-    assert_fails(outcome, Reason::AnswerTooLarge, Pace::SLOW, &words);
-    assert_eq!(asking.requests("index", "AnswerTooLarge"), 1);
+    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &words);
+    assert_eq!(asking.requests("index", "ResponseTooLarge"), 1);
     // It could not have unfolded so far without having arrived so far; the rest was not waited for.
     assert!(asking.bytes("index") < length, "{}", asking.bytes("index"));
     asking.assert_idle(1);
@@ -201,7 +201,7 @@ async fn a_little_that_is_long_to_read() {
         outcome,
         Reason::Timeout,
         Pace::TRANSIENT,
-        &[&server.url(), "no answer in time: the "],
+        &[&server.url(), "timeout: the "],
     );
     assert_eq!(asking.requests("index", "Timeout"), 1);
     asking.assert_idle(1);
@@ -223,7 +223,7 @@ async fn a_body_without_end() {
     let asking = Asking::reading(limits, PATIENT);
     let outcome = asking.repository(&anonymous(), &server.url()).await;
     let words = [&*server.url(), "larger than 8 MiB on the wire"];
-    assert_fails(outcome, Reason::AnswerTooLarge, Pace::SLOW, &words);
+    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &words);
     server.has_been_left(1).await;
     // What is in the buffers of both sockets comes on top.
     assert!(server.written() < 32 * MIB, "{}", server.written());
@@ -232,7 +232,7 @@ async fn a_body_without_end() {
         "{}",
         asking.bytes("index")
     );
-    assert_eq!(asking.requests("index", "AnswerTooLarge"), 1);
+    assert_eq!(asking.requests("index", "ResponseTooLarge"), 1);
     asking.assert_idle(1);
 }
 
@@ -240,7 +240,12 @@ async fn a_body_without_end() {
 async fn ten_gigabytes_that_are_promised() {
     // The head alone says that it is too much, but nobody believes heads.
     let (asking, _, outcome) = asked(|| promising(200, &[], 10 << 30, index(&["1.0.0"]))).await;
-    assert_fails(outcome, Reason::ConnectionFailed, Pace::TRANSIENT, &["broke off"]);
+    assert_fails(
+        outcome,
+        Reason::ConnectionFailed,
+        Pace::TRANSIENT,
+        &["was closed"],
+    );
     assert_eq!(asking.bytes("index"), index(&["1.0.0"]).len() as u64);
 }
 
@@ -253,7 +258,7 @@ async fn content_lengths_that_are_wrong() {
         longer,
         Reason::ConnectionFailed,
         Pace::TRANSIENT,
-        "the connection broke off",
+        "the connection was closed",
     )
     .await;
     // Ends in the middle of the quoted time at the end.
@@ -271,7 +276,7 @@ async fn content_lengths_that_are_wrong() {
         two,
         Reason::ConnectionFailed,
         Pace::TRANSIENT,
-        "the connection broke off",
+        "the connection was closed",
     )
     .await;
 }
@@ -289,7 +294,7 @@ async fn chunks_that_are_broken() {
             reply,
             Reason::ConnectionFailed,
             Pace::TRANSIENT,
-            "the connection broke off",
+            "the connection was closed",
         )
         .await;
     }
@@ -341,7 +346,7 @@ async fn other_statuses() {
             401,
             Reason::Unauthorized,
             Pace::SLOW,
-            "error code: 401: the server wants a login",
+            "error code: 401: the server requires",
         ),
         (
             403,

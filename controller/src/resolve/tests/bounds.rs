@@ -42,9 +42,9 @@ async fn a_list_of_tags_is_bounded_over_all_pages() {
         let words = [
             &*server.host(),
             "the list of tags has more than",
-            "give an exact version",
+            "use an exact version",
         ];
-        assert_fails(outcome, Reason::AnswerTooLarge, Pace::SLOW, &words);
+        assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &words);
         assert!(server.heads().len() <= most, "{}", server.heads().len());
         asking.assert_idle(server.heads().len() as u64);
     }
@@ -66,7 +66,7 @@ async fn a_version_is_chosen_from_a_long_list_of_many_pages() {
         assert_eq!(version(outcome), found);
     }
     assert_eq!(
-        asking.requests("tags", "Success"),
+        asking.requests("tags", "success"),
         4,
         "the list serves all requests"
     );
@@ -97,8 +97,8 @@ async fn what_others_want_of_a_repository_costs_one_more_download_and_no_more() 
     for _ in 0..3 {
         assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
     }
-    assert_eq!(asking.requests("index", "Success"), 2);
-    assert_eq!(asking.requests("index", "NotModified"), 3);
+    assert_eq!(asking.requests("index", "success"), 2);
+    assert_eq!(asking.requests("index", "not_modified"), 3);
     // The chart itself is too much.
     let outcome = asking
         .chart(&access, (&server.url(), "big"), Instant::now())
@@ -121,7 +121,7 @@ async fn a_namespace_that_uses_up_its_share_fails_alone() {
     let greedy = within("greedy", anonymous());
     for _ in 0..2 {
         let outcome = asking.chart(&greedy, (&url, "many"), since).await;
-        let words = [&*url, "the memory for reading indexes", "it is tried again"];
+        let words = [&*url, "the memory for reading indexes", "retrying"];
         let error = assert_fails(outcome, Reason::Busy, Pace::TRANSIENT, &words);
         assert!(error.may_pass());
     }
@@ -173,6 +173,6 @@ async fn an_index_of_16_mb_is_read_and_kept_with_the_least_memory() {
         let outcome = asking.repository(&within("a", anonymous()), &server.url()).await;
         assert_eq!(version(outcome), "1.0.299");
     }
-    assert_eq!(asking.requests("index", "Success"), 1);
-    assert_eq!(asking.requests("index", "NotModified"), 2);
+    assert_eq!(asking.requests("index", "success"), 1);
+    assert_eq!(asking.requests("index", "not_modified"), 2);
 }

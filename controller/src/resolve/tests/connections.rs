@@ -38,18 +38,18 @@ async fn the_host_name_is_not_in_dns() {
         "no such host",
         "check the host in the URL",
     ];
-    assert_fails(outcome, Reason::HostNotFound, Pace::TRANSIENT, &words);
+    assert_fails(outcome, Reason::DNSLookupFailed, Pace::TRANSIENT, &words);
     let outcome = asking
         .registry(&anonymous(), "oci://no-registry.invalid/charts/web", "1.2.3")
         .await;
     assert_fails(
         outcome,
-        Reason::HostNotFound,
+        Reason::DNSLookupFailed,
         Pace::TRANSIENT,
         &["no-registry.invalid", "no such host"],
     );
-    assert_eq!(asking.requests("index", "HostNotFound"), 1);
-    assert_eq!(asking.requests("manifest", "HostNotFound"), 1);
+    assert_eq!(asking.requests("index", "DNSLookupFailed"), 1);
+    assert_eq!(asking.requests("manifest", "DNSLookupFailed"), 1);
     asking.assert_idle(2);
 }
 
@@ -73,7 +73,7 @@ async fn answers_that_are_no_http() {
         let server = Server::http(move |_| reply()).await;
         let asking = Asking::new();
         let outcome = asking.repository(&anonymous(), &server.url()).await;
-        let words = [&*server.url(), "the connection broke off"];
+        let words = [&*server.url(), "the connection was closed"];
         let error = assert_fails(outcome, Reason::ConnectionFailed, Pace::TRANSIENT, &words);
         assert_eq!(server.heads().len(), 1, "{error}");
         // A head of many lines, and some MiB in the sockets' buffers.

@@ -65,16 +65,16 @@ async fn withheld_from_another_place() {
         let access = login_at("https://charts.example.com/team", "user");
         let asking = Asking::new();
         let outcome = asking.repository(&access, &server.url()).await;
-        let told = format!("error code: {code}: the server wants a login");
+        let told = format!("error code: {code}: the server requires");
         let words = [
             &*server.url(),
             &told,
-            "the one in Secret access belongs to https://charts.example.com and is sent nowhere else",
-            "make it a HelmOp of its own",
+            "those in Secret access are for https://charts.example.com and are not sent anywhere else",
+            "create a separate HelmOp",
         ];
-        assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &words);
+        assert_fails(outcome, Reason::CredentialsNotForHost, Pace::SLOW, &words);
         assert_eq!(server.sent(), [""]);
-        assert_eq!(asking.requests("index", "CredentialsWithheld"), 1);
+        assert_eq!(asking.requests("index", "CredentialsNotForHost"), 1);
     }
 }
 
@@ -101,13 +101,13 @@ async fn withheld_from_a_registry() {
         let words = [
             &*server.host(),
             "error code: 401",
-            "belongs to https://charts.example.com",
+            "are for https://charts.example.com",
         ];
-        assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &words);
+        assert_fails(outcome, Reason::CredentialsNotForHost, Pace::SLOW, &words);
     }
     assert_eq!(server.sent(), ["", ""]);
-    assert_eq!(asking.requests("manifest", "CredentialsWithheld"), 1);
-    assert_eq!(asking.requests("tags", "CredentialsWithheld"), 1);
+    assert_eq!(asking.requests("manifest", "CredentialsNotForHost"), 1);
+    assert_eq!(asking.requests("tags", "CredentialsNotForHost"), 1);
     asking.assert_idle(2);
 }
 
@@ -122,7 +122,7 @@ async fn withheld_from_the_same_host_on_another_port_or_scheme() {
         let outcome = Asking::new()
             .repository(&login_at(&home, "user"), &server.url())
             .await;
-        assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &[&home]);
+        assert_fails(outcome, Reason::CredentialsNotForHost, Pace::SLOW, &[&home]);
     }
     assert_eq!(server.sent(), ["", "", ""]);
 }
@@ -147,9 +147,9 @@ async fn a_login_for_each_host() {
     let outcome = asking.repository(&access, &other.url()).await;
     assert_fails(
         outcome,
-        Reason::CredentialsWithheld,
+        Reason::CredentialsNotForHost,
         Pace::SLOW,
-        &[&other.url(), "belongs to other hosts"],
+        &[&other.url(), "are for other hosts"],
     );
     assert_eq!(other.sent(), [""]);
 }
@@ -214,7 +214,7 @@ async fn an_entry_of_a_docker_config_for_a_part_of_a_registry() {
         outcome,
         Reason::Unauthorized,
         Pace::SLOW,
-        &["the registry wants a login, or another one"],
+        &["the registry requires other credentials"],
     );
     assert_eq!(server.sent(), ["", &basic("team"), "", &basic("all")]);
 }
@@ -236,10 +236,10 @@ async fn a_login_of_a_docker_config_is_not_sent_unencrypted() {
     let asking = Asking::new();
     let outcome = asking.repository(&by_host(server.host()), &server.url()).await;
     let words = [
-        "in Secret access is for HTTPS",
+        "in Secret access are for HTTPS",
         "set key basicHTTP of the Secret to true",
     ];
-    assert_fails(outcome, Reason::CredentialsWithheld, Pace::SLOW, &words);
+    assert_fails(outcome, Reason::CredentialsNotForHost, Pace::SLOW, &words);
     assert_eq!(server.sent(), [""]);
     // The Secret, or its entry, can allow it.
     for access in [in_the_clear(by_host(server.host())), by_host(server.url())] {

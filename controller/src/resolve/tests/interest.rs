@@ -27,14 +27,14 @@ async fn charts_of_one_repository_need_one_download() {
         assert_eq!(version(outcome), versions[0]);
     }
     assert_eq!(server.heads().len(), 1);
-    assert_eq!(asking.metric("helmops_shared_answers_total"), 2);
+    assert_eq!(asking.metric("helmops_fetch_coalesced_total"), 2);
     // And one revalidation.
     let since = Instant::now();
     for (chart, _) in CHARTS {
         asking.chart(&anonymous(), (&url, chart), since).await.unwrap();
     }
     assert_eq!(server.heads().len(), 2);
-    assert_eq!(asking.requests("index", "NotModified"), 1);
+    assert_eq!(asking.requests("index", "not_modified"), 1);
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_chart_that_nobody_wanted_before_is_fetched_whole() {
         ["", "", "\"a\"", "\"a\""],
         "an answer without the chart is nothing to compare with"
     );
-    assert_eq!(asking.requests("index", "Success"), 2);
+    assert_eq!(asking.requests("index", "success"), 2);
 }
 
 #[tokio::test]
@@ -75,8 +75,8 @@ async fn a_chart_that_the_repository_does_not_have_costs_no_download_each_time()
             &["the index has no chart \"nosuch\"", &url],
         );
     }
-    assert_eq!(asking.requests("index", "Success"), 1);
-    assert_eq!(asking.requests("index", "NotModified"), 2);
+    assert_eq!(asking.requests("index", "success"), 1);
+    assert_eq!(asking.requests("index", "not_modified"), 2);
 }
 
 #[tokio::test]

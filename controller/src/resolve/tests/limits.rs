@@ -36,7 +36,7 @@ fn assert_limited(outcome: Outcome, code: StatusCode) -> Duration {
     };
     assert_eq!(status, code);
     let words = format!(
-        "the server limits requests; it is asked again later, after {} s as it says",
+        "the server limits requests; retrying later, after {} s as it says",
         after.as_secs()
     );
     let code = format!("error code: {}", code.as_u16());
@@ -76,7 +76,7 @@ async fn a_limit_in_seconds() {
     assert_eq!(found.version, "1.0.0");
     assert_spared(&server.heads(), after);
     assert_eq!(asking.requests("index", "RateLimited"), 1);
-    assert_eq!(asking.requests("index", "Success"), 1);
+    assert_eq!(asking.requests("index", "success"), 1);
     asking.assert_idle(2);
 }
 
@@ -109,7 +109,7 @@ async fn a_limit_without_a_time() {
     let asking = Asking::new();
     for _ in 0..2 {
         let outcome = asking.repository(&anonymous(), &server.url()).await;
-        let words = ["error code: 429: the server limits requests; it is asked again later"];
+        let words = ["error code: 429: the server limits requests; retrying later"];
         assert_fails(outcome, Reason::RateLimited, Pace::SLOW, &words);
     }
     assert_eq!(server.heads().len(), 1, "the host is spared");
@@ -166,7 +166,7 @@ async fn trouble_that_passes() {
         (
             || vec![Act::Close],
             Reason::ConnectionFailed,
-            "the connection broke off",
+            "the connection was closed",
         ),
     ];
     for (reply, reason, words) in cases {
@@ -211,7 +211,7 @@ async fn trouble_that_comes_and_goes() {
         );
     }
     assert_eq!(asking.requests("index", "RepositoryError"), 2);
-    assert_eq!(asking.requests("index", "Success"), 3);
+    assert_eq!(asking.requests("index", "success"), 3);
     asking.assert_idle(5);
 }
 

@@ -106,7 +106,7 @@ async fn a_body_without_end_is_not_held() {
         );
         let before = peak();
         let outcome = asking.repository(&anonymous(), &server.url()).await;
-        assert_fails(outcome, Reason::AnswerTooLarge, Pace::SLOW, &[]);
+        assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &[]);
         let cost = peak() - before;
         assert!(cost < COST, "{cost} bytes for {}", asking.bytes("index"));
     })
@@ -134,7 +134,7 @@ async fn a_list_of_tags_without_end_is_not_held() {
         let _ = asking.registry(&access, &reference(&server), "").await;
         let before = peak();
         let outcome = asking.registry(&access, &reference(&server), "").await;
-        assert_fails(outcome, Reason::AnswerTooLarge, Pace::SLOW, &[]);
+        assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &[]);
         let cost = peak() - before;
         eprintln!("{cost} bytes of memory for {} on the wire", asking.bytes("tags"));
         // The page as the server holds it, the body, what is made of it and the list.

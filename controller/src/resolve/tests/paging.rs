@@ -48,7 +48,7 @@ async fn links_of_all_forms() {
             "HEAD /v2/web/manifests/1.1.0",
         ];
         assert_eq!(server.lines(), lines);
-        assert_eq!(asking.requests("tags", "Success"), 2);
+        assert_eq!(asking.requests("tags", "success"), 2);
     }
 }
 
@@ -56,10 +56,10 @@ async fn links_of_all_forms() {
 async fn without_end() {
     let script = |head: &Head| linked(&format!("/v2/web/tags/list?last={}", head.nth), &["1.0.0"]);
     let (asking, server, outcome) = asked(script).await;
-    let words = [&*server.host(), "more than 100 pages", "give an exact version"];
+    let words = [&*server.host(), "more than 100 pages", "use an exact version"];
     assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &words);
     assert_eq!(server.heads().len(), MAX_PAGES);
-    assert_eq!(asking.requests("tags", "Success"), MAX_PAGES as u64);
+    assert_eq!(asking.requests("tags", "success"), MAX_PAGES as u64);
     assert_eq!(server.connections(), 1);
 }
 
@@ -75,7 +75,7 @@ async fn to_another_place() {
         let (_, server, outcome) = asked(move |_| linked(&place, &["1.0.0"])).await;
         let words = [
             &*server.host(),
-            "the list of tags goes on where it cannot be followed",
+            "the next page of the tag list has a URL that cannot be used",
             "leads to",
         ];
         assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &words);
@@ -91,7 +91,7 @@ async fn to_itself_and_to_nowhere() {
         ("not a link", "cannot be read"),
         (
             "<file:///etc/passwd>; rel=\"next\"",
-            "the list of tags goes on where it cannot be followed",
+            "the next page of the tag list has a URL that cannot be used",
         ),
     ] {
         let (_, server, outcome) = asked(move |_| tags(&[("Link", link)], &["1.0.0"])).await;

@@ -29,10 +29,10 @@ async fn many_look_ups_at_once_need_one_download() {
     }
     let requests = server.heads().len();
     assert!(requests <= 2, "{requests}");
-    assert_eq!(asking.requests("index", "Success"), 1);
+    assert_eq!(asking.requests("index", "success"), 1);
     assert_eq!(asking.bytes("index"), index(&["1.0.0"]).len() as u64);
     assert_eq!(
-        asking.metric("helmops_shared_answers_total"),
+        asking.metric("helmops_fetch_coalesced_total"),
         (MANY - requests) as u64
     );
     asking.assert_idle(requests as u64);
@@ -89,7 +89,7 @@ async fn logins_never_share() {
         ("1.0.0".to_owned(), "2.0.0".to_owned())
     );
     assert_fails(third, Reason::Unauthorized, Pace::SLOW, &[&url]);
-    assert_eq!(asking.metric("helmops_shared_answers_total"), 0);
+    assert_eq!(asking.metric("helmops_fetch_coalesced_total"), 0);
     assert_eq!(server.heads().len(), 3);
 
     // Nor does what is known by one login serve another to ask with.
@@ -106,7 +106,7 @@ async fn logins_never_share() {
             (&*expected.0, expected.1)
         );
     }
-    assert_eq!(asking.requests("index", "NotModified"), 3);
+    assert_eq!(asking.requests("index", "not_modified"), 3);
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn lists_of_registries_are_not_shared_between_logins() {
         outcome,
         Reason::Unauthorized,
         Pace::SLOW,
-        &["the registry wants a login"],
+        &["the registry requires"],
     );
 }
 
@@ -213,8 +213,8 @@ async fn what_is_told_of_withheld_credentials_is_not_shared() {
     let all = [anonymous(), with_secret, others].map(in_the_clear);
     let told: [&[&str]; 3] = [
         &[],
-        &["Secret access belongs to https://charts.example.com"],
-        &["Secret theirs belongs to https://elsewhere.example.com"],
+        &["Secret access are for https://charts.example.com"],
+        &["Secret theirs are for https://elsewhere.example.com"],
     ];
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
         let (asking, since, url, repo) = (Asking::new(), Instant::now(), server.url(), reference(&server));
@@ -227,7 +227,7 @@ async fn what_is_told_of_withheld_credentials_is_not_shared() {
                 let reason = if told[who].is_empty() {
                     Reason::Unauthorized
                 } else {
-                    Reason::CredentialsWithheld
+                    Reason::CredentialsNotForHost
                 };
                 let error = assert_fails(outcome, reason, Pace::SLOW, told[who]);
                 for words in told
@@ -241,6 +241,6 @@ async fn what_is_told_of_withheld_credentials_is_not_shared() {
                 }
             }
         }
-        assert_eq!(asking.metric("helmops_shared_answers_total"), 4);
+        assert_eq!(asking.metric("helmops_fetch_coalesced_total"), 4);
     }
 }

@@ -40,7 +40,7 @@ async fn times_out(timeouts: Timeouts, reply: fn() -> Reply) {
     let started = Instant::now();
     let outcome = asking.repository(&anonymous(), &server.url()).await;
     assert!(started.elapsed() < IN_TIME, "{:?}", started.elapsed());
-    let words = [&*server.url(), "no answer in time: the "];
+    let words = [&*server.url(), "timeout: the "];
     assert_fails(outcome, Reason::Timeout, Pace::TRANSIENT, &words);
     // It does not keep what it has given up.
     server.has_been_left(1).await;
@@ -162,7 +162,7 @@ async fn a_greeting_that_never_comes() {
     // The kernel takes the connection, and nobody says anything on it.
     let outcome = asking.repository(&anonymous(), &url).await;
     assert!(started.elapsed() < IN_TIME, "{:?}", started.elapsed());
-    let words = [&*url, "no answer in time", "the connection was not accepted"];
+    let words = [&*url, "timeout", "the connection was not accepted"];
     assert_fails(outcome, Reason::Timeout, Pace::TRANSIENT, &words);
     asking.assert_idle(1);
 }

@@ -136,12 +136,12 @@ async fn secrets_with_something_else_in_them() {
         (
             Some("not PEM"),
             None,
-            "key cacerts of the Secret holds no certificate in PEM form",
+            "key cacerts of the Secret contains no certificate in PEM format",
         ),
         (
             Some(&*pair.key),
             None,
-            "key cacerts of the Secret holds no certificate in PEM form",
+            "key cacerts of the Secret contains no certificate in PEM format",
         ),
         (None, Some("not PEM"), "keys tls.crt and tls.key of the Secret"),
         (
@@ -200,7 +200,7 @@ async fn http_where_tls_is_spoken() {
         outcome,
         Reason::ConnectionFailed,
         Pace::TRANSIENT,
-        &[&url, "the connection broke off"],
+        &[&url, "the connection was closed"],
     );
 }
 
@@ -223,7 +223,7 @@ async fn a_connection_that_ends_without_a_farewell_is_no_end_of_a_body() {
         outcome,
         Reason::ConnectionFailed,
         Pace::TRANSIENT,
-        &[&server.url(), "the connection broke off"],
+        &[&server.url(), "the connection was closed"],
     );
 }
 

@@ -45,9 +45,9 @@ async fn a_token_for_everybody() {
     assert_eq!(version(outcome), "1.0.0");
     assert_eq!(server.lines(), [HEAD, TOKEN, HEAD]);
     assert_eq!(server.sent(), ["", "", "Bearer t1"]);
-    assert_eq!(asking.requests("token", "Success"), 1);
+    assert_eq!(asking.requests("token", "success"), 1);
     assert_eq!(asking.requests("manifest", "Unauthorized"), 1);
-    assert_eq!(asking.requests("manifest", "Success"), 1);
+    assert_eq!(asking.requests("manifest", "success"), 1);
     asking.assert_idle(3);
 }
 
@@ -71,7 +71,7 @@ async fn a_token_is_kept() {
         assert_eq!(version(outcome), "1.0.0");
     }
     assert_eq!(server.lines(), [HEAD, TOKEN, HEAD, HEAD, HEAD]);
-    assert_eq!(asking.requests("token", "Success"), 1);
+    assert_eq!(asking.requests("token", "success"), 1);
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn tokens_are_not_shared_between_logins() {
         let outcome = asking.registry(&access, &reference(&server), "").await;
         assert_eq!(version(outcome), expected, "{user}");
     }
-    assert_eq!(asking.requests("token", "Success"), 2);
+    assert_eq!(asking.requests("token", "success"), 2);
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn refused_for_ever() {
             let outcome = asking.registry(&access, &reference(&server), asked).await;
             let words = [
                 &*server.host(),
-                "the registry wants a login, or another one",
+                "the registry requires other credentials",
                 "spec.helmSecretName",
             ];
             assert_fails(outcome, Reason::Unauthorized, Pace::SLOW, &words);
@@ -212,7 +212,7 @@ async fn a_login_that_is_wanted_and_not_there() {
         outcome,
         Reason::Unauthorized,
         Pace::SLOW,
-        &["the registry wants a login"],
+        &["the registry requires"],
     );
     assert_eq!(server.heads().len(), 1, "there is nothing else to say");
 }
@@ -304,7 +304,7 @@ async fn tokens_that_are_none() {
             .await;
         let error = outcome.unwrap_err();
         assert!(
-            matches!(error.reason(), Reason::RepositoryError | Reason::AnswerTooLarge),
+            matches!(error.reason(), Reason::RepositoryError | Reason::ResponseTooLarge),
             "{error}"
         );
         assert_eq!(error.pace(), Some(Pace::SLOW), "{error}");
@@ -464,6 +464,6 @@ async fn who_asks_for_a_token_does_not_hold_a_turn_meanwhile() {
     for outcome in in_time(futures::future::join_all(look_ups)).await {
         assert_eq!(version(outcome), "1.0.0");
     }
-    assert_eq!(asking.requests("token", "Success"), 20);
+    assert_eq!(asking.requests("token", "success"), 20);
     asking.assert_idle(60);
 }

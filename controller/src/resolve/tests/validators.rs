@@ -84,14 +84,14 @@ async fn nothing_has_changed() {
         );
     }
     assert_eq!(server.heads().len(), 4, "each look-up asks anew");
-    assert_eq!(asking.requests("index", "Success"), 1);
-    assert_eq!(asking.requests("index", "NotModified"), 3);
+    assert_eq!(asking.requests("index", "success"), 1);
+    assert_eq!(asking.requests("index", "not_modified"), 3);
     assert_eq!(
         asking.bytes("index"),
         index(&["1.0.0"]).len() as u64,
         "and costs no body"
     );
-    assert_eq!(asking.metric("helmops_shared_answers_total"), 0);
+    assert_eq!(asking.metric("helmops_fetch_coalesced_total"), 0);
     assert!(asking.metric("helmops_cache_bytes") > 0);
     asking.assert_idle(4);
 }
@@ -116,8 +116,8 @@ async fn something_has_changed() {
         .map(|head| head.text("If-None-Match").to_owned())
         .collect::<Vec<_>>();
     assert_eq!(sent, ["", "\"a\"", "\"b\""]);
-    assert_eq!(asking.requests("index", "Success"), 2);
-    assert_eq!(asking.requests("index", "NotModified"), 1);
+    assert_eq!(asking.requests("index", "success"), 2);
+    assert_eq!(asking.requests("index", "not_modified"), 1);
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn what_is_broken_does_not_displace_what_is_good() {
             .map(|head| head.text("If-None-Match"))
             .collect::<Vec<_>>();
         assert_eq!(sent, ["", ETAG, ETAG, ETAG]);
-        assert_eq!(asking.requests("index", "NotModified"), 1);
+        assert_eq!(asking.requests("index", "not_modified"), 1);
     }
 }
 
@@ -201,5 +201,5 @@ async fn an_answer_that_is_fresh_enough_is_not_asked_for_again() {
         assert_eq!(version(outcome), "1.0.0");
     }
     assert_eq!(server.heads().len(), 1);
-    assert_eq!(asking.metric("helmops_shared_answers_total"), 2);
+    assert_eq!(asking.metric("helmops_fetch_coalesced_total"), 2);
 }

@@ -20,7 +20,9 @@ pub enum IndexError {
     )]
     Malformed(String),
     /// The document ends in the middle.
-    #[error("the index is cut off: {0}; the download broke off, or the file in the repository is incomplete")]
+    #[error(
+        "the index is cut off: {0}; the download was interrupted, or the file in the repository is incomplete"
+    )]
     CutOff(String),
     /// The document is no text in UTF-8.
     #[error("the index is not UTF-8 text: {0}")]

@@ -32,7 +32,7 @@ pub struct TagList {
 pub enum TagListError {
     /// It has as many as are kept.
     #[error(
-        "the list of tags has more than {MAX_VERSIONS} versions, or more than {} MiB of them, and is not read any further; give an exact version",
+        "the list of tags has more than {MAX_VERSIONS} versions, or more than {} MiB of them, which is the limit; use an exact version",
         MAX_LEN >> 20
     )]
     TooLong,

@@ -42,7 +42,7 @@ pub enum PageError {
     #[error("the registry's page of tags has more than {MAX_TAGS} tags")]
     TooManyTags,
     /// An error that comes as a success.
-    #[error("the registry answers with an error instead of tags: {0}")]
+    #[error("the registry responded with an error instead of tags: {0}")]
     Registry(RegistryError),
     /// No JSON, or cut off.
     #[error(

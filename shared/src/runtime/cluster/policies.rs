@@ -71,7 +71,7 @@ impl KnownPolicies {
         Some(Arc::clone(policies.unwrap_or(&self.none)))
     }
 
-    /// Waits until Policies are known.
+    /// Waits until Policy cache synced.
     pub async fn wait_until_known(&self) {
         // It fails only where the sender is gone, and this is one.
         let _ = self.namespaces.subscribe().wait_for(Option::is_some).await;
@@ -154,11 +154,11 @@ impl Keeper {
             }
         });
         if is_first {
-            tracing::info!(namespaces = changed.len(), "Policies are known");
+            tracing::info!(namespaces = changed.len(), "Policy cache synced");
             vec![Change::All]
         } else {
             if !changed.is_empty() {
-                tracing::info!(namespaces = ?changed, "Policies have changed");
+                tracing::info!(namespaces = ?changed, "Policies changed");
             }
             changed.into_iter().map(Change::Namespace).collect()
         }
@@ -167,15 +167,15 @@ impl Keeper {
     /// Logs the first failure of a row: the next ones say the same.
     fn tell(&mut self, error: &watcher::Error, is_absent: bool) {
         if std::mem::replace(&mut self.fails, true) {
-            tracing::debug!(error = with_causes(error), "the watch of Policies still fails");
+            tracing::debug!(error = with_causes(error), "watch of Policies still fails");
         } else if is_absent {
-            tracing::info!("this cluster has no definition of Policies: nothing is restricted");
+            tracing::info!("the CRD of Policies is not installed: nothing is restricted");
         } else {
             let is_known = self.known.namespaces.borrow().is_some();
             tracing::warn!(
                 error = with_causes(error),
                 is_known,
-                "the watch of Policies failed and is begun anew"
+                "watch of Policies failed; restarting"
             );
         }
     }

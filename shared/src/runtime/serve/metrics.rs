@@ -58,42 +58,38 @@ impl Displaced {
 
 impl ServeMetrics {
     /// Registers `<prefix>_open_connections`, `<prefix>_handshake_failures_total{reason}` (timeout, tls, io),
-    /// `<prefix>_accept_pauses_total{reason}` (error) and `<prefix>_displaced_connections_total{which}` (old, new).
+    /// `<prefix>_accept_errors_total` and `<prefix>_evicted_connections_total{which}` (old, new).
     ///
     /// # Errors
     /// The prefix is already in use in this registry, or is not a metric name.
     pub fn register(registry: &Registry, prefix: &str) -> Result<Self, prometheus::Error> {
         let open = registered(
             registry,
-            IntGauge::new(format!("{prefix}_open_connections"), "Connections open now.")?,
+            IntGauge::new(format!("{prefix}_open_connections"), "Open connections.")?,
         )?;
         let handshake_failures = registered(
             registry,
             IntCounterVec::new(
                 Opts::new(
                     format!("{prefix}_handshake_failures_total"),
-                    "TLS handshakes that failed, by reason.",
+                    "Failed TLS handshakes by reason.",
                 ),
                 &["reason"],
             )?,
         )?;
         let accept_pauses = registered(
             registry,
-            // The only reason, which is a label so that dashboards and alerts go on.
-            IntCounter::with_opts(
-                Opts::new(
-                    format!("{prefix}_accept_pauses_total"),
-                    "Times that no connection was accepted for a while, by reason.",
-                )
-                .const_label("reason", "error"),
+            IntCounter::new(
+                format!("{prefix}_accept_errors_total"),
+                "Failures to accept a connection, each followed by a pause.",
             )?,
         )?;
         let displaced = registered(
             registry,
             IntCounterVec::new(
                 Opts::new(
-                    format!("{prefix}_displaced_connections_total"),
-                    "Connections that were closed because the server was full: an old one in favour of a new one, or the new one.",
+                    format!("{prefix}_evicted_connections_total"),
+                    "Connections that were closed because the limit was reached, by which one: an idle old one, or the new one.",
                 ),
                 &["which"],
             )?,
@@ -185,9 +181,9 @@ mod tests {
             "helmops_webhook_handshake_failures_total{reason=\"timeout\"} 0",
             "helmops_webhook_handshake_failures_total{reason=\"tls\"} 0",
             "helmops_webhook_handshake_failures_total{reason=\"io\"} 0",
-            "helmops_webhook_displaced_connections_total{which=\"old\"} 0",
-            "helmops_webhook_displaced_connections_total{which=\"new\"} 0",
-            "helmops_webhook_accept_pauses_total{reason=\"error\"} 0",
+            "helmops_webhook_evicted_connections_total{which=\"old\"} 0",
+            "helmops_webhook_evicted_connections_total{which=\"new\"} 0",
+            "helmops_webhook_accept_errors_total 0",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -154,7 +154,7 @@ async fn drain(mut open: JoinSet<()>, patience: Duration) -> Drained {
     if ended.await.is_err() {
         tracing::warn!(
             connections = open.len(),
-            "cut off connections that did not end within {patience:?}"
+            "closed connections that did not finish within {patience:?}"
         );
     }
     Drained { cut_off: open.len() }
@@ -179,7 +179,7 @@ impl Warnings {
             tracing::warn!(
                 limit,
                 held_back,
-                "as many connections are open as may be; each new one closes one that does nothing, or is closed"
+                "connection limit reached; each new connection replaces an idle one, or is closed"
             );
         }
     }
@@ -188,7 +188,7 @@ impl Warnings {
         if let Some(held_back) = self.accept.pass(Instant::now()) {
             tracing::warn!(
                 held_back,
-                "cannot accept connections, trying again every {ACCEPT_PAUSE:?}: {error}"
+                "failed to accept connections; retrying every {ACCEPT_PAUSE:?}: {error}"
             );
         }
     }

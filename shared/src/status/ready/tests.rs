@@ -48,16 +48,12 @@ fn judged(status: &Value, deployments: Option<Value>, paused: bool) -> (&'static
 fn the_bundle_comes_first() {
     let whole = json!({ "ready": 2, "desiredReady": 2 });
     for (status, expected, message) in [
-        (
-            Value::Null,
-            ("Progressing", true),
-            "nothing has been deployed yet",
-        ),
-        (json!({}), ("Progressing", true), "is being rolled out"),
+        (Value::Null, ("Progressing", true), "waiting for its deployment"),
+        (json!({}), ("Progressing", true), "rolling out"),
         (
             json!({ "observedGeneration": 1, "summary": whole }),
             ("Progressing", true),
-            "is being rolled out",
+            "rolling out",
         ),
         (
             seen(json!({}), ""),
@@ -84,17 +80,17 @@ fn the_bundle_comes_first() {
         (
             seen(whole.clone(), "NotReady(1) [Cluster f/a]"),
             ("Progressing", true),
-            "the Bundle says that 2 of 2",
+            "up to date yet: 2 of 2",
         ),
         (
             seen(json!({ "ready": 1, "desiredReady": 2 }), ""),
             ("Progressing", true),
-            "the Bundle says that 1 of 2 clusters are ready",
+            "1 of 2 clusters are ready",
         ),
         (
             seen(json!({ "ready": 3, "desiredReady": 3 }), ""),
             ("Progressing", true),
-            "do not agree yet",
+            "is not up to date yet",
         ),
     ] {
         let (reason, is_moving, text) = judged(&status, Some(whole.clone()), false);
@@ -110,7 +106,7 @@ fn the_bundle_comes_first() {
 
 #[test]
 fn then_the_deployments() {
-    let paused = "spec.paused holds the roll-out back; ";
+    let paused = "spec.paused is set, so the rollout is paused; ";
     for (deployments, is_paused, expected, message) in [
         (
             json!({ "ready": 1, "desiredReady": 2 }),

@@ -156,7 +156,7 @@ async fn until_done(admin: &str, helmops: usize) -> Result<()> {
     eventually("all HelmOps to be done", DEADLINE, async || {
         tokio::time::sleep(between_scrapes).await;
         let metrics = Metrics::scrape(&format!("{admin}/metrics")).await?;
-        let done = metrics.sum("helmops_reconciles_total", &[("outcome", "Success")]);
+        let done = metrics.sum("helmops_reconcile_total", &[("result", "success")]);
         let done = done.unwrap_or_default();
         ensure!(done >= f64::from(wanted), "{done} of {wanted}");
         Ok(())
