@@ -54,10 +54,10 @@ up: build tools ## Start a control plane with helmops in it, and print its KUBEC
 down: build ## Stop what `make up` started
 	$(TARGET)/debug/testbed down
 
-manifests: ## Generate the definitions in manifests from the types, and docs/reasons.md
+manifests: ## Generate the CRDs in manifests from the types, and the reference pages
 	$(CARGO) build --workspace --examples --locked
 	$(TARGET)/debug/examples/crds manifests
-	$(TARGET)/debug/examples/reasons > docs/reasons.md
+	tests/lint/generate $(TARGET)/debug/examples docs
 
 truth: ## Generate the truth tables in tests/truth from the Go modules that they are about
 	cd tests/truth && go run . semver semver && go run . index index && go run . tags tags

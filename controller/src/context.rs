@@ -72,7 +72,7 @@ impl Asked {
         Self {
             generation: metadata.generation,
             token: annotations
-                .and_then(|annotations| annotations.get(labels::POLL))
+                .and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT))
                 .cloned(),
         }
     }

@@ -20,7 +20,7 @@ type Value = fn(&HelmOpStatus) -> i64;
 const GAUGES: [(&str, &str, Value); 10] = [
     (
         "fleet_helmop_desired_ready_clusters",
-        "Clusters that the HelmOp is to be ready on.",
+        "Clusters that the HelmOp should be ready on.",
         |status| status.base.desired_ready_clusters.unwrap_or_default(),
     ),
     (
@@ -30,7 +30,7 @@ const GAUGES: [(&str, &str, Value); 10] = [
     ),
     (
         "fleet_helmop_resources_desired_ready",
-        "Resources of the HelmOp that are to be ready.",
+        "Resources of the HelmOp that should be ready.",
         |status| counts(status, |counts| counts.desired_ready),
     ),
     (
@@ -40,7 +40,7 @@ const GAUGES: [(&str, &str, Value); 10] = [
     ),
     (
         "fleet_helmop_resources_modified",
-        "Resources of the HelmOp that somebody has modified.",
+        "Resources of the HelmOp that were modified on the cluster.",
         |status| counts(status, |counts| counts.modified),
     ),
     (
@@ -50,7 +50,7 @@ const GAUGES: [(&str, &str, Value); 10] = [
     ),
     (
         "fleet_helmop_resources_orphaned",
-        "Resources that the HelmOp has left behind.",
+        "Resources that no longer belong to the HelmOp.",
         |status| counts(status, |counts| counts.orphaned),
     ),
     (
@@ -60,12 +60,12 @@ const GAUGES: [(&str, &str, Value); 10] = [
     ),
     (
         "fleet_helmop_resources_unknown",
-        "Resources of the HelmOp whose state is not known.",
+        "Resources of the HelmOp whose state is unknown.",
         |status| counts(status, |counts| counts.unknown),
     ),
     (
         "fleet_helmop_resources_wait_applied",
-        "Resources of the HelmOp that wait for being applied.",
+        "Resources of the HelmOp that wait to be applied.",
         |status| counts(status, |counts| counts.wait_applied),
     ),
 ];
@@ -121,7 +121,7 @@ fn expose_within(largest: usize, helmops: &Store<Guarded<HelmOp>>, text: &mut St
     }
     let _ = writeln!(
         text,
-        "# HELP {OMITTED} HelmOps without gauges because the metrics of all would be too large.\n# TYPE {OMITTED} gauge\n\
+        "# HELP {OMITTED} HelmOps without Fleet's metrics, because the metrics of all would be too large.\n# TYPE {OMITTED} gauge\n\
          {OMITTED} {omitted}"
     );
 }

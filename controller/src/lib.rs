@@ -32,6 +32,7 @@ mod memory_limit;
 mod metrics;
 mod queue;
 mod rate;
+mod reference;
 mod resolve;
 mod run;
 mod shares;
@@ -42,4 +43,5 @@ mod writes;
 mod written;
 
 pub use args::Args;
+pub use reference::reference;
 pub use run::run;

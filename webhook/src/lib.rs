@@ -17,9 +17,11 @@ mod counted;
 mod decide;
 mod metrics;
 mod policies;
+mod reference;
 mod review;
 mod router;
 mod run;
 
 pub use args::Args;
+pub use reference::reference;
 pub use run::run;

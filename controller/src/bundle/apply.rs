@@ -38,7 +38,7 @@ pub fn merged(mut deployment: BundleDeployment, existing: Option<&BundleDeployme
     let missing: Vec<_> = missing.cloned().collect();
     finalizers.extend(missing);
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.remove(labels::MADE_FROM);
+    annotations.remove(labels::COPIED_FROM);
     annotations.extend(own.annotations.clone().unwrap_or_default());
     if annotations.is_empty() {
         metadata.annotations = None;

@@ -17,13 +17,10 @@ impl LeaseMetrics {
     /// # Errors
     /// Where one of them is registered already.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let leader = IntGauge::new(
-            "helmops_leader",
-            "Whether this process leads (1), or stands by (0).",
-        )?;
+        let leader = IntGauge::new("helmops_leader", "1 if this replica is the leader, else 0.")?;
         let transitions = IntCounter::new(
             "helmops_lease_transitions_total",
-            "How often this process began or ceased to lead.",
+            "Number of times that this replica acquired or lost leadership.",
         )?;
         Ok(Self {
             leader: registered(registry, leader)?,

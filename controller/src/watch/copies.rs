@@ -240,7 +240,7 @@ fn copied(metadata: &ObjectMeta) -> Option<Copied> {
 
 /// What a copy says it was made from.
 pub fn made_from(metadata: &ObjectMeta) -> Option<String> {
-    metadata.annotations.as_ref()?.get(labels::MADE_FROM).cloned()
+    metadata.annotations.as_ref()?.get(labels::COPIED_FROM).cloned()
 }
 
 /// Names and UIDs of the owners of an object.
@@ -289,8 +289,8 @@ mod tests {
     fn object(made_from: &str, fields: &[Value]) -> MetadataWithManagers<Secret> {
         let metadata = json!({
             "name": "access-1", "namespace": "cluster-c1",
-            "labels": { labels::COPY: "access", labels::BUNDLE_NAMESPACE: "fleet" },
-            "annotations": { labels::MADE_FROM: made_from },
+            "labels": { labels::COPY_TYPE: "access", labels::BUNDLE_NAMESPACE: "fleet" },
+            "annotations": { labels::COPIED_FROM: made_from },
             "ownerReferences": [{ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "BundleDeployment", "name": WEB, "uid": "u" }],
             "managedFields": fields,
         });

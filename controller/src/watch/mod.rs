@@ -321,7 +321,7 @@ where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
     let api = Api::<MetadataWithManagers<K>>::all(client.clone());
-    let config = paged(watcher::Config::default().labels(labels::COPY));
+    let config = paged(watcher::Config::default().labels(labels::COPY_TYPE));
     let events = shielded::<K, _>(watcher(api, config).default_backoff());
     let bundles = stores.bundles.clone();
     let (clusters, copies) = (reach.clusters.clone(), reach.copies.clone());

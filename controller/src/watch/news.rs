@@ -114,7 +114,7 @@ impl Telling for Guarded<HelmOp> {
         tell_metadata(metadata, hasher);
         let annotations = metadata.annotations.as_ref();
         annotations
-            .and_then(|annotations| annotations.get(labels::POLL))
+            .and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT))
             .hash(hasher);
         let label = metadata.labels.as_ref();
         label.and_then(|labels| labels.get(labels::SHARD)).hash(hasher);
@@ -234,7 +234,10 @@ mod tests {
             "/metadata/deletionTimestamp",
             json!("2026-01-01T00:00:00Z")
         ));
-        assert!(changed("/metadata/annotations", json!({ labels::POLL: "1" })));
+        assert!(changed(
+            "/metadata/annotations",
+            json!({ labels::POLL_REQUESTED_AT: "1" })
+        ));
         assert!(changed("/metadata/labels", json!({ labels::SHARD: "b" })));
         assert!(changed("/status", json!({})), "wiped by hand");
     }

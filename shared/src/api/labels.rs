@@ -2,54 +2,90 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Label with the name of the HelmOp, on its Bundle and its BundleDeployments.
-pub const HELM_NAME: &str = "fleet.cattle.io/fleet-helm-name";
-/// Label with the namespace of the Bundle, on its BundleDeployments, which stand in the namespaces of clusters.
-pub const BUNDLE_NAMESPACE: &str = "fleet.cattle.io/bundle-namespace";
-/// Label with the name of the Bundle, on its BundleDeployments.
-pub const BUNDLE_NAME: &str = "fleet.cattle.io/bundle-name";
-/// Label on what Fleet, or this in its place, made and cleans up: `true`.
-pub const MANAGED: &str = "fleet.cattle.io/managed";
-/// Label on a Cluster with the name that Rancher shows, by which targets can name it too.
-pub const CLUSTER_DISPLAY_NAME: &str = "management.cattle.io/cluster-display-name";
-/// Label with the name of the Cluster, on its BundleDeployments; annotation on its namespace.
-pub const CLUSTER: &str = "fleet.cattle.io/cluster";
-/// Label with the namespace that the Cluster object is in, on its BundleDeployments; annotation on the cluster's own
-/// namespace.
-pub const CLUSTER_NAMESPACE: &str = "fleet.cattle.io/cluster-namespace";
-/// Label with the name of the shard that works on an object; without it the default one does.
-pub const SHARD: &str = "fleet.cattle.io/shard-ref";
-/// Label that Rancher puts on what its users make, with the user's id.
-pub const CREATED_BY: &str = "fleet.cattle.io/created-by-user-id";
-/// Annotation on a HelmOp that asks for one look for newer versions now. Its value is a token of the user's choice, such as
-/// the time: each new one asks for one look.
-pub const POLL: &str = "helmops.fleet.cattle.io/poll-requested-at";
-/// Annotation on a Bundle with the last token of [`POLL`] that has had its look.
-pub const POLLED: &str = "helmops.fleet.cattle.io/last-handled-poll";
-/// Label on Secrets and ConfigMaps that were put into the namespace of a cluster: what they are there for.
-pub const COPY: &str = "helmops.fleet.cattle.io/copy-type";
-/// Annotation on such a copy with what it was made from, and on a BundleDeployment with what the resources were made from
-/// that its agent copies.
-pub const MADE_FROM: &str = "helmops.fleet.cattle.io/copied-from";
-/// Annotation on a Secret with values: the IDs of the deployments that they are of, and that come next.
-pub const VALUES_OF: &str = "helmops.fleet.cattle.io/values-for";
-/// Label on copies of access Secrets, as Fleet has it: `true`.
-pub const INTERNAL_SECRET: &str = "fleet.cattle.io/bundle-internal-secret";
-/// Finalizer on Bundles, removed once none of their BundleDeployments is left: they are in other namespaces, where
-/// no garbage collector finds them.
-pub const BUNDLE_FINALIZER: &str = "fleet.cattle.io/bundle-finalizer";
-/// Finalizer that Fleet's own controller leaves on HelmOps. This one needs none: Bundles are owned by their HelmOp.
-pub const HELMOP_FINALIZER: &str = "fleet.cattle.io/helmop-finalizer";
-/// Finalizer on BundleDeployments, removed once what they deployed is gone.
-pub const BUNDLE_DEPLOYMENT_FINALIZER: &str = "fleet.cattle.io/bundle-deployment-finalizer";
-/// Annotation on a Bundle with what its versions were resolved from, as JSON: a list of
-/// [`ResolvedChart`](super::ResolvedChart).
-///
-/// It stands on the Bundle so that it is written together with the version, survives a lost status, and needs no
-/// field that Fleet's own CRDs lack.
-pub const RESOLVED: &str = "helmops.fleet.cattle.io/resolved";
+/// What a key is used as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A label.
+    Label,
+    /// An annotation.
+    Annotation,
+    /// A label on some objects and an annotation on others.
+    Both,
+    /// A finalizer.
+    Finalizer,
+}
 
-/// A label of an object, if it says anything.
+impl Use {
+    /// As the reference page has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Label => "label",
+            Self::Annotation => "annotation",
+            Self::Both => "label, annotation",
+            Self::Finalizer => "finalizer",
+        }
+    }
+}
+
+/// Declares the keys, with what they are used as, on which objects, and what they mean.
+macro_rules! keys {
+    ($($(#[doc = $doc:literal])+ $name:ident: $use:ident on $objects:literal = $key:literal;)*) => {
+        $($(#[doc = $doc])+ pub const $name: &str = $key;)*
+
+        /// Every key: the key, what it is used as, on which objects, and what it means.
+        pub const ALL: &[(&str, Use, &str, &str)] =
+            &[$(($key, Use::$use, $objects, concat!($($doc,)+).trim_ascii()),)*];
+    };
+}
+
+keys! {
+    /// Requests a poll for newer chart versions. The value is a token of your choice, such as the time: each new value
+    /// requests one poll.
+    POLL_REQUESTED_AT: Annotation on "HelmOp" = "helmops.fleet.cattle.io/poll-requested-at";
+    /// The last value of `poll-requested-at` that was handled.
+    LAST_HANDLED_POLL: Annotation on "Bundle" = "helmops.fleet.cattle.io/last-handled-poll";
+    // It is on the Bundle so that it is written together with the version, survives a lost status, and needs no field that
+    // Fleet's CRDs lack.
+    /// The resolved chart versions and what they were resolved from, as JSON.
+    RESOLVED: Annotation on "Bundle" = "helmops.fleet.cattle.io/resolved";
+    /// Type of a copy in the namespace of a cluster: `values`, `access` or `downstream`.
+    COPY_TYPE: Label on "Secret, ConfigMap" = "helmops.fleet.cattle.io/copy-type";
+    /// On a copy the object that it was copied from, in its version; on a BundleDeployment the versions of the downstream
+    /// resources that its agent copies.
+    COPIED_FROM: Annotation on "Secret, ConfigMap, BundleDeployment" = "helmops.fleet.cattle.io/copied-from";
+    /// The deployment IDs that the values are for: the current one and the staged one.
+    VALUES_FOR: Annotation on "Secret" = "helmops.fleet.cattle.io/values-for";
+    /// Name of the HelmOp.
+    HELM_NAME: Label on "Bundle, BundleDeployment" = "fleet.cattle.io/fleet-helm-name";
+    /// Name of the Bundle.
+    BUNDLE_NAME: Label on "BundleDeployment, Secret, ConfigMap" = "fleet.cattle.io/bundle-name";
+    /// Namespace of the Bundle.
+    BUNDLE_NAMESPACE: Label on "BundleDeployment, Secret, ConfigMap" = "fleet.cattle.io/bundle-namespace";
+    /// Name of the Cluster. On a namespace it is an annotation.
+    CLUSTER: Both on "BundleDeployment, Namespace" = "fleet.cattle.io/cluster";
+    /// Namespace of the Cluster. On a namespace it is an annotation.
+    CLUSTER_NAMESPACE: Both on "BundleDeployment, Namespace" = "fleet.cattle.io/cluster-namespace";
+    /// `true` on objects that Fleet or helmops creates and deletes.
+    MANAGED: Label on "BundleDeployment, Namespace" = "fleet.cattle.io/managed";
+    /// Shard that reconciles the object; see [sharding](../sharding.md).
+    SHARD: Label on "HelmOp, Bundle" = "fleet.cattle.io/shard-ref";
+    /// `true` on copies of the Secret that `helmSecretName` names.
+    INTERNAL_SECRET: Label on "Secret" = "fleet.cattle.io/bundle-internal-secret";
+    /// Name of the Cluster in Rancher, by which targets can select it.
+    CLUSTER_DISPLAY_NAME: Label on "Cluster" = "management.cattle.io/cluster-display-name";
+    /// ID of the Rancher user who created the object; it is logged as `userID`.
+    CREATED_BY: Label on "HelmOp" = "fleet.cattle.io/created-by-user-id";
+    // BundleDeployments are in other namespaces, where the garbage collector does not delete them with their Bundle.
+    /// Removed after all BundleDeployments of the Bundle are deleted.
+    BUNDLE_FINALIZER: Finalizer on "Bundle" = "fleet.cattle.io/bundle-finalizer";
+    /// Removed by the agent after the release is uninstalled.
+    BUNDLE_DEPLOYMENT_FINALIZER: Finalizer on "BundleDeployment" = "fleet.cattle.io/bundle-deployment-finalizer";
+    // Bundles are owned by their HelmOp, so helmops needs none.
+    /// Left by Fleet's own controller; helmops removes it from deleted HelmOps.
+    HELMOP_FINALIZER: Finalizer on "HelmOp" = "fleet.cattle.io/helmop-finalizer";
+}
+
+/// The value of a label, if it is not empty.
 pub fn of<'m>(metadata: &'m ObjectMeta, label: &str) -> Option<&'m str> {
     let value = metadata.labels.as_ref()?.get(label)?;
     (!value.is_empty()).then_some(value)

@@ -56,7 +56,7 @@ pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
 pub struct Parts<'a> {
     /// The versions of all [lookups](super::lookups).
     pub resolved: &'a [ResolvedChart],
-    /// The token of the last look that was asked for and had, see [`labels::POLLED`].
+    /// The token of the last look that was asked for and had, see [`labels::LAST_HANDLED_POLL`].
     pub polled: Option<&'a str>,
     /// The authorities that agents trust besides their own, PEM in Base64.
     pub ca_bundle: &'a str,
@@ -96,8 +96,8 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: Parts
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(labels::RESOLVED.to_owned(), record(parts.resolved));
     match parts.polled {
-        Some(token) => annotations.insert(labels::POLLED.to_owned(), token.to_owned()),
-        None => annotations.remove(labels::POLLED),
+        Some(token) => annotations.insert(labels::LAST_HANDLED_POLL.to_owned(), token.to_owned()),
+        None => annotations.remove(labels::LAST_HANDLED_POLL),
     };
     if let Some(owner) = valid.helmop.controller_owner_ref(&()) {
         let others = metadata.owner_references.take().unwrap_or_default();

@@ -369,7 +369,10 @@ fn the_token_of_a_look_is_recorded_and_removed() {
         }
     };
     let marked = polled(&existing, Some("7"));
-    assert_eq!(marked.metadata.annotations.as_ref().unwrap()[labels::POLLED], "7");
+    assert_eq!(
+        marked.metadata.annotations.as_ref().unwrap()[labels::LAST_HANDLED_POLL],
+        "7"
+    );
     assert_eq!(polled(&marked, None), existing);
 }
 

@@ -22,14 +22,14 @@ impl Request {
     /// Reads the annotations.
     pub fn of(helmop: &HelmOp, bundle: Option<&Bundle>) -> Self {
         let token = helmop.metadata.annotations.as_ref();
-        let token = token.and_then(|annotations| annotations.get(labels::POLL));
+        let token = token.and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT));
         let done = bundle.and_then(|bundle| bundle.metadata.annotations.as_ref());
         Self {
             token: token
                 .filter(|token| !token.is_empty())
                 .map(|token| cut(token.clone(), MAX_TOKEN)),
             done: done
-                .and_then(|annotations| annotations.get(labels::POLLED))
+                .and_then(|annotations| annotations.get(labels::LAST_HANDLED_POLL))
                 .cloned(),
         }
     }
@@ -57,8 +57,8 @@ mod tests {
         let annotations =
             |key: &str, value: Option<&str>| value.map(|value| [(key.into(), value.into())].into());
         let (mut helmop, mut bundle) = (HelmOp::default(), Bundle::default());
-        helmop.metadata.annotations = annotations(labels::POLL, token);
-        bundle.metadata.annotations = annotations(labels::POLLED, done);
+        helmop.metadata.annotations = annotations(labels::POLL_REQUESTED_AT, token);
+        bundle.metadata.annotations = annotations(labels::LAST_HANDLED_POLL, done);
         Request::of(&helmop, Some(&bundle))
     }
 

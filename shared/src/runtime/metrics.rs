@@ -13,7 +13,7 @@ pub fn registry() -> Result<Registry, prometheus::Error> {
     let registry = Registry::new();
     let opts = Opts::new(
         "helmops_build_info",
-        "Which build is running; the value is always 1.",
+        "Version and commit of the running build; always 1.",
     )
     .const_label("version", VERSION)
     .const_label("commit", COMMIT);

@@ -23,6 +23,7 @@ mod lock;
 pub mod metrics;
 pub mod plain_port;
 pub mod probes;
+pub mod reference;
 mod scrape;
 pub mod serve;
 mod signals;

@@ -49,7 +49,7 @@ pub enum Role {
 impl Role {
     const ALL: [Self; 3] = [Self::Values, Self::Access, Self::Downstream];
 
-    /// The word, as in the label [`labels::COPY`].
+    /// The word, as in the label [`labels::COPY_TYPE`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Values => "values",
@@ -225,7 +225,7 @@ impl Copy {
         let name = deployment.metadata.name.clone().unwrap_or_default();
         let mut metadata = metadata(deployment, Role::Values, name, &made_from);
         let annotations = metadata.annotations.get_or_insert_default();
-        annotations.insert(labels::VALUES_OF.to_owned(), ids);
+        annotations.insert(labels::VALUES_FOR.to_owned(), ids);
         Self {
             role: Role::Values,
             object: Object::Secret(Secret {
@@ -243,7 +243,7 @@ impl Copy {
         let data = secret.data.as_ref()?;
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
         let annotations = secret.metadata.annotations.as_ref();
-        let ids = annotations.and_then(|annotations| annotations.get(labels::VALUES_OF)?.split_once(' '));
+        let ids = annotations.and_then(|annotations| annotations.get(labels::VALUES_FOR)?.split_once(' '));
         Some(SecretValues {
             values: text("values")?,
             staged: text("stagedValues")?,
@@ -360,9 +360,9 @@ pub struct Purpose {
 impl Purpose {
     /// Reads it; nothing where it is no copy.
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
-        let role = Role::parse(metadata.labels.as_ref()?.get(labels::COPY)?)?;
+        let role = Role::parse(metadata.labels.as_ref()?.get(labels::COPY_TYPE)?)?;
         let annotations = metadata.annotations.as_ref();
-        let made_from = annotations.and_then(|annotations| annotations.get(labels::MADE_FROM));
+        let made_from = annotations.and_then(|annotations| annotations.get(labels::COPIED_FROM));
         let source = made_from.and_then(|made_from| made_from.split_once('@'));
         Some(Self {
             role,
@@ -382,7 +382,7 @@ fn metadata(deployment: &BundleDeployment, role: Role, name: String, made_from: 
         let value = deployment.metadata.labels.as_ref()?.get(label)?;
         Some((label.to_owned(), value.clone()))
     };
-    let mut own = BTreeMap::from([(labels::COPY.to_owned(), role.as_str().to_owned())]);
+    let mut own = BTreeMap::from([(labels::COPY_TYPE.to_owned(), role.as_str().to_owned())]);
     own.extend(of_deployment(labels::BUNDLE_NAMESPACE));
     if role != Role::Downstream {
         // Those are shared by the Bundles of a namespace.
@@ -392,7 +392,7 @@ fn metadata(deployment: &BundleDeployment, role: Role, name: String, made_from: 
         name: Some(name),
         namespace: deployment.metadata.namespace.clone(),
         labels: Some(own),
-        annotations: Some([(labels::MADE_FROM.to_owned(), made_from.to_owned())].into()),
+        annotations: Some([(labels::COPIED_FROM.to_owned(), made_from.to_owned())].into()),
         ..ObjectMeta::default()
     }
 }
@@ -452,9 +452,9 @@ mod tests {
             "metadata": {
                 "name": "web", "namespace": "cluster-c1",
                 "annotations": {
-                    labels::MADE_FROM: values_hash(b"{\"a\":1}", b"null"), labels::VALUES_OF: ":a :b"
+                    labels::COPIED_FROM: values_hash(b"{\"a\":1}", b"null"), labels::VALUES_FOR: ":a :b"
                 },
-                "labels": { labels::COPY: "values", labels::BUNDLE_NAME: "web", labels::BUNDLE_NAMESPACE: "fleet" }
+                "labels": { labels::COPY_TYPE: "values", labels::BUNDLE_NAME: "web", labels::BUNDLE_NAMESPACE: "fleet" }
             },
             "data": { "values": "eyJhIjoxfQ==", "stagedValues": "bnVsbA==" }
         });
@@ -567,7 +567,7 @@ mod tests {
             panic!("{planted:?}");
         };
         let annotations = secret.metadata.annotations.get_or_insert_default();
-        annotations.insert(labels::MADE_FROM.to_owned(), "fleet/other@1".to_owned());
+        annotations.insert(labels::COPIED_FROM.to_owned(), "fleet/other@1".to_owned());
         assert!(
             !copy.is_same(found(&planted), &[&deployment]),
             "of another source"

@@ -97,7 +97,7 @@ pub enum CopyState {
 /// the copies were made from. Nothing where there is no record, as on one that Fleet made.
 pub fn recorded(deployment: &BundleDeployment) -> Option<BTreeSet<&str>> {
     let annotations = deployment.metadata.annotations.as_ref()?;
-    let record = annotations.get(labels::MADE_FROM)?;
+    let record = annotations.get(labels::COPIED_FROM)?;
     Some(record.split(", ").filter(|version| !version.is_empty()).collect())
 }
 
@@ -288,7 +288,7 @@ fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str, record: Strin
         name: Some(bundle_name),
         namespace: Some(namespace.to_owned()),
         labels: Some(own),
-        annotations: (!record.is_empty()).then(|| [(labels::MADE_FROM.to_owned(), record)].into()),
+        annotations: (!record.is_empty()).then(|| [(labels::COPIED_FROM.to_owned(), record)].into()),
         finalizers: Some(vec![labels::BUNDLE_DEPLOYMENT_FINALIZER.to_owned()]),
         ..ObjectMeta::default()
     }

@@ -75,7 +75,7 @@ async fn no_request_fails_whatever_becomes_of_certificates_and_replicas() -> Res
     let mut bed = Bed::start(&[
         ("HELMOPS_TLS_VALIDITY", leaf),
         ("HELMOPS_TLS_CA_VALIDITY", authority),
-        ("HELMOPS_SHUTDOWN_DELAY", "2"),
+        ("HELMOPS_SHUTDOWN_DELAY", "2s"),
     ])
     .await?;
     bed.configure().await?;

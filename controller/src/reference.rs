@@ -1,0 +1,44 @@
+//! The reference page of the controller.
+
+use std::sync::Arc;
+
+use clap::CommandFactory;
+use helmops_shared::{
+    api::{Guarded, HelmOp},
+    runtime::{ServeMetrics, admin, metrics::registry, probes, reference::page},
+};
+use kube::runtime::{reflector, watcher::Event};
+use prometheus::Registry;
+
+use crate::{Args, fleet_metrics, lease::LeaseMetrics, metrics::Metrics, resolve::Fetches};
+
+/// Flags and metrics of the controller in Markdown.
+///
+/// # Errors
+/// Where metrics have the same name.
+pub fn reference() -> anyhow::Result<String> {
+    let registry = registry()?;
+    register(&registry)?;
+    Ok(page(&Args::command(), &registry, &fleet_metrics())?)
+}
+
+fn register(registry: &Registry) -> anyhow::Result<()> {
+    Metrics::register(registry)?;
+    Fetches::register(registry)?;
+    LeaseMetrics::register(registry)?;
+    for port in [admin::PORT, probes::PORT] {
+        ServeMetrics::register(registry, port.prefix)?;
+    }
+    Ok(())
+}
+
+/// Fleet's metrics exist only where there is a HelmOp.
+fn fleet_metrics() -> String {
+    let (store, mut writer) = reflector::store::<Guarded<HelmOp>>();
+    let mut helmop = HelmOp::default();
+    helmop.metadata.name = Some("web".to_owned());
+    writer.apply_watcher_event(&Event::Apply(Guarded::Good(Arc::new(helmop))));
+    let mut text = String::new();
+    fleet_metrics::expose(&store, &mut text);
+    text
+}
