@@ -1,9 +1,9 @@
-//! Events of HelmOps (`events.k8s.io/v1`), as `kubectl describe` shows them.
+//! Events of HelmOps and Bundles (`events.k8s.io/v1`), as `kubectl describe` shows them.
 //!
-//! They are told on the side: whoever reconciles leaves them in a queue, and where they come faster than the API server
-//! takes them some are dropped and counted. The status says it all anyhow.
+//! A reconciliation puts them into a queue and does not wait. If they come faster than the API server accepts them, some are
+//! dropped and counted: the status has the same information.
 
-use helmops_shared::{api::HelmOp, runtime::exit::with_causes, status::Event};
+use helmops_shared::{runtime::exit::with_causes, status::Event};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Client, Resource,
@@ -18,19 +18,19 @@ use crate::client::bounded;
 /// As many as the API server takes in a few seconds.
 const QUEUE: usize = 1000;
 
-/// Where events are left.
+/// The queue of events.
 #[derive(Clone, Debug)]
 pub struct Events {
-    queue: mpsc::Sender<Told>,
+    queue: mpsc::Sender<Pending>,
     dropped: IntCounter,
 }
 
-/// Events of one HelmOp, to be told.
-type Told = (ObjectReference, Vec<Event>);
+/// Events of one object that are not written yet.
+type Pending = (ObjectReference, Vec<Event>);
 
-/// What is left to be told.
+/// Writes the events of the queue.
 #[derive(Debug)]
-pub struct Queue(mpsc::Receiver<Told>);
+pub struct Queue(mpsc::Receiver<Pending>);
 
 /// A queue; what finds no room in it is counted in `dropped`.
 pub fn queue(dropped: IntCounter) -> (Events, Queue) {
@@ -45,31 +45,31 @@ pub fn queue(dropped: IntCounter) -> (Events, Queue) {
 }
 
 impl Events {
-    /// Leaves events of a HelmOp to be told.
-    pub fn tell(&self, helmop: &HelmOp, events: Vec<Event>) {
+    /// Queues events of an object.
+    pub fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, events: Vec<Event>) {
         if events.is_empty() {
             return;
         }
         let number = events.len();
-        if self.queue.try_send((helmop.object_ref(&()), events)).is_err() {
+        if self.queue.try_send((object.object_ref(&()), events)).is_err() {
             self.dropped.inc_by(number as u64);
         }
     }
 }
 
 impl Queue {
-    /// Tells events, one after the other, until it is told to stop; what is left then is not told.
+    /// Writes events one after the other until `stop`; what is in the queue then is dropped.
     pub async fn run(mut self, client: Client, reporter: Reporter, stop: CancellationToken) {
         let recorder = Recorder::new(client, reporter);
-        while let Some(Some((helmop, events))) = stop.run_until_cancelled(self.0.recv()).await {
+        while let Some(Some((object, events))) = stop.run_until_cancelled(self.0.recv()).await {
             for event in events {
-                tell(&recorder, &helmop, event).await;
+                write(&recorder, &object, event).await;
             }
         }
     }
 }
 
-async fn tell(recorder: &Recorder, helmop: &ObjectReference, event: Event) {
+async fn write(recorder: &Recorder, object: &ObjectReference, event: Event) {
     let reason = event.reason.clone();
     let event = events::Event {
         type_: if event.is_warning {
@@ -82,10 +82,11 @@ async fn tell(recorder: &Recorder, helmop: &ObjectReference, event: Event) {
         action: event.action.to_owned(),
         secondary: None,
     };
-    if let Err(error) = bounded(recorder.publish(&event, helmop)).await {
+    if let Err(error) = bounded(recorder.publish(&event, object)).await {
         tracing::warn!(
-            namespace = helmop.namespace,
-            helmop = helmop.name,
+            kind = object.kind,
+            namespace = object.namespace,
+            name = object.name,
             reason,
             error = with_causes(&error),
             "failed to write an event"
@@ -95,6 +96,8 @@ async fn tell(recorder: &Recorder, helmop: &ObjectReference, event: Event) {
 
 #[cfg(test)]
 mod tests {
+    use helmops_shared::api::HelmOp;
+
     use super::*;
 
     #[test]
@@ -108,10 +111,10 @@ mod tests {
             note: String::new(),
         };
         let helmop = HelmOp::default();
-        events.tell(&helmop, Vec::new());
+        events.publish(&helmop, Vec::new());
         assert!(queue.0.try_recv().is_err(), "nothing is nothing");
         for _ in 0..QUEUE + 2 {
-            events.tell(&helmop, vec![event.clone()]);
+            events.publish(&helmop, vec![event.clone()]);
         }
         assert_eq!(dropped.get(), 2);
         assert!(queue.0.try_recv().is_ok());

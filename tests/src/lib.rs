@@ -48,6 +48,7 @@ pub mod helm;
 pub mod charts;
 pub mod oci_registry;
 pub mod demo;
+pub mod docs;
 pub mod helmops;
 pub mod image;
 

@@ -223,8 +223,8 @@ async fn a_leader_without_the_right_to_renew_stops_until_it_has_it_again() {
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_eq!(pair.bundles("0.1.0").await.unwrap(), 0, "nobody leads");
     let log = pair.one.process.log();
-    assert_eq!(log.matches("cannot renew the Lease").count(), 1, "{log}");
-    assert_eq!(log.matches("could not be renewed in time").count(), 1, "{log}");
+    assert_eq!(log.matches("failed to renew the Lease").count(), 1, "{log}");
+    assert_eq!(log.matches("was not renewed in time").count(), 1, "{log}");
     assert!(log.contains("manifests/base/rbac.yaml"), "{log}");
     helmops::apply_manifests(&pair.kubectl).await.unwrap();
     pair.until_bundles(5, "0.1.0").await;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use helmops_shared::{
     api::{Bundle, BundleDeployment, Cluster, Guarded, MetadataOnly, labels},
-    status::{self, Round, change},
+    status::{self, Round, bundle_events, change},
     targeting::cluster_of,
 };
 use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
@@ -238,6 +238,7 @@ pub async fn status(
     match writes::status(&bundles(context, bundle), bundle, &change).await {
         Ok(written) => {
             context.bundles.written.wrote(key.clone(), bundle, &written);
+            context.events.publish(bundle, bundle_events(&stored, &next));
             Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),

@@ -64,7 +64,7 @@ pub async fn status(
             source,
         })?,
     };
-    context.events.tell(helmop, events(&stored, &next));
+    context.events.publish(helmop, events(&stored, &next));
     context.helmops.written.wrote(key.clone(), helmop, &written);
     let keeps = written
         .status

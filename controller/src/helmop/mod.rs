@@ -107,7 +107,7 @@ fn left_alone(metadata: &ObjectMeta, error: &str, context: &Context) {
         metadata: metadata.clone().into(),
         ..HelmOp::default()
     };
-    context.events.tell(&helmop, vec![status::unreadable(error)]);
+    context.events.publish(&helmop, vec![status::unreadable(error)]);
 }
 
 /// Lets a HelmOp go that is being deleted, whether it decodes or not.

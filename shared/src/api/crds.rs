@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of our kinds, made from the types.
+//! The CRDs of all kinds, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::Resource;
@@ -19,16 +19,41 @@ use super::{
 };
 
 /// A column of `kubectl get`.
-type Column = (&'static str, &'static str, &'static str);
+struct Column {
+    name: &'static str,
+    kind: &'static str,
+    path: &'static str,
+    /// Only with `-o wide`: long texts, so that a table fits into 120 characters.
+    is_wide: bool,
+}
 
-const AGE: Column = ("Age", "date", ".metadata.creationTimestamp");
-const READY_MESSAGE: Column = (
-    "Status",
-    "string",
-    r#".status.conditions[?(@.type=="Ready")].message"#,
-);
+/// A column with a text.
+const fn text(name: &'static str, path: &'static str) -> Column {
+    Column {
+        name,
+        kind: "string",
+        path,
+        is_wide: false,
+    }
+}
 
-/// The definitions of what is installed, by the name of their file.
+/// A column with a long text.
+const fn wide(name: &'static str, path: &'static str) -> Column {
+    Column {
+        is_wide: true,
+        ..text(name, path)
+    }
+}
+
+const AGE: Column = Column {
+    kind: "date",
+    ..text("Age", ".metadata.creationTimestamp")
+};
+/// A word, which docs/reasons.md explains.
+const STATUS: Column = text("Status", r#".status.conditions[?(@.type=="Ready")].reason"#);
+const MESSAGE: Column = wide("Message", r#".status.conditions[?(@.type=="Ready")].message"#);
+
+/// The CRDs that are always installed, by the name of their file.
 pub fn all() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json::Error> {
     Ok(vec![
         ("bundles.yaml", serde_json::from_value(bundle())?),
@@ -37,8 +62,7 @@ pub fn all() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json
     ])
 }
 
-/// Definitions of the kinds that only whoever brings Bundles to clusters needs, by the name of their file. Beside Fleet
-/// they are Fleet's.
+/// The CRDs that only the bundle controller needs, by the name of their file. Beside Fleet they are Fleet's.
 pub fn of_clusters() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json::Error> {
     Ok(vec![
         (
@@ -56,16 +80,13 @@ fn helmop() -> Value {
     default_customization_mode(&mut schema);
     limits::add_to(&mut schema);
     let columns = [
-        ("Repo", "string", ".spec.helm.repo"),
-        ("Chart", "string", ".spec.helm.chart"),
-        ("Version", "string", ".status.version"),
-        (
-            "BundleDeployments-Ready",
-            "string",
-            ".status.display.readyBundleDeployments",
-        ),
-        READY_MESSAGE,
+        text("Chart", ".spec.helm.chart"),
+        text("Version", ".status.version"),
+        text("Ready", ".status.display.readyBundleDeployments"),
+        STATUS,
         AGE,
+        wide("Repo", ".spec.helm.repo"),
+        MESSAGE,
     ];
     definition::<HelmOp>(schema, Some("fleet"), &columns, true)
 }
@@ -73,53 +94,40 @@ fn helmop() -> Value {
 fn bundle() -> Value {
     let mut schema = structural::<Bundle>();
     default_customization_mode(&mut schema);
-    let columns = [
-        (
-            "BundleDeployments-Ready",
-            "string",
-            ".status.display.readyClusters",
-        ),
-        READY_MESSAGE,
-        AGE,
-    ];
+    let columns = [text("Ready", ".status.display.readyClusters"), STATUS, AGE, MESSAGE];
     definition::<Bundle>(schema, None, &columns, true)
 }
 
 fn bundle_deployment() -> Value {
     let columns = [
-        // Straight from the agent: Fleet has its controller copy them to `.status.display`, one more write each time.
-        (
-            "Deployed",
-            "string",
-            ".status.conditions[?(@.type==\"Deployed\")].status",
-        ),
-        (
-            "Monitored",
-            "string",
-            ".status.conditions[?(@.type==\"Monitored\")].status",
-        ),
-        READY_MESSAGE,
+        // From the conditions of the agent: Fleet's controller copies them to `.status.display`, with one more write each time.
+        text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#),
+        text("Deployed", r#".status.conditions[?(@.type=="Deployed")].status"#),
+        text("Monitored", r#".status.conditions[?(@.type=="Monitored")].status"#),
         AGE,
+        MESSAGE,
     ];
     definition::<BundleDeployment>(structural::<BundleDeployment>(), None, &columns, true)
 }
 
 fn cluster() -> Value {
     let columns = [
-        ("Bundles-Ready", "string", ".status.display.readyBundles"),
-        ("Last-Seen", "string", ".status.agent.lastSeen"),
-        READY_MESSAGE,
+        text("Bundles-Ready", ".status.display.readyBundles"),
+        STATUS,
+        text("Last-Seen", ".status.agent.lastSeen"),
         AGE,
+        MESSAGE,
     ];
     definition::<Cluster>(structural::<Cluster>(), None, &columns, true)
 }
 
 fn cluster_group() -> Value {
     let columns = [
-        ("Clusters-Ready", "string", ".status.display.readyClusters"),
-        ("Bundles-Ready", "string", ".status.display.readyBundles"),
-        READY_MESSAGE,
+        text("Clusters-Ready", ".status.display.readyClusters"),
+        text("Bundles-Ready", ".status.display.readyBundles"),
+        STATUS,
         AGE,
+        MESSAGE,
     ];
     definition::<ClusterGroup>(structural::<ClusterGroup>(), Some("fleet"), &columns, true)
 }
@@ -150,7 +158,12 @@ where
     }
     let columns: Vec<Value> = columns
         .iter()
-        .map(|(name, r#type, path)| json!({ "name": name, "type": r#type, "jsonPath": path }))
+        .map(|column| {
+            json!({
+                "name": column.name, "type": column.kind, "jsonPath": column.path,
+                "priority": column.is_wide.then_some(1),
+            })
+        })
         .collect();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

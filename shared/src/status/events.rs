@@ -2,7 +2,7 @@
 
 use super::condition::ConditionType;
 use crate::{
-    api::{Condition, HelmOpStatus},
+    api::{Condition, HelmOpStatus, bundle::BundleStatus},
     reason::Reason,
 };
 
@@ -33,6 +33,36 @@ pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// Events of a Bundle: it became ready, or is not for another reason than before. Progress is no event.
+pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
+    let ready = |status: &BundleStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .find(|condition| condition.r#type == ConditionType::Ready.as_str())
+            .cloned()
+    };
+    let Some(now) = ready(new) else {
+        return Vec::new();
+    };
+    let before = ready(old).map(|condition| condition.reason);
+    let is_progress = now.reason.is_empty() || now.reason == Reason::Progressing.as_str();
+    if is_progress || before.as_ref() == Some(&now.reason) {
+        return Vec::new();
+    }
+    let is_ready = now.status == "True";
+    let clusters = new.display.as_ref().map(|display| &*display.ready_clusters);
+    vec![Event {
+        is_warning: !is_ready,
+        reason: now.reason,
+        action: RECONCILE,
+        note: if is_ready {
+            format!("{} clusters are ready", clusters.unwrap_or_default())
+        } else {
+            now.message
+        },
+    }]
 }
 
 /// A HelmOp cannot be read, which its status cannot say.
@@ -175,5 +205,33 @@ mod tests {
             told(&refused, &forbidden),
             [(true, of_policy, "ApplyPolicyRestrictions")]
         );
+    }
+
+    #[test]
+    fn a_bundle_has_an_event_for_each_reason_but_progress() {
+        let status = |status: &str, reason: &str, message: &str| -> BundleStatus {
+            let json = serde_json::json!({
+                "conditions": [{ "type": "Ready", "status": status, "reason": reason, "message": message }],
+                "display": { "readyClusters": "2/2" },
+            });
+            serde_json::from_str(&json.to_string()).unwrap()
+        };
+        let none = BundleStatus::default();
+        let progress = status("False", "Progressing", "1 of 2 clusters are ready");
+        let conflict = status("False", "BundleConflict", "taken");
+        let ready = status("True", "Ready", "");
+        let notes = |old: &BundleStatus, new: &BundleStatus| -> Vec<_> {
+            let events = bundle_events(old, new).into_iter();
+            events.map(|event| (event.is_warning, event.note)).collect()
+        };
+        assert!(notes(&none, &progress).is_empty());
+        assert_eq!(notes(&progress, &conflict), [(true, "taken".to_owned())]);
+        assert!(notes(&conflict, &status("False", "BundleConflict", "other")).is_empty());
+        assert_eq!(
+            notes(&conflict, &ready),
+            [(false, "2/2 clusters are ready".to_owned())]
+        );
+        assert!(notes(&ready, &ready).is_empty());
+        assert!(notes(&ready, &none).is_empty());
     }
 }

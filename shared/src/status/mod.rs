@@ -34,7 +34,7 @@ pub use self::{
     cluster::{cluster, is_refused, refused_cluster},
     condition::{ConditionType, State},
     deployments::helmop_of,
-    events::{Event, events, unreadable},
+    events::{Event, bundle_events, events, unreadable},
     helmop::{Outcome, next, without_extras},
     patch::change,
     polling::{Failure, Look, Polling},

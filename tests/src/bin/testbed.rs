@@ -11,7 +11,7 @@ use helmops_tests::control_plane::Options;
 use helmops_tests::detached::{Detached, Status};
 use helmops_tests::serve::{self, Step, Until};
 use helmops_tests::tools::Tools;
-use helmops_tests::{demo, helmops, rights};
+use helmops_tests::{demo, docs, helmops, rights};
 
 /// A Kubernetes control plane on this machine, without nodes.
 #[derive(Parser)]
@@ -47,6 +47,12 @@ enum Command {
     Down,
     /// Tell whether a control plane runs in the background.
     Status,
+    /// Check words, links and names in the documentation of the repository.
+    Docs {
+        /// Its folder.
+        #[arg(default_value = ".")]
+        root: PathBuf,
+    },
     /// Compare the rights that the manifests give with those that were used, by what control planes with `HELMOPS_RIGHTS` in
     /// their environment left in its folder.
     Rights {
@@ -102,6 +108,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         Command::Down => down(&detached).await,
         Command::Status => status(&detached),
         Command::Rights { folder } => compare_rights(&folder).await,
+        Command::Docs { root } => check_docs(&root),
     }
 }
 
@@ -110,6 +117,17 @@ fn steps(options: &Options) -> Vec<Step> {
         vec![helmops::step()]
     } else {
         Vec::new()
+    }
+}
+
+fn check_docs(root: &Path) -> Result<()> {
+    let problems = docs::check(root)?;
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    match problems.len() {
+        0 => Ok(()),
+        number => bail!("{number} problems in the documentation"),
     }
 }
 

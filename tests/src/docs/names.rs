@@ -1,0 +1,175 @@
+//! Names of metrics, flags and alerts, which must exist.
+
+use std::collections::HashSet;
+
+use anyhow::{Context, Result};
+
+use super::{Page, Problem, problem};
+
+/// Pages that are generated from the processes.
+const REFERENCE: [&str; 2] = [
+    "docs/reference/helmops-controller.md",
+    "docs/reference/helmops-webhook.md",
+];
+
+/// Where alerts are defined.
+const ALERTS: &str = "manifests/monitoring/alerts.yaml";
+
+/// Flags of other programs: kubectl, Helm, cargo, cosign and the like.
+const FOREIGN_FLAGS: [&str; 33] = [
+    "--certificate-identity-regexp",
+    "--certificate-oidc-issuer",
+    "--cleanup-tag",
+    "--create-namespace",
+    "--dry-run",
+    "--field-selector",
+    "--filename",
+    "--for",
+    "--force",
+    "--force-conflicts",
+    "--from-file",
+    "--from-literal",
+    "--grep",
+    "--help",
+    "--hard",
+    "--lib",
+    "--locked",
+    "--namespace",
+    "--no-default-features",
+    "--output",
+    "--overwrite",
+    "--previous",
+    "--requestheader-client-ca-file",
+    "--selector",
+    "--server-side",
+    "--set",
+    "--set-string",
+    "--show-labels",
+    "--test",
+    "--timeout",
+    "--type",
+    "--version",
+    "--workspace",
+];
+
+/// Names in pages that nothing has.
+pub fn check(pages: &[Page]) -> Result<Vec<Problem>> {
+    let known = Known::of(pages)?;
+    let pages = pages.iter().filter(|page| page.path != "CHANGELOG.md");
+    Ok(pages.flat_map(|page| known.problems(page)).collect())
+}
+
+struct Known {
+    metrics: HashSet<String>,
+    flags: HashSet<String>,
+    alerts: HashSet<String>,
+}
+
+impl Known {
+    fn of(pages: &[Page]) -> Result<Self> {
+        let page = |path: &str| {
+            let found = pages.iter().find(|page| page.path == path);
+            found.with_context(|| format!("there is no {path}; run `make manifests`"))
+        };
+        let mut known = Self {
+            metrics: HashSet::new(),
+            flags: FOREIGN_FLAGS.iter().map(ToString::to_string).collect(),
+            alerts: HashSet::new(),
+        };
+        for path in REFERENCE {
+            for (_, line) in page(path)?.lines() {
+                let name = line.strip_prefix("| `").and_then(|rest| rest.split_once('`'));
+                let names = if line.starts_with("| `--") {
+                    &mut known.flags
+                } else {
+                    &mut known.metrics
+                };
+                names.extend(name.map(|(name, _)| name.to_owned()));
+            }
+        }
+        for (_, line) in page(ALERTS)?.lines() {
+            let name = line.trim_start().strip_prefix("- alert: ");
+            known.alerts.extend(name.map(ToOwned::to_owned));
+        }
+        Ok(known)
+    }
+
+    fn problems(&self, page: &Page) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for line in page.lines() {
+            let wrong = tokens(line.1).filter_map(|token| self.wrong(token));
+            problems.extend(wrong.map(|wrong| problem(page, line, wrong)));
+        }
+        problems
+    }
+
+    /// What is wrong with a word, if it is a name.
+    fn wrong(&self, token: &str) -> Option<String> {
+        let kind = if token.starts_with("--") && token.len() > 3 {
+            (!self.flags.contains(token)).then_some("flag")
+        } else if token.starts_with("helmops_") || token.starts_with("fleet_helmop_") {
+            (!self.is_metric(token)).then_some("metric")
+        } else if is_alert(token) {
+            (!self.alerts.contains(token)).then_some("alert")
+        } else {
+            None
+        };
+        kind.map(|kind| format!("there is no {kind} {token}"))
+    }
+
+    /// Whether it is a metric, a series of a histogram, or the beginning of several, as in `helmops_fetch_*`.
+    fn is_metric(&self, token: &str) -> bool {
+        let series = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|end| token.strip_suffix(end));
+        self.metrics.contains(series.unwrap_or(token))
+            || token.ends_with('_') && self.metrics.iter().any(|metric| metric.starts_with(token))
+    }
+}
+
+/// `HelmopsNoLeader`, and nothing that is a type or a kind.
+fn is_alert(token: &str) -> bool {
+    token
+        .strip_prefix("Helmops")
+        .is_some_and(|rest| rest.starts_with(char::is_uppercase))
+}
+
+/// Words of letters, digits, `_` and `-`.
+fn tokens(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')
+        .filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(path: &str, text: &str) -> Page {
+        Page {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_found() {
+        let reference = "| `--workers` | x |\n| `helmops_polls_total` | counter |\n| `helmops_poll_lag_seconds` | histogram |\n";
+        let text = "`--workers=3` --worker --dry-run\nhelmops_polls_total helmops_poll_lag_seconds_bucket helmops_* helmops_gone_total\n\
+                    HelmopsNoLeader HelmopsGone Helmops\n";
+        let pages = [
+            page(REFERENCE[0], reference),
+            page(REFERENCE[1], ""),
+            page(ALERTS, "  - alert: HelmopsNoLeader\n"),
+            page("docs/a.md", text),
+        ];
+        let problems: Vec<_> = check(&pages).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            problems,
+            [
+                "docs/a.md:1: there is no flag --worker",
+                "docs/a.md:2: there is no metric helmops_gone_total",
+                "docs/a.md:3: there is no alert HelmopsGone",
+            ]
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! The pages that users read.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+/// Files and folders with pages.
+const SOURCES: [&str; 8] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "certs/README.md",
+    "docs",
+    "manifests",
+];
+
+/// A text that users read.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Its path in the repository, with `/`.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Page {
+    /// Whether it is Markdown.
+    pub fn is_markdown(&self) -> bool {
+        Path::new(&self.path)
+            .extension()
+            .is_some_and(|extension| extension == "md")
+    }
+
+    /// Its lines, with their index.
+    pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text.lines().enumerate()
+    }
+
+    /// Its lines outside of fenced blocks of code, with their index.
+    pub fn prose(&self) -> impl Iterator<Item = (usize, &str)> {
+        let mut is_code = false;
+        self.lines().filter(move |(_, line)| {
+            let is_fence = line.trim_start().starts_with("```");
+            is_code ^= is_fence;
+            !is_code && !is_fence
+        })
+    }
+}
+
+/// Reads all of them.
+pub fn read(root: &Path) -> Result<Vec<Page>> {
+    let mut files = Vec::new();
+    for source in SOURCES {
+        collect(&root.join(source), &mut files)?;
+    }
+    files.sort();
+    files.into_iter().map(|file| page(root, &file)).collect()
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    if path.is_dir() {
+        let entries = fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
+        for entry in entries {
+            collect(&entry?.path(), files)?;
+        }
+    } else if path.extension().is_some_and(|extension| extension != "tpl") {
+        files.push(path.to_owned());
+    }
+    Ok(())
+}
+
+fn page(root: &Path, file: &Path) -> Result<Page> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let path = file.strip_prefix(root).unwrap_or(file);
+    Ok(Page {
+        path: path.to_string_lossy().replace('\\', "/"),
+        text,
+    })
+}
