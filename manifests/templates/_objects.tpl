@@ -1,18 +1,18 @@
 {{/*
-The templates take the files that `kubectl apply -k` takes, and change in them what the values say. What is not changed by a
-value is written in one place, which is not here.
+The templates read the files that `kubectl apply -k` uses and apply the values to them. Everything that no value changes is
+defined in these files only.
 */}}
 
 {{/* The text of a file, for the namespace of the release: include "helmops.text" (list $ "base/rbac.yaml") */}}
 {{- define "helmops.text" -}}
 {{- $root := index . 0 -}}
 {{- $file := index . 1 -}}
-{{- $text := $root.Files.Get $file | required (print "the chart lacks its file " $file) -}}
+{{- $text := $root.Files.Get $file | required (print "the chart lacks the file " $file) -}}
 {{- $namespace := $root.Release.Namespace -}}
 {{- $text | replace "namespace: helmops-system" (print "namespace: " $namespace) | replace ".helmops-system.svc" (print "." $namespace ".svc") -}}
 {{- end -}}
 
-{{/* All objects of a file, as they are: include "helmops.file" (list $ "base/rbac.yaml") */}}
+{{/* All objects of a file, unchanged: include "helmops.file" (list $ "base/rbac.yaml") */}}
 {{- define "helmops.file" -}}
 {{- range splitList "\n---\n" (include "helmops.text" .) }}
 {{- include "helmops.object" (fromYaml .) }}
@@ -25,7 +25,7 @@ value is written in one place, which is not here.
 {{ toYaml . }}
 {{ end -}}
 
-{{/* A Deployment, changed as the values of its component say: include "helmops.deployment" (list $ $deployment $values) */}}
+{{/* A Deployment with the values of its component: include "helmops.deployment" (list $ $deployment $values) */}}
 {{- define "helmops.deployment" -}}
 {{- $root := index . 0 -}}
 {{- $deployment := index . 1 -}}
@@ -38,14 +38,14 @@ value is written in one place, which is not here.
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
 {{- with $values.podAnnotations }}{{ $_ := set $template.metadata "annotations" . }}{{ end -}}
 {{- if and $image.tag $image.digest -}}
-{{- fail "image.tag and image.digest are both given, and only one can count; say image.digest=\"\" with a tag of your own" -}}
+{{- fail "image.tag and image.digest are mutually exclusive; to use a tag, set image.digest=\"\"" -}}
 {{- end -}}
 {{- $tag := print ":" ($image.tag | default $root.Chart.AppVersion) -}}
 {{- $_ := set $container "image" (print $image.repository (ternary (print "@" $image.digest) $tag (not (empty $image.digest)))) -}}
 {{- with $image.pullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end -}}
 {{- with $image.pullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
 {{- $_ := set $container "resources" (mergeOverwrite $container.resources $values.resources) -}}
-{{- /* With null a value takes one of ours away. */}}
+{{- /* A null removes a default. */}}
 {{- range $which, $amounts := omit $container.resources "claims" }}
 {{- range $resource, $amount := $amounts }}
 {{- if kindIs "invalid" $amount }}{{ $_ := unset $amounts $resource }}{{ end }}
@@ -53,7 +53,7 @@ value is written in one place, which is not here.
 {{- if empty $amounts }}{{ $_ := unset $container.resources $which }}{{ end }}
 {{- end }}
 {{- $_ := set $container "args" (concat ($container.args | default list) $values.args) -}}
-{{- /* Of two variables of a name the later one counts. */}}
+{{- /* The last variable of a name overrides the others. */}}
 {{- $env := list }}
 {{- range $variable := concat ($container.env | default list) $values.env }}
 {{- range $before := $env }}
