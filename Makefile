@@ -48,7 +48,7 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 	cd tests/truth && gofmt -w .
 
-up: build tools ## Start a control plane with helmops in it, and print its KUBECONFIG
+up: build tools ## Start a control plane with helmops and a chart repository, and print its KUBECONFIG
 	$(TARGET)/debug/testbed up --helmops
 
 down: build ## Stop what `make up` started

@@ -136,7 +136,7 @@ reasons! {
         /// The Bundle contains files, which helmops does not deploy.
         UnsupportedBundle: "Leave such Bundles to Fleet (GitRepos): see [standalone.md](standalone.md).",
         /// The namespace of a cluster may belong to another one, so nothing is written to it.
-        NamespaceConflict: "Do what the message says: rename a Cluster, or set the annotations of the namespace that name its Cluster: see [standalone.md](standalone.md#whose-a-namespace-is).",
+        NamespaceConflict: "Do what the message says: rename a Cluster, or set the annotations of the namespace that name its Cluster: see [standalone.md](standalone.md#namespace-conflicts).",
         /// A request to the API server failed.
         APIError: "Nothing: it is retried. If it persists, the log of the controller has the error of the API server.",
     }

@@ -22,6 +22,9 @@ pub struct Cluster {
     pub tools: Tools,
     /// The `testbed serve` that owns it.
     pub pid: u32,
+    /// The chart repository that runs beside it, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charts: Option<String>,
 }
 
 impl Cluster {

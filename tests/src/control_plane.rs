@@ -90,6 +90,7 @@ impl ControlPlane {
             directory: path,
             tools,
             pid: std::process::id(),
+            charts: None,
         };
         Ok(Self {
             processes: Vec::new(),
@@ -117,6 +118,11 @@ impl ControlPlane {
     /// How to reach it.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Sets the URL of the chart repository that runs beside it.
+    pub fn announce_charts(&mut self, url: Option<String>) {
+        self.cluster.charts = url;
     }
 
     /// Makes a process end with the control plane, and the end of the process the end of the control plane.

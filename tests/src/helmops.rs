@@ -9,13 +9,15 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::chart_server::ChartServer;
+use crate::charts::ChartRepo;
 use crate::cluster::Cluster;
 use crate::command::run;
 use crate::control_plane::Options;
 use crate::kubectl::Kubectl;
 use crate::private_ca::PrivateCa;
 use crate::process::Process;
-use crate::serve::Step;
+use crate::serve::{Started, Step};
 use crate::service_account::service_account_kubeconfig;
 use crate::test_bed::{self, TestBed};
 use crate::tools::Tools;
@@ -32,6 +34,9 @@ pub const CONFIGURATIONS: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhoo
 pub const NAMESPACE: &str = "helmops-system";
 /// Where the shipped examples live: Fleet's own workspace for clusters other than its own.
 const EXAMPLES_NAMESPACE: &str = "fleet-default";
+
+/// Versions of the chart `web` in the repository that [`step`] serves, as README.md says.
+const EXAMPLE_VERSIONS: [&str; 3] = ["0.1.0", "0.2.0", "1.0.0"];
 
 /// A process of helmops and where it is reached.
 #[derive(Debug)]
@@ -112,7 +117,7 @@ async fn apply_files(kubectl: &Kubectl, files: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Installs helmops and starts both processes, which then live as long as the control plane.
+/// Installs helmops, and starts both processes and a chart repository, which then live as long as the control plane.
 pub fn step() -> Step {
     Box::new(|cluster| {
         async move {
@@ -123,7 +128,12 @@ pub fn step() -> Step {
             let webhook = start_webhook(cluster, "webhook", &command).await?;
             register_webhook(&cluster.kubectl(), &webhook).await?;
             let controller = start_controller(cluster, "controller", &command).await?;
-            Ok(vec![webhook.running.process, controller.process])
+            let folder = cluster.directory.join("charts");
+            let charts = ChartRepo::build(&cluster.tools, &folder, &[("web", &EXAMPLE_VERSIONS)]).await?;
+            Ok(Started {
+                processes: vec![webhook.running.process, controller.process],
+                charts: Some(ChartServer::http(charts.folder()).await?),
+            })
         }
         .boxed_local()
     })

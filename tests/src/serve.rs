@@ -6,6 +6,7 @@ use rustix::process::{Signal, getpgrp, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::chart_server::ChartServer;
 use crate::cluster::Cluster;
 use crate::control_plane::{ControlPlane, Options};
 use crate::process::Process;
@@ -13,7 +14,16 @@ use crate::tools::Tools;
 
 /// Something done once the API server is ready, before that is announced, such as installing manifests or
 /// starting a program. What it starts lives as long as the control plane.
-pub type Step = Box<dyn FnOnce(&Cluster) -> LocalBoxFuture<'_, Result<Vec<Process>>>>;
+pub type Step = Box<dyn FnOnce(&Cluster) -> LocalBoxFuture<'_, Result<Started>>>;
+
+/// What a step started.
+#[derive(Default)]
+pub struct Started {
+    /// Processes, whose end is the end of the control plane.
+    pub processes: Vec<Process>,
+    /// A chart repository.
+    pub charts: Option<ChartServer>,
+}
 
 /// What ends a control plane, besides a signal or a program of it that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +75,15 @@ async fn run(
     announce: impl FnOnce(&Cluster) -> Result<()>,
 ) -> Result<()> {
     plane.start(options).await?;
+    let mut charts = None;
     for step in steps {
-        for process in step(plane.cluster()).await? {
+        let started = step(plane.cluster()).await?;
+        for process in started.processes {
             plane.adopt(process);
         }
+        charts = started.charts.or(charts);
     }
+    plane.announce_charts(charts.as_ref().map(ChartServer::url));
     announce(plane.cluster())?;
     Err(plane.failure().await)
 }

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use helmops_tests::cluster::Cluster;
 use helmops_tests::control_plane::Options;
 use helmops_tests::process::Process;
-use helmops_tests::serve::{Step, Until, serve};
+use helmops_tests::serve::{Started, Step, Until, serve};
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::tools::Tools;
 use helmops_tests::turn::turn;
@@ -205,7 +205,10 @@ async fn steps_come_before_the_announcement_and_end_with_the_control_plane() {
                 .ok()?;
             let tail = Process::start("tail", tail, &cluster.log("tail"))?;
             running(cluster, &["tail"]).await?;
-            Ok(vec![tail])
+            Ok(Started {
+                processes: vec![tail],
+                charts: None,
+            })
         }
         .boxed_local()
     });

@@ -12,7 +12,7 @@ use super::{
 wire! {
     /// A cluster that Bundles can be deployed to.
     ///
-    /// The status is written by whoever registers clusters and by their agents, so of it only what others need is typed.
+    /// The status is written by the controller that registers clusters and by their agents; only the fields that others need are typed.
     pub struct Cluster: [types: Types<Cluster>] {
         /// Name, namespace, labels and so on. Targets select clusters by these labels.
         "metadata" => metadata: Metadata,

@@ -94,7 +94,12 @@ fn helmop() -> Value {
 fn bundle() -> Value {
     let mut schema = structural::<Bundle>();
     default_customization_mode(&mut schema);
-    let columns = [text("Ready", ".status.display.readyClusters"), STATUS, AGE, MESSAGE];
+    let columns = [
+        text("Ready", ".status.display.readyClusters"),
+        STATUS,
+        AGE,
+        MESSAGE,
+    ];
     definition::<Bundle>(schema, None, &columns, true)
 }
 
@@ -103,7 +108,10 @@ fn bundle_deployment() -> Value {
         // From the conditions of the agent: Fleet's controller copies them to `.status.display`, with one more write each time.
         text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#),
         text("Deployed", r#".status.conditions[?(@.type=="Deployed")].status"#),
-        text("Monitored", r#".status.conditions[?(@.type=="Monitored")].status"#),
+        text(
+            "Monitored",
+            r#".status.conditions[?(@.type=="Monitored")].status"#,
+        ),
         AGE,
         MESSAGE,
     ];

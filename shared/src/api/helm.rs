@@ -19,7 +19,7 @@ wire! {
         /// URL of the Helm repository (https://, http://), or of the chart in an OCI registry (oci://). Must be empty
         /// for a chart archive.
         "repo" | nullable => repo: String,
-        /// Name of the Helm release, 53 characters at the most. By default it is made of the object's name.
+        /// Name of the Helm release, at most 53 characters. By default it is made of the object's name.
         #[schemars(length(max = 53), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))]
         "releaseName" | nullable => release_name: String,
         /// Version of the chart: exact (`1.2.3`), a range (`1.2.x`, `~1.2`, `^1`, `>=1.2 <2`, `1.2 - 1.4`, alternatives

@@ -94,7 +94,7 @@ wire! {
         "name" | nullable => name: String,
         /// The object is gone.
         "missing" => missing: bool,
-        /// The object exists but belongs to somebody else.
+        /// The object exists but belongs to another owner.
         "exist" => exist: bool,
         /// The object should not be there.
         "delete" => delete: bool,

@@ -147,7 +147,19 @@ async fn up(detached: &Detached, options: &Options) -> Result<()> {
         }
         Status::Changing(pid) => bail!("process {pid} is starting or stopping one; look again in a moment"),
     };
-    say(&format!("export KUBECONFIG={}", cluster.kubeconfig.display()))
+    say(&exports(&cluster))
+}
+
+/// What a shell needs, one command a line.
+fn exports(cluster: &Cluster) -> String {
+    let mut lines = vec![format!("export KUBECONFIG={}", cluster.kubeconfig.display())];
+    if let Some(charts) = &cluster.charts {
+        lines.push(format!("export CHART_REPO={charts}"));
+        if let Some(tools) = cluster.tools.kubectl().parent() {
+            lines.push(format!("export PATH=\"{}:$PATH\"", tools.display()));
+        }
+    }
+    lines.join("\n")
 }
 
 async fn down(detached: &Detached) -> Result<()> {
@@ -186,11 +198,11 @@ fn status(detached: &Detached) -> Result<()> {
         Status::Stopped => say("not up"),
         Status::Changing(pid) => say(&format!("process {pid} is starting or stopping it")),
         Status::Running(cluster) => say(&format!(
-            "up at {}, process {}, logs in {}\nexport KUBECONFIG={}",
+            "up at {}, process {}, logs in {}\n{}",
             cluster.url,
             cluster.pid,
             cluster.directory.display(),
-            cluster.kubeconfig.display()
+            exports(&cluster)
         )),
     }
 }

@@ -43,13 +43,7 @@ pub async fn tell(cluster: &Cluster, command: &dyn Fn(&Path) -> Command) -> Resu
     deletion(&session).await?;
 
     session.title("Done: everything was as told")?;
-    remark("Try it yourself: `make up` leaves this cluster running and prints its KUBECONFIG;")?;
-    remark(
-        "then `kubectl apply -f manifests/examples/range.yaml`, with the URL of a repository that you know in it,",
-    )?;
-    remark(
-        "`kubectl get helmops,bundles -A`, `kubectl explain helmop.spec --recursive`; `make down` ends it.",
-    )
+    remark("Try it yourself: `make up`, and the quickstart in README.md; `make down` ends it.")
 }
 
 async fn install(

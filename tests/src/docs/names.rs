@@ -15,11 +15,13 @@ const REFERENCE: [&str; 2] = [
 /// Where alerts are defined.
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";
 
-/// Flags of other programs: kubectl, Helm, cargo, cosign and the like.
-const FOREIGN_FLAGS: [&str; 33] = [
+/// Flags of other programs: kubectl, Helm, kube-apiserver, cargo, cosign and the like.
+const FOREIGN_FLAGS: [&str; 38] = [
+    "--admission-control-config-file",
+    "--all",
+    "--all-namespaces",
     "--certificate-identity-regexp",
     "--certificate-oidc-issuer",
-    "--cleanup-tag",
     "--create-namespace",
     "--dry-run",
     "--field-selector",
@@ -30,15 +32,17 @@ const FOREIGN_FLAGS: [&str; 33] = [
     "--from-file",
     "--from-literal",
     "--grep",
-    "--help",
     "--hard",
+    "--help",
     "--lib",
     "--locked",
     "--namespace",
-    "--no-default-features",
     "--output",
     "--overwrite",
     "--previous",
+    "--recursive",
+    "--release",
+    "--replicas",
     "--requestheader-client-ca-file",
     "--selector",
     "--server-side",
@@ -48,8 +52,30 @@ const FOREIGN_FLAGS: [&str; 33] = [
     "--test",
     "--timeout",
     "--type",
+    "--values",
     "--version",
     "--workspace",
+];
+
+/// Flags of `helmops-certs`, which certs/README.md documents.
+const CERTS_FLAGS: [&str; 9] = [
+    "--ca-cert",
+    "--ca-key",
+    "--cert",
+    "--days",
+    "--dns-name",
+    "--ip",
+    "--keep-ca-key",
+    "--key",
+    "--out",
+];
+
+/// Crates, by which the log can be filtered.
+const CRATES: [&str; 4] = [
+    "helmops_certs",
+    "helmops_controller",
+    "helmops_shared",
+    "helmops_webhook",
 ];
 
 /// Names in pages that nothing has.
@@ -73,7 +99,11 @@ impl Known {
         };
         let mut known = Self {
             metrics: HashSet::new(),
-            flags: FOREIGN_FLAGS.iter().map(ToString::to_string).collect(),
+            flags: FOREIGN_FLAGS
+                .iter()
+                .chain(&CERTS_FLAGS)
+                .map(ToString::to_string)
+                .collect(),
             alerts: HashSet::new(),
         };
         for path in REFERENCE {
@@ -105,10 +135,13 @@ impl Known {
 
     /// What is wrong with a word, if it is a name.
     fn wrong(&self, token: &str) -> Option<String> {
-        let kind = if token.starts_with("--") && token.len() > 3 {
+        let kind = if token
+            .strip_prefix("--")
+            .is_some_and(|rest| rest.starts_with(char::is_alphabetic))
+        {
             (!self.flags.contains(token)).then_some("flag")
         } else if token.starts_with("helmops_") || token.starts_with("fleet_helmop_") {
-            (!self.is_metric(token)).then_some("metric")
+            (!self.is_metric(token) && !CRATES.contains(&token)).then_some("metric")
         } else if is_alert(token) {
             (!self.alerts.contains(token)).then_some("alert")
         } else {

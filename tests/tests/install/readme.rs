@@ -207,9 +207,9 @@ async fn with_kubectl() {
     let again = "kubectl apply --server-side -k manifests";
     upgrade(&bed, again, &mut pods[0]).await;
     drop(pods);
-    follow(&bed, "docs/install.md", "### With kubectl: the processes").await;
+    follow(&bed, "docs/install.md", "### Uninstall with kubectl").await;
     remains(&kubectl, &before, &DEFINITIONS).await;
-    follow(&bed, "docs/install.md", "### With kubectl: the kinds").await;
+    follow(&bed, "docs/install.md", "### Delete the CRDs").await;
     remains(&kubectl, &before, &[]).await;
 }
 
@@ -228,7 +228,7 @@ async fn with_helm() {
     let more = "helm upgrade helmops manifests --namespace helmops-system --set webhook.replicas=3";
     upgrade(&bed, more, &mut pods[0]).await;
     drop(pods);
-    follow(&bed, "docs/install.md", "### With Helm").await;
+    follow(&bed, "docs/install.md", "### Uninstall with Helm").await;
     let namespace = [
         "Namespace//helmops-system",
         "ConfigMap/helmops-system/kube-root-ca.crt",
@@ -237,6 +237,6 @@ async fn with_helm() {
         "Secret/helmops-system/helmops-webhook-tls",
     ];
     remains(&kubectl, &before, &[&DEFINITIONS[..], &namespace].concat()).await;
-    follow(&bed, "docs/install.md", "### With Helm: the rest").await;
+    follow(&bed, "docs/install.md", "### Delete what Helm keeps").await;
     remains(&kubectl, &before, &[]).await;
 }
