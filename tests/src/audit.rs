@@ -53,7 +53,9 @@ impl Write {
 
     /// Whether the writer went away before the API server could tell what had come of it: it may be done or not.
     pub fn is_open(&self) -> bool {
-        self.code == 0 || self.code >= 500
+        // 504: the client cancelled the request. A process that was stopped between its check of the Lease and the request sends
+        // it when it continues, and cancels it immediately; the resource version or the name makes it fail otherwise.
+        self.code == 0 || self.code >= 500 && self.code != 504
     }
 
     /// Resource and name, such as `bundles/web`.

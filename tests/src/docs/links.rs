@@ -35,12 +35,10 @@ fn wrong(page: &Page, target: &str, root: &Path, pages: &[Page]) -> Option<Strin
     } else {
         resolved(&page.path, file)?
     };
-    if !root.join(&path).exists() {
-        return Some(format!("link to {target}: there is no {path}"));
-    }
-    let linked = pages
-        .iter()
-        .find(|page| page.is_markdown() && page.path == path)?;
+    let Some(linked) = pages.iter().find(|page| page.is_markdown() && page.path == path) else {
+        let exists = root.join(&path).exists();
+        return (!exists).then(|| format!("link to {target}: there is no {path}"));
+    };
     if heading.is_empty() || anchors(linked).contains(heading) {
         return None;
     }
