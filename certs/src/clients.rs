@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use x509_parser::extensions::GeneralName;
 
 use crate::causes::with_causes;
-use crate::hot::HotPair;
+use crate::hot::CertResolver;
 
 /// A list of authorities has some kilobytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -251,7 +251,7 @@ impl ClientCertVerifier for Clients {
 ///
 /// # Errors
 /// Only when ring lacks what TLS 1.2 or 1.3 needs, which a build settles.
-pub fn server_config_for(hot: Arc<HotPair>, clients: Arc<Clients>) -> Result<ServerConfig, Error> {
+pub fn server_config_for(hot: Arc<CertResolver>, clients: Arc<Clients>) -> Result<ServerConfig, Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients)

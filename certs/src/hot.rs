@@ -13,9 +13,9 @@ use crate::pair::ServingPair;
 /// The pair served to new handshakes. Replacing it touches no open connection. While it is empty, handshakes
 /// fail: a process that starts before its certificate exists is unready rather than gone.
 #[derive(Debug, Default)]
-pub struct HotPair(ArcSwapOption<ServingPair>);
+pub struct CertResolver(ArcSwapOption<ServingPair>);
 
-impl HotPair {
+impl CertResolver {
     /// Without a pair yet.
     pub fn empty() -> Arc<Self> {
         Arc::default()
@@ -37,7 +37,7 @@ impl HotPair {
     }
 }
 
-impl ResolvesServerCert for HotPair {
+impl ResolvesServerCert for CertResolver {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.load().as_ref().map(|pair| pair.certified_key())
     }
@@ -47,7 +47,7 @@ impl ResolvesServerCert for HotPair {
 ///
 /// # Errors
 /// Only when ring lacks what TLS 1.2 or 1.3 needs, which a build settles.
-pub fn server_config(hot: Arc<HotPair>) -> Result<ServerConfig, rustls::Error> {
+pub fn server_config(hot: Arc<CertResolver>) -> Result<ServerConfig, rustls::Error> {
     // Passed explicitly: the process' default provider may be unset, or be another one.
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?

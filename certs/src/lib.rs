@@ -19,7 +19,7 @@ pub mod pair;
 pub mod reload;
 
 pub use clients::{ClientCaError, Clients, server_config_for};
-pub use hot::{HotPair, server_config};
+pub use hot::{CertResolver, server_config};
 pub use issue::{Ca, IssueError, Leaf, issue_ca, issue_leaf};
 pub use pair::{PairError, PairPaths, PemFile, ServingPair, Validity};
 pub use reload::{ReloadEvent, watch};

@@ -71,7 +71,7 @@ impl ApiError {
     }
 
     /// Whether nobody need be told: the object was changed by somebody else meanwhile, or is another replica's to write.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_benign(&self) -> bool {
         self.is_conflict() || matches!(self, Self::NotLeading(_))
     }
 

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use helmops_shared::{
-    api::{Cluster, Guarded, labels},
+    api::{Cluster, Decoded, labels},
     status::{self, change},
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -13,20 +13,20 @@ use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
     backoff::Pace, bundle::DeliveryError, client::bounded, context::Context, error::shown, memory::Failure,
-    metrics::Reconciler, queue::Next, watch::Reach, work::ClusterKey, writes,
+    metrics::Reconciler, queue::Next, watch::DeliveryStores, work::ClusterKey, writes,
 };
 
 /// Brings one Cluster to what it is to be.
-pub async fn reconcile(key: &ClusterKey, reach: &Reach, context: &Context) -> Next {
+pub async fn reconcile(key: &ClusterKey, reach: &DeliveryStores, context: &Context) -> Next {
     let memory = &context.clusters;
     let Some(object) = reach.clusters.all.get(key) else {
         memory.forget(key);
         return None;
     };
     let cluster = match &*object {
-        Guarded::Good(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
-        Guarded::Good(_) => return None,
-        Guarded::Odd { error, .. } => {
+        Decoded::Valid(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
+        Decoded::Valid(_) => return None,
+        Decoded::Invalid { error, .. } => {
             tracing::error!(error = shown(error), "Cluster cannot be decoded; skipping it");
             return None;
         }
@@ -36,7 +36,7 @@ pub async fn reconcile(key: &ClusterKey, reach: &Reach, context: &Context) -> Ne
         return Some(Pace::CONFLICT.first);
     }
     let started = Instant::now();
-    let result = Box::pin(bring_about(key, cluster, reach, context)).await;
+    let result = Box::pin(sync(key, cluster, reach, context)).await;
     let failure = result.as_ref().err().map(Failure::reason);
     context
         .metrics
@@ -44,10 +44,10 @@ pub async fn reconcile(key: &ClusterKey, reach: &Reach, context: &Context) -> Ne
     memory.ended(key, cluster.metadata.generation, result)
 }
 
-async fn bring_about(
+async fn sync(
     key: &ClusterKey,
     cluster: &Cluster,
-    reach: &Reach,
+    reach: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
     let now = crate::helmop::seconds(k8s_openapi::jiff::Timestamp::now());
@@ -85,7 +85,7 @@ async fn bring_about(
 async fn ensure_namespace(
     cluster: &Cluster,
     name: &str,
-    reach: &Reach,
+    reach: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
     let known = reach

@@ -9,7 +9,7 @@ use helmops_shared::runtime::{FairPermit, FairSemaphore};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::workers::{Interrupted, Namespace, Place};
+use crate::workers::{Interrupted, Namespace, WorkerPermit};
 
 /// Threads that compute at a time, per processor: with more than one, a tenant that computes to its limit is interrupted
 /// by the scheduler of the kernel for others that compute less.
@@ -38,11 +38,11 @@ impl Compute {
     ///
     /// # Errors
     /// Where the process stops, or does not lead any more.
-    pub async fn permit(&self, place: &mut Place) -> Result<Permit, Interrupted> {
+    pub async fn permit(&self, place: &mut WorkerPermit) -> Result<Permit, Interrupted> {
         let namespace = Namespace::clone(place.namespace());
         let permit = match self.permits.try_acquire(Namespace::clone(&namespace)) {
             Some(permit) => permit,
-            None => place.step_aside(self.permits.acquire(namespace)).await?,
+            None => place.release_while(self.permits.acquire(namespace)).await?,
         };
         Ok(Permit(permit))
     }

@@ -9,7 +9,7 @@ use crate::{
     compute::Compute,
     events::Events,
     helmop::Interest,
-    memory::Memory,
+    memory::RetryState,
     metrics::Metrics,
     resolve::Resolver,
     watch::{Scope, Stores},
@@ -41,11 +41,11 @@ pub struct Context {
     /// What Prometheus sees.
     pub metrics: Metrics,
     /// What is remembered of HelmOps.
-    pub helmops: Memory<HelmOpKey, Asked>,
+    pub helmops: RetryState<HelmOpKey, RetryKey>,
     /// Of Bundles, where they are brought to clusters; they ask for what their generation says.
-    pub bundles: Memory<BundleKey, Option<i64>>,
+    pub bundles: RetryState<BundleKey, Option<i64>>,
     /// Of Clusters, likewise.
-    pub clusters: Memory<ClusterKey, Option<i64>>,
+    pub clusters: RetryState<ClusterKey, Option<i64>>,
     /// The shortest time between two looks for newer versions.
     pub min_polling_interval: Duration,
     /// Whether the cluster's definition of HelmOp has our fields of the status beyond Fleet's. Where it lacks them the
@@ -55,12 +55,12 @@ pub struct Context {
 
 /// What a HelmOp asked for when something failed: once it asks for something else, the failure no longer counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RetryKey {
     generation: Option<i64>,
     token: Option<String>,
 }
 
-impl Asked {
+impl RetryKey {
     /// What a HelmOp asks for.
     pub fn of(helmop: &HelmOp) -> Self {
         Self::of_metadata(&helmop.metadata)

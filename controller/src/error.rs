@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmops_shared::{
-    bundle::{Foreign, MissingVersion},
+    bundle::{MissingVersion, OwnershipConflict},
     reason::Reason,
     text::cut,
 };
@@ -27,7 +27,7 @@ pub fn shown(error: &str) -> String {
 pub enum ReconcileError {
     /// The Bundle of its name is somebody else's.
     #[error(transparent)]
-    Foreign(Foreign),
+    OwnershipConflict(OwnershipConflict),
     /// The Bundle of its name cannot be read: it does not decode, or the namespace has no memory left for it.
     #[error("Bundle {name} cannot be read: {error}")]
     OddBundle {
@@ -86,7 +86,7 @@ pub enum ReconcileError {
 impl Failure for ReconcileError {
     fn reason(&self) -> Reason {
         match self {
-            Self::Foreign(_) => Reason::BundleConflict,
+            Self::OwnershipConflict(_) => Reason::BundleConflict,
             Self::OddBundle { .. } => Reason::DecodeError,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
@@ -102,7 +102,7 @@ impl Failure for ReconcileError {
     fn pace(&self) -> Option<Pace> {
         match self {
             // Bundles of others are not watched.
-            Self::Foreign(_) => Some(Pace::SLOW),
+            Self::OwnershipConflict(_) => Some(Pace::SLOW),
             // A change of that Bundle, Secret or HelmOp, or of Policies, is seen.
             Self::UnknownPolicies
             | Self::OddBundle { .. }
@@ -112,11 +112,11 @@ impl Failure for ReconcileError {
             // It says itself when to come back.
             | Self::TooSoon(_) => None,
             // Its next turn comes when this replica leads again.
-            Self::Interrupted(Interrupted::Deposed) => Some(Pace::CONFLICT),
+            Self::Interrupted(Interrupted::LeadershipLost) => Some(Pace::CONFLICT),
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                Some(if source.is_passing() {
+                Some(if source.is_benign() {
                     Pace::CONFLICT
                 } else {
                     Pace::TRANSIENT
@@ -125,13 +125,13 @@ impl Failure for ReconcileError {
         }
     }
 
-    fn is_passing(&self) -> bool {
+    fn is_benign(&self) -> bool {
         match self {
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                source.is_passing()
+                source.is_benign()
             }
             Self::UnknownPolicies | Self::Interrupted(_) | Self::Superseded | Self::TooSoon(_) => true,
-            Self::Foreign(_)
+            Self::OwnershipConflict(_)
             | Self::OddBundle { .. }
             | Self::Resolve(_)
             | Self::RancherCa(_)
@@ -142,9 +142,9 @@ impl Failure for ReconcileError {
 
 impl ReconcileError {
     /// Whether it may pass by itself: nobody need do anything yet.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
-            Self::Resolve(error) => error.may_pass(),
+            Self::Resolve(error) => error.is_transient(),
             _ => matches!(self.pace(), Some(Pace::TRANSIENT | Pace::CONFLICT)),
         }
     }

@@ -8,7 +8,7 @@
 use std::{fmt::Write, sync::Arc};
 
 use helmops_shared::{
-    api::{Guarded, HelmOp, HelmOpStatus, status::ResourceCounts},
+    api::{Decoded, HelmOp, HelmOpStatus, status::ResourceCounts},
     chart::url::redacted,
     text::cut_distinct,
 };
@@ -82,7 +82,7 @@ const OMITTED: &str = "helmops_fleet_metrics_omitted_helmops";
 /// A HelmOp, and the labels of its gauges.
 struct Series {
     labels: String,
-    helmop: Arc<Guarded<HelmOp>>,
+    helmop: Arc<Decoded<HelmOp>>,
 }
 
 impl Series {
@@ -97,11 +97,11 @@ impl Series {
 /// Writes the gauges of these HelmOps.
 ///
 /// Where they are too many for [`LARGEST`] bytes, those with the longest labels are left out, and a gauge says how many.
-pub fn expose(helmops: &Store<Guarded<HelmOp>>, text: &mut String) {
+pub fn expose(helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
     expose_within(LARGEST, helmops, text);
 }
 
-fn expose_within(largest: usize, helmops: &Store<Guarded<HelmOp>>, text: &mut String) {
+fn expose_within(largest: usize, helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
     let mut series: Vec<_> = helmops.state().into_iter().filter_map(series_of).collect();
     if series.is_empty() {
         return;
@@ -126,7 +126,7 @@ fn expose_within(largest: usize, helmops: &Store<Guarded<HelmOp>>, text: &mut St
     );
 }
 
-fn series_of(helmop: Arc<Guarded<HelmOp>>) -> Option<Series> {
+fn series_of(helmop: Arc<Decoded<HelmOp>>) -> Option<Series> {
     let labels = labels(helmop.good()?);
     Some(Series { labels, helmop })
 }
@@ -194,7 +194,7 @@ mod tests {
     fn scrape_within(largest: usize, helmops: &[Value]) -> String {
         let (store, mut writer) = reflector::store();
         for helmop in helmops {
-            let helmop: Guarded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
+            let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
             writer.apply_watcher_event(&watcher::Event::Apply(helmop));
         }
         let mut text = String::new();

@@ -14,7 +14,7 @@ use crate::{
     queue::{self, Next},
     watch::{self, Stores, Writers},
     work::Work,
-    workers::Place,
+    workers::WorkerPermit,
 };
 
 /// How often the loops say that they are alive.
@@ -33,14 +33,14 @@ const SILENCE: Duration = Duration::from_mins(1);
 
 /// What the loops tell of themselves.
 #[derive(Debug)]
-pub struct Signs {
+pub struct HealthSignals {
     /// Opens when everything has been seen once.
     synced: Gate,
     /// Beaten while the loops go round.
     heartbeat: Heartbeat,
 }
 
-impl Signs {
+impl HealthSignals {
     /// The process is not ready before the loops are, and not alive without them.
     pub fn new(health: &Health) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Signs {
 pub async fn run(
     context: Arc<Context>,
     writers: Writers,
-    Signs { synced, heartbeat }: Signs,
+    HealthSignals { synced, heartbeat }: HealthSignals,
     stop: CancellationToken,
 ) {
     let watches = watch::watch(&context.client, &context.scope, &context.stores, writers);
@@ -123,7 +123,7 @@ fn forget_failures(work: &Work, context: &Context) {
 }
 
 /// Gives an object to the loop of its kind.
-async fn reconcile(work: Work, mut place: Place, context: Arc<Context>) -> Next {
+async fn reconcile(work: Work, mut place: WorkerPermit, context: Arc<Context>) -> Next {
     let context = &*context;
     match (work, &context.stores.reach) {
         (Work::HelmOp(key), _) => helmop::reconcile(key, place, context).await,

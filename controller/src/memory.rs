@@ -8,7 +8,7 @@ use crate::{
     backoff::{Backoff, Pace},
     queue::Next,
     rate::RateLimit,
-    written::Written,
+    written::PendingWrites,
 };
 
 /// Why something was not brought about.
@@ -18,32 +18,32 @@ pub trait Failure: Error {
     /// When to try again; `None` for never, before something changes.
     fn pace(&self) -> Option<Pace>;
     /// Whether there is nothing to tell a user: somebody else was quicker, or leads, or the process stops.
-    fn is_passing(&self) -> bool;
+    fn is_benign(&self) -> bool;
 }
 
 /// What is remembered of the objects of a kind. `W` is what an object asks for: once it asks for something else, failures
 /// before that no longer count.
 #[derive(Debug)]
-pub struct Memory<K, W> {
+pub struct RetryState<K, W> {
     /// Failures in a row.
     pub backoff: Backoff<K, W>,
     /// Statuses that were written and have not been seen yet.
-    pub written: Written<K>,
+    pub written: PendingWrites<K>,
     /// How often repositories are requested. It outlasts the object, or deleting it would be a way around.
     pub requests: RateLimit<K>,
 }
 
-impl<K, W> Default for Memory<K, W> {
+impl<K, W> Default for RetryState<K, W> {
     fn default() -> Self {
         Self {
             backoff: Backoff::default(),
-            written: Written::default(),
+            written: PendingWrites::default(),
             requests: RateLimit::default(),
         }
     }
 }
 
-impl<K: Clone + Eq + Hash, W: PartialEq> Memory<K, W> {
+impl<K: Clone + Eq + Hash, W: PartialEq> RetryState<K, W> {
     /// Forgets an object that is gone.
     pub fn forget(&self, key: &K) {
         self.backoff.forget(key);
@@ -63,7 +63,7 @@ impl<K: Clone + Eq + Hash, W: PartialEq> Memory<K, W> {
 
     /// When to try again after a failure.
     pub fn retry(&self, key: &K, asked: W, failure: &impl Failure) -> Next {
-        if failure.is_passing() {
+        if failure.is_benign() {
             tracing::debug!(
                 error = with_causes(failure),
                 "reconciliation interrupted; requeued"

@@ -32,7 +32,7 @@ use tokio_util::{
 
 use crate::{
     backoff::Pace,
-    workers::{Namespace, Place, Stopping, Workers},
+    workers::{Namespace, Stopping, WorkerPermit, Workers},
 };
 
 /// What becomes of an object next: when to come back to it, if not only when something changes.
@@ -55,7 +55,7 @@ pub async fn run<K, W>(
     workers: &Workers,
     depth: &IntGauge,
     stop: &CancellationToken,
-    work: impl Fn(K, Place) -> W,
+    work: impl Fn(K, WorkerPermit) -> W,
 ) where
     K: Object,
     W: Future<Output = Next> + Send + 'static,
@@ -99,7 +99,10 @@ pub trait Object: Clone + Eq + Hash + Send + 'static {
     fn namespace(&self) -> &str;
 }
 
-fn place(workers: &Workers, namespace: Namespace) -> BoxFuture<'_, (Namespace, Result<Place, Stopping>)> {
+fn place(
+    workers: &Workers,
+    namespace: Namespace,
+) -> BoxFuture<'_, (Namespace, Result<WorkerPermit, Stopping>)> {
     async move {
         let place = workers.place(Namespace::clone(&namespace)).await;
         (namespace, place)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use helmops_shared::{
-    api::{Guarded, HelmOp},
+    api::{Decoded, HelmOp},
     runtime::{ServeMetrics, admin, metrics::registry, probes, reference::page},
 };
 use kube::runtime::{reflector, watcher::Event};
@@ -34,10 +34,10 @@ fn register(registry: &Registry) -> anyhow::Result<()> {
 
 /// Fleet's metrics exist only where there is a HelmOp.
 fn fleet_metrics() -> String {
-    let (store, mut writer) = reflector::store::<Guarded<HelmOp>>();
+    let (store, mut writer) = reflector::store::<Decoded<HelmOp>>();
     let mut helmop = HelmOp::default();
     helmop.metadata.name = Some("web".to_owned());
-    writer.apply_watcher_event(&Event::Apply(Guarded::Good(Arc::new(helmop))));
+    writer.apply_watcher_event(&Event::Apply(Decoded::Valid(Arc::new(helmop))));
     let mut text = String::new();
     fleet_metrics::expose(&store, &mut text);
     text

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Context as _;
 use helmops_shared::runtime::{
-    self, Expose, Health, PlainPort, Supervisor, admin, cluster::configuration, probes, telemetry,
+    self, Expose, Health, PlainPort, Supervisor, admin, kube_client::configuration, probes, telemetry,
 };
 use kube::Config;
 use prometheus::Registry;
@@ -19,7 +19,7 @@ use crate::{
     helmop::Interest,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
     loops,
-    memory::Memory,
+    memory::RetryState,
     metrics::Metrics,
     resolve::{Bounds, Fetches, Resolver},
     watch::{self, StoreBudget},
@@ -77,9 +77,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         compute: Compute::new(),
         events,
         metrics,
-        helmops: Memory::default(),
-        bundles: Memory::default(),
-        clusters: Memory::default(),
+        helmops: RetryState::default(),
+        bundles: RetryState::default(),
+        clusters: RetryState::default(),
         min_polling_interval: args.min_polling_interval,
         keeps_extras: AtomicBool::new(true),
     });
@@ -100,7 +100,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         work.track_future(loops::run(
             context,
             writers,
-            loops::Signs::new(&health),
+            loops::HealthSignals::new(&health),
             supervisor.stop(),
         )),
     );

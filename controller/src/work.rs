@@ -1,16 +1,16 @@
 //! What is worked on: objects, each by its name.
 
-use helmops_shared::api::{Bundle, Cluster, Guarded, HelmOp};
+use helmops_shared::api::{Bundle, Cluster, Decoded, HelmOp};
 use kube::runtime::reflector::ObjectRef;
 
 use crate::queue;
 
 /// Names a HelmOp.
-pub type HelmOpKey = ObjectRef<Guarded<HelmOp>>;
+pub type HelmOpKey = ObjectRef<Decoded<HelmOp>>;
 /// Names a Bundle.
-pub type BundleKey = ObjectRef<Guarded<Bundle>>;
+pub type BundleKey = ObjectRef<Decoded<Bundle>>;
 /// Names a Cluster.
-pub type ClusterKey = ObjectRef<Guarded<Cluster>>;
+pub type ClusterKey = ObjectRef<Decoded<Cluster>>;
 
 /// An object that something is to be done about, by the loop of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

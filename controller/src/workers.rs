@@ -35,7 +35,7 @@ pub struct Workers {
 
 /// A place, which its holder may step aside from.
 #[derive(Debug)]
-pub struct Place {
+pub struct WorkerPermit {
     workers: Workers,
     namespace: Namespace,
     is_large: bool,
@@ -64,7 +64,7 @@ pub enum Interrupted {
     Stopping,
     /// Leadership has passed, and what was known when work began may be out of date before it comes back.
     #[error("this replica does not lead any more")]
-    Deposed,
+    LeadershipLost,
 }
 
 impl Workers {
@@ -98,13 +98,13 @@ impl Workers {
     ///
     /// # Errors
     /// Where the process stops.
-    pub async fn place(&self, namespace: Namespace) -> Result<Place, Stopping> {
+    pub async fn place(&self, namespace: Namespace) -> Result<WorkerPermit, Stopping> {
         let (term, permits) = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Err(Stopping),
             turn = self.turn(&namespace) => turn?,
         };
-        Ok(Place {
+        Ok(WorkerPermit {
             workers: self.clone(),
             namespace,
             is_large: false,
@@ -140,7 +140,7 @@ impl Workers {
     }
 }
 
-impl Place {
+impl WorkerPermit {
     /// The namespace that it is counted to.
     pub const fn namespace(&self) -> &Namespace {
         &self.namespace
@@ -151,7 +151,7 @@ impl Place {
     /// # Errors
     /// Where the process stops, and what was waited for is given up then; where leadership has passed meanwhile, even if it
     /// has come back.
-    pub async fn step_aside<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Interrupted> {
+    pub async fn release_while<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Interrupted> {
         self.permits = None;
         let Self {
             workers,
@@ -170,7 +170,7 @@ impl Place {
         tokio::select! {
             biased;
             () = workers.stop.cancelled() => Err(Interrupted::Stopping),
-            resumed = resumed => resumed.map_err(|Passed| Interrupted::Deposed),
+            resumed = resumed => resumed.map_err(|Passed| Interrupted::LeadershipLost),
         }
     }
 
@@ -200,7 +200,7 @@ impl Place {
             return Ok(());
         }
         self.is_large = true;
-        self.step_aside(std::future::ready(())).await
+        self.release_while(std::future::ready(())).await
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
         };
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
-        let second = first.step_aside(&mut waiting);
+        let second = first.release_while(&mut waiting);
         tokio::pin!(second);
         assert!(
             futures::poll!(&mut second).is_pending(),
@@ -303,7 +303,10 @@ mod tests {
         tokio::pin!(next);
         assert!(futures::poll!(&mut next).is_pending(), "the place is taken");
         advance(TERM).await;
-        assert_eq!(place.step_aside(ready(())).await, Err(Interrupted::Deposed));
+        assert_eq!(
+            place.release_while(ready(())).await,
+            Err(Interrupted::LeadershipLost)
+        );
         assert!(
             futures::poll!(&mut next).is_pending(),
             "the place is free, and leadership has passed"
@@ -320,13 +323,13 @@ mod tests {
         let workers = open(leadership, CancellationToken::new());
         seat.set(Some(Instant::now() + TERM));
         let mut place = workers.place(namespace()).await.unwrap();
-        let renewed = place.step_aside(async { seat.set(Some(Instant::now() + TERM + TERM)) });
+        let renewed = place.release_while(async { seat.set(Some(Instant::now() + TERM + TERM)) });
         assert_eq!(renewed.await, Ok(()));
-        let lost_and_won = place.step_aside(async {
+        let lost_and_won = place.release_while(async {
             advance(TERM + TERM).await;
             seat.set(Some(Instant::now() + TERM));
         });
-        assert_eq!(lost_and_won.await, Err(Interrupted::Deposed));
+        assert_eq!(lost_and_won.await, Err(Interrupted::LeadershipLost));
     }
 
     #[tokio::test]
@@ -344,7 +347,7 @@ mod tests {
         let waiting = workers.place(namespace());
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
-        let other = place.step_aside(async { waiting.await.is_ok() }).await;
+        let other = place.release_while(async { waiting.await.is_ok() }).await;
         assert_eq!(other, Ok(true));
     }
 
@@ -355,10 +358,10 @@ mod tests {
         let mut place = workers.place(namespace()).await.unwrap();
         stop.cancel();
         assert_eq!(
-            place.step_aside(pending::<()>()).await,
+            place.release_while(pending::<()>()).await,
             Err(Interrupted::Stopping)
         );
-        assert_eq!(place.step_aside(ready(())).await, Err(Interrupted::Stopping));
+        assert_eq!(place.release_while(ready(())).await, Err(Interrupted::Stopping));
         assert!(workers.place(namespace()).await.is_err());
     }
 }

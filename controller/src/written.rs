@@ -10,11 +10,11 @@ use kube::ResourceExt;
 ///
 /// An entry is dropped when something newer is seen, or when its object is gone.
 #[derive(Debug)]
-pub struct Written<K> {
+pub struct PendingWrites<K> {
     bases: Mutex<HashMap<K, String>>,
 }
 
-impl<K> Default for Written<K> {
+impl<K> Default for PendingWrites<K> {
     fn default() -> Self {
         Self {
             bases: Mutex::default(),
@@ -22,7 +22,7 @@ impl<K> Default for Written<K> {
     }
 }
 
-impl<K: Eq + Hash> Written<K> {
+impl<K: Eq + Hash> PendingWrites<K> {
     /// Notes a write that was based on one state of an object and made another.
     pub fn wrote<O: ResourceExt>(&self, key: K, base: &O, new: &O) {
         let version = |object: &O| object.resource_version().unwrap_or_default();
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_was_written_over_is_old() {
-        let written = Written::default();
+        let written = PendingWrites::default();
         assert!(!written.is_behind(&"a", "1"));
         written.wrote("a", &version("1"), &version("2"));
         assert!(written.is_behind(&"a", "1"));
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_write_that_changed_nothing_is_not_waited_for() {
-        let written = Written::default();
+        let written = PendingWrites::default();
         written.wrote("a", &version("1"), &version("1"));
         assert!(!written.is_behind(&"a", "1"));
         written.wrote("a", &version("1"), &version("2"));

@@ -2,14 +2,14 @@
 
 use std::io::{self, Read};
 
-use helmops_shared::chart::index::{Index, IndexError, Layout, Wanted, read};
+use helmops_shared::chart::index::{Index, IndexError, Layout, ChartFilter, read};
 
 /// The charts that the seeds have.
 const WANTED: [&str; 3] = ["web", "db", "a b"];
 
 /// Reads a document by the fast ways and by the general one.
 pub fn check(document: &[u8]) {
-    let wanted: Wanted = WANTED.iter().map(|name| (*name).to_owned()).collect();
+    let wanted: ChartFilter = WANTED.iter().map(|name| (*name).to_owned()).collect();
     // One of them for each input, since reading takes time; inputs of all lengths come by.
     let longest = match document.len() % 3 {
         0 => 1,

@@ -13,7 +13,8 @@ use helmops_shared::{
     bundle::{self, Lookup, Parts, lookups, pins},
     chart::request::{ChartRequest, VersionRequest},
     targeting::{
-        Group, Member, Turn, deployment, deployment::Around, merge::merge, targets, template::Budget,
+        Group, Member, RolloutStep, deployment, deployment::ObservedSecret, merge::merge, targets,
+        template::Budget,
     },
 };
 use serde::de::DeserializeOwned;
@@ -174,7 +175,15 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
         let rollout = helmops_shared::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());
         for target in &targets {
-            black_box(deployment(&fleet.bundle, target, Turn::Promote, Around::default()).unwrap());
+            black_box(
+                deployment(
+                    &fleet.bundle,
+                    target,
+                    RolloutStep::Promote,
+                    ObservedSecret::default(),
+                )
+                .unwrap(),
+            );
         }
     });
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use helmops_certs::{
-    hot::HotPair,
-    managed::{Keeper, ManagedMetrics},
+    hot::CertResolver,
+    managed::{CertificateManager, ManagedMetrics},
     reload::{self, ReloadEvent},
 };
 use helmops_shared::runtime::{Gate, Health, Supervisor};
@@ -22,7 +22,7 @@ use crate::{args::Certificate, metrics::Metrics};
 pub fn keep(
     source: Certificate,
     client: Option<Client>,
-    hot: Arc<HotPair>,
+    hot: Arc<CertResolver>,
     (metrics, registry): (&Metrics, &Registry),
     health: &Health,
     supervisor: &mut Supervisor,
@@ -35,7 +35,7 @@ pub fn keep(
         }
         Certificate::Managed(settings) => {
             let client = client.context("no way to the API server")?;
-            let keeper = Keeper::new(
+            let keeper = CertificateManager::new(
                 client,
                 &settings,
                 hot,

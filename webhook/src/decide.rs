@@ -1,7 +1,7 @@
 //! From a question to its answer. The rules are those of [`helmops_shared::admit`] and [`helmops_shared::policy`] alone.
 
 use helmops_shared::{
-    admit::{FieldErrors, default::Given},
+    admit::{FieldErrors, default::DefaultingInput},
     api::{HelmOp, WithoutStatus, limits},
     policy::Policies,
     reason::Reason,
@@ -9,26 +9,29 @@ use helmops_shared::{
 };
 
 use crate::counted;
-use crate::review::{Answer, Cause, Details, Operation, Request, Status, Subject};
+use crate::review::{AdmissionResponse, Cause, Details, Operation, Request, Status, Subject};
 
 /// Longest error about an object that does not decode, in bytes.
 const LONGEST_ERROR: usize = 1_024;
 
 /// Fills in what the user left out.
-pub fn mutate(request: &Request<'_, Given>) -> Answer {
+pub fn mutate(request: &Request<'_, DefaultingInput>) -> AdmissionResponse {
     // An object that does not decode gets no defaults here, and an error from the API server.
     let given = request.object.as_ref().ok().and_then(Option::as_ref);
     let patch = given
         .filter(|_| request.subject.is_helmop())
-        .and_then(Given::patch);
-    Answer {
+        .and_then(DefaultingInput::patch);
+    AdmissionResponse {
         patch,
-        ..Answer::default()
+        ..AdmissionResponse::default()
     }
 }
 
 /// Decides whether a change is allowed under the Policies of its namespace, and for which reason not.
-pub fn validate(request: &Request<'_, WithoutStatus>, policies: &Policies) -> (Answer, Option<Reason>) {
+pub fn validate(
+    request: &Request<'_, WithoutStatus>,
+    policies: &Policies,
+) -> (AdmissionResponse, Option<Reason>) {
     let helmop = match &request.object {
         _ if !request.subject.is_helmop() => return Default::default(),
         Ok(None) => return Default::default(),
@@ -47,7 +50,7 @@ pub fn validate(request: &Request<'_, WithoutStatus>, policies: &Policies) -> (A
     let verdict = policies.review(helmop, stored);
     let reason = verdict.errors.reason();
     let denial = reason.map(|_| invalid(&name(&request.subject, helmop), &verdict.errors));
-    let answer = Answer {
+    let answer = AdmissionResponse {
         denial,
         warnings: verdict.warnings,
         patch: None,
@@ -105,7 +108,7 @@ fn invalid(name: &str, errors: &FieldErrors) -> Status {
     }
 }
 
-fn undecodable(subject: &Subject<'_>, error: &serde_json::Error) -> Answer {
+fn undecodable(subject: &Subject<'_>, error: &serde_json::Error) -> AdmissionResponse {
     let name = cut(subject.name.clone().into_owned(), limits::NAME);
     // The error repeats a text that stands where something else is expected.
     let error = cut(error.to_string(), LONGEST_ERROR);
@@ -117,8 +120,8 @@ fn undecodable(subject: &Subject<'_>, error: &serde_json::Error) -> Answer {
         code: 400,
         details: None,
     };
-    Answer {
+    AdmissionResponse {
         denial: Some(denial),
-        ..Answer::default()
+        ..AdmissionResponse::default()
     }
 }

@@ -12,7 +12,7 @@
 mod args;
 mod body;
 mod certificate;
-mod cluster;
+mod kube_client;
 mod counted;
 mod decide;
 mod metrics;

@@ -36,7 +36,7 @@ impl Webhook {
 
 /// How a request was answered.
 #[derive(Clone, Copy, Debug)]
-pub enum Verdict {
+pub enum AdmissionResult {
     /// Allowed without a word.
     Allowed,
     /// Allowed with warnings.
@@ -49,7 +49,7 @@ pub enum Verdict {
     Malformed,
 }
 
-impl Verdict {
+impl AdmissionResult {
     const ALL: [Self; 5] = [
         Self::Allowed,
         Self::Warned,
@@ -155,7 +155,7 @@ impl Metrics {
             )?,
         )?;
         for webhook in Webhook::ALL {
-            for verdict in Verdict::ALL {
+            for verdict in AdmissionResult::ALL {
                 for operation in [Operation::Create, Operation::Update] {
                     let labels = [
                         webhook.as_str(),
@@ -191,7 +191,7 @@ impl Metrics {
         &self,
         webhook: Webhook,
         operation: Option<Operation>,
-        verdict: Verdict,
+        verdict: AdmissionResult,
         started: Instant,
     ) {
         let labels = [webhook.as_str(), operation_label(operation), verdict.as_str()];

@@ -173,7 +173,7 @@ impl Subject<'_> {
 
 /// An answer.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct AdmissionResponse {
     /// Why not; `None` to allow.
     pub denial: Option<Status>,
     /// What the user should know.
@@ -182,7 +182,7 @@ pub struct Answer {
     pub patch: Option<Patch>,
 }
 
-impl Answer {
+impl AdmissionResponse {
     /// The body of the reply to `uid`.
     ///
     /// # Errors
@@ -344,9 +344,9 @@ mod tests {
     #[test]
     fn a_patch_goes_out_in_base64() {
         let patch = json!([{ "op": "add", "path": "/spec/a", "value": 1 }]);
-        let answer = Answer {
+        let answer = AdmissionResponse {
             patch: serde_json::from_value(patch.clone()).unwrap(),
-            ..Answer::default()
+            ..AdmissionResponse::default()
         };
         let reply: Value = serde_json::from_slice(&answer.write("u-1").unwrap()).unwrap();
         assert_eq!(reply["response"]["uid"], "u-1");

@@ -18,7 +18,7 @@ use axum::{
 };
 use helmops_shared::{
     api::limits,
-    runtime::{Health, Throttle, cluster::KnownPolicies},
+    runtime::{Health, Throttle, kube_client::PolicyCache},
     text::cut,
 };
 use serde::Deserialize;
@@ -27,8 +27,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::{
     body::{Bodies, Refusal},
     decide,
-    metrics::{Metrics, Verdict, Webhook},
-    review::{Answer, Request},
+    metrics::{AdmissionResult, Metrics, Webhook},
+    review::{AdmissionResponse, Request},
 };
 
 /// A warning that any peer can cause is written at most this often.
@@ -42,13 +42,13 @@ const MESSAGE_BYTES: usize = 4 << 10;
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
-pub struct Shared {
+pub struct AppState {
     /// What Prometheus sees.
     pub metrics: Metrics,
     /// Whether the process is about to end.
     pub health: Health,
     /// What HelmOps may use. While that is unknown, nothing is held against them.
-    pub policies: KnownPolicies,
+    pub policies: PolicyCache,
     /// The bodies in memory, and what is logged about those that are refused.
     pub bodies: Arc<Guard>,
 }
@@ -70,7 +70,7 @@ impl Default for Guard {
 }
 
 /// Makes the router.
-pub fn router(shared: Shared) -> Router {
+pub fn router(shared: AppState) -> Router {
     Router::new()
         .route("/mutate", post(mutate))
         .route("/validate", post(validate))
@@ -81,13 +81,13 @@ pub fn router(shared: Shared) -> Router {
             )
         })
         .layer(CatchPanicLayer::new())
-        .layer(map_response_with_state(shared.health.clone(), farewell))
+        .layer(map_response_with_state(shared.health.clone(), close_on_shutdown))
         .with_state(shared)
 }
 
 /// Sends callers elsewhere while the process is about to end. An API server keeps its connections and sends the next request
 /// on one; where that is closed at this very moment, the request has failed. So it is told beforehand to open another.
-async fn farewell(State(health): State<Health>, mut response: Response) -> Response {
+async fn close_on_shutdown(State(health): State<Health>, mut response: Response) -> Response {
     if health.is_stopping() {
         response
             .headers_mut()
@@ -96,7 +96,7 @@ async fn farewell(State(health): State<Health>, mut response: Response) -> Respo
     response
 }
 
-async fn mutate(State(Shared { metrics, bodies, .. }): State<Shared>, request: HttpRequest) -> Response {
+async fn mutate(State(AppState { metrics, bodies, .. }): State<AppState>, request: HttpRequest) -> Response {
     let body = match bodies.bodies.read(request).await {
         Ok(body) => body,
         Err(refusal) => return refused(&metrics, &bodies.warnings, refusal),
@@ -109,9 +109,9 @@ async fn mutate(State(Shared { metrics, bodies, .. }): State<Shared>, request: H
         |request| {
             let answer = decide::mutate(request);
             let verdict = if answer.patch.is_some() {
-                Verdict::Patched
+                AdmissionResult::Patched
             } else {
-                Verdict::Allowed
+                AdmissionResult::Allowed
             };
             (answer, verdict)
         },
@@ -119,12 +119,12 @@ async fn mutate(State(Shared { metrics, bodies, .. }): State<Shared>, request: H
 }
 
 async fn validate(
-    State(Shared {
+    State(AppState {
         metrics,
         policies,
         bodies,
         ..
-    }): State<Shared>,
+    }): State<AppState>,
     request: HttpRequest,
 ) -> Response {
     let body = match bodies.bodies.read(request).await {
@@ -152,10 +152,10 @@ async fn validate(
                             .map(|status| up_to(&status.message, MESSAGE_BYTES)),
                         "denied"
                     );
-                    Verdict::Denied
+                    AdmissionResult::Denied
                 }
-                None if answer.warnings.is_empty() => Verdict::Allowed,
-                None => Verdict::Warned,
+                None if answer.warnings.is_empty() => AdmissionResult::Allowed,
+                None => AdmissionResult::Warned,
             };
             (answer, verdict)
         },
@@ -179,13 +179,13 @@ fn answer<'b, T: Deserialize<'b>>(
     warnings: &Throttle,
     webhook: Webhook,
     body: &'b [u8],
-    decide: impl FnOnce(&Request<'b, T>) -> (Answer, Verdict),
+    decide: impl FnOnce(&Request<'b, T>) -> (AdmissionResponse, AdmissionResult),
 ) -> Response {
     let started = Instant::now();
     let request = match Request::read(body) {
         Ok(request) => request,
         Err(error) => {
-            metrics.answered(webhook, None, Verdict::Malformed, started);
+            metrics.answered(webhook, None, AdmissionResult::Malformed, started);
             if let Some(held_back) = warnings.pass(tokio::time::Instant::now()) {
                 let error = cut(error.to_string(), ERROR_BYTES);
                 tracing::warn!(error, held_back, "request body is not an AdmissionReview");

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use anyhow::Context;
 use helmops_certs::{
     clients::{Clients, server_config_for},
-    hot::{HotPair, server_config},
+    hot::{CertResolver, server_config},
     reload,
 };
 use helmops_shared::runtime::{
-    self, Health, Limits, PlainPort, ServeMetrics, Supervisor, Transport, admin, cluster::KnownPolicies,
+    self, Health, Limits, PlainPort, ServeMetrics, Supervisor, Transport, admin, kube_client::PolicyCache,
     probes, telemetry,
 };
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
     args::Args,
-    certificate, cluster,
+    certificate, kube_client,
     metrics::Metrics,
     policies,
-    router::{Shared, router},
+    router::{AppState, router},
 };
 
 /// Runs the webhook until it is told to stop.
@@ -42,8 +42,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let app = probes::router(health.clone());
     supervisor.spawn("probe server", probe_port.run(app, supervisor.stop()));
 
-    let known = KnownPolicies::default();
-    let client = cluster::client(&args).await?;
+    let known = PolicyCache::default();
+    let client = kube_client::client(&args).await?;
     if let Some(client) = client.clone().filter(|_| args.enforce_policies) {
         tracing::info!(
             "Policy cache not synced: Policies are not enforced at admission yet (the controller still enforces them)"
@@ -53,7 +53,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         supervisor.spawn("policies", keep);
     }
 
-    let hot = HotPair::empty();
+    let hot = CertResolver::empty();
     let config = match args.client_ca_file.clone() {
         None => server_config(Arc::clone(&hot))?,
         Some(file) => {
@@ -83,7 +83,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let server = runtime::serve(
         listener,
         transport,
-        router(Shared {
+        router(AppState {
             metrics,
             health,
             policies: known,

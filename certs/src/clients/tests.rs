@@ -57,7 +57,7 @@ async fn stage(authority: &Authority, names: &[&str]) -> Stage {
         pem("tls.crt", leaf.cert_pem.as_bytes()),
         pem("tls.key", leaf.key_pem.as_bytes()),
     );
-    let config = server_config_for(HotPair::new(pair.unwrap()), Arc::clone(&clients)).unwrap();
+    let config = server_config_for(CertResolver::new(pair.unwrap()), Arc::clone(&clients)).unwrap();
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(ca.cert_pem().as_bytes()).unwrap())

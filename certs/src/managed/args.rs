@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use helmops_shared::api::duration;
-use helmops_shared::runtime::cluster::own_namespace;
+use helmops_shared::runtime::kube_client::own_namespace;
 use rustls::pki_types::DnsName;
 use thiserror::Error;
 

@@ -17,35 +17,35 @@ const LINE: usize = 64;
 
 /// The certificate of an authority. Two are equal where every byte is.
 #[derive(Clone)]
-pub(crate) struct Authority {
+pub(crate) struct CaCertificate {
     der: CertificateDer<'static>,
     not_before: ASN1Time,
     not_after: ASN1Time,
     serial: String,
 }
 
-impl PartialEq for Authority {
+impl PartialEq for CaCertificate {
     fn eq(&self, other: &Self) -> bool {
         self.der == other.der
     }
 }
 
-impl Eq for Authority {}
+impl Eq for CaCertificate {}
 
 /// As an admin finds it in `openssl x509 -text`.
-impl fmt::Display for Authority {
+impl fmt::Display for CaCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CA {} (until {})", self.serial, self.not_after)
     }
 }
 
-impl fmt::Debug for Authority {
+impl fmt::Debug for CaCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl Authority {
+impl CaCertificate {
     /// `None` for what is no certificate, or none of an authority.
     pub(crate) fn from_der(der: CertificateDer<'static>) -> Option<Self> {
         let (_, x509) = x509_parser::parse_x509_certificate(&der).ok()?;
@@ -102,9 +102,9 @@ impl Authority {
 }
 
 /// The authorities in a PEM text, each once. What is damaged, and what is no authority, is left out.
-pub(crate) fn read(pem: &[u8]) -> Vec<Authority> {
+pub(crate) fn read(pem: &[u8]) -> Vec<CaCertificate> {
     let certificates = CertificateDer::pem_slice_iter(pem).map_while(Result::ok);
-    distinct(certificates.filter_map(Authority::from_der))
+    distinct(certificates.filter_map(CaCertificate::from_der))
 }
 
 /// The first of each, in their order.
@@ -119,8 +119,8 @@ pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
 }
 
 /// The text of a bundle: the same for the same authorities in the same order.
-pub(crate) fn pem(authorities: &[Authority]) -> String {
-    authorities.iter().map(Authority::pem).collect()
+pub(crate) fn pem(authorities: &[CaCertificate]) -> String {
+    authorities.iter().map(CaCertificate::pem).collect()
 }
 
 #[cfg(test)]
@@ -142,7 +142,10 @@ mod tests {
         let text = format!("{}{}", one.cert_pem(), other.cert_pem()).replace("\r\n", "\n");
         let authorities = read(text.as_bytes());
         assert_eq!(pem(&authorities), text);
-        assert_eq!(authorities, [&one, &other].map(|ca| Authority::of(ca).unwrap()));
+        assert_eq!(
+            authorities,
+            [&one, &other].map(|ca| CaCertificate::of(ca).unwrap())
+        );
     }
 
     #[test]
@@ -150,7 +153,7 @@ mod tests {
         let ca = ca();
         let leaf =
             crate::issue::issue_leaf(&ca, &["a.b.svc".to_owned()], &[], SystemTime::now(), DAY).unwrap();
-        let authority = Authority::of(&ca).unwrap();
+        let authority = CaCertificate::of(&ca).unwrap();
         for text in [
             format!("{0}{0}", ca.cert_pem()),
             format!("{}{}", leaf.cert_pem, ca.cert_pem()),
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_authority_is_valid_between_its_ends() {
-        let authority = Authority::of(&ca()).unwrap();
+        let authority = CaCertificate::of(&ca()).unwrap();
         let now = SystemTime::now();
         assert!(authority.is_valid(now));
         assert!(!authority.is_valid(now - 2 * DAY));

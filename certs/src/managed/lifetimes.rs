@@ -43,7 +43,7 @@ pub enum LifetimeError {
     Leaf(Duration),
     /// Out of bounds.
     #[error("--tls-ca-validity {0:?} is too long: at most ten years; the default is 43800h")]
-    Authority(Duration),
+    CaCertificate(Duration),
     /// A certificate would outlive its authority.
     #[error(
         "--tls-ca-validity {authority:?} must be at least three times --tls-validity {leaf:?}, or certificates would outlive their CA"
@@ -66,7 +66,7 @@ impl Lifetimes {
             return Err(LifetimeError::Leaf(leaf));
         }
         if authority > LONGEST {
-            return Err(LifetimeError::Authority(authority));
+            return Err(LifetimeError::CaCertificate(authority));
         }
         if authority < leaf * AUTHORITY_OUTLIVES {
             return Err(LifetimeError::TooClose { leaf, authority });

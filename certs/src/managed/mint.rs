@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use super::bundle::{self, Authority};
+use super::bundle::{self, CaCertificate};
 use super::lifetimes::until;
 use super::plan::{Step, Wanted};
 use super::stored::{AUTHORITIES, ISSUER_KEY, Issuer, LEAF_CERT, LEAF_KEY, NEXT_KEY, Stored};
@@ -55,7 +55,7 @@ pub(crate) fn mint(
 }
 
 /// Those in the Secret that are valid.
-fn valid(stored: Option<&Stored>, now: SystemTime) -> Vec<Authority> {
+fn valid(stored: Option<&Stored>, now: SystemTime) -> Vec<CaCertificate> {
     let authorities = stored.iter().flat_map(|stored| &stored.authorities);
     authorities
         .filter(|authority| authority.is_valid(now))
@@ -65,7 +65,7 @@ fn valid(stored: Option<&Stored>, now: SystemTime) -> Vec<Authority> {
 
 fn anew(
     changes: &mut Changes,
-    retained: &[Authority],
+    retained: &[CaCertificate],
     wanted: &Wanted,
     now: SystemTime,
 ) -> Result<(), IssueError> {
@@ -79,7 +79,7 @@ fn anew(
 fn prepare(
     changes: &mut Changes,
     stored: Option<&Stored>,
-    authorities: &[Authority],
+    authorities: &[CaCertificate],
     wanted: &Wanted,
     now: SystemTime,
 ) -> Result<(), IssueError> {
@@ -106,7 +106,7 @@ fn prepare(
 fn renew(
     changes: &mut Changes,
     ca: &Ca,
-    authority: &Authority,
+    authority: &CaCertificate,
     names: &[String],
     wanted: &Wanted,
     now: SystemTime,
@@ -137,10 +137,10 @@ fn leaf(
     issue_leaf(ca, &dns_names, &addresses, now - BACKDATED, life + BACKDATED)
 }
 
-fn new_authority(wanted: &Wanted, now: SystemTime) -> Result<(Ca, Authority), IssueError> {
+fn new_authority(wanted: &Wanted, now: SystemTime) -> Result<(Ca, CaCertificate), IssueError> {
     let life = wanted.lifetimes.authority() + BACKDATED;
     let ca = issue_ca(CA_COMMON_NAME, now - BACKDATED, life)?;
-    let authority = Authority::of(&ca).ok_or_else(|| IssueError::NotACa {
+    let authority = CaCertificate::of(&ca).ok_or_else(|| IssueError::NotACa {
         file: AUTHORITIES.to_owned(),
     })?;
     Ok((ca, authority))
@@ -152,15 +152,15 @@ fn set_key(changes: &mut Changes, ca: &Ca) {
     changes.insert(NEXT_KEY, None);
 }
 
-fn set_authorities(changes: &mut Changes, authorities: &[Authority]) {
+fn set_authorities(changes: &mut Changes, authorities: &[CaCertificate]) {
     changes.insert(AUTHORITIES, Some(bundle::pem(authorities).into_bytes()));
 }
 
-fn first(authority: &Authority, others: &[Authority]) -> Vec<Authority> {
+fn first(authority: &CaCertificate, others: &[CaCertificate]) -> Vec<CaCertificate> {
     bundle::distinct([authority].into_iter().chain(others).cloned())
 }
 
-fn newest(authorities: &[Authority]) -> Vec<Authority> {
+fn newest(authorities: &[CaCertificate]) -> Vec<CaCertificate> {
     let mut newest = authorities.to_vec();
     newest.sort_by_key(|authority| std::cmp::Reverse(authority.not_before()));
     newest.truncate(MOST_RETAINED);

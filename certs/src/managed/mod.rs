@@ -35,4 +35,4 @@ mod tests;
 pub use args::{ManagedArgs, Settings, SettingsError};
 pub use lifetimes::LifetimeError;
 pub use metrics::ManagedMetrics;
-pub use run::Keeper;
+pub use run::CertificateManager;

@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::bundle::{self, Authority};
+use super::bundle::{self, CaCertificate};
 use super::lifetimes::{Lifetimes, until};
-use super::sight::{Kind, Known, Now, Sight};
+use super::sight::{Kind, Known, Now, Observed};
 use super::stored::{Issuer, Leaf, Stored};
 use crate::pair::unix_seconds;
 
@@ -30,7 +30,7 @@ pub(crate) enum Step {
     /// A new authority and a certificate of it. The authorities that are trusted already stay for a while.
     Anew {
         /// Those that stay.
-        retained: Vec<Authority>,
+        retained: Vec<CaCertificate>,
     },
     /// A new certificate of the same authority, for these names beside the wanted ones.
     Renew {
@@ -70,7 +70,7 @@ pub(crate) struct Wanted {
     pub(crate) lifetimes: Lifetimes,
 }
 
-impl Sight {
+impl Observed {
     /// What to do now.
     pub(crate) fn plan(&self, wanted: &Wanted, now: Now) -> Plan {
         let stored = self.secret().get();
@@ -282,7 +282,7 @@ fn renewal(leaf: &Leaf, issuer: Option<&Issuer>, wanted: &Wanted, now: SystemTim
 }
 
 /// When an authority is to be followed by another, in seconds since 1970.
-fn due(authority: &Authority, wanted: &Wanted) -> i64 {
+fn due(authority: &CaCertificate, wanted: &Wanted) -> i64 {
     wanted
         .lifetimes
         .due(authority.not_before(), authority.not_after())

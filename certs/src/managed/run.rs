@@ -20,11 +20,11 @@ use super::metrics::{Action, ManagedMetrics, Outcome};
 use super::mint::mint;
 use super::pace::Pace;
 use super::plan::{Plan, Step, Wanted};
-use super::sight::{Configuration, Each, Kind, Now, Sight};
+use super::sight::{Configuration, Each, Kind, Now, Observed};
 use super::store::{Store, data};
 use super::stored::{Leaf, Stored};
 use super::telling::{Telling, Watched};
-use crate::hot::HotPair;
+use crate::hot::CertResolver;
 use crate::reload::ReloadEvent;
 
 /// Longest time without a sign of life: a wait, and the calls of a round, none of which takes longer than its deadline.
@@ -40,14 +40,14 @@ enum Event {
 }
 
 /// A replica's care for the certificate that all of them share.
-pub struct Keeper {
+pub struct CertificateManager {
     store: Store,
     injector: Injector,
     wanted: Wanted,
-    sight: Sight,
+    sight: Observed,
     /// As it was last seen: a change is made of this one or not at all.
     secret: Option<Secret>,
-    hot: Arc<HotPair>,
+    hot: Arc<CertResolver>,
     metrics: ManagedMetrics,
     injected: Gate,
     heartbeat: Heartbeat,
@@ -56,12 +56,12 @@ pub struct Keeper {
     telling: Telling,
 }
 
-impl Keeper {
+impl CertificateManager {
     /// Puts certificates into `hot`, and opens the gate `caBundle` of `health` when callers trust them.
     pub fn new(
         client: Client,
         settings: &Settings,
-        hot: Arc<HotPair>,
+        hot: Arc<CertResolver>,
         metrics: ManagedMetrics,
         health: &Health,
     ) -> Self {
@@ -77,7 +77,7 @@ impl Keeper {
             injector: Injector::new(client, &configuration),
             telling: Telling::new(format!("{namespace}/{secret}"), configuration),
             wanted,
-            sight: Sight::default(),
+            sight: Observed::default(),
             secret: None,
             hot,
             metrics,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::bundle::{self, Authority};
+use super::bundle::{self, CaCertificate};
 use super::stored::{Leaf, Stored};
 
 /// The two kinds of webhook configurations.
@@ -130,18 +130,18 @@ pub(crate) struct Now {
 /// How long something has been so counts from when this replica saw it first, by its own clock: whoever starts anew waits
 /// anew, and clocks of other nodes do not matter.
 #[derive(Debug, Default)]
-pub(crate) struct Sight {
+pub(crate) struct Observed {
     secret: Known<Arc<Stored>>,
     configurations: Each<Known<Configuration>>,
     /// The authorities that every caller has trusted without a break, and since when.
-    trusted: Vec<(Authority, Instant)>,
+    trusted: Vec<(CaCertificate, Instant)>,
     /// The authority of the certificate in the Secret, and since when it is that.
-    signer: Option<(Authority, Instant)>,
+    signer: Option<(CaCertificate, Instant)>,
     /// The certificate that this replica serves.
     served: Option<Leaf>,
 }
 
-impl Sight {
+impl Observed {
     /// The Secret is like this now, or not there.
     pub(crate) fn secret_is(&mut self, stored: Option<Arc<Stored>>, now: Instant) {
         let signer = stored.as_ref().and_then(|stored| stored.leaf.as_ref().ok());
@@ -177,19 +177,19 @@ impl Sight {
     }
 
     /// How long every caller has trusted this authority, as far as this replica knows.
-    pub(crate) fn trusted_for(&self, authority: &Authority, now: Instant) -> Option<Duration> {
+    pub(crate) fn trusted_for(&self, authority: &CaCertificate, now: Instant) -> Option<Duration> {
         let (_, since) = self.trusted.iter().find(|(one, _)| one == authority)?;
         Some(now.saturating_duration_since(*since))
     }
 
     /// How long the certificate in the Secret has been one of this authority.
-    pub(crate) fn signs_for(&self, authority: &Authority, now: Instant) -> Option<Duration> {
+    pub(crate) fn signs_for(&self, authority: &CaCertificate, now: Instant) -> Option<Duration> {
         let (_, since) = self.signer.as_ref().filter(|(one, _)| one == authority)?;
         Some(now.saturating_duration_since(*since))
     }
 
     /// Whom any caller trusts, as far as this replica knows.
-    pub(crate) fn injected(&self) -> Vec<Authority> {
+    pub(crate) fn injected(&self) -> Vec<CaCertificate> {
         let hooks = self.ours().flat_map(|configuration| &configuration.hooks);
         hooks.flat_map(|hook| bundle::read(&hook.bundle)).collect()
     }
@@ -213,7 +213,7 @@ impl Sight {
         let stored = self.secret.get().map(|stored| stored.authorities.as_slice());
         let served = self.served.iter().map(|leaf| &leaf.authority);
         let candidates = stored.unwrap_or_default().iter().chain(served);
-        let mut trusted: Vec<(Authority, Instant)> = Vec::new();
+        let mut trusted: Vec<(CaCertificate, Instant)> = Vec::new();
         for authority in candidates {
             let is_new = trusted.iter().all(|(one, _)| one != authority);
             if is_new && bundles.iter().all(|bundle| bundle.contains(authority)) {

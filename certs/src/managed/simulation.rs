@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-use super::bundle::{self, Authority};
+use super::bundle::{self, CaCertificate};
 use super::lifetimes::Lifetimes;
 use super::mint::{Changes, mint};
 use super::pace::Pace;
 use super::plan::{Step, Wanted};
-use super::sight::{Configuration, Each, Hook, Kind, Now, Sight};
+use super::sight::{Configuration, Each, Hook, Kind, Now, Observed};
 use super::stored::{AUTHORITIES, Data, ISSUER_KEY, LEAF_CERT, LEAF_KEY, Stored};
 
 use std::sync::Arc;
@@ -68,7 +68,7 @@ enum Happening {
 struct Replica {
     life: u64,
     born: u64,
-    sight: Sight,
+    sight: Observed,
     version: Option<u64>,
     is_ready: bool,
     is_writing: bool,
@@ -90,7 +90,7 @@ struct World {
     replicas: Vec<Replica>,
     agenda: Vec<(u64, u64, Happening)>,
     read: HashMap<u64, Arc<Stored>>,
-    trusted: HashMap<Vec<u8>, Vec<Authority>>,
+    trusted: HashMap<Vec<u8>, Vec<CaCertificate>>,
     chance: TestRng,
     counter: u64,
     time: u64,
@@ -151,7 +151,7 @@ impl World {
         Replica {
             life: self.counter,
             born: self.time,
-            sight: Sight::default(),
+            sight: Observed::default(),
             version: None,
             is_ready: false,
             is_writing: false,

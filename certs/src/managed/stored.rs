@@ -12,7 +12,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{ServerName, UnixTime};
 use thiserror::Error;
 
-use super::bundle::{self, Authority};
+use super::bundle::{self, CaCertificate};
 use crate::issue::Ca;
 use crate::pair::{PairError, PemFile, ServingPair, Validity};
 
@@ -34,13 +34,13 @@ pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 pub(crate) struct Leaf {
     pub(crate) pair: Arc<ServingPair>,
     /// Who signed it.
-    pub(crate) authority: Authority,
+    pub(crate) authority: CaCertificate,
 }
 
 /// An authority with its key.
 pub(crate) struct Issuer {
     pub(crate) ca: Ca,
-    pub(crate) authority: Authority,
+    pub(crate) authority: CaCertificate,
 }
 
 /// Why the certificate in the Secret is not to be served.
@@ -57,7 +57,7 @@ pub(crate) enum Flaw {
 /// What the Secret holds.
 pub(crate) struct Stored {
     /// Those that are to be trusted.
-    pub(crate) authorities: Vec<Authority>,
+    pub(crate) authorities: Vec<CaCertificate>,
     /// What is to be served; its validity and its names are not judged here.
     pub(crate) leaf: Result<Leaf, Flaw>,
     /// The authority that signed it, or would sign another, if its key is there.
@@ -117,7 +117,7 @@ impl Stored {
     }
 }
 
-fn read_leaf(cert: &[u8], key: &[u8], authorities: &[Authority]) -> Result<Leaf, Flaw> {
+fn read_leaf(cert: &[u8], key: &[u8], authorities: &[CaCertificate]) -> Result<Leaf, Flaw> {
     let file = |name, bytes| PemFile { name, bytes };
     let pair = ServingPair::from_pem(file(LEAF_CERT, cert), file(LEAF_KEY, key))?;
     let signer = authorities.iter().find(|authority| signed(authority, &pair));
@@ -129,7 +129,7 @@ fn read_leaf(cert: &[u8], key: &[u8], authorities: &[Authority]) -> Result<Leaf,
 }
 
 /// Whether a caller that trusts this authority trusts the certificate, as long as that is valid.
-fn signed(authority: &Authority, pair: &ServingPair) -> bool {
+fn signed(authority: &CaCertificate, pair: &ServingPair) -> bool {
     let verify = || {
         let mut roots = RootCertStore::empty();
         roots.add(authority.der().clone()).ok()?;
@@ -147,7 +147,7 @@ fn signed(authority: &Authority, pair: &ServingPair) -> bool {
 }
 
 /// The authority with this key, if it is its own.
-fn with_key(name: &str, key: &[u8], authority: &Authority) -> Option<Issuer> {
+fn with_key(name: &str, key: &[u8], authority: &CaCertificate) -> Option<Issuer> {
     let pem = authority.pem();
     let cert = PemFile {
         name: AUTHORITIES,

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::bundle::{self, Authority};
+use super::bundle::{self, CaCertificate};
 use super::lifetimes::Lifetimes;
 use super::mint::mint;
 use super::plan::{Plan, Step, Wanted};
-use super::sight::{Configuration, Hook, Kind, Now, Sight};
+use super::sight::{Configuration, Hook, Kind, Now, Observed};
 use super::stored::{AUTHORITIES, Data, ISSUER_KEY, LEAF_CERT, LEAF_KEY, NEXT_KEY, Stored};
 use crate::issue::{issue_ca, issue_leaf};
 
@@ -22,7 +22,7 @@ const ALMOST: Duration = Duration::from_secs(3599);
 
 /// One replica, whose API server and Secret do what it says at once.
 struct Replica {
-    sight: Sight,
+    sight: Observed,
     data: Data,
     now: Now,
     wanted: Wanted,
@@ -32,7 +32,7 @@ impl Replica {
     /// With what it has issued first, injected and settled.
     fn settled() -> Self {
         let mut replica = Self {
-            sight: Sight::default(),
+            sight: Observed::default(),
             data: Data::new(),
             now: Now {
                 wall: SystemTime::UNIX_EPOCH + 20_000 * DAY,
@@ -106,7 +106,7 @@ impl Replica {
         self.sight.secret().get().unwrap()
     }
 
-    fn signer(&self) -> Authority {
+    fn signer(&self) -> CaCertificate {
         self.stored().leaf.as_ref().unwrap().authority.clone()
     }
 }
@@ -146,7 +146,7 @@ fn nothing_is_issued_before_it_is_known_what_is_there() {
         wall: SystemTime::now(),
         steady: Instant::now(),
     };
-    let mut sight = Sight::default();
+    let mut sight = Observed::default();
     assert!(sight.plan(&wanted, now).step.is_none());
     sight.secret_is(None, now.steady);
     assert!(sight.plan(&wanted, now).step.is_none(), "whom do callers trust?");
@@ -239,7 +239,7 @@ fn another_replica_goes_on_where_one_was_killed() {
     replica.step();
     let bundle = replica.plan().bundle.unwrap();
     let mut other = Replica {
-        sight: Sight::default(),
+        sight: Observed::default(),
         ..replica
     };
     other.inject(&bundle);

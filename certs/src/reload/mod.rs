@@ -7,7 +7,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes::with_causes;
-use crate::hot::HotPair;
+use crate::hot::CertResolver;
 use crate::pair::{PairContents, PairError, PairPaths, ServingPair, Validity};
 
 /// Shorter intervals would only burn CPU, and a timer cannot tick every zero seconds.
@@ -37,7 +37,7 @@ pub enum ReloadEvent<'a> {
 /// `on_event` hears of every look and must not block.
 pub async fn watch(
     paths: PairPaths,
-    hot: Arc<HotPair>,
+    hot: Arc<CertResolver>,
     interval: Duration,
     stop: CancellationToken,
     mut on_event: impl FnMut(ReloadEvent<'_>) + Send,

@@ -34,7 +34,7 @@ enum Told {
 struct Stage {
     dir: TempDir,
     ca: Ca,
-    hot: Arc<HotPair>,
+    hot: Arc<CertResolver>,
     stop: CancellationToken,
     told: mpsc::UnboundedReceiver<Told>,
     looks: mpsc::UnboundedReceiver<()>,
@@ -43,7 +43,7 @@ struct Stage {
 
 fn stage() -> Stage {
     let dir = tempfile::tempdir().unwrap();
-    let (hot, stop) = (HotPair::empty(), CancellationToken::new());
+    let (hot, stop) = (CertResolver::empty(), CancellationToken::new());
     let (tell, told) = mpsc::unbounded_channel();
     let (look, looks) = mpsc::unbounded_channel();
     let paths = PairPaths {

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Cluster, Guarded, MetadataOnly, labels},
-    status::{self, Round, bundle_events, change},
+    api::{Bundle, BundleDeployment, Cluster, Decoded, MetadataOnly, labels},
+    status::{self, RolloutRound, bundle_events, change},
     targeting::cluster_of,
 };
 use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
 use kube::{Api, Resource, ResourceExt};
 
-use super::{DeliveryError, observe::Surroundings};
+use super::{DeliveryError, observe::ClusterSnapshot};
 use crate::{
     client::{ApiError, bounded},
     context::Context,
@@ -104,7 +104,7 @@ pub async fn with_finalizer<'b>(
 pub async fn withdraw(
     context: &Context,
     key: &BundleKey,
-    bundle: &Guarded<Bundle>,
+    bundle: &Decoded<Bundle>,
 ) -> Result<(), DeliveryError> {
     let Some(others) = writes::without_finalizer(bundle, labels::BUNDLE_FINALIZER) else {
         return Ok(());
@@ -128,7 +128,7 @@ pub async fn withdraw_leftovers(context: &Context, key: &BundleKey) -> Result<()
         return Ok(());
     }
     let namespace = key.namespace.as_deref().unwrap_or_default();
-    let api = Api::<Guarded<Bundle>>::namespaced(context.client.clone(), namespace);
+    let api = Api::<Decoded<Bundle>>::namespaced(context.client.clone(), namespace);
     let found = bounded(api.get_opt(&key.name)).await;
     if found
         .map_err(DeliveryError::of(
@@ -148,8 +148,8 @@ async fn withdraw_all(context: &Context, key: &BundleKey) -> Result<bool, Delive
     let mut failure = None;
     for deployment in &deployments {
         let withdrawn = match &**deployment {
-            Guarded::Good(deployment) => withdraw_one(context, deployment).await,
-            Guarded::Odd { metadata, .. } => {
+            Decoded::Valid(deployment) => withdraw_one(context, deployment).await,
+            Decoded::Invalid { metadata, .. } => {
                 let deployment = BundleDeployment {
                     metadata: (**metadata).clone(),
                     ..BundleDeployment::default()
@@ -166,7 +166,7 @@ async fn withdraw_all(context: &Context, key: &BundleKey) -> Result<bool, Delive
 /// removed is not easily brought back, so the Cluster is asked for once more.
 pub async fn withdraw_orphan(
     context: &Context,
-    surroundings: &Surroundings,
+    surroundings: &ClusterSnapshot,
     orphan: &BundleDeployment,
 ) -> Result<(), DeliveryError> {
     if let Some((namespace, name)) = cluster_of(orphan) {
@@ -228,7 +228,7 @@ pub async fn status(
     context: &Context,
     key: &BundleKey,
     bundle: &Bundle,
-    round: Round<'_>,
+    round: RolloutRound<'_>,
 ) -> Result<(), DeliveryError> {
     let stored = bundle.status.as_deref().cloned().unwrap_or_default();
     let next = status::bundle(bundle, round, &seconds(Timestamp::now()));

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Guarded, MetadataWithManagers},
+    api::{Bundle, BundleDeployment, Decoded, MetadataWithManagers},
     targeting::{
         copies::{Copy, Found, Kind, Object, Purpose, Role, Source, owner},
         deployment::CopyState,
@@ -110,7 +110,7 @@ impl CopiesOf<'_> {
     /// The deployments in the namespace of one, and that one as it is to be.
     fn deployments(&self, deployment: &BundleDeployment) -> Vec<Deployment> {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
-        let own = Guarded::Good(Arc::new(deployment.clone()));
+        let own = Decoded::Valid(Arc::new(deployment.clone()));
         let mut all = self.context.stores.deployments.in_namespace(namespace);
         all.push(Arc::new(own));
         all

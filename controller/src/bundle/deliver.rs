@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, BundleDeploymentOptions, Guarded},
+    api::{Bundle, BundleDeployment, BundleDeploymentOptions, Decoded},
     targeting::{
-        Obstacle, Target, Turn,
+        RolloutStep, Target, TargetError,
         copies::{Copy, Kind, Object, Source, downstream},
         deployment::{
-            Around, Downstream, Secret as Values, SecretValues, Written, access_secret, deployment, recorded,
+            DesiredDeployment, DownstreamCopy, ObservedSecret, Secret as Values, SecretValues, access_secret,
+            deployment, recorded,
         },
-        target::Wanted,
+        target::DesiredTarget,
     },
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -81,11 +82,11 @@ impl Delivery<'_> {
             Trouble::Problem(problem) => (problem, None),
             Trouble::Failure(failure) => (failure.to_string(), Some(failure)),
         };
-        target.wanted = Err(Obstacle::Missing(problem));
+        target.wanted = Err(TargetError::Missing(problem));
         failure
     }
 
-    fn trouble(&self, target: &Target<'_>, wanted: &Wanted) -> Option<Trouble> {
+    fn trouble(&self, target: &Target<'_>, wanted: &DesiredTarget) -> Option<Trouble> {
         // Without a namespace it waits for one.
         let namespace = target.namespace()?;
         let foreign = if target.existing.is_none() {
@@ -101,10 +102,10 @@ impl Delivery<'_> {
         let name = self.bundle.metadata.name.as_deref().unwrap_or_default();
         let found = self.context.stores.deployments.get(namespace, name)?;
         let problem = match &*found {
-            Guarded::Odd { error, .. } => {
+            Decoded::Invalid { error, .. } => {
                 format!("BundleDeployment {namespace}/{name} cannot be read: {error}")
             }
-            Guarded::Good(_) => format!(
+            Decoded::Valid(_) => format!(
                 "the cluster has BundleDeployment {name} of a Bundle of another namespace already; rename one of them"
             ),
         };
@@ -131,14 +132,14 @@ impl Delivery<'_> {
     }
 
     /// Brings a cluster what it is its turn for.
-    pub async fn to(&self, target: &Target<'_>, turn: Turn) -> Delivered {
+    pub async fn to(&self, target: &Target<'_>, turn: RolloutStep) -> Delivered {
         // Deployments that are as they should be need no wait, and there may be thousands with large values.
         tokio::task::yield_now().await;
         let mut delivered = Delivered::default();
         if let Err(obstacle) = &target.wanted {
             delivered.problem = Some(obstacle.to_string());
         } else if let Err(failure) = Box::pin(self.bring(target, turn, &mut delivered.deployment)).await {
-            if !failure.is_passing() {
+            if !failure.is_benign() {
                 delivered.problem = Some(failure.to_string());
             }
             delivered.failure = Some(failure);
@@ -149,13 +150,13 @@ impl Delivery<'_> {
     async fn bring(
         &self,
         target: &Target<'_>,
-        turn: Turn,
+        turn: RolloutStep,
         stored: &mut Option<BundleDeployment>,
     ) -> Result<(), DeliveryError> {
         if target.existing.is_some_and(is_leaving) {
             return Ok(());
         }
-        let Some(Written { deployment, secret }) = self.written(target, turn).await? else {
+        let Some(DesiredDeployment { deployment, secret }) = self.written(target, turn).await? else {
             return Ok(());
         };
         let deployment = apply::merged(deployment, target.existing);
@@ -187,13 +188,17 @@ impl Delivery<'_> {
     }
 
     /// The deployment as it is to be. Its Secret is read only where what is in it is not known otherwise.
-    async fn written(&self, target: &Target<'_>, turn: Turn) -> Result<Option<Written>, DeliveryError> {
-        if turn == Turn::Wait {
+    async fn written(
+        &self,
+        target: &Target<'_>,
+        turn: RolloutStep,
+    ) -> Result<Option<DesiredDeployment>, DeliveryError> {
+        if turn == RolloutStep::Wait {
             return Ok(None);
         }
         // What its agent is to copy is what it is to deploy with now.
         let options = match (&target.wanted, target.existing) {
-            (Ok(wanted), _) if turn == Turn::Promote => Some(&*wanted.options),
+            (Ok(wanted), _) if turn == RolloutStep::Promote => Some(&*wanted.options),
             (_, existing) => existing.map(|existing| &existing.spec.options),
         };
         let downstream = match options {
@@ -201,7 +206,7 @@ impl Delivery<'_> {
             None => Vec::new(),
         };
         let is_intact = target.existing.is_some_and(|existing| self.has_values(existing));
-        let around = |secret| Around {
+        let around = |secret| ObservedSecret {
             secret,
             is_intact,
             downstream: &downstream,
@@ -209,7 +214,7 @@ impl Delivery<'_> {
         let written = deployment(self.bundle, target, turn, around(None));
         match (&written, target.existing) {
             (
-                Some(Written {
+                Some(DesiredDeployment {
                     secret: Values::Untouched,
                     ..
                 }),
@@ -227,7 +232,7 @@ impl Delivery<'_> {
         &self,
         options: &BundleDeploymentOptions,
         existing: Option<&BundleDeployment>,
-    ) -> Result<Vec<Downstream>, DeliveryError> {
+    ) -> Result<Vec<DownstreamCopy>, DeliveryError> {
         let recorded = existing.and_then(recorded).unwrap_or_default();
         let mut found = Vec::new();
         for object in self.sources_of(downstream(options).unwrap_or_default()) {
@@ -239,7 +244,7 @@ impl Delivery<'_> {
                 }
                 _ => None,
             };
-            found.push(Downstream { source, copy });
+            found.push(DownstreamCopy { source, copy });
         }
         Ok(found)
     }
@@ -287,7 +292,7 @@ impl Delivery<'_> {
     }
 }
 
-fn is_waiting(written: Option<&Written>) -> bool {
+fn is_waiting(written: Option<&DesiredDeployment>) -> bool {
     written.is_some_and(|written| written.deployment.spec.waiting_for_values)
 }
 

@@ -55,20 +55,20 @@ impl Failure for DeliveryError {
     fn pace(&self) -> Option<Pace> {
         match self {
             Self::UnknownPolicies | Self::Interrupted(Interrupted::Stopping) => None,
-            Self::Interrupted(Interrupted::Deposed) | Self::Behind(_) => Some(Pace::CONFLICT),
+            Self::Interrupted(Interrupted::LeadershipLost) | Self::Behind(_) => Some(Pace::CONFLICT),
             Self::Taken(_) => Some(Pace::SLOW),
             // Each further try takes as long again.
             Self::Overtime(_) => Some(Pace::SLOW.at_least(Duration::from_mins(1))),
-            Self::Api { .. } if self.is_passing() => Some(Pace::CONFLICT),
+            Self::Api { .. } if self.is_benign() => Some(Pace::CONFLICT),
             Self::Unread(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
         }
     }
 
-    fn is_passing(&self) -> bool {
+    fn is_benign(&self) -> bool {
         match self {
             Self::UnknownPolicies | Self::Interrupted(_) | Self::Behind(_) => true,
             Self::Unread(_) | Self::Taken(_) | Self::Overtime(_) => false,
-            Self::Api { source, .. } => source.is_passing(),
+            Self::Api { source, .. } => source.is_benign(),
         }
     }
 }
@@ -88,7 +88,7 @@ impl DeliveryError {
         match self {
             Self::UnknownPolicies | Self::Interrupted(_) => 0,
             Self::Taken(_) => 1,
-            _ if self.is_passing() => 3,
+            _ if self.is_benign() => 3,
             _ => 2,
         }
     }

@@ -19,8 +19,8 @@ mod sources;
 use std::time::Instant;
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Guarded},
-    status::Round,
+    api::{Bundle, BundleDeployment, Decoded},
+    status::RolloutRound,
 };
 use kube::Resource;
 
@@ -33,9 +33,9 @@ use crate::{
     memory::Failure,
     metrics::Reconciler,
     queue::Next,
-    watch::{Reach, Weight},
+    watch::{DeliveryStores, Weight},
     work::BundleKey,
-    workers::Place,
+    workers::WorkerPermit,
 };
 
 /// How many clusters of a Bundle are worked on at a time.
@@ -44,7 +44,12 @@ const AT_ONCE: usize = 10;
 /// Brings one Bundle to its clusters, and tells in its status how far that is.
 ///
 /// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
-pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, context: &Context) -> Next {
+pub async fn reconcile(
+    key: &BundleKey,
+    place: &mut WorkerPermit,
+    reach: &DeliveryStores,
+    context: &Context,
+) -> Next {
     let Some(object) = context.stores.bundles.get(key) else {
         context.bundles.forget(key);
         let result = Box::pin(apply::withdraw_leftovers(context, key)).await;
@@ -55,8 +60,8 @@ pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, contex
         return context.bundles.ended(key, object.meta().generation, result);
     }
     let bundle = match &*object {
-        Guarded::Good(bundle) => bundle,
-        Guarded::Odd { error, .. } => {
+        Decoded::Valid(bundle) => bundle,
+        Decoded::Invalid { error, .. } => {
             tracing::error!(error = shown(error), "Bundle cannot be decoded; skipping it");
             return None;
         }
@@ -66,7 +71,7 @@ pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, contex
         return Some(Pace::CONFLICT.first);
     }
     let started = Instant::now();
-    let result = Box::pin(bring_about(key, bundle, place, reach, context)).await;
+    let result = Box::pin(sync(key, bundle, place, reach, context)).await;
     let failure = result.as_ref().err().map(Failure::reason);
     context
         .metrics
@@ -77,8 +82,8 @@ pub async fn reconcile(key: &BundleKey, place: &mut Place, reach: &Reach, contex
 /// Withdraws a Bundle that is being deleted, whatever else it says.
 async fn withdraw(
     key: &BundleKey,
-    bundle: &Guarded<Bundle>,
-    reach: &Reach,
+    bundle: &Decoded<Bundle>,
+    reach: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
     let copies = CopiesOf {
@@ -89,11 +94,11 @@ async fn withdraw(
     apply::withdraw(context, key, bundle).await
 }
 
-async fn bring_about(
+async fn sync(
     key: &BundleKey,
     bundle: &Bundle,
-    place: &mut Place,
-    reach: &Reach,
+    place: &mut WorkerPermit,
+    reach: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
     place.carry(bundle.weight()).await?;
@@ -115,7 +120,7 @@ async fn bring_about(
         },
         Err(Refusal { reason, message }) => {
             tracing::info!(reason = reason.as_str(), message, "not deployed");
-            apply::status(context, key, &bundle, Round::Refused(reason, &message)).await
+            apply::status(context, key, &bundle, RolloutRound::Refused(reason, &message)).await
         }
     }
 }

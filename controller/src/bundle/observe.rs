@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded},
+    api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded},
     policy::Policies,
     targeting::{Group, Member, NamespaceRefused, scope},
 };
@@ -37,10 +37,10 @@ pub fn is_current(context: &Context, key: &BundleKey, bundle: &Bundle) -> bool {
 }
 
 /// Where a Bundle may go, and where it is.
-pub struct Surroundings {
+pub struct ClusterSnapshot {
     clusters: Vec<Home>,
-    groups: Vec<Arc<Guarded<ClusterGroup>>>,
-    mappings: Vec<Arc<Guarded<BundleNamespaceMapping>>>,
+    groups: Vec<Arc<Decoded<ClusterGroup>>>,
+    mappings: Vec<Arc<Decoded<BundleNamespaceMapping>>>,
     deployments: Vec<Deployment>,
     /// Where the Bundle is.
     namespace: Option<String>,
@@ -48,12 +48,12 @@ pub struct Surroundings {
 
 /// A Cluster, and the namespace that is its own: empty while it has none yet.
 struct Home {
-    cluster: Arc<Guarded<Cluster>>,
+    cluster: Arc<Decoded<Cluster>>,
     namespace: Result<String, NamespaceRefused>,
 }
 
 impl Home {
-    fn of(cluster: Arc<Guarded<Cluster>>, clusters: &Clusters) -> Self {
+    fn of(cluster: Arc<Decoded<Cluster>>, clusters: &Clusters) -> Self {
         // Before its status says so, its namespace may not have been created.
         let when_known = |cluster: &Cluster, namespace: String| {
             let is_known = !cluster.status.namespace.is_empty();
@@ -77,7 +77,7 @@ pub fn surroundings(
     clusters: &Clusters,
     key: &BundleKey,
     bundle: &Bundle,
-) -> Surroundings {
+) -> ClusterSnapshot {
     let mappings = clusters.mappings.state();
     let within = namespaces(clusters, bundle, &mappings);
     let mut groups = inside(&clusters.groups, &within);
@@ -91,7 +91,7 @@ pub fn surroundings(
     // Whose labels were taken off is still what it was.
     let homes = clusters.iter().filter_map(Home::namespace);
     deployments.extend(homes.filter_map(|home| context.stores.deployments.unlabelled(home, &key.name)));
-    Surroundings {
+    ClusterSnapshot {
         clusters,
         groups,
         mappings,
@@ -100,7 +100,7 @@ pub fn surroundings(
     }
 }
 
-impl Surroundings {
+impl ClusterSnapshot {
     /// The clusters. One that does not decode, or is being deleted, is none to bring anything to.
     pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
         let groups = self.groups.iter().filter_map(|group| group.good());
@@ -124,8 +124,8 @@ impl Surroundings {
     }
 
     /// A cluster as it is seen.
-    pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Guarded<Cluster>> {
-        let is_it = |cluster: &&Arc<Guarded<Cluster>>| {
+    pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Decoded<Cluster>> {
+        let is_it = |cluster: &&Arc<Decoded<Cluster>>| {
             let metadata = (**cluster).meta();
             metadata.namespace.as_deref() == Some(namespace) && metadata.name.as_deref() == Some(name)
         };
@@ -146,7 +146,7 @@ impl Surroundings {
 fn namespaces(
     clusters: &Clusters,
     bundle: &Bundle,
-    mappings: &[Arc<Guarded<BundleNamespaceMapping>>],
+    mappings: &[Arc<Decoded<BundleNamespaceMapping>>],
 ) -> Vec<String> {
     let mappings: Vec<&BundleNamespaceMapping> =
         mappings.iter().filter_map(|mapping| mapping.good()).collect();
@@ -164,21 +164,21 @@ fn namespaces(
     found.into_iter().map(str::to_owned).collect()
 }
 
-fn inside<K>(store: &Store<Guarded<K>>, namespaces: &[String]) -> Vec<Arc<Guarded<K>>>
+fn inside<K>(store: &Store<Decoded<K>>, namespaces: &[String]) -> Vec<Arc<Decoded<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
-    let is_inside = |object: &Arc<Guarded<K>>| {
+    let is_inside = |object: &Arc<Decoded<K>>| {
         let namespace = object.meta().namespace.as_ref();
         namespace.is_some_and(|namespace| namespaces.contains(namespace))
     };
     store.state().into_iter().filter(is_inside).collect()
 }
 
-fn odd<K: Resource<DynamicType = ()>>(object: &Guarded<K>) -> Option<String> {
+fn odd<K: Resource<DynamicType = ()>>(object: &Decoded<K>) -> Option<String> {
     match object {
-        Guarded::Good(_) => None,
-        Guarded::Odd { metadata, error } => Some(format!(
+        Decoded::Valid(_) => None,
+        Decoded::Invalid { metadata, error } => Some(format!(
             "{} {} does not decode: {error}",
             K::kind(&()),
             metadata.name.as_deref().unwrap_or_default()

@@ -4,10 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Guarded},
+    api::{Bundle, BundleDeployment, Decoded},
     policy::Policies,
     reason::Reason,
-    status::{Place, Round},
+    status::{RolloutRound, TargetStatus},
     targeting::{
         self, Rollout, Target,
         template::{Budget, Exceeded, Limits},
@@ -19,13 +19,13 @@ use super::{
     deliver::{Delivered, Delivery},
     error::{Refusal, check},
     is_leaving,
-    observe::{self, Surroundings},
+    observe::{self, ClusterSnapshot},
     sources::Sources,
 };
 use crate::{
     compute,
     context::Context,
-    watch::Reach,
+    watch::DeliveryStores,
     work::{BundleKey, key},
     workers,
 };
@@ -42,7 +42,7 @@ const LARGE_VALUES: usize = 4 << 20;
 pub struct Run<'r> {
     pub key: &'r BundleKey,
     pub bundle: &'r Bundle,
-    pub reach: &'r Reach,
+    pub reach: &'r DeliveryStores,
     pub context: &'r Context,
 }
 
@@ -52,7 +52,7 @@ type Outcome = Result<Vec<DeliveryError>, Refusal>;
 impl Run<'_> {
     /// Brings each cluster what it is its turn for, and tells of it. Gives what went wrong with some of them, or why nothing
     /// was done at all.
-    pub async fn round(&self, place: &mut workers::Place) -> Result<Outcome, DeliveryError> {
+    pub async fn round(&self, place: &mut workers::WorkerPermit) -> Result<Outcome, DeliveryError> {
         loop {
             // First, since it may take a while: what is looked at then is what is acted on.
             let permit = self.context.compute.permit(place).await?;
@@ -71,7 +71,7 @@ impl Run<'_> {
                 continue;
             }
             self.check_current()?;
-            return self.bring_about(found, &surroundings, &existing).await;
+            return self.sync(found, &surroundings, &existing).await;
         }
     }
 
@@ -85,10 +85,10 @@ impl Run<'_> {
     }
 
     /// Brings what was found to the clusters.
-    async fn bring_about(
+    async fn sync(
         &self,
         found: Result<Found<'_>, Refusal>,
-        surroundings: &Surroundings,
+        surroundings: &ClusterSnapshot,
         existing: &[&BundleDeployment],
     ) -> Result<Outcome, DeliveryError> {
         let mut failures = Vec::new();
@@ -122,7 +122,7 @@ impl Run<'_> {
             Err(error) => return refused(Refusal::new(Reason::InvalidRollout, &error), failures),
         };
         let delivered = deliver(&delivery, &targets, &rollout).await;
-        failures.extend(self.clear_away(surroundings, &targets, existing).await);
+        failures.extend(self.prune(surroundings, &targets, existing).await);
         let strays = targeting::strays(&targets, existing);
         self.tell(&targets, &rollout, &delivered, &strays).await?;
         failures.extend(delivered.into_iter().filter_map(|delivered| delivered.failure));
@@ -130,9 +130,9 @@ impl Run<'_> {
     }
 
     /// Withdraws the Bundle from clusters that it does not go to any more.
-    async fn clear_away(
+    async fn prune(
         &self,
-        surroundings: &Surroundings,
+        surroundings: &ClusterSnapshot,
         targets: &[Target<'_>],
         existing: &[&BundleDeployment],
     ) -> Vec<DeliveryError> {
@@ -159,8 +159,8 @@ impl Run<'_> {
         let cluster = targeting::cluster_of(deployment)
             .and_then(|(namespace, name)| self.reach.clusters.all.get(&key(namespace, name)));
         cluster.is_some_and(|cluster| match &*cluster {
-            Guarded::Good(cluster) => cluster.status.is_out_of_schedule(),
-            Guarded::Odd { .. } => deployment.spec.off_schedule,
+            Decoded::Valid(cluster) => cluster.status.is_out_of_schedule(),
+            Decoded::Invalid { .. } => deployment.spec.off_schedule,
         })
     }
 
@@ -179,7 +179,7 @@ impl Run<'_> {
             .iter()
             .zip(delivered)
             .enumerate()
-            .map(|(place, (target, delivered))| Place {
+            .map(|(place, (target, delivered))| TargetStatus {
                 target,
                 deployment: delivered.deployment.as_ref().or(target.existing),
                 problem: delivered
@@ -189,7 +189,13 @@ impl Run<'_> {
                     .or_else(|| strays.get(&place).map(String::as_str)),
             })
             .collect();
-        apply::status(self.context, self.key, self.bundle, Round::Done(rollout, &places)).await
+        apply::status(
+            self.context,
+            self.key,
+            self.bundle,
+            RolloutRound::Done(rollout, &places),
+        )
+        .await
     }
 }
 
@@ -210,7 +216,7 @@ struct Found<'a> {
 fn targets<'a>(
     bundle: &Bundle,
     policies: &Policies,
-    surroundings: &'a Surroundings,
+    surroundings: &'a ClusterSnapshot,
     existing: &[&'a BundleDeployment],
 ) -> Result<Found<'a>, Refusal> {
     check(bundle, policies)?;

@@ -6,9 +6,9 @@ use helmops_shared::{
     admit::ValidHelmOp,
     api::Bundle,
     bundle::first_repo,
-    poll::{Due, Past, Request, Schedule, due},
+    poll::{Due, PollHistory, Request, Schedule, due},
     reason::Reason,
-    status::{Failure, Look, Polling},
+    status::{Failure, PollAttempt, Polling},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -21,7 +21,7 @@ const LONGEST_SLEEP: Duration = Duration::from_hours(1);
 
 /// What is to be done about newer versions, at one moment.
 #[derive(Debug)]
-pub struct Agenda {
+pub struct PollDecision {
     now: Timestamp,
     schedule: Option<Schedule>,
     /// What there is to say of the interval.
@@ -32,7 +32,7 @@ pub struct Agenda {
     request: Request,
 }
 
-impl Agenda {
+impl PollDecision {
     /// What is to be done `now`. `shortest` is the shortest interval that is allowed.
     pub fn of(
         valid: &ValidHelmOp<'_>,
@@ -46,7 +46,7 @@ impl Agenda {
             Schedule::new(interval.max(shortest), &repo)
         });
         let request = Request::of(valid.helmop, bundle);
-        let past = Past::of(valid.helmop.status.as_ref());
+        let past = PollHistory::of(valid.helmop.status.as_ref());
         Self {
             now,
             schedule,
@@ -132,7 +132,7 @@ impl Agenda {
     }
 
     fn look(&self, result: Result<String, Failure>) -> Polling {
-        Polling::Looked(Look {
+        Polling::Looked(PollAttempt {
             start: seconds(self.now),
             is_repeated: self.schedule.is_some(),
             result,
@@ -144,7 +144,7 @@ fn failure(error: &ResolveError) -> Failure {
     Failure {
         reason: error.reason(),
         message: format!("could not look for a newer version: {error}"),
-        may_pass: error.may_pass(),
+        is_transient: error.is_transient(),
     }
 }
 
@@ -195,8 +195,8 @@ mod tests {
         Timestamp::from_second(1_800_000_000).unwrap()
     }
 
-    fn agenda(helmop: &HelmOp, pause: Option<Duration>) -> Agenda {
-        Agenda::of(
+    fn agenda(helmop: &HelmOp, pause: Option<Duration>) -> PollDecision {
+        PollDecision::of(
             &ValidHelmOp::try_from(helmop).unwrap(),
             None,
             pause,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use helmops_shared::{
-    api::{Bundle, Guarded, HelmOp, HelmOpStatus, labels},
+    api::{Bundle, Decoded, HelmOp, HelmOpStatus, labels},
     bundle::Plan,
     status::{change, events, without_extras},
 };
@@ -84,7 +84,7 @@ pub async fn status(
 pub async fn cleanup(
     context: &Context,
     key: &HelmOpKey,
-    helmop: &Guarded<HelmOp>,
+    helmop: &Decoded<HelmOp>,
 ) -> Result<(), ReconcileError> {
     let Some(others) = writes::without_finalizer(helmop, labels::HELMOP_FINALIZER) else {
         return Ok(());
@@ -95,7 +95,7 @@ pub async fn cleanup(
     };
     delete_bundle(context, key).await.map_err(failed)?;
     let namespace = helmop.namespace().unwrap_or_default();
-    let api = Api::<Guarded<HelmOp>>::namespaced(context.client.clone(), &namespace);
+    let api = Api::<Decoded<HelmOp>>::namespaced(context.client.clone(), &namespace);
     match writes::finalizers(&api, helmop, &others).await {
         Err(error) if !error.is_not_found() => Err(failed(error)),
         _ => Ok(()),
@@ -104,7 +104,7 @@ pub async fn cleanup(
 
 async fn delete_bundle(context: &Context, key: &HelmOpKey) -> Result<(), ApiError> {
     let seen = context.stores.bundles.get(&named_alike(key));
-    let Some(Guarded::Good(bundle)) = seen.as_deref() else {
+    let Some(Decoded::Valid(bundle)) = seen.as_deref() else {
         return Ok(());
     };
     let is_of_helmop = bundle.labels().get(labels::HELM_NAME) == Some(&key.name);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use helmops_shared::{
-    api::{Guarded, HelmOp},
+    api::{Decoded, HelmOp},
     policy::Policies,
 };
 use kube::Resource;
@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// If each were only noted when it is worked on, the first look-ups after a start would read the index of a repository for a few
 /// charts each, again and again.
 pub async fn note_all(
-    helmops: &[Arc<Guarded<HelmOp>>],
+    helmops: &[Arc<Decoded<HelmOp>>],
     policies: impl Fn(&HelmOp) -> Option<Arc<Policies>>,
     interest: &Interest,
 ) {
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    fn helmops(number: usize, change: impl Fn(usize, &mut Value)) -> Vec<Arc<Guarded<HelmOp>>> {
+    fn helmops(number: usize, change: impl Fn(usize, &mut Value)) -> Vec<Arc<Decoded<HelmOp>>> {
         let helmop = |at| {
             let mut object = json!({
                 "metadata": { "namespace": "a", "name": format!("web-{at}") },

@@ -7,7 +7,7 @@ use std::{
 
 use helmops_shared::{
     admit::ValidHelmOp,
-    chart::{index::Wanted, source::ChartSource},
+    chart::{index::ChartFilter, source::ChartSource},
     runtime::lock,
 };
 
@@ -72,7 +72,7 @@ impl Interest {
     }
 
     /// The charts that are wanted of a repository, by all or by the HelmOps of one namespace.
-    pub fn charts(&self, index: &str, namespace: Option<&str>) -> Wanted {
+    pub fn charts(&self, index: &str, namespace: Option<&str>) -> ChartFilter {
         let known = lock(&self.known);
         let charts = known.indexes.get(index).into_iter().flat_map(BTreeMap::keys);
         let mut wanted: Vec<_> = charts

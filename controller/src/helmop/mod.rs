@@ -18,37 +18,37 @@ use std::{borrow::Cow, time::Instant};
 
 use helmops_shared::{
     admit::ValidHelmOp,
-    api::{Bundle, Guarded, HelmOp, labels},
+    api::{Bundle, Decoded, HelmOp, labels},
     bundle,
     policy::Policies,
     reason::Reason,
-    status::{self, Outcome, Polling, Seen},
+    status::{self, BundleState, Outcome, Polling},
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, core::ObjectMeta};
 use tracing::{Instrument, Span};
 
 use self::{
-    agenda::Agenda,
+    agenda::PollDecision,
     versions::{Task, Versions, versions},
 };
 pub use self::{agenda::seconds, interest::Interest};
 use crate::{
     backoff::Pace,
-    context::{Asked, Context},
+    context::{Context, RetryKey},
     error::{ReconcileError, shown},
     memory::Failure,
     metrics::Reconciler,
     queue::Next,
     watch::Weight,
     work::HelmOpKey,
-    workers::Place,
+    workers::WorkerPermit,
 };
 
 /// Brings one HelmOp to what it asks for, and tells in its status what came of it.
 ///
 /// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
-pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> Next {
+pub async fn reconcile(key: HelmOpKey, mut place: WorkerPermit, context: &Context) -> Next {
     let Some(object) = context.stores.helmops.get(&key) else {
         // It is gone, and what was noted of it with it.
         context.helmops.forget(&key);
@@ -61,11 +61,11 @@ pub async fn reconcile(key: HelmOpKey, mut place: Place, context: &Context) -> N
     }
     let span = span(object.meta());
     let helmop = match &*object {
-        Guarded::Good(helmop) => helmop,
-        Guarded::Odd { .. } if object.meta().deletion_timestamp.is_some() => {
+        Decoded::Valid(helmop) => helmop,
+        Decoded::Invalid { .. } if object.meta().deletion_timestamp.is_some() => {
             return delete(&key, &object, context).instrument(span).await;
         }
-        Guarded::Odd { error, .. } => {
+        Decoded::Invalid { error, .. } => {
             context.interest.forget(&key);
             span.in_scope(|| left_alone(object.meta(), error, context));
             return None;
@@ -111,7 +111,7 @@ fn left_alone(metadata: &ObjectMeta, error: &str, context: &Context) {
 }
 
 /// Lets a HelmOp go that is being deleted, whether it decodes or not.
-async fn delete(key: &HelmOpKey, helmop: &Guarded<HelmOp>, context: &Context) -> Next {
+async fn delete(key: &HelmOpKey, helmop: &Decoded<HelmOp>, context: &Context) -> Next {
     context.interest.forget(key);
     let started = Instant::now();
     let result = Box::pin(apply::cleanup(context, key, helmop)).await;
@@ -126,15 +126,15 @@ async fn delete(key: &HelmOpKey, helmop: &Guarded<HelmOp>, context: &Context) ->
             None
         }
         Err(error) => {
-            let asked = Asked::of_metadata(helmop.meta());
+            let asked = RetryKey::of_metadata(helmop.meta());
             context.helmops.retry(key, asked, &error)
         }
     }
 }
 
-async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut Place, context: &Context) -> Next {
+async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut WorkerPermit, context: &Context) -> Next {
     let started = Instant::now();
-    let result = bring_about(key, helmop, context, place).await;
+    let result = sync(key, helmop, context, place).await;
     context.metrics.reconciled(
         Reconciler::HelmOp,
         result.as_ref().err().map(Failure::reason),
@@ -144,15 +144,15 @@ async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut Place, context: &Co
         Ok(next) => next,
         // No failure: nothing was tried.
         Err(ReconcileError::TooSoon(wait)) => Some(wait),
-        Err(error) => context.helmops.retry(key, Asked::of(helmop), &error),
+        Err(error) => context.helmops.retry(key, RetryKey::of(helmop), &error),
     }
 }
 
-async fn bring_about(
+async fn sync(
     key: &HelmOpKey,
     helmop: &HelmOp,
     context: &Context,
-    place: &mut Place,
+    place: &mut WorkerPermit,
 ) -> Result<Next, ReconcileError> {
     place
         .carry(helmop.weight())
@@ -186,7 +186,11 @@ struct Done<'b> {
 
 impl Run<'_> {
     /// Does it all, with a Bundle that is there or none.
-    async fn with(&self, place: &mut Place, seen: Option<&Guarded<Bundle>>) -> Result<Next, ReconcileError> {
+    async fn with(
+        &self,
+        place: &mut WorkerPermit,
+        seen: Option<&Decoded<Bundle>>,
+    ) -> Result<Next, ReconcileError> {
         let decoded = observe::decoded(seen).ok().flatten();
         // What somebody else's Bundle says is nothing of this HelmOp's.
         let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
@@ -210,10 +214,10 @@ impl Run<'_> {
         let agenda = self.agenda(&valid, bundle);
         match self.advance(place, &valid, seen, &agenda).await {
             Ok(done) => Box::pin(self.accepted(&agenda, done)).await,
-            Err(error) if error.is_passing() => Err(error),
+            Err(error) if error.is_benign() => Err(error),
             Err(error) => {
                 let (reason, message) = (error.reason(), error.to_string());
-                let outcome = if error.may_pass() {
+                let outcome = if error.is_transient() {
                     Outcome::Retrying { reason, message }
                 } else {
                     Outcome::Refused { reason, message }
@@ -224,13 +228,13 @@ impl Run<'_> {
         }
     }
 
-    fn agenda(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> Agenda {
+    fn agenda(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> PollDecision {
         let pause = self
             .context
             .helmops
             .backoff
-            .remaining(self.key, &Asked::of(self.helmop));
-        Agenda::of(
+            .remaining(self.key, &RetryKey::of(self.helmop));
+        PollDecision::of(
             valid,
             bundle,
             pause,
@@ -242,15 +246,15 @@ impl Run<'_> {
     /// Finds versions and writes the Bundle if it must be.
     async fn advance<'b>(
         &self,
-        place: &mut Place,
+        place: &mut WorkerPermit,
         valid: &ValidHelmOp<'_>,
-        seen: Option<&'b Guarded<Bundle>>,
-        agenda: &Agenda,
+        seen: Option<&'b Decoded<Bundle>>,
+        agenda: &PollDecision,
     ) -> Result<Done<'b>, ReconcileError> {
         let context = self.context;
         let existing = observe::decoded(seen)?;
         if let Some(existing) = existing {
-            bundle::check_owner(existing).map_err(ReconcileError::Foreign)?;
+            bundle::check_owner(existing).map_err(ReconcileError::OwnershipConflict)?;
         }
         let rancher_ca = context
             .stores
@@ -297,7 +301,7 @@ impl Run<'_> {
     }
 
     /// Tells of a Bundle that is as the HelmOp asks, and says when to look for newer versions again.
-    async fn accepted(&self, agenda: &Agenda, done: Done<'_>) -> Result<Next, ReconcileError> {
+    async fn accepted(&self, agenda: &PollDecision, done: Done<'_>) -> Result<Next, ReconcileError> {
         let helm = done.bundle.spec.options.helm.as_ref();
         let outcome = Outcome::Accepted {
             version: helm.map(|helm| helm.version.clone()).unwrap_or_default(),
@@ -308,7 +312,7 @@ impl Run<'_> {
         let retry = match &done.versions.failure {
             Some(error) => {
                 let pace = error.pace().unwrap_or(Pace::SLOW);
-                let asked = Asked::of(self.helmop);
+                let asked = RetryKey::of(self.helmop);
                 Some(self.context.helmops.backoff.failed(self.key.clone(), asked, pace))
             }
             // A look that has failed and is not to be tried again yet is still a failure.
@@ -335,7 +339,7 @@ impl Run<'_> {
         let deployments: Option<Vec<_>> = deployments
             .as_ref()
             .map(|deployments| deployments.iter().map(|deployment| &**deployment).collect());
-        let seen = Seen {
+        let seen = BundleState {
             bundle,
             deployments: deployments.as_deref(),
         };

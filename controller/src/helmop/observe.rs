@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helmops_shared::{
-    api::{Bundle, Guarded, HelmOp},
+    api::{Bundle, Decoded, HelmOp},
     policy::Policies,
 };
 use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
@@ -14,7 +14,7 @@ use crate::{client::bounded, context::Context, error::ReconcileError, work::Helm
 ///
 /// It may be out of date, but never harmfully: a write carries the resource version that was seen, or fails because the
 /// Bundle exists after all.
-pub fn bundle(context: &Context, helmop: &HelmOp) -> Option<Arc<Guarded<Bundle>>> {
+pub fn bundle(context: &Context, helmop: &HelmOp) -> Option<Arc<Decoded<Bundle>>> {
     let name = helmop.metadata.name.as_deref().unwrap_or_default();
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
     context
@@ -27,11 +27,11 @@ pub fn bundle(context: &Context, helmop: &HelmOp) -> Option<Arc<Guarded<Bundle>>
 ///
 /// # Errors
 /// Where it does not decode.
-pub fn decoded(seen: Option<&Guarded<Bundle>>) -> Result<Option<&Bundle>, ReconcileError> {
+pub fn decoded(seen: Option<&Decoded<Bundle>>) -> Result<Option<&Bundle>, ReconcileError> {
     match seen {
         None => Ok(None),
-        Some(Guarded::Good(bundle)) => Ok(Some(bundle)),
-        Some(Guarded::Odd { metadata, error }) => Err(ReconcileError::OddBundle {
+        Some(Decoded::Valid(bundle)) => Ok(Some(bundle)),
+        Some(Decoded::Invalid { metadata, error }) => Err(ReconcileError::OddBundle {
             name: metadata.name.clone().unwrap_or_default(),
             error: error.clone(),
         }),
@@ -45,10 +45,10 @@ pub fn decoded(seen: Option<&Guarded<Bundle>>) -> Result<Option<&Bundle>, Reconc
 pub async fn fetch_bundle(
     context: &Context,
     helmop: &HelmOp,
-) -> Result<Option<Guarded<Bundle>>, ReconcileError> {
+) -> Result<Option<Decoded<Bundle>>, ReconcileError> {
     let name = helmop.name_any();
     let api =
-        Api::<Guarded<Bundle>>::namespaced(context.client.clone(), &helmop.namespace().unwrap_or_default());
+        Api::<Decoded<Bundle>>::namespaced(context.client.clone(), &helmop.namespace().unwrap_or_default());
     bounded(api.get_opt(&name))
         .await
         .map_err(|source| ReconcileError::Bundle { name, source })

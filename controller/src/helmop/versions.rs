@@ -16,10 +16,10 @@ use k8s_openapi::jiff::Timestamp;
 use crate::{
     context::Context,
     error::ReconcileError,
-    resolve::{ResolveError, Surroundings},
+    resolve::{ResolveContext, ResolveError},
     watch::CaBundle,
     work::HelmOpKey,
-    workers::{Namespace, Place},
+    workers::{Namespace, WorkerPermit},
 };
 
 /// The longest time between two looks at the repositories of a HelmOp that changes all the time. Where the shortest polling
@@ -70,7 +70,7 @@ struct Chart<'v, 'a> {
 /// Where a chart has no version, neither on record nor to be found, and where it is too soon to look.
 pub async fn versions(
     context: &Context,
-    place: &mut Place,
+    place: &mut WorkerPermit,
     task: Task<'_>,
 ) -> Result<Versions, ReconcileError> {
     let charts = charts(task.valid, task.pins);
@@ -89,7 +89,7 @@ pub async fn versions(
     // Where something is looked up anyhow, and polling is on, the rest is looked at too: it costs no request, mostly.
     let is_look = task.since.is_some() || task.valid.polling.is_some();
     let authorities = task.rancher_ca.authorities();
-    let around = Surroundings {
+    let around = ResolveContext {
         client: &context.client,
         metrics: &context.metrics,
         authorities: &authorities,
@@ -103,7 +103,7 @@ pub async fn versions(
         Box::pin(look(context, around, task.valid, charts, is_look)).await
     };
     let found = place
-        .step_aside(looking)
+        .release_while(looking)
         .await
         .map_err(ReconcileError::Interrupted)?;
     found.map_err(|error| ReconcileError::Resolve(Box::new(error)))
@@ -125,7 +125,7 @@ fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, pins: Vec<ResolvedChart>) -> Vec<C
 
 async fn look(
     context: &Context,
-    around: Surroundings<'_>,
+    around: ResolveContext<'_>,
     valid: &ValidHelmOp<'_>,
     charts: Vec<Chart<'_, '_>>,
     is_look: bool,
@@ -139,7 +139,7 @@ async fn look(
     let mut asker = context.resolver.asker(around, valid);
     for chart in charts {
         let record = match chart.pin {
-            Some(pin) if !(is_look && chart.request.can_move()) => pin,
+            Some(pin) if !(is_look && chart.request.is_floating()) => pin,
             pin => match (asker.ask(chart.request).await, pin) {
                 (Ok(found), _) => chart.lookup.answered(found),
                 (Err(error), Some(pin)) => {

@@ -50,7 +50,7 @@ pub enum Next {
 
 /// Where the candidate stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing<'e> {
+pub enum ElectionState<'e> {
     /// It leads.
     Leading,
     /// It led, and could not renew in time; nobody else is known to lead.
@@ -199,15 +199,15 @@ impl Elector {
     }
 
     /// Where it stands.
-    pub fn standing(&self, now: Instant) -> Standing<'_> {
+    pub fn standing(&self, now: Instant) -> ElectionState<'_> {
         if self.leads(now) {
-            return Standing::Leading;
+            return ElectionState::Leading;
         }
         if self.renewed.is_some() {
-            return Standing::Lapsed;
+            return ElectionState::Lapsed;
         }
         let lease = self.seen.as_ref().and_then(|seen| seen.lease.as_ref());
-        Standing::Standby(lease.and_then(holder))
+        ElectionState::Standby(lease.and_then(holder))
     }
 
     fn claim(&self, old: Option<&LeaseSpec>, wall: &MicroTime) -> LeaseSpec {

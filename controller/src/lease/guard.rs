@@ -21,7 +21,7 @@ pub struct Guard(pub Leadership);
 
 /// A client with a guard.
 #[derive(Clone, Debug)]
-pub struct Guarded<S> {
+pub struct LeaderOnly<S> {
     inner: S,
     leadership: Leadership,
 }
@@ -32,17 +32,17 @@ pub struct Guarded<S> {
 pub struct NotLeading;
 
 impl<S> Layer<S> for Guard {
-    type Service = Guarded<S>;
+    type Service = LeaderOnly<S>;
 
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded {
+    fn layer(&self, inner: S) -> LeaderOnly<S> {
+        LeaderOnly {
             inner,
             leadership: self.0.clone(),
         }
     }
 }
 
-impl<S, B> Service<Request<B>> for Guarded<S>
+impl<S, B> Service<Request<B>> for LeaderOnly<S>
 where
     S: Service<Request<B>, Error: Into<BoxError>, Future: Send + 'static>,
 {

@@ -10,7 +10,7 @@ pub struct Leadership(Option<watch::Receiver<Held>>);
 
 /// Where the election says so.
 #[derive(Debug)]
-pub struct Seat(watch::Sender<Held>);
+pub struct LeadershipSender(watch::Sender<Held>);
 
 /// Until when this process leads, if it does, and in which term.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,9 +38,9 @@ impl Leadership {
     }
 
     /// It leads when the seat says so.
-    pub fn elected() -> (Seat, Self) {
+    pub fn elected() -> (LeadershipSender, Self) {
         let (sender, receiver) = watch::channel(Held::default());
-        (Seat(sender), Self(Some(receiver)))
+        (LeadershipSender(sender), Self(Some(receiver)))
     }
 
     /// How long this process may still write, if nothing renews its leadership; `None` while it does not lead.
@@ -88,7 +88,7 @@ impl Leadership {
     }
 }
 
-impl Seat {
+impl LeadershipSender {
     /// This process leads until then, or not at all.
     pub fn set(&self, until: Option<Instant>) {
         self.0.send_if_modified(|held| {

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use helmops_shared::runtime::cluster::own_namespace;
+use helmops_shared::runtime::kube_client::own_namespace;
 use thiserror::Error;
 
 /// The name that Fleet gives the Lease of its own HelmOps controller; another shard's has the shard behind it.

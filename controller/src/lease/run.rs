@@ -20,7 +20,7 @@ use super::{
     Leadership, LeaseMetrics, LeaseName,
     args::{JITTER, Timing},
     elector::{Elector, Next},
-    leadership::Seat,
+    leadership::LeadershipSender,
     telling::{Failure, Telling},
 };
 use crate::writes;
@@ -38,7 +38,7 @@ pub struct Election {
     lease: LeaseName,
     timing: Timing,
     elector: Elector,
-    seat: Seat,
+    seat: LeadershipSender,
     telling: Telling,
     metrics: LeaseMetrics,
     heartbeat: Heartbeat,

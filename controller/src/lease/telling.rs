@@ -6,7 +6,7 @@ use helmops_shared::runtime::exit::with_causes;
 use kube::core::Status;
 use thiserror::Error;
 
-use super::{LeaseName, elector::Standing};
+use super::{LeaseName, elector::ElectionState};
 
 /// The Lease could not be read or written.
 #[derive(Debug, Error)]
@@ -119,15 +119,15 @@ impl Telling {
     /// Tells how things stand, if that is new.
     pub fn tell(
         &mut self,
-        standing: Standing<'_>,
+        standing: ElectionState<'_>,
         remaining: Option<Duration>,
         failure: Option<&Failure>,
     ) -> bool {
         let told = Told {
             standing: match standing {
-                Standing::Leading => Kind::Leading,
-                Standing::Lapsed => Kind::Lapsed,
-                Standing::Standby(holder) => Kind::Standby(holder.map(str::to_owned)),
+                ElectionState::Leading => Kind::Leading,
+                ElectionState::Lapsed => Kind::Lapsed,
+                ElectionState::Standby(holder) => Kind::Standby(holder.map(str::to_owned)),
             },
             failure: failure.map(Failure::class),
         };
@@ -224,19 +224,19 @@ mod tests {
         let (forbidden, broken) = (refused(403), refused(500));
         let limit = Duration::from_secs(5);
         for (standing, failure, is_new) in [
-            (Standing::Standby(None), Some(&forbidden), true),
-            (Standing::Standby(None), Some(&forbidden), false),
-            (Standing::Standby(Some("other")), None, true),
-            (Standing::Standby(Some("other")), None, false),
-            (Standing::Standby(Some("third")), None, true),
-            (Standing::Leading, None, true),
-            (Standing::Leading, None, false),
-            (Standing::Leading, Some(&broken), true),
-            (Standing::Leading, Some(&Failure::NoAnswer(limit)), true),
-            (Standing::Leading, Some(&Failure::NoAnswer(limit / 2)), false),
-            (Standing::Lapsed, Some(&Failure::NoAnswer(limit)), true),
-            (Standing::Lapsed, Some(&Failure::NoAnswer(limit)), false),
-            (Standing::Leading, None, true),
+            (ElectionState::Standby(None), Some(&forbidden), true),
+            (ElectionState::Standby(None), Some(&forbidden), false),
+            (ElectionState::Standby(Some("other")), None, true),
+            (ElectionState::Standby(Some("other")), None, false),
+            (ElectionState::Standby(Some("third")), None, true),
+            (ElectionState::Leading, None, true),
+            (ElectionState::Leading, None, false),
+            (ElectionState::Leading, Some(&broken), true),
+            (ElectionState::Leading, Some(&Failure::NoAnswer(limit)), true),
+            (ElectionState::Leading, Some(&Failure::NoAnswer(limit / 2)), false),
+            (ElectionState::Lapsed, Some(&Failure::NoAnswer(limit)), true),
+            (ElectionState::Lapsed, Some(&Failure::NoAnswer(limit)), false),
+            (ElectionState::Leading, None, true),
         ] {
             assert_eq!(
                 telling.tell(standing, None, failure),

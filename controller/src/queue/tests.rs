@@ -65,7 +65,7 @@ impl Rig {
         let mut task = JoinSet::new();
         task.spawn(async move {
             let now = Arc::new(AtomicUsize::new(0));
-            let work = |key, place: Place| {
+            let work = |key, place: WorkerPermit| {
                 let (log, most, now) = (Arc::clone(&log), Arc::clone(&most), Arc::clone(&now));
                 async move {
                     lock(&log).push(key);

@@ -41,13 +41,13 @@ impl Login {
 }
 
 /// Certificates of authorities, PEM, and where they come from, for messages.
-pub type Authority = (Vec<u8>, &'static str);
+pub type CaCertificate = (Vec<u8>, &'static str);
 
 /// Whom to trust on a TLS connection, and how to be trusted.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct Transport {
+pub struct TlsConfig {
     /// Authorities that are trusted besides the system's.
-    pub authorities: Vec<Authority>,
+    pub authorities: Vec<CaCertificate>,
     /// Client certificate and its key, PEM.
     pub identity: Option<Vec<u8>>,
     /// Do not verify certificates.
@@ -55,9 +55,9 @@ pub struct Transport {
 }
 
 /// Keys stay out of logs.
-impl fmt::Debug for Transport {
+impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport")
+        f.debug_struct("TlsConfig")
             .field("authorities", &self.authorities.len())
             .field("identity", &self.identity.is_some())
             .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
@@ -69,7 +69,7 @@ impl fmt::Debug for Transport {
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Whom to trust, for every host.
-    pub transport: Arc<Transport>,
+    pub transport: Arc<TlsConfig>,
     /// The login for the HelmOp's own repository.
     pub login: Option<Login>,
     /// Scheme, host and port of that repository: the only place that `login` is sent to.
@@ -96,12 +96,12 @@ pub enum Credentials<'a> {
     /// These.
     Login(&'a Login),
     /// There are some, but they are not for this place.
-    Withheld(Why),
+    Withheld(WithheldBecause),
 }
 
 /// Why credentials are not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum WithheldBecause {
     /// They are for another host.
     Elsewhere,
     /// They are for this host, but over HTTPS.
@@ -110,7 +110,7 @@ pub enum Why {
 
 impl Credentials<'_> {
     /// Why they are not sent, if there are some that are not.
-    pub const fn withheld(&self) -> Option<Why> {
+    pub const fn withheld(&self) -> Option<WithheldBecause> {
         match self {
             Self::Withheld(why) => Some(*why),
             Self::None | Self::Login(_) => None,
@@ -128,8 +128,8 @@ impl Access {
         match &self.login {
             Some(login) if origin(url) == self.home => Credentials::Login(login),
             None if self.by_host.is_empty() => Credentials::None,
-            _ if self.host_login(url, true).is_some() => Credentials::Withheld(Why::Unencrypted),
-            _ => Credentials::Withheld(Why::Elsewhere),
+            _ if self.host_login(url, true).is_some() => Credentials::Withheld(WithheldBecause::Unencrypted),
+            _ => Credentials::Withheld(WithheldBecause::Elsewhere),
         }
     }
 
@@ -155,13 +155,13 @@ impl Access {
     }
 
     /// Why a request was refused that got such an answer, to which credentials were perhaps withheld.
-    pub fn refusal(&self, status: StatusCode, withheld: Option<Why>) -> Fault {
+    pub fn refusal(&self, status: StatusCode, withheld: Option<WithheldBecause>) -> Fault {
         let is_about_login = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let secret = self.secret.clone();
         match withheld.filter(|_| is_about_login) {
             None => Fault::Status(status),
-            Some(Why::Unencrypted) => Fault::Unencrypted { status, secret },
-            Some(Why::Elsewhere) => {
+            Some(WithheldBecause::Unencrypted) => Fault::Unencrypted { status, secret },
+            Some(WithheldBecause::Elsewhere) => {
                 let home = match self.login {
                     Some(_) => self.home.clone(),
                     None => "other hosts".to_owned(),
@@ -173,7 +173,7 @@ impl Access {
 
     /// The fault of a request as this one is told of it. It may have been sent for somebody else, who has other credentials
     /// that were withheld as well, or none.
-    pub fn told(&self, fault: Fault, withheld: Option<Why>) -> Fault {
+    pub fn told(&self, fault: Fault, withheld: Option<WithheldBecause>) -> Fault {
         match fault {
             Fault::Withheld { status, .. } | Fault::Unencrypted { status, .. } | Fault::Status(status) => {
                 self.refusal(status, withheld)
@@ -313,24 +313,36 @@ mod tests {
         let withheld = |plain_http: bool, text: &str| access(plain_http).credentials(&url(text)).withheld();
         for (place, plain_http, expected) in [
             ("https://r.example.com/charts", false, None),
-            ("http://r.example.com/charts", false, Some(Why::Unencrypted)),
-            ("http://r.example.com:443/charts", false, Some(Why::Elsewhere)),
+            (
+                "http://r.example.com/charts",
+                false,
+                Some(WithheldBecause::Unencrypted),
+            ),
+            (
+                "http://r.example.com:443/charts",
+                false,
+                Some(WithheldBecause::Elsewhere),
+            ),
             ("http://r.example.com/charts", true, None),
             ("http://plain.example.com/charts", false, None),
             ("https://plain.example.com/charts", false, None),
-            ("http://other.example.com", false, Some(Why::Elsewhere)),
+            (
+                "http://other.example.com",
+                false,
+                Some(WithheldBecause::Elsewhere),
+            ),
         ] {
             assert_eq!(withheld(plain_http, place), expected, "{place}");
         }
-        let fault = access(false).refusal(StatusCode::UNAUTHORIZED, Some(Why::Unencrypted));
+        let fault = access(false).refusal(StatusCode::UNAUTHORIZED, Some(WithheldBecause::Unencrypted));
         assert!(fault.to_string().contains("basicHTTP"), "{fault}");
     }
 
     #[test]
     fn who_may_share_an_answer() {
         let plain = Access::default();
-        let with = |change: fn(&mut Transport)| {
-            let mut transport = Transport::default();
+        let with = |change: fn(&mut TlsConfig)| {
+            let mut transport = TlsConfig::default();
             change(&mut transport);
             Access {
                 transport: Arc::new(transport),
@@ -364,9 +376,9 @@ mod tests {
     fn nothing_secret_is_printed() {
         let access = Access {
             login: Some(login("u")),
-            transport: Arc::new(Transport {
+            transport: Arc::new(TlsConfig {
                 identity: Some(b"geheim".to_vec()),
-                ..Transport::default()
+                ..TlsConfig::default()
             }),
             ..Access::default()
         };

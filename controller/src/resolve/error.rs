@@ -47,7 +47,7 @@ impl ResolveError {
     }
 
     /// Whether it may pass by itself: nobody need do anything yet.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         self.reason() == Reason::RateLimited || self.pace() == Some(Pace::TRANSIENT)
     }
 
@@ -91,6 +91,9 @@ mod tests {
             (error.reason(), error.pace()),
             (Reason::Timeout, Some(Pace::TRANSIENT))
         );
-        assert!(error.may_pass() && error.to_string().contains("300 s"), "{error}");
+        assert!(
+            error.is_transient() && error.to_string().contains("300 s"),
+            "{error}"
+        );
     }
 }

@@ -30,13 +30,13 @@ use self::{
     cache::Terms,
     choice::Choices,
     clock::Clock,
-    http::{Timeouts, Web},
+    http::{HttpClient, Timeouts},
     oci::Registries,
     repository::{LIMITS, Repositories},
-    turns::{Turn, Turns},
+    turns::{ResolvePermit, ResolvePermits},
 };
 pub use self::{
-    access::Authority,
+    access::CaCertificate,
     bounds::Bounds,
     error::ResolveError,
     metrics::Fetches,
@@ -56,21 +56,21 @@ const SHARE_OF_READS: usize = 4;
 /// Looks versions up.
 #[derive(Debug)]
 pub struct Resolver {
-    web: Web,
+    web: HttpClient,
     repositories: Repositories,
     registries: Registries,
-    turns: Turns,
+    turns: ResolvePermits,
 }
 
 /// What a look-up works with, besides what it looks up.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct ResolveContext<'a> {
     /// The API server, for Secrets.
     pub client: &'a Client,
     /// Where look-ups are counted.
     pub metrics: &'a Metrics,
     /// Authorities that are trusted where a Secret names none.
-    pub authorities: &'a [Authority],
+    pub authorities: &'a [CaCertificate],
     /// What else is wanted of a repository.
     pub interest: &'a Interest<'a>,
     /// From when on an answer is fresh enough.
@@ -86,7 +86,7 @@ impl Resolver {
         let terms = Terms::new(bounds).part(2);
         let (budget, choices) = (Budget::new(bounds.reads, SHARE_OF_READS), Choices::default());
         Ok(Self {
-            web: Web::new(Timeouts::default(), addresses, fetches.clone())?,
+            web: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
             repositories: Repositories::new(
                 terms.clone(),
                 LIMITS,
@@ -95,18 +95,18 @@ impl Resolver {
                 fetches.clone(),
             ),
             registries: Registries::new(&terms, budget, choices, fetches),
-            turns: Turns::default(),
+            turns: ResolvePermits::default(),
         })
     }
 
     /// Waits until a HelmOp of a namespace may look up what it asks for.
-    pub async fn turn(&self, namespace: &Arc<str>) -> Turn {
+    pub async fn turn(&self, namespace: &Arc<str>) -> ResolvePermit {
         self.turns.look_up(namespace).await
     }
 
     /// Begins to look up what one HelmOp asks for. The time for all of it begins now.
-    pub fn asker<'a>(&'a self, around: Surroundings<'a>, valid: &'a ValidHelmOp<'a>) -> Asker<'a> {
-        Asker {
+    pub fn asker<'a>(&'a self, around: ResolveContext<'a>, valid: &'a ValidHelmOp<'a>) -> ChartResolver<'a> {
+        ChartResolver {
             resolver: self,
             around,
             valid,
@@ -117,16 +117,16 @@ impl Resolver {
 }
 
 /// Looks up what one HelmOp asks for.
-pub struct Asker<'a> {
+pub struct ChartResolver<'a> {
     resolver: &'a Resolver,
-    around: Surroundings<'a>,
+    around: ResolveContext<'a>,
     valid: &'a ValidHelmOp<'a>,
     clock: Clock,
     /// With the right to hold it, where that takes one.
-    access: Option<(Access, Option<Turn>)>,
+    access: Option<(Access, Option<ResolvePermit>)>,
 }
 
-impl Asker<'_> {
+impl ChartResolver<'_> {
     /// The version of a chart that the HelmOp asks for.
     ///
     /// # Errors
@@ -178,10 +178,10 @@ impl Asker<'_> {
 
 async fn read_access(
     resolver: &Resolver,
-    around: Surroundings<'_>,
+    around: ResolveContext<'_>,
     valid: &ValidHelmOp<'_>,
     clock: &Clock,
-) -> Result<(Access, Option<Turn>), ResolveError> {
+) -> Result<(Access, Option<ResolvePermit>), ResolveError> {
     let namespace: Arc<str> = valid
         .helmop
         .metadata

@@ -4,7 +4,7 @@ use std::{io::BufReader, sync::Arc, time::Instant};
 
 use helmops_shared::{
     chart::{
-        index::{self, Index, IndexEntry, IndexError, Layout, Wanted},
+        index::{self, ChartFilter, Index, IndexEntry, IndexError, Layout},
         request::{OwnedVersionRequest, VersionRequest},
         resolved::ChartVersion,
         select::{SelectError, select},
@@ -23,12 +23,12 @@ use reqwest::{
 use thiserror::Error;
 
 use super::{
-    access::{Access, Credentials, Login, Why},
+    access::{Access, Credentials, Login, WithheldBecause},
     budget::Budget,
     cache::{Cache, Failed, Sizes, Terms},
     choice::Choices,
     error::{index_reason, select_reason},
-    http::{Admission, Answer, Ask, Fault, FetchError, Limits, Web, fault, parse},
+    http::{Admission, Fault, FetchError, HttpClient, HttpRequest, HttpResponse, Limits, fault, parse},
     metrics::{Fetches, Kind},
     overflow::Overflows,
 };
@@ -42,7 +42,7 @@ pub const LIMITS: Limits = Limits {
 
 /// The charts that are wanted of a repository, by all or by the HelmOps of one namespace, given the URL of its index as
 /// [`index_of`] writes it.
-pub type Interest<'a> = dyn Fn(&str, Option<&str>) -> Wanted + Send + Sync + 'a;
+pub type Interest<'a> = dyn Fn(&str, Option<&str>) -> ChartFilter + Send + Sync + 'a;
 
 /// Why a repository gives no version.
 #[derive(Clone, Debug, Error)]
@@ -151,7 +151,7 @@ impl Key {
 #[derive(Debug)]
 struct Listing {
     index: Index,
-    wanted: Wanted,
+    wanted: ChartFilter,
     layout: Layout,
     validators: HeaderMap,
 }
@@ -162,7 +162,7 @@ struct Source<'a> {
     access: &'a Access,
     login: Option<Login>,
     /// Why the Secret's credentials are not sent, where none are.
-    withheld: Option<Why>,
+    withheld: Option<WithheldBecause>,
 }
 
 impl Repositories {
@@ -188,7 +188,7 @@ impl Repositories {
     /// Where there is none, or the repository cannot be asked.
     pub async fn version(
         &self,
-        web: &Web,
+        web: &HttpClient,
         access: &Access,
         interest: &Interest<'_>,
         (repo, chart): (&str, &str),
@@ -237,7 +237,7 @@ impl Repositories {
     /// The index, with the chart and whatever else can be read together with it.
     async fn listing(
         &self,
-        web: &Web,
+        web: &HttpClient,
         source: &Source<'_>,
         interest: &Interest<'_>,
         chart: &str,
@@ -261,7 +261,7 @@ impl Repositories {
 
     async fn scoped(
         &self,
-        web: &Web,
+        web: &HttpClient,
         source: &Source<'_>,
         interest: &Interest<'_>,
         (key, chart): (&Key, &str),
@@ -275,7 +275,7 @@ impl Repositories {
                 let mut wanted = match &key.scope {
                     Scope::All => interest(&key.url, None),
                     Scope::Namespace(namespace) => interest(&key.url, Some(namespace)),
-                    Scope::Chart(_) => Wanted::new(),
+                    Scope::Chart(_) => ChartFilter::new(),
                 };
                 wanted.insert(chart.to_owned());
                 self.fetch(web, &admission, source, wanted, kept).await
@@ -285,10 +285,10 @@ impl Repositories {
 
     async fn fetch(
         &self,
-        web: &Web,
+        web: &HttpClient,
         admission: &Admission,
         source: &Source<'_>,
-        wanted: Wanted,
+        wanted: ChartFilter,
         kept: Option<Arc<Listing>>,
     ) -> Result<Arc<Listing>, RepositoryError> {
         let layout = kept.as_ref().map_or(Layout::Any, |listing| listing.layout);
@@ -319,8 +319,8 @@ impl Repositories {
     async fn read(
         &self,
         source: &Source<'_>,
-        answer: Answer,
-        wanted: &Wanted,
+        answer: HttpResponse,
+        wanted: &ChartFilter,
         layout: Layout,
     ) -> Result<Listing, RepositoryError> {
         if answer.status() != StatusCode::OK {
@@ -393,10 +393,10 @@ impl<'a> Source<'a> {
 
     async fn ask(
         &self,
-        web: &Web,
+        web: &HttpClient,
         admission: &Admission,
         kept: Option<&Listing>,
-    ) -> Result<Answer, FetchError> {
+    ) -> Result<HttpResponse, FetchError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         if let Some(login) = &self.login {
@@ -406,7 +406,7 @@ impl<'a> Source<'a> {
             headers.extend(kept.validators.clone());
         }
         let identity = self.access.identity(self.login.as_ref());
-        let ask = Ask {
+        let ask = HttpRequest {
             admission: admission.clone(),
             kind: Kind::Index,
             method: Method::GET,

@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::access::{Access, Authority, Login, PLAIN, Transport};
+use super::access::{Access, CaCertificate, Login, PLAIN, TlsConfig};
 use crate::{
     backoff::Pace,
     client::{ApiError, bounded},
@@ -99,10 +99,10 @@ impl SecretError {
 pub async fn access(
     client: &Client,
     helmop: &HelmOp,
-    authorities: &[Authority],
+    authorities: &[CaCertificate],
 ) -> Result<Access, SecretError> {
     let name = &helmop.spec.helm_secret_name;
-    let mut transport = Transport::default();
+    let mut transport = TlsConfig::default();
     let mut access = Access::default();
     if !name.is_empty() {
         let keys = Keys {
@@ -158,10 +158,10 @@ impl Keys<'_> {
         })
     }
 
-    fn transport(&self) -> Result<Transport, SecretError> {
+    fn transport(&self) -> Result<TlsConfig, SecretError> {
         let cacerts = self.text("cacerts")?.filter(|pem| !pem.trim().is_empty());
         let identity = self.pair("tls.crt", "tls.key")?;
-        Ok(Transport {
+        Ok(TlsConfig {
             authorities: cacerts
                 .map(|pem| (pem.into_bytes(), "key cacerts of the Secret"))
                 .into_iter()
@@ -343,7 +343,7 @@ mod tests {
     fn trust() {
         let transport = |entries: &[(&str, &[u8])]| keys(entries).transport().unwrap();
         assert_eq!(transport(&[("cacerts", b"PEM")]).authorities[0].0, b"PEM");
-        assert_eq!(transport(&[("cacerts", b" \n")]), Transport::default());
+        assert_eq!(transport(&[("cacerts", b" \n")]), TlsConfig::default());
         assert!(transport(&[("insecureSkipVerify", b"true")]).insecure_skip_tls_verify);
         assert!(!transport(&[("insecureSkipVerify", b"yes")]).insecure_skip_tls_verify);
         assert!(keys(&[("basicHTTP", b"1")]).access().unwrap().plain_http);

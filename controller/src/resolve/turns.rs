@@ -22,7 +22,7 @@ pub const SMALL: usize = 8 << 10;
 
 /// Shares of what look-ups need besides requests. None of them is waited for by who holds what others wait for.
 #[derive(Debug)]
-pub struct Turns {
+pub struct ResolvePermits {
     look_ups: FairSemaphore<Arc<str>>,
     /// To read a Secret.
     reads: FairSemaphore<Arc<str>>,
@@ -32,9 +32,9 @@ pub struct Turns {
 
 /// The right to look something up, or to hold a Secret, until it is dropped.
 #[derive(Debug)]
-pub struct Turn(#[expect(dead_code, reason = "held until it is dropped")] FairPermit<Arc<str>>);
+pub struct ResolvePermit(#[expect(dead_code, reason = "held until it is dropped")] FairPermit<Arc<str>>);
 
-impl Default for Turns {
+impl Default for ResolvePermits {
     fn default() -> Self {
         Self {
             look_ups: FairSemaphore::new(LOOK_UPS, LOOK_UPS_PER_NAMESPACE),
@@ -44,10 +44,10 @@ impl Default for Turns {
     }
 }
 
-impl Turns {
+impl ResolvePermits {
     /// Waits until a namespace may begin a look-up.
-    pub async fn look_up(&self, namespace: &Arc<str>) -> Turn {
-        Turn(self.look_ups.acquire(Arc::clone(namespace)).await)
+    pub async fn look_up(&self, namespace: &Arc<str>) -> ResolvePermit {
+        ResolvePermit(self.look_ups.acquire(Arc::clone(namespace)).await)
     }
 
     /// What a Secret holds, read in turn, and the right to hold it if it is large. A large one is read once more with
@@ -60,7 +60,7 @@ impl Turns {
         namespace: &Arc<str>,
         size: fn(&T) -> usize,
         read: impl Fn() -> F,
-    ) -> Result<(T, Option<Turn>), E> {
+    ) -> Result<(T, Option<ResolvePermit>), E> {
         let reading = self.reads.acquire(Arc::clone(namespace)).await;
         let secret = read().await?;
         drop(reading);
@@ -68,7 +68,7 @@ impl Turns {
             return Ok((secret, None));
         }
         drop(secret);
-        let turn = Turn(self.large.acquire(Arc::clone(namespace)).await);
+        let turn = ResolvePermit(self.large.acquire(Arc::clone(namespace)).await);
         Ok((read().await?, Some(turn)))
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     /// How many of a hundred Secrets of so many bytes one namespace holds at a time.
-    async fn held(turns: &Turns, bytes: usize) -> usize {
+    async fn held(turns: &ResolvePermits, bytes: usize) -> usize {
         let (now, most) = (Cell::new(0), Cell::new(0));
         let tenant = Arc::from("a");
         let look_ups = (0..100).map(async |_| {
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_namespace_holds_few_large_secrets_and_many_small_ones() {
-        let turns = Turns::default();
+        let turns = ResolvePermits::default();
         assert_eq!(held(&turns, SMALL + 1).await, SECRETS_PER_NAMESPACE);
         assert_eq!(held(&turns, SMALL).await, 100);
         assert_eq!((turns.reads.keys(), turns.large.keys()), (0, 0));
@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_namespace_reads_few_secrets_at_a_time() {
-        let turns = Turns::default();
+        let turns = ResolvePermits::default();
         let (now, most) = (Cell::new(0), Cell::new(0));
         let tenant = Arc::from("a");
         let read = || async {
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_namespace_leaves_look_ups_to_others() {
-        let turns = Turns::default();
+        let turns = ResolvePermits::default();
         let (greedy, modest) = (Arc::from("greedy"), Arc::from("modest"));
         let all: Vec<_> = (0..LOOK_UPS_PER_NAMESPACE)
             .map(|_| turns.look_up(&greedy))

@@ -13,7 +13,7 @@ use std::{
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use helmops_shared::{
-    api::{Guarded, Metadata, labels},
+    api::{Decoded, Metadata, labels},
     runtime::lock,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -88,13 +88,13 @@ type Version = (Option<String>, Option<String>);
 /// A watch whose objects are charged to the budget. Those for which there is no room keep their name and little more, until
 /// there is room: then `fetch` reads them again.
 pub fn charged<K, F>(
-    events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>>,
+    events: impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>>,
     StoreBudget(budget): StoreBudget,
     fetch: impl Fn(Name) -> F,
-) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>>
+) -> impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>>
 where
     K: Resource<DynamicType = ()> + Weight + Clone,
-    F: Future<Output = Option<Guarded<K>>>,
+    F: Future<Output = Option<Decoded<K>>>,
 {
     let charges = Arc::new(Mutex::new(Charges::new(budget)));
     let again = read_again(Arc::clone(&charges), fetch);
@@ -106,10 +106,10 @@ where
 fn read_again<K, F>(
     charges: Arc<Mutex<Charges<K>>>,
     fetch: impl Fn(Name) -> F,
-) -> impl Stream<Item = Guarded<K>>
+) -> impl Stream<Item = Decoded<K>>
 where
     K: Resource<DynamicType = ()> + Weight + Clone,
-    F: Future<Output = Option<Guarded<K>>>,
+    F: Future<Output = Option<Decoded<K>>>,
 {
     let fitting = Arc::clone(&charges);
     stream::repeat(())
@@ -130,7 +130,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         }
     }
 
-    fn see(&mut self, event: watcher::Event<Guarded<K>>) -> watcher::Event<Guarded<K>> {
+    fn see(&mut self, event: watcher::Event<Decoded<K>>) -> watcher::Event<Decoded<K>> {
         match event {
             watcher::Event::Apply(object) => watcher::Event::Apply(self.admit(object)),
             watcher::Event::InitApply(object) => watcher::Event::InitApply(self.admit(object)),
@@ -155,7 +155,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
     }
 
     /// Takes up a refused object that was read again, if it is still the same and there is room.
-    fn see_again(&mut self, object: Guarded<K>) -> Option<Guarded<K>> {
+    fn see_again(&mut self, object: Decoded<K>) -> Option<Decoded<K>> {
         let refused = self.refused.get(&name(object.meta()))?;
         // What has changed meanwhile is seen by the watch, and what a list shows is in no store yet.
         if self.is_listing || refused.version != version(object.meta()) {
@@ -184,11 +184,11 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
     }
 
     /// The object as it is stored.
-    fn admit(&mut self, object: Guarded<K>) -> Guarded<K> {
+    fn admit(&mut self, object: Decoded<K>) -> Decoded<K> {
         let name = name(object.meta());
         let object = match object {
-            Guarded::Good(object) => object,
-            Guarded::Odd { metadata, error } => {
+            Decoded::Valid(object) => object,
+            Decoded::Invalid { metadata, error } => {
                 self.release(&name);
                 self.refused.remove(&name);
                 return odd(
@@ -202,7 +202,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         {
             // What a list shows again takes no memory a second time.
             stored.list = self.list;
-            return Guarded::Good(Arc::clone(&stored.object));
+            return Decoded::Valid(Arc::clone(&stored.object));
         }
         let bytes = object.bytes();
         let author = K::author(object.meta());
@@ -226,7 +226,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             list: self.list,
         };
         self.stored.insert(name, stored);
-        Guarded::Good(object)
+        Decoded::Valid(object)
     }
 
     fn release(&mut self, name: &Name) {
@@ -270,8 +270,8 @@ fn no_room(refused: Charge<'_>, Bytes { written, reported }: Bytes) -> String {
     )
 }
 
-fn odd<K>(metadata: &ObjectMeta, error: String) -> Guarded<K> {
-    Guarded::Odd {
+fn odd<K>(metadata: &ObjectMeta, error: String) -> Decoded<K> {
+    Decoded::Invalid {
         metadata: Box::new(named(metadata)),
         error,
     }

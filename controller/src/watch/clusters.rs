@@ -7,11 +7,11 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_shared::{
-    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, MetadataOnly},
-    runtime::cluster::own_namespace,
+    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly},
+    runtime::kube_client::own_namespace,
     targeting::{
         NamespaceRefused,
-        cluster_namespace::{ClusterName, Marks, Namespaces, namespace_of},
+        cluster_namespace::{ClusterName, NamespaceOwner, Namespaces, namespace_of},
         names,
     },
 };
@@ -30,8 +30,8 @@ use tokio::sync::watch;
 use super::{
     claims::Claims,
     matching,
-    news::{News, Telling},
-    scope::{paged, shielded},
+    news::{ChangeFilter, Fingerprint},
+    scope::{log_errors, paged},
 };
 use crate::work::{ClusterKey, Work, key};
 
@@ -39,11 +39,11 @@ use crate::work::{ClusterKey, Work, key};
 #[derive(Clone)]
 pub struct Clusters {
     /// Each of them.
-    pub all: Store<Guarded<Cluster>>,
+    pub all: Store<Decoded<Cluster>>,
     /// Groups of them.
-    pub groups: Store<Guarded<ClusterGroup>>,
+    pub groups: Store<Decoded<ClusterGroup>>,
     /// Where else Bundles look for clusters.
-    pub mappings: Store<Guarded<BundleNamespaceMapping>>,
+    pub mappings: Store<Decoded<BundleNamespaceMapping>>,
     /// The namespaces that mappings select, and those of clusters.
     pub namespaces: Store<MetadataOnly<Namespace>>,
     /// Which namespaces Clusters may have.
@@ -56,9 +56,9 @@ pub struct Clusters {
 
 /// What fills the stores.
 pub struct Writers {
-    clusters: Writer<Guarded<Cluster>>,
-    groups: Writer<Guarded<ClusterGroup>>,
-    mappings: Writer<Guarded<BundleNamespaceMapping>>,
+    clusters: Writer<Decoded<Cluster>>,
+    groups: Writer<Decoded<ClusterGroup>>,
+    mappings: Writer<Decoded<BundleNamespaceMapping>>,
     namespaces: Writer<MetadataOnly<Namespace>>,
 }
 
@@ -144,13 +144,13 @@ impl Clusters {
     }
 
     /// The Bundles that may go to the clusters of a namespace: its own, and those that a mapping sends elsewhere.
-    fn concerned(&self, bundles: &Store<Guarded<Bundle>>, namespace: Option<&str>) -> Vec<Work> {
+    fn concerned(&self, bundles: &Store<Decoded<Bundle>>, namespace: Option<&str>) -> Vec<Work> {
         let mappings = self.mappings.state();
         let mapped: HashSet<_> = mappings
             .iter()
             .filter_map(|mapping| mapping.meta().namespace.as_deref())
             .collect();
-        let is_concerned = |bundle: &Guarded<Bundle>| {
+        let is_concerned = |bundle: &Decoded<Bundle>| {
             let own = bundle.meta().namespace.as_deref();
             own == namespace || own.is_some_and(|own| mapped.contains(own))
         };
@@ -162,9 +162,9 @@ impl Clusters {
 }
 
 impl Namespaces for Clusters {
-    fn marks(&self, namespace: &str) -> Option<Marks> {
+    fn marks(&self, namespace: &str) -> Option<NamespaceOwner> {
         let found = self.namespaces.get(&ObjectRef::new(namespace))?;
-        Some(Marks::of(&found.metadata))
+        Some(NamespaceOwner::of(&found.metadata))
     }
 
     fn rival(&self, namespace: &str, cluster: &ClusterName) -> Option<ClusterName> {
@@ -191,7 +191,7 @@ pub fn watch(
     client: &Client,
     clusters: &Clusters,
     writers: Writers,
-    bundles: &Store<Guarded<Bundle>>,
+    bundles: &Store<Decoded<Bundle>>,
 ) -> BoxStream<'static, Work> {
     let (seen, known, noting) = (clusters.clone(), bundles.clone(), clusters.clone());
     let note = move |told: &[ClusterKey]| noting.note(told);
@@ -230,7 +230,7 @@ pub fn watch(
     .boxed()
 }
 
-fn all<K>(client: &Client) -> Api<Guarded<K>>
+fn all<K>(client: &Client) -> Api<Decoded<K>>
 where
     K: Resource<DynamicType = ()> + Clone,
 {
@@ -242,7 +242,7 @@ fn news<K>(api: Api<K>, writer: Writer<K>) -> impl Stream<Item = ObjectRef<K>> +
 where
     K: Resource<DynamicType = ()>
         + Lookup<DynamicType = ()>
-        + Telling
+        + Fingerprint
         + Clone
         + std::fmt::Debug
         + serde::de::DeserializeOwned
@@ -262,7 +262,7 @@ fn noted_news<K>(
 where
     K: Resource<DynamicType = ()>
         + Lookup<DynamicType = ()>
-        + Telling
+        + Fingerprint
         + Clone
         + std::fmt::Debug
         + serde::de::DeserializeOwned
@@ -270,11 +270,11 @@ where
         + Sync
         + 'static,
 {
-    let mut news = News::default();
+    let mut news = ChangeFilter::default();
     let events = watcher(api, paged(watcher::Config::default()))
         .default_backoff()
         .reflect(writer);
-    shielded::<K, _>(events).flat_map(move |event| {
+    log_errors::<K, _>(events).flat_map(move |event| {
         let told = news.of(&event);
         note(&told);
         stream::iter(told)

@@ -7,8 +7,8 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use helmops_shared::{
-    api::{BundleDeployment, Guarded, labels},
-    runtime::{cluster::is_absent, exit::with_causes, lock},
+    api::{BundleDeployment, Decoded, labels},
+    runtime::{exit::with_causes, kube_client::is_absent, lock},
     status::helmop_of,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,7 +22,7 @@ use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
 type Name = (String, String);
 
 /// One of them.
-pub type Deployment = Arc<Guarded<BundleDeployment>>;
+pub type Deployment = Arc<Decoded<BundleDeployment>>;
 
 /// What became of Bundles on each cluster, as last seen. Clones share it.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ struct Index {
 
 /// What a change of a deployment concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Concerned {
+pub struct Affected {
     /// The Bundle that it is of.
     pub bundle: Option<BundleKey>,
     /// The shard that works on that.
@@ -114,7 +114,7 @@ impl Deployments {
     /// One by its place, if no label tells which Bundle it is of.
     pub fn unlabelled(&self, namespace: &str, name: &str) -> Option<Deployment> {
         let found = self.get(namespace, name)?;
-        Concerned::by(found.meta()).bundle.is_none().then_some(found)
+        Affected::by(found.meta()).bundle.is_none().then_some(found)
     }
 
     /// Waits until it is known whether there are any.
@@ -130,9 +130,9 @@ impl Deployments {
     }
 
     /// Follows a watch, and tells what each change concerns.
-    pub fn follow<S>(&self, events: S) -> impl Stream<Item = Concerned> + use<S>
+    pub fn follow<S>(&self, events: S) -> impl Stream<Item = Affected> + use<S>
     where
-        S: Stream<Item = watcher::Result<watcher::Event<Guarded<BundleDeployment>>>>,
+        S: Stream<Item = watcher::Result<watcher::Event<Decoded<BundleDeployment>>>>,
     {
         let deployments = self.clone();
         events
@@ -148,7 +148,7 @@ impl Deployments {
 
     /// Takes up what was just written, so that the next look does not miss it.
     pub fn wrote(&self, deployment: BundleDeployment) {
-        lock(&self.index).put(Arc::new(Guarded::Good(Arc::new(deployment))));
+        lock(&self.index).put(Arc::new(Decoded::Valid(Arc::new(deployment))));
     }
 
     /// Takes up that one is gone.
@@ -157,7 +157,7 @@ impl Deployments {
     }
 
     /// Notes an event. Gives what it concerns.
-    fn see(&self, event: watcher::Event<Guarded<BundleDeployment>>) -> Vec<Concerned> {
+    fn see(&self, event: watcher::Event<Decoded<BundleDeployment>>) -> Vec<Affected> {
         let mut index = lock(&self.index);
         match event {
             watcher::Event::Apply(deployment) => index.put(Arc::new(deployment)),
@@ -202,8 +202,8 @@ impl Deployments {
 }
 
 /// Takes away what is deployed, which is the larger part, and keeps what tells of its state.
-pub fn slim(deployment: &mut Guarded<BundleDeployment>) {
-    if let Guarded::Good(deployment) = deployment {
+pub fn slim(deployment: &mut Decoded<BundleDeployment>) {
+    if let Decoded::Valid(deployment) = deployment {
         let deployment = Arc::make_mut(deployment);
         let spec = std::mem::take(&mut deployment.spec);
         deployment.spec.deployment_id = spec.deployment_id;
@@ -212,14 +212,14 @@ pub fn slim(deployment: &mut Guarded<BundleDeployment>) {
 }
 
 impl Index {
-    fn put(&mut self, deployment: Deployment) -> Vec<Concerned> {
+    fn put(&mut self, deployment: Deployment) -> Vec<Affected> {
         let name = name(&deployment);
         if let Some(known) = self.all.get(&name)
             && is_older(deployment.meta(), known.meta())
         {
             return Vec::new();
         }
-        let (before, now) = (self.remove(&name), Concerned::by(deployment.meta()));
+        let (before, now) = (self.remove(&name), Affected::by(deployment.meta()));
         if let Some(bundle) = &now.bundle {
             self.of_bundle
                 .entry(bundle.clone())
@@ -233,8 +233,8 @@ impl Index {
         concerned
     }
 
-    fn remove(&mut self, name: &Name) -> Option<Concerned> {
-        let concerned = Concerned::by(self.all.remove(name)?.meta());
+    fn remove(&mut self, name: &Name) -> Option<Affected> {
+        let concerned = Affected::by(self.all.remove(name)?.meta());
         if let Some(bundle) = &concerned.bundle
             && let Some(names) = self.of_bundle.get_mut(bundle)
         {
@@ -247,7 +247,7 @@ impl Index {
     }
 
     /// Takes what was listed in place of all that is known.
-    fn replace(&mut self) -> Vec<Concerned> {
+    fn replace(&mut self) -> Vec<Affected> {
         let listed = std::mem::take(&mut self.listed);
         let before = std::mem::take(&mut self.all);
         self.of_bundle.clear();
@@ -261,12 +261,12 @@ impl Index {
         let gone = before
             .into_iter()
             .filter(|(name, _)| !self.all.contains_key(name));
-        concerned.extend(gone.map(|(_, deployment)| Concerned::by(deployment.meta())));
+        concerned.extend(gone.map(|(_, deployment)| Affected::by(deployment.meta())));
         concerned
     }
 }
 
-impl Concerned {
+impl Affected {
     fn by(metadata: &ObjectMeta) -> Self {
         let named = |namespace, name| Some((labels::of(metadata, namespace)?, labels::of(metadata, name)?));
         // A HelmOp and its Bundle have the same name.
@@ -294,7 +294,7 @@ fn is_older(metadata: &ObjectMeta, than: &ObjectMeta) -> bool {
             .is_some_and(|(its, known)| its < known)
 }
 
-fn name(deployment: &Guarded<BundleDeployment>) -> Name {
+fn name(deployment: &Decoded<BundleDeployment>) -> Name {
     let metadata = deployment.meta();
     (
         metadata.namespace.clone().unwrap_or_default(),
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     /// One with changes at these places.
-    fn object(cluster: &str, bundle: &str, more: &[(&str, Value)]) -> Guarded<BundleDeployment> {
+    fn object(cluster: &str, bundle: &str, more: &[(&str, Value)]) -> Decoded<BundleDeployment> {
         let mut object = json!({
             "metadata": {
                 "namespace": cluster, "name": bundle,
@@ -327,7 +327,7 @@ mod tests {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    fn deployment(cluster: &str, bundle: &str) -> Guarded<BundleDeployment> {
+    fn deployment(cluster: &str, bundle: &str) -> Decoded<BundleDeployment> {
         object(cluster, bundle, &[])
     }
 
@@ -340,7 +340,7 @@ mod tests {
         Some(of.iter().map(|one| name(one).0).collect())
     }
 
-    fn helmops(concerned: Vec<Concerned>) -> Vec<String> {
+    fn helmops(concerned: Vec<Affected>) -> Vec<String> {
         concerned
             .into_iter()
             .filter_map(|one| Some(one.helmop?.name))
@@ -367,7 +367,7 @@ mod tests {
     fn changes_concern_whose_they_are() {
         let deployments = Deployments::new();
         deployments.see(watcher::Event::InitDone);
-        let expected = Concerned {
+        let expected = Affected {
             bundle: Some(key("fleet-default", "web")),
             shard: String::new(),
             helmop: Some(web()),
@@ -434,7 +434,7 @@ mod tests {
             let of = deployments.of_bundle(&key("fleet-default", "web"));
             of[0].good().unwrap().spec.deployment_id.clone()
         };
-        let Guarded::Good(written) = version("10", ":new") else {
+        let Decoded::Valid(written) = version("10", ":new") else {
             panic!("it decodes");
         };
         deployments.wrote(written.as_ref().clone());

@@ -6,17 +6,17 @@
 use std::collections::{HashMap, HashSet};
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::api::{Guarded, Metadata};
+use helmops_shared::api::{Decoded, Metadata};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::watcher};
 
 /// The watches of some namespaces, by namespace, as one.
 pub fn merged<K, S>(
     watches: Vec<(String, S)>,
-) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>>
+) -> impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>>
 where
     K: Resource<DynamicType = ()> + Clone + Send + 'static,
-    S: Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
+    S: Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>> + Send + 'static,
 {
     let mut merge = Merge::new(watches.iter().map(|(namespace, _)| namespace.clone()));
     let events = watches
@@ -47,7 +47,7 @@ struct Namespace<K> {
     /// Names of what is there.
     present: HashSet<String>,
     /// What a list has shown so far that is under way.
-    listed: Vec<Guarded<K>>,
+    listed: Vec<Decoded<K>>,
 }
 
 impl<K> Default for Namespace<K> {
@@ -72,7 +72,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
         }
     }
 
-    fn see(&mut self, name: &str, event: watcher::Event<Guarded<K>>) -> Vec<watcher::Event<Guarded<K>>> {
+    fn see(&mut self, name: &str, event: watcher::Event<Decoded<K>>) -> Vec<watcher::Event<Decoded<K>>> {
         let Some(namespace) = self.namespaces.get_mut(name) else {
             return Vec::new();
         };
@@ -114,7 +114,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
         }
     }
 
-    fn there(&self, object: Guarded<K>) -> watcher::Event<Guarded<K>> {
+    fn there(&self, object: Decoded<K>) -> watcher::Event<Decoded<K>> {
         if self.unlisted.is_empty() {
             watcher::Event::Apply(object)
         } else {
@@ -122,7 +122,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
         }
     }
 
-    fn gone(&mut self, namespace: &str, names: Vec<String>) -> Vec<watcher::Event<Guarded<K>>> {
+    fn gone(&mut self, namespace: &str, names: Vec<String>) -> Vec<watcher::Event<Decoded<K>>> {
         let gone = names.into_iter().map(|name| (namespace.to_owned(), name));
         if self.unlisted.is_empty() {
             gone.map(gone_event).collect()
@@ -133,7 +133,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
     }
 
     /// Notes that a namespace has been listed, and ends the first list after the last of them.
-    fn complete(&mut self, namespace: &str) -> Vec<watcher::Event<Guarded<K>>> {
+    fn complete(&mut self, namespace: &str) -> Vec<watcher::Event<Decoded<K>>> {
         if !self.unlisted.remove(namespace) || !self.unlisted.is_empty() {
             return Vec::new();
         }
@@ -147,18 +147,18 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
     }
 }
 
-fn gone_event<K>((namespace, name): (String, String)) -> watcher::Event<Guarded<K>> {
+fn gone_event<K>((namespace, name): (String, String)) -> watcher::Event<Decoded<K>> {
     watcher::Event::Delete(gone_object(&namespace, name))
 }
 
 /// What can be said of an object that is gone: where it was.
-fn gone_object<K>(namespace: &str, name: String) -> Guarded<K> {
+fn gone_object<K>(namespace: &str, name: String) -> Decoded<K> {
     let metadata = ObjectMeta {
         namespace: Some(namespace.to_owned()),
         name: Some(name),
         ..ObjectMeta::default()
     };
-    Guarded::Odd {
+    Decoded::Invalid {
         metadata: Box::new(Metadata::from(metadata)),
         error: "it is gone".to_owned(),
     }
@@ -172,13 +172,13 @@ mod tests {
 
     use super::*;
 
-    fn helmop(namespace: &str, name: &str) -> Guarded<HelmOp> {
+    fn helmop(namespace: &str, name: &str) -> Decoded<HelmOp> {
         let object = json!({ "metadata": { "namespace": namespace, "name": name }, "spec": {} });
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
     /// Sees events in namespaces `a` and `b`, and gives what a store holds after them; `None` while it is not ready.
-    fn stored(events: Vec<(&str, watcher::Event<Guarded<HelmOp>>)>) -> Option<Vec<String>> {
+    fn stored(events: Vec<(&str, watcher::Event<Decoded<HelmOp>>)>) -> Option<Vec<String>> {
         let (store, mut writer) = reflector::store();
         let mut merge = Merge::new(["a".to_owned(), "b".to_owned()].into_iter());
         writer.apply_watcher_event(&watcher::Event::Init);
@@ -197,7 +197,7 @@ mod tests {
         Some(names)
     }
 
-    fn list(namespace: &'static str, names: &[&str]) -> Vec<(&'static str, watcher::Event<Guarded<HelmOp>>)> {
+    fn list(namespace: &'static str, names: &[&str]) -> Vec<(&'static str, watcher::Event<Decoded<HelmOp>>)> {
         let objects = names
             .iter()
             .map(|name| watcher::Event::InitApply(helmop(namespace, name)));

@@ -40,8 +40,8 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_shared::{
-    api::{Bundle, Guarded, HelmOp, MetadataWithManagers, labels},
-    runtime::cluster::{KnownPolicies, patient},
+    api::{Bundle, Decoded, HelmOp, MetadataWithManagers, labels},
+    runtime::kube_client::{PolicyCache, backoff_without_init},
     targeting::copies::Kind,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -66,9 +66,9 @@ pub use self::{
     weight::Weight,
 };
 use self::{
-    deployments::{Concerned, slim},
-    news::News,
-    scope::{budgeted, paged, shielded},
+    deployments::{Affected, slim},
+    news::ChangeFilter,
+    scope::{budgeted, log_errors, paged},
 };
 use crate::work::{BundleKey, HelmOpKey, Work, key, key_of};
 
@@ -76,24 +76,24 @@ use crate::work::{BundleKey, HelmOpKey, Work, key, key_of};
 #[derive(Clone)]
 pub struct Stores {
     /// The HelmOps.
-    pub helmops: Store<Guarded<HelmOp>>,
+    pub helmops: Store<Decoded<HelmOp>>,
     /// The Bundles that are made of HelmOps, by their label, or all of them.
-    pub bundles: Store<Guarded<Bundle>>,
+    pub bundles: Store<Decoded<Bundle>>,
     /// What became of them on each cluster.
     pub deployments: Deployments,
     /// What Rancher trusts.
     pub rancher_ca: RancherCa,
     /// What HelmOps may use.
-    pub policies: KnownPolicies,
+    pub policies: PolicyCache,
     /// What is needed to bring Bundles to clusters, if that is done here.
-    pub reach: Option<Reach>,
+    pub reach: Option<DeliveryStores>,
     /// What objects in the stores are charged to.
     pub budget: StoreBudget,
 }
 
 /// What is needed to bring Bundles to clusters.
 #[derive(Clone)]
-pub struct Reach {
+pub struct DeliveryStores {
     /// Where they may go.
     pub clusters: Clusters,
     /// What is there for them.
@@ -102,8 +102,8 @@ pub struct Reach {
 
 /// What fills the stores: the watches hold it.
 pub struct Writers {
-    helmops: Writer<Guarded<HelmOp>>,
-    bundles: Writer<Guarded<Bundle>>,
+    helmops: Writer<Decoded<HelmOp>>,
+    bundles: Writer<Decoded<Bundle>>,
     rancher_ca: [Writer<Secret>; 2],
     clusters: Option<clusters::Writers>,
 }
@@ -132,8 +132,8 @@ pub fn stores(delivers: bool, budget: StoreBudget) -> (Stores, Writers) {
         bundles,
         deployments: Deployments::new(),
         rancher_ca,
-        policies: KnownPolicies::default(),
-        reach: clusters.map(|clusters| Reach {
+        policies: PolicyCache::default(),
+        reach: clusters.map(|clusters| DeliveryStores {
             clusters,
             copies: Copies::default(),
         }),
@@ -166,12 +166,12 @@ impl Stores {
 
 /// Begins to watch what is in the scope.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) -> Watches {
-    let mut news = News::default();
+    let mut news = ChangeFilter::default();
     let config = scope.of_shard();
     let helmops = scope.watch(client, |api| {
         budgeted(client, api, &config, &stores.budget, |_| ())
     });
-    let helmops = shielded::<HelmOp, _>(helmops.reflect(writers.helmops))
+    let helmops = log_errors::<HelmOp, _>(helmops.reflect(writers.helmops))
         .flat_map(move |event| stream::iter(news.of(&event)))
         .map(Work::HelmOp);
     let mut changes = vec![
@@ -216,19 +216,19 @@ fn bundles(
     client: &Client,
     scope: &Scope,
     stores: &Stores,
-    writer: Writer<Guarded<Bundle>>,
+    writer: Writer<Decoded<Bundle>>,
 ) -> impl Stream<Item = Work> + use<> {
     let delivers = stores.reach.is_some();
     let config = if delivers { scope.of_shard() } else { of_helmops() };
     let known = stores.helmops.clone();
-    let mut news = News::default();
+    let mut news = ChangeFilter::default();
     let events = scope.watch(client, |api| {
         budgeted(client, api, &config, &stores.budget, |_| ())
     });
     let events = events.reflect(writer);
     // Those that a list shows are not in the store before it is complete.
     let mut listed = Vec::new();
-    shielded::<Bundle, _>(events).flat_map(move |event| {
+    log_errors::<Bundle, _>(events).flat_map(move |event| {
         let told = news.of(&event);
         let mut concerned: Vec<HelmOpKey> = touched(&event, &mut listed)
             .into_iter()
@@ -247,7 +247,7 @@ fn of_helmops() -> watcher::Config {
 }
 
 /// The HelmOps of the Bundles that an event is about.
-fn touched(event: &watcher::Event<Guarded<Bundle>>, listed: &mut Vec<HelmOpKey>) -> Vec<HelmOpKey> {
+fn touched(event: &watcher::Event<Decoded<Bundle>>, listed: &mut Vec<HelmOpKey>) -> Vec<HelmOpKey> {
     match event {
         watcher::Event::Apply(bundle) | watcher::Event::Delete(bundle) => {
             vec![named_alike(&key_of(bundle))]
@@ -286,13 +286,13 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
     // Where Bundles are not brought to clusters from here, the states of deployments are enough.
     let slim = if delivers { |_: &mut _| () } else { slim };
     let api = Api::all(client.clone());
-    let events = patient(budgeted(client, api, &config, &stores.budget, slim));
+    let events = backoff_without_init(budgeted(client, api, &config, &stores.budget, slim));
     let (known, bundles) = (stores.helmops.clone(), stores.bundles.clone());
     let shard = scope.shard.clone();
     let concerned = stores.deployments.follow(events);
     concerned
         .flat_map(move |concerned| {
-            let Concerned {
+            let Affected {
                 helmop,
                 bundle,
                 cluster,
@@ -316,13 +316,13 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
 }
 
 /// The copies of a kind that this controller has made.
-fn copies<K>(client: &Client, stores: &Stores, reach: &Reach, kind: Kind) -> BoxStream<'static, Work>
+fn copies<K>(client: &Client, stores: &Stores, reach: &DeliveryStores, kind: Kind) -> BoxStream<'static, Work>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
     let api = Api::<MetadataWithManagers<K>>::all(client.clone());
     let config = paged(watcher::Config::default().labels(labels::COPY_TYPE));
-    let events = shielded::<K, _>(watcher(api, config).default_backoff());
+    let events = log_errors::<K, _>(watcher(api, config).default_backoff());
     let bundles = stores.bundles.clone();
     let (clusters, copies) = (reach.clusters.clone(), reach.copies.clone());
     let concerned = async move {

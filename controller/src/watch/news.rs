@@ -6,7 +6,7 @@ use std::{
 };
 
 use helmops_shared::{
-    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Guarded, HelmOp, MetadataOnly, labels},
+    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, labels},
     status::is_refused,
 };
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -21,14 +21,14 @@ use kube::{
 use crate::work::key_of;
 
 /// An object of which some changes are news.
-pub trait Telling {
+pub trait Fingerprint {
     /// Feeds everything about it that is acted on: whether it can be read, what is asked for, who works on it, what keeps
     /// it from going, and whether its status was wiped.
     fn tell(&self, hasher: &mut DefaultHasher);
 }
 
 /// What was last acted on of each object of a kind.
-pub struct News<K: Lookup>
+pub struct ChangeFilter<K: Lookup>
 where
     K::DynamicType: Hash + Eq,
 {
@@ -37,7 +37,7 @@ where
     listed: HashMap<ObjectRef<K>, u64>,
 }
 
-impl<K: Lookup> Default for News<K>
+impl<K: Lookup> Default for ChangeFilter<K>
 where
     K::DynamicType: Hash + Eq,
 {
@@ -49,9 +49,9 @@ where
     }
 }
 
-impl<K> News<K>
+impl<K> ChangeFilter<K>
 where
-    K: Lookup<DynamicType = ()> + Telling,
+    K: Lookup<DynamicType = ()> + Fingerprint,
 {
     /// The objects that an event tells something new of, those that are gone included. What the controller itself writes
     /// is no news.
@@ -94,7 +94,7 @@ where
 }
 
 /// A number that changes with everything that it tells.
-fn state(object: &impl Telling) -> u64 {
+fn state(object: &impl Fingerprint) -> u64 {
     let mut hasher = DefaultHasher::new();
     object.tell(&mut hasher);
     hasher.finish()
@@ -108,7 +108,7 @@ fn tell_metadata(metadata: &ObjectMeta, hasher: &mut DefaultHasher) {
     metadata.finalizers.hash(hasher);
 }
 
-impl Telling for Guarded<HelmOp> {
+impl Fingerprint for Decoded<HelmOp> {
     fn tell(&self, hasher: &mut DefaultHasher) {
         let metadata = self.meta();
         tell_metadata(metadata, hasher);
@@ -128,7 +128,7 @@ impl Telling for Guarded<HelmOp> {
     }
 }
 
-impl Telling for Guarded<Bundle> {
+impl Fingerprint for Decoded<Bundle> {
     fn tell(&self, hasher: &mut DefaultHasher) {
         let metadata = self.meta();
         tell_metadata(metadata, hasher);
@@ -146,7 +146,7 @@ impl Telling for Guarded<Bundle> {
 
 /// Everything that targets select by, values are made of or roll-outs ask for. What agents tell every few minutes is
 /// none of it.
-impl Telling for Guarded<Cluster> {
+impl Fingerprint for Decoded<Cluster> {
     fn tell(&self, hasher: &mut DefaultHasher) {
         let metadata = self.meta();
         tell_metadata(metadata, hasher);
@@ -166,14 +166,14 @@ impl Telling for Guarded<Cluster> {
     }
 }
 
-impl Telling for Guarded<ClusterGroup> {
+impl Fingerprint for Decoded<ClusterGroup> {
     fn tell(&self, hasher: &mut DefaultHasher) {
         tell_metadata(self.meta(), hasher);
         self.meta().labels.hash(hasher);
     }
 }
 
-impl Telling for Guarded<BundleNamespaceMapping> {
+impl Fingerprint for Decoded<BundleNamespaceMapping> {
     fn tell(&self, hasher: &mut DefaultHasher) {
         tell_metadata(self.meta(), hasher);
         // It has no status, and so may have no generation.
@@ -181,7 +181,7 @@ impl Telling for Guarded<BundleNamespaceMapping> {
     }
 }
 
-impl Telling for MetadataOnly<Namespace> {
+impl Fingerprint for MetadataOnly<Namespace> {
     fn tell(&self, hasher: &mut DefaultHasher) {
         self.metadata.labels.hash(hasher);
         // They say which Cluster it belongs to.
@@ -201,11 +201,11 @@ mod tests {
 
     use super::*;
 
-    fn helmop(object: &Value) -> Guarded<HelmOp> {
+    fn helmop(object: &Value) -> Decoded<HelmOp> {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    fn named(name: &str) -> Guarded<HelmOp> {
+    fn named(name: &str) -> Decoded<HelmOp> {
         helmop(&json!({ "metadata": { "name": name, "namespace": "a" }, "spec": {} }))
     }
 
@@ -220,7 +220,7 @@ mod tests {
             let mut changed = object.clone();
             let (parent, key) = pointer.rsplit_once('/').unwrap();
             changed.pointer_mut(parent).unwrap()[key] = value;
-            let mut news = News::default();
+            let mut news = ChangeFilter::default();
             assert_eq!(news.of(&Event::Apply(helmop(&object))).len(), 1, "new");
             !news.of(&Event::Apply(helmop(&changed))).is_empty()
         };
@@ -249,11 +249,11 @@ mod tests {
             "status": { "conditions": [{ "type": "Accepted", "status": "True" }] }
         });
         let whole = helmop(&object);
-        let odd = Guarded::Odd {
+        let odd = Decoded::Invalid {
             metadata: Box::new(whole.meta().clone().into()),
             error: String::new(),
         };
-        let mut news = News::default();
+        let mut news = ChangeFilter::default();
         for event in [whole.clone(), odd, whole] {
             assert_eq!(news.of(&Event::Apply(event)).len(), 1);
         }
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_news_once() {
-        let mut news = News::default();
+        let mut news = ChangeFilter::default();
         let (web, db) = (crate::work::key("a", "web"), crate::work::key("a", "db"));
         assert_eq!(news.of(&Event::Apply(named("web"))).len(), 1);
         assert_eq!(news.of(&Event::Apply(named("db"))).len(), 1);
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_list_of_what_is_known_is_no_news() {
-        let mut news = News::default();
+        let mut news = ChangeFilter::default();
         news.of(&Event::Apply(named("web")));
         news.of(&Event::Init);
         assert_eq!(news.of(&Event::InitApply(named("web"))), []);

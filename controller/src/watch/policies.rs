@@ -4,10 +4,10 @@ use std::future::ready;
 
 use futures::{Stream, StreamExt, stream};
 use helmops_shared::{
-    api::Guarded,
+    api::Decoded,
     runtime::{
-        cluster::{Change, is_absent},
         exit::with_causes,
+        kube_client::{Change, is_absent},
     },
 };
 use kube::{
@@ -29,7 +29,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Ite
     } else {
         let events = scope.watch(client, |api| watcher(api, paged(watcher::Config::default())));
         known
-            .follow(events.filter(|event| ready(!is_passing(event))))
+            .follow(events.filter(|event| ready(!log_if_retryable(event))))
             .boxed()
     };
     let helmops = stores.helmops.clone();
@@ -49,21 +49,21 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Ite
 }
 
 /// Whether the watch of one namespace failed, which says nothing of the others and is begun anew.
-fn is_passing<T>(event: &watcher::Result<T>) -> bool {
+fn log_if_retryable<T>(event: &watcher::Result<T>) -> bool {
     let Err(error) = event else {
         return false;
     };
-    let is_passing = !is_absent(error);
-    if is_passing {
+    let is_retryable = !is_absent(error);
+    if is_retryable {
         tracing::warn!(
             error = with_causes(&error),
             "watch of Policies failed; restarting"
         );
     }
-    is_passing
+    is_retryable
 }
 
-fn concerned<K>(objects: &Store<Guarded<K>>, change: &Change) -> Vec<ObjectRef<Guarded<K>>>
+fn concerned<K>(objects: &Store<Decoded<K>>, change: &Change) -> Vec<ObjectRef<Decoded<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -86,7 +86,7 @@ mod tests {
         let (helmops, mut writer) = reflector::store();
         for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "one")] {
             let helmop = json!({ "metadata": { "namespace": namespace, "name": name } });
-            let helmop: Guarded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
+            let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
             writer.apply_watcher_event(&Event::Apply(helmop));
         }
         for (change, expected) in [

@@ -20,7 +20,7 @@ use kube::{
 use thiserror::Error;
 
 use super::Scope;
-use crate::resolve::Authority;
+use crate::resolve::CaCertificate;
 
 /// Rancher's own namespace.
 const NAMESPACE: &str = "cattle-system";
@@ -86,7 +86,7 @@ impl RancherCa {
 
 impl CaBundle {
     /// For a TLS connection.
-    pub fn authorities(&self) -> Vec<Authority> {
+    pub fn authorities(&self) -> Vec<CaCertificate> {
         let certificates = (
             self.0.clone(),
             "the CA bundle of Rancher (Secrets tls-ca and tls-ca-additional)",

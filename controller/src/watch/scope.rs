@@ -4,8 +4,8 @@ use std::fmt;
 
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use helmops_shared::{
-    api::{Guarded, labels},
-    runtime::{cluster::patient, exit::with_causes},
+    api::{Decoded, labels},
+    runtime::{exit::with_causes, kube_client::backoff_without_init},
 };
 use kube::{
     Api, Client, Resource,
@@ -74,20 +74,20 @@ impl Scope {
     pub fn watch<K, S>(
         &self,
         client: &Client,
-        watch: impl Fn(Api<Guarded<K>>) -> S,
-    ) -> BoxStream<'static, watcher::Result<watcher::Event<Guarded<K>>>>
+        watch: impl Fn(Api<Decoded<K>>) -> S,
+    ) -> BoxStream<'static, watcher::Result<watcher::Event<Decoded<K>>>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Send + Sync + 'static,
-        S: Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
+        S: Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>> + Send + 'static,
     {
-        let mut apis = self.apis::<Guarded<K>>(client);
+        let mut apis = self.apis::<Decoded<K>>(client);
         match apis.pop() {
             Some((_, only)) if apis.is_empty() => watch(only).default_backoff().boxed(),
             last => {
                 let watches = apis.into_iter().chain(last);
                 merged(
                     watches
-                        .map(|(namespace, api)| (namespace, patient(watch(api))))
+                        .map(|(namespace, api)| (namespace, backoff_without_init(watch(api))))
                         .collect(),
                 )
                 .boxed()
@@ -99,11 +99,11 @@ impl Scope {
 /// A watch that shows objects as far as the budget allows. `slim` takes away what is not stored of them.
 pub fn budgeted<K>(
     client: &Client,
-    api: Api<Guarded<K>>,
+    api: Api<Decoded<K>>,
     config: &watcher::Config,
     budget: &StoreBudget,
-    slim: fn(&mut Guarded<K>),
-) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + use<K>
+    slim: fn(&mut Decoded<K>),
+) -> impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>> + Send + use<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Weight
@@ -127,11 +127,11 @@ where
 }
 
 /// Reads an object that a watch has shown, if it would still show it.
-async fn read<K>(client: Client, selector: Option<String>, (namespace, name): Name) -> Option<Guarded<K>>
+async fn read<K>(client: Client, selector: Option<String>, (namespace, name): Name) -> Option<Decoded<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + DeserializeOwned,
 {
-    let api = Api::<Guarded<K>>::namespaced(client, &namespace);
+    let api = Api::<Decoded<K>>::namespaced(client, &namespace);
     // A list, since who may watch a kind may list it, and need not be allowed to get one.
     let mut one = ListParams::default().fields(&format!("metadata.name={name}"));
     one.label_selector = selector;
@@ -162,7 +162,7 @@ impl fmt::Display for Scope {
 }
 
 /// What a watch of a kind tells, without its failures: they are told in the log.
-pub fn shielded<K: Resource<DynamicType = ()>, T>(
+pub fn log_errors<K: Resource<DynamicType = ()>, T>(
     changes: impl Stream<Item = watcher::Result<T>>,
 ) -> impl Stream<Item = T> {
     changes.filter_map(|change| async {

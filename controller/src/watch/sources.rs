@@ -7,8 +7,8 @@ use std::{fmt, future::ready};
 
 use futures::{Stream, StreamExt, stream};
 use helmops_shared::{
-    api::{Bundle, BundleDeploymentOptions, Guarded, HelmOp, MetadataOnly},
-    runtime::cluster::KnownPolicies,
+    api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly},
+    runtime::kube_client::PolicyCache,
     targeting::copies::{self, Kind, Source},
 };
 use k8s_openapi::{
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 use super::{
     matching,
-    scope::{paged, shielded},
+    scope::{log_errors, paged},
 };
 use crate::work::{BundleKey, HelmOpKey, Work};
 
@@ -35,9 +35,9 @@ const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 pub fn of_secrets(
     api: Api<MetadataOnly<Secret>>,
     begins: oneshot::Sender<()>,
-    helmops: Store<Guarded<HelmOp>>,
-    policies: KnownPolicies,
-    bundles: Option<Store<Guarded<Bundle>>>,
+    helmops: Store<Decoded<HelmOp>>,
+    policies: PolicyCache,
+    bundles: Option<Store<Decoded<Bundle>>>,
 ) -> impl Stream<Item = Work> + Send {
     let config = watcher::Config::default().fields(NOT_RELEASES);
     changes(api, config, begins).flat_map(move |secret| {
@@ -55,7 +55,7 @@ pub fn of_secrets(
 pub fn of_maps(
     api: Api<MetadataOnly<ConfigMap>>,
     begins: oneshot::Sender<()>,
-    bundles: Store<Guarded<Bundle>>,
+    bundles: Store<Decoded<Bundle>>,
 ) -> impl Stream<Item = BundleKey> + Send {
     let changes = changes(api, watcher::Config::default(), begins);
     changes.flat_map(move |map| stream::iter(passed_on_by(&bundles, Kind::ConfigMap, &map)))
@@ -85,7 +85,7 @@ where
             let _ = begins.send(());
         }
     });
-    shielded::<K, _>(events.default_backoff()).filter_map(move |event| ready(changed(event, &mut is_first)))
+    log_errors::<K, _>(events.default_backoff()).filter_map(move |event| ready(changed(event, &mut is_first)))
 }
 
 /// The object that an event is about. Those of the first list have not changed; after that a list is what is left of
@@ -104,25 +104,25 @@ fn changed<K>(event: watcher::Event<MetadataOnly<K>>, is_first: &mut bool) -> Op
 
 /// Those that name it themselves, and those that a Policy names it for.
 fn named_by(
-    helmops: &Store<Guarded<HelmOp>>,
-    policies: &KnownPolicies,
+    helmops: &Store<Decoded<HelmOp>>,
+    policies: &PolicyCache,
     secret: &MetadataOnly<Secret>,
 ) -> Vec<HelmOpKey> {
     let (namespace, name) = (secret.namespace(), secret.name_any());
     let policies = namespace.as_deref().and_then(|namespace| policies.of(namespace));
     matching(helmops, |object| match object {
-        Guarded::Good(helmop) if helmop.metadata.namespace == namespace => {
+        Decoded::Valid(helmop) if helmop.metadata.namespace == namespace => {
             let named = &*helmop.spec.helm_secret_name;
             name == policies
                 .as_ref()
                 .map_or(named, |policies| policies.helm_secret(named))
         }
-        Guarded::Good(_) | Guarded::Odd { .. } => false,
+        Decoded::Valid(_) | Decoded::Invalid { .. } => false,
     })
 }
 
 /// Bundles that name it as their access Secret, or among their downstream resources.
-fn passed_on_by<K>(bundles: &Store<Guarded<Bundle>>, kind: Kind, object: &MetadataOnly<K>) -> Vec<BundleKey> {
+fn passed_on_by<K>(bundles: &Store<Decoded<Bundle>>, kind: Kind, object: &MetadataOnly<K>) -> Vec<BundleKey> {
     let namespace = object.metadata.namespace.as_deref();
     let source = Source {
         kind,
@@ -176,10 +176,10 @@ mod tests {
                 "metadata": { "namespace": namespace, "name": name },
                 "spec": { "helmSecretName": secret }
             });
-            let helmop: Guarded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
+            let helmop: Decoded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
             writer.apply_watcher_event(&watcher::Event::Apply(helmop));
         }
-        let policies = KnownPolicies::default();
+        let policies = PolicyCache::default();
         let named = |namespace, name| named_by(&store, &policies, &secret(namespace, name)).len();
         assert_eq!(
             [named("a", "access"), named("b", "access"), named("c", "access")],
@@ -195,14 +195,14 @@ mod tests {
     fn a_secret_that_a_policy_names_concerns_those_who_name_none() {
         let (store, mut writer) = reflector::store();
         let helmop = json!({ "metadata": { "namespace": "a", "name": "web" }, "spec": {} });
-        let helmop: Guarded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
+        let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
         writer.apply_watcher_event(&watcher::Event::Apply(helmop));
         let policy = json!({
             "metadata": { "namespace": "a", "name": "p" },
             "helmOp": { "defaultHelmSecretName": "shared" }
         });
-        let policy: Guarded<Policy> = serde_json::from_str(&policy.to_string()).unwrap();
-        let policies: KnownPolicies = [policy].into_iter().collect();
+        let policy: Decoded<Policy> = serde_json::from_str(&policy.to_string()).unwrap();
+        let policies: PolicyCache = [policy].into_iter().collect();
         assert_eq!(named_by(&store, &policies, &secret("a", "shared")).len(), 1);
         assert_eq!(named_by(&store, &policies, &secret("a", "other")), []);
     }
@@ -246,7 +246,7 @@ mod tests {
             ),
         ] {
             let object = json!({ "metadata": { "namespace": namespace, "name": name }, "spec": spec });
-            let bundle: Guarded<Bundle> = serde_json::from_str(&object.to_string()).unwrap();
+            let bundle: Decoded<Bundle> = serde_json::from_str(&object.to_string()).unwrap();
             writer.apply_watcher_event(&watcher::Event::Apply(bundle));
         }
         let names = |kind| {

@@ -324,16 +324,16 @@ within! {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::Guarded;
+    use helmops_shared::api::Decoded;
     use serde_json::{Value, json};
 
     use super::*;
 
     fn decoded<K: serde::de::DeserializeOwned + Clone>(object: &Value) -> K {
-        let object: Guarded<K> = serde_json::from_str(&object.to_string()).unwrap();
+        let object: Decoded<K> = serde_json::from_str(&object.to_string()).unwrap();
         match object {
-            Guarded::Good(object) => K::clone(&object),
-            Guarded::Odd { error, .. } => panic!("{error}"),
+            Decoded::Valid(object) => K::clone(&object),
+            Decoded::Invalid { error, .. } => panic!("{error}"),
         }
     }
 

@@ -12,7 +12,7 @@ pub const POLLING_INTERVAL: &str = "0s";
 /// Nothing else is decoded, so that an object with an odd field elsewhere gets its defaults, and then the API server's
 /// own error about that field.
 #[derive(Debug, Default, Deserialize)]
-pub struct Given {
+pub struct DefaultingInput {
     #[serde(default)]
     metadata: Metadata,
     #[serde(default)]
@@ -33,7 +33,7 @@ struct Spec {
     polling_interval: Option<serde::de::IgnoredAny>,
 }
 
-impl Given {
+impl DefaultingInput {
     /// The patch that fills in what is missing, or `None` if nothing is. Its result gives `None`.
     pub fn patch(&self) -> Option<Patch> {
         if self.metadata.deletion_timestamp.is_some() {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn defaulted(mut object: Value) -> Value {
-        let given: Given = serde_json::from_value(object.clone()).unwrap();
+        let given: DefaultingInput = serde_json::from_value(object.clone()).unwrap();
         if let Some(patch) = given.patch() {
             json_patch::patch(&mut object, &patch).unwrap();
         }

@@ -22,7 +22,7 @@ const MAX_DETAIL: usize = 4_096;
 
 /// In which way a field is wrong; the words are those of the API server's own validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ErrorType {
     /// A field is missing.
     Required,
     /// A field is set that must not be.
@@ -37,7 +37,7 @@ pub enum Fault {
     TooMany,
 }
 
-impl Fault {
+impl ErrorType {
     /// The cause's type in a Status object.
     pub const fn cause(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ pub struct FieldError {
     /// Why, in a word.
     pub reason: Reason,
     /// In which way.
-    pub fault: Fault,
+    pub fault: ErrorType,
     /// The offending text, without credentials; empty where a field is missing.
     pub value: String,
     /// What is wrong, and what to do.
@@ -105,7 +105,7 @@ impl FieldErrors {
         &mut self,
         path: &Path<'_>,
         reason: Reason,
-        fault: Fault,
+        fault: ErrorType,
         value: &str,
         detail: impl Into<String>,
     ) {
@@ -123,17 +123,17 @@ impl FieldErrors {
 
     /// Adds an error about a value.
     pub fn invalid(&mut self, path: &Path<'_>, reason: Reason, value: &str, detail: impl Into<String>) {
-        self.add(path, reason, Fault::Invalid, value, detail);
+        self.add(path, reason, ErrorType::Invalid, value, detail);
     }
 
     /// Adds an error about a missing field.
     pub fn required(&mut self, path: &Path<'_>, reason: Reason, detail: impl Into<String>) {
-        self.add(path, reason, Fault::Required, "", detail);
+        self.add(path, reason, ErrorType::Required, "", detail);
     }
 
     /// Adds an error about a field that must not be set.
     pub fn forbidden(&mut self, path: &Path<'_>, reason: Reason, value: &str, detail: impl Into<String>) {
-        self.add(path, reason, Fault::Forbidden, value, detail);
+        self.add(path, reason, ErrorType::Forbidden, value, detail);
     }
 
     /// The errors that are told.

@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
-    error::{Fault, FieldErrors},
+    error::{ErrorType, FieldErrors},
     path::Path,
 };
 use crate::{
@@ -62,7 +62,7 @@ pub fn check_charts(
             "{count} different charts and versions are requested here and in spec.helm; at most {most} are allowed; \
              {SPLIT}"
         );
-        errors.add(&root.field("targets"), REASON, Fault::TooMany, "", detail);
+        errors.add(&root.field("targets"), REASON, ErrorType::TooMany, "", detail);
     }
 }
 
@@ -302,7 +302,7 @@ fn check_namespace(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec)
             "{size} bytes of namespaceLabels and namespaceAnnotations here and in spec; at most {most} are allowed, \
              because those of all targets reach every cluster; {SPLIT}"
         );
-        errors.add(&root.field("targets"), REASON, Fault::TooLong, "", detail);
+        errors.add(&root.field("targets"), REASON, ErrorType::TooLong, "", detail);
     }
 }
 
@@ -315,7 +315,7 @@ fn check_size(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
              stored; shorten helm.values, or have the cluster hold values (helm.valuesFrom)",
             limits::SPEC
         );
-        errors.add(root, REASON, Fault::TooLong, "", detail);
+        errors.add(root, REASON, ErrorType::TooLong, "", detail);
     }
 }
 
@@ -356,7 +356,7 @@ fn list<T>(errors: &mut FieldErrors, path: &Path<'_>, list: &[T], most: usize) -
 fn items(errors: &mut FieldErrors, path: &Path<'_>, count: usize, most: usize, fix: &str) {
     if count > most {
         let detail = format!("{count} entries; at most {most} are allowed; {fix}");
-        errors.add(path, REASON, Fault::TooMany, "", detail);
+        errors.add(path, REASON, ErrorType::TooMany, "", detail);
     }
 }
 
@@ -367,7 +367,7 @@ fn entries(errors: &mut FieldErrors, path: &Path<'_>, count: usize, most: usize)
 fn length(errors: &mut FieldErrors, path: &Path<'_>, text: &str, most: usize) {
     if text.len() > most {
         let detail = format!("{} bytes; at most {most} are allowed; shorten it", text.len());
-        errors.add(path, REASON, Fault::TooLong, &url::redacted(text), detail);
+        errors.add(path, REASON, ErrorType::TooLong, &url::redacted(text), detail);
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use self::path::Path;
 pub use self::{
     error::{FieldError, FieldErrors},
-    review::{Verdict, review, review_by},
+    review::{Decision, review, review_by},
     warning::warnings,
 };
 use crate::{
@@ -84,10 +84,10 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
         }
         match chart {
             Some((helm, chart, targets)) if errors.is_empty() => {
-                let can_move = std::iter::once(&chart)
+                let is_floating = std::iter::once(&chart)
                     .chain(targets.iter().flatten())
-                    .any(ChartRequest::can_move);
-                let polling = interval.filter(|_| can_move);
+                    .any(ChartRequest::is_floating);
+                let polling = interval.filter(|_| is_floating);
                 Ok(Self {
                     helmop,
                     helm,
@@ -113,7 +113,7 @@ fn check_own_name(errors: &mut FieldErrors, helmop: &HelmOp) {
         errors.add(
             &metadata.field("name"),
             Reason::InvalidName,
-            error::Fault::TooLong,
+            error::ErrorType::TooLong,
             name,
             detail,
         );

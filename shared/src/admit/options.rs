@@ -2,7 +2,7 @@
 
 use super::{
     depth,
-    error::{Fault, FieldErrors},
+    error::{ErrorType, FieldErrors},
     names,
     path::Path,
     selector,
@@ -118,7 +118,7 @@ fn check_resource(errors: &mut FieldErrors, path: &Path<'_>, resource: &Downstre
         errors.add(
             &path,
             REASON,
-            Fault::NotSupported,
+            ErrorType::NotSupported,
             &resource.kind,
             "supported kinds: Secret, ConfigMap",
         );

@@ -5,14 +5,14 @@ use crate::api::HelmOp;
 
 /// What admission says of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Decision {
     /// Why the change is denied; empty if it is not.
     pub errors: FieldErrors,
     /// What the user should know.
     pub warnings: Vec<String>,
 }
 
-impl Verdict {
+impl Decision {
     /// Whether the change is allowed.
     pub fn is_allowed(&self) -> bool {
         self.errors.is_empty()
@@ -27,7 +27,7 @@ impl Verdict {
 /// only what Policies forbid is held against it.
 ///
 /// `stored` is asked for only where it matters.
-pub fn review(helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Verdict {
+pub fn review(helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Decision {
     let errors = |helmop: &HelmOp| ValidHelmOp::try_from(helmop).err().unwrap_or_default();
     review_by(helmop, errors, stored)
 }
@@ -37,20 +37,20 @@ pub fn review_by(
     helmop: &HelmOp,
     errors: impl Fn(&HelmOp) -> FieldErrors,
     stored: impl FnOnce() -> Option<HelmOp>,
-) -> Verdict {
+) -> Decision {
     if helmop.metadata.deletion_timestamp.is_some() {
-        return Verdict::default();
+        return Decision::default();
     }
     let found = errors(helmop);
     let mut warnings = warnings(helmop);
     if found.is_empty() && warnings.is_empty() {
-        return Verdict::default();
+        return Decision::default();
     }
     let Some(stored) = stored() else {
         return verdict(found, warnings);
     };
     if stored.spec == helmop.spec {
-        return Verdict::default();
+        return Decision::default();
     }
     let (new, old) = found.split_stored(&errors(&stored));
     warnings.extend(
@@ -62,7 +62,7 @@ pub fn review_by(
 }
 
 /// Warnings would only hide the errors of a change that is denied.
-fn verdict(errors: FieldErrors, warnings: Vec<String>) -> Verdict {
+fn verdict(errors: FieldErrors, warnings: Vec<String>) -> Decision {
     let warnings = if errors.is_empty() { warnings } else { Vec::new() };
-    Verdict { errors, warnings }
+    Decision { errors, warnings }
 }

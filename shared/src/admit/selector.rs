@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use super::{
-    error::{Fault, FieldErrors},
+    error::{ErrorType, FieldErrors},
     names,
     path::Path,
 };
@@ -68,7 +68,7 @@ fn check_expression(errors: &mut FieldErrors, path: &Path<'_>, expression: &Labe
         other => errors.add(
             &path.field("operator"),
             REASON,
-            Fault::NotSupported,
+            ErrorType::NotSupported,
             other,
             "supported operators: In, NotIn, Exists, DoesNotExist",
         ),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ValidHelmOp, Verdict, review, warnings};
+use super::{Decision, ValidHelmOp, review, warnings};
 use crate::{api::HelmOp, reason::Reason};
 
 fn helmop(spec: &Value) -> HelmOp {
@@ -636,7 +636,7 @@ fn the_ordinary_gets_no_warning() {
     }
 }
 
-fn verdict(new: &HelmOp, stored: &HelmOp) -> Verdict {
+fn verdict(new: &HelmOp, stored: &HelmOp) -> Decision {
     review(new, || Some(stored.clone()))
 }
 
@@ -647,7 +647,7 @@ fn a_stored_object_stays_editable() {
     let unchanged = verdict(&bad, &bad);
     assert_eq!(
         unchanged,
-        Verdict::default(),
+        Decision::default(),
         "an unchanged spec passes without a word"
     );
 
@@ -675,7 +675,7 @@ fn a_stored_object_stays_editable() {
 fn what_is_being_deleted_passes() {
     let mut bad = helmop(&good(json!({ "helm": { "version": "foo" } })));
     bad.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    assert_eq!(review(&bad, || None), Verdict::default());
+    assert_eq!(review(&bad, || None), Decision::default());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::{
     api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy},
     chart::{
-        request::{can_move, is_exact, or_inherited},
+        request::{is_exact, is_floating, or_inherited},
         source::{self, is_archive},
         url::{self, Url},
         version::Version,
@@ -176,7 +176,7 @@ fn polling(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
              a range",
             helm.version
         )),
-        Some(_) if !can_move(&helm.repo, &helm.chart, &helm.version) => told.add(format!(
+        Some(_) if !is_floating(&helm.repo, &helm.chart, &helm.version) => told.add(format!(
             "spec.pollingInterval: {text} has no effect, because spec.helm.repo names a tag or digest; to follow new \
              versions remove it and give a range in spec.helm.version"
         )),
@@ -200,7 +200,7 @@ fn a_target_can_move(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
         .iter()
         .filter_map(|target| target.options.helm.as_ref());
     targets.any(|own| {
-        can_move(
+        is_floating(
             or_inherited(&own.repo, &main.repo),
             or_inherited(&own.chart, &main.chart),
             or_inherited(&own.version, &main.version),
@@ -211,7 +211,7 @@ fn a_target_can_move(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
 /// A range that was written as one; an empty version is the common case and needs no word.
 fn is_range(helm: &HelmOptions) -> bool {
     !helm.version.is_empty()
-        && can_move(&helm.repo, &helm.chart, &helm.version)
+        && is_floating(&helm.repo, &helm.chart, &helm.version)
         && !is_complete(&helm.version)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Bundle, Guarded, HelmOp, Policy};
+use super::{Bundle, Decoded, HelmOp, Policy};
 
 fn decoded(object: &Value) -> HelmOp {
     serde_json::from_str(&object.to_string()).unwrap()
@@ -114,9 +114,9 @@ fn an_error_names_the_field() {
 #[test]
 fn an_odd_object_keeps_its_name_and_spoils_no_list() {
     let list = json!([stored(), { "metadata": { "name": "odd" }, "spec": { "paused": "maybe" } }]);
-    let list: Vec<Guarded<HelmOp>> = serde_json::from_str(&list.to_string()).unwrap();
-    assert!(matches!(&list[0], Guarded::Good(helmop) if helmop.spec.helm_secret_name == "access"));
-    let Guarded::Odd { metadata, error } = &list[1] else {
+    let list: Vec<Decoded<HelmOp>> = serde_json::from_str(&list.to_string()).unwrap();
+    assert!(matches!(&list[0], Decoded::Valid(helmop) if helmop.spec.helm_secret_name == "access"));
+    let Decoded::Invalid { metadata, error } = &list[1] else {
         panic!("decoded")
     };
     assert_eq!(metadata.name.as_deref(), Some("odd"));

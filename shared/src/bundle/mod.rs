@@ -9,7 +9,7 @@ pub use self::{
     desired::MissingVersion,
     lookup::{Key, Lookup, by_key, first_repo, lookups},
     pins::pins,
-    plan::{Foreign, Parts, Plan, check_owner, plan},
+    plan::{OwnershipConflict, Parts, Plan, check_owner, plan},
 };
 
 #[cfg(test)]

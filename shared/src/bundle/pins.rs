@@ -54,7 +54,7 @@ fn from_status(valid: &ValidHelmOp<'_>, wanted: &Wanted<'_, '_>) -> Vec<Resolved
     let version = status.version.as_str();
     found(wanted, |request| {
         let is_main = request.source() == valid.chart.source();
-        (is_main && is_concrete(version) && will_do(&request.version, version)).then_some(version)
+        (is_main && is_concrete(version) && satisfies(&request.version, version)).then_some(version)
     })
 }
 
@@ -135,7 +135,7 @@ fn is_concrete(version: &str) -> bool {
     Version::parse_strict(version.strip_prefix('v').unwrap_or(version)).is_ok()
 }
 
-fn will_do(asked: &VersionRequest<'_>, version: &str) -> bool {
+fn satisfies(asked: &VersionRequest<'_>, version: &str) -> bool {
     asked.text() == version
         || Version::parse(version).is_ok_and(|version| asked.constraint().matches(&version))
 }

@@ -27,7 +27,7 @@ pub enum Plan {
 #[error(
     "a non-helmops bundle already exists with name {name}; rename the HelmOp, or delete that Bundle if nothing needs it"
 )]
-pub struct Foreign {
+pub struct OwnershipConflict {
     /// Name of the Bundle and of the HelmOp.
     pub name: String,
 }
@@ -36,10 +36,10 @@ pub struct Foreign {
 ///
 /// # Errors
 /// Where it was made from something else.
-pub fn check_owner(bundle: &Bundle) -> Result<(), Foreign> {
+pub fn check_owner(bundle: &Bundle) -> Result<(), OwnershipConflict> {
     match bundle.spec.helm_op_options {
         Some(_) => Ok(()),
-        None => Err(Foreign {
+        None => Err(OwnershipConflict {
             name: bundle.metadata.name.clone().unwrap_or_default(),
         }),
     }

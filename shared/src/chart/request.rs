@@ -98,15 +98,15 @@ impl<'a> ChartRequest<'a> {
         ChartSource::of(self.repo, self.chart)
     }
 
-    /// Whether a newer version can ever appear; see [`can_move`].
-    pub fn can_move(&self) -> bool {
-        can_move(self.repo, self.chart, self.version.text())
+    /// Whether a newer version can ever appear; see [`is_floating`].
+    pub fn is_floating(&self) -> bool {
+        is_floating(self.repo, self.chart, self.version.text())
     }
 }
 
 /// Whether a newer version can ever appear: not for an archive, which has none, nor for an exact version, nor where the
 /// reference to a registry names a tag or a digest.
-pub fn can_move(repo: &str, chart: &str, version: &str) -> bool {
+pub fn is_floating(repo: &str, chart: &str, version: &str) -> bool {
     let is_open = match ChartSource::of(repo, chart) {
         ChartSource::Archive { .. } => false,
         ChartSource::Repository { .. } => true,

@@ -6,7 +6,7 @@ use crate::chart::{registry::reference::Reference, source::ChartSource, url::Url
 
 /// A text that says where a chart comes from, or which chart it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told<'a> {
+pub struct PolicySubject<'a> {
     /// The field of the `helm` block that it stands in.
     pub field: &'static str,
     /// The text as it stands there.
@@ -35,15 +35,15 @@ impl<'a> From<&'a str> for Compared<'a> {
 }
 
 /// Where the chart comes from: the URL of its repository, its reference in a registry, or the URL of an archive.
-pub fn origin(source: ChartSource<'_>) -> Told<'_> {
+pub fn origin(source: ChartSource<'_>) -> PolicySubject<'_> {
     match source {
         ChartSource::Archive { url } => archive(url),
-        ChartSource::Oci { repo } => Told {
+        ChartSource::Oci { repo } => PolicySubject {
             field: "repo",
             written: repo,
             read: reference(repo).map(|_| vec![repo.into()]),
         },
-        ChartSource::Repository { repo, .. } => Told {
+        ChartSource::Repository { repo, .. } => PolicySubject {
             field: "repo",
             written: repo,
             read: location(repo).map(|url| vec![url]),
@@ -53,15 +53,15 @@ pub fn origin(source: ChartSource<'_>) -> Told<'_> {
 
 /// Which chart it is: its name in the repository, its reference in a registry or the name at the end of that, or the URL of
 /// an archive.
-pub fn chart(source: ChartSource<'_>) -> Told<'_> {
+pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
     match source {
         ChartSource::Archive { url } => archive(url),
-        ChartSource::Oci { repo } => Told {
+        ChartSource::Oci { repo } => PolicySubject {
             field: "repo",
             written: repo,
             read: reference(repo).map(|name| vec![repo.into(), name.into()]),
         },
-        ChartSource::Repository { chart, .. } => Told {
+        ChartSource::Repository { chart, .. } => PolicySubject {
             field: "chart",
             written: chart,
             read: Ok(vec![chart.into()]),
@@ -69,8 +69,8 @@ pub fn chart(source: ChartSource<'_>) -> Told<'_> {
     }
 }
 
-fn archive(url: &str) -> Told<'_> {
-    Told {
+fn archive(url: &str) -> PolicySubject<'_> {
+    PolicySubject {
         field: "chart",
         written: url,
         read: location(url).map(|url| vec![url]),
@@ -190,7 +190,7 @@ fn reference(text: &str) -> Result<&str, String> {
 mod tests {
     use super::*;
 
-    fn read(told: Told<'_>) -> Vec<String> {
+    fn read(told: PolicySubject<'_>) -> Vec<String> {
         let read = told.read.unwrap().into_iter();
         read.map(|compared| compared.text.into_owned()).collect()
     }

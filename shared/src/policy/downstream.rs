@@ -14,7 +14,7 @@
 //! Fleet's definition of Policies lacks `allowedDownstreamResources`, and the API server drops the field where that
 //! definition is installed. The other rules hold there, and they are the stricter ones.
 
-use super::{chart::Told, names::Names, patterns::Patterns};
+use super::{chart::PolicySubject, names::Names, patterns::Patterns};
 use crate::{api::options::DownstreamResource, text::cut};
 
 /// Longest name that a message repeats, in bytes: enough to recognise it.
@@ -39,7 +39,7 @@ impl Rules<'_> {
         let kind = canonical(&resource.kind);
         let text = format!("{kind}/{}", resource.name);
         if !self.allowed.is_empty() {
-            return self.allowed.check(&Told {
+            return self.allowed.check(&PolicySubject {
                 field: "name",
                 written: &text,
                 read: Ok(vec![text.as_str().into()]),

@@ -53,10 +53,12 @@ use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use self::{chart::Told, downstream::Rules, list::List, names::Names, odd::Odd, patterns::Patterns};
+use self::{
+    chart::PolicySubject, downstream::Rules, list::List, names::Names, odd::InvalidPolicy, patterns::Patterns,
+};
 use crate::{
-    admit::{self, FieldErrors, ValidHelmOp, Verdict, path::Path},
-    api::{Bundle, BundleDeploymentOptions, BundleTarget, Guarded, HelmOp, Policy},
+    admit::{self, Decision, FieldErrors, ValidHelmOp, path::Path},
+    api::{Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy},
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
 };
@@ -71,7 +73,7 @@ const CLEARED_ACCOUNT: &[&str] = &["-"];
 const NO_ACCOUNT: &[&str] = &["", "-"];
 
 /// One of the two views of a chart.
-type Look = for<'a> fn(ChartSource<'a>) -> Told<'a>;
+type Look = for<'a> fn(ChartSource<'a>) -> PolicySubject<'a>;
 
 /// The Policies of a namespace, put together and compiled.
 #[derive(Clone, Debug)]
@@ -84,7 +86,7 @@ pub struct Policies {
     repos: Patterns,
     charts: Patterns,
     downstream: Patterns,
-    odd: Option<Odd>,
+    odd: Option<InvalidPolicy>,
 }
 
 impl Default for Policies {
@@ -140,12 +142,12 @@ impl Policies {
 
     /// [`of`](Self::of) Policies as they are watched: some of them may not decode.
     #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
-    pub fn of_watched<'p>(policies: impl IntoIterator<Item = &'p Guarded<Policy>>) -> Self {
+    pub fn of_watched<'p>(policies: impl IntoIterator<Item = &'p Decoded<Policy>>) -> Self {
         let (mut good, mut odd) = (Vec::new(), Vec::new());
         for policy in policies {
             match policy {
-                Guarded::Good(policy) => good.push(&**policy),
-                Guarded::Odd { metadata, error } => odd.push(Odd::new(metadata, error)),
+                Decoded::Valid(policy) => good.push(&**policy),
+                Decoded::Invalid { metadata, error } => odd.push(InvalidPolicy::new(metadata, error)),
             }
         }
         Self {
@@ -248,7 +250,7 @@ impl Policies {
 
     /// [`admit::review`] with what Policies say: of a change, only what the stored HelmOp did not violate already is held
     /// against it.
-    pub fn review(&self, helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Verdict {
+    pub fn review(&self, helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Decision {
         admit::review_by(helmop, |helmop| self.errors(helmop), stored)
     }
 

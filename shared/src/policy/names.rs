@@ -10,12 +10,12 @@ pub struct Names {
     /// The names that are allowed.
     pub allowed: List,
     /// The name that is used where none is given.
-    pub default: Option<Given>,
+    pub default: Option<DefaultName>,
 }
 
 /// A name that a Policy gives to HelmOps that give none.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct DefaultName {
     pub name: String,
     pub policy: String,
 }
@@ -32,7 +32,7 @@ impl Names {
     /// Takes up a Policy's default. The first Policy that has one wins.
     pub fn offer(&mut self, name: &str, policy: &str) {
         if self.default.is_none() && !name.is_empty() {
-            self.default = Some(Given {
+            self.default = Some(DefaultName {
                 name: name.to_owned(),
                 policy: policy.to_owned(),
             });

@@ -9,12 +9,12 @@ const MAX_EXPLANATION: usize = 300;
 
 /// A Policy that does not decode, in the order of the names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Odd {
+pub struct InvalidPolicy {
     policy: String,
     why: String,
 }
 
-impl Odd {
+impl InvalidPolicy {
     pub fn new(metadata: &Metadata, why: &str) -> Self {
         Self {
             policy: metadata.name.clone().unwrap_or_default(),
@@ -23,7 +23,7 @@ impl Odd {
     }
 }
 
-impl fmt::Display for Odd {
+impl fmt::Display for InvalidPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { policy, why } = self;
         write!(

@@ -3,7 +3,7 @@
 use regex::{Regex, RegexBuilder};
 
 use super::{
-    chart::{Compared, Told},
+    chart::{Compared, PolicySubject},
     expression::{is_plain, rewrite},
     list::{Entry, List},
 };
@@ -76,7 +76,7 @@ impl Patterns {
     ///
     /// # Errors
     /// What is wrong with it, and what to do.
-    pub fn check(&self, told: &Told<'_>) -> Result<(), String> {
+    pub fn check(&self, told: &PolicySubject<'_>) -> Result<(), String> {
         if self.is_empty() || self.allows(told) {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl Patterns {
         ))
     }
 
-    fn allows(&self, told: &Told<'_>) -> bool {
+    fn allows(&self, told: &PolicySubject<'_>) -> bool {
         let read = told.read.as_deref().unwrap_or_default();
         self.lists(told.written) || read.iter().any(|compared| self.allows_compared(compared))
     }
@@ -212,6 +212,6 @@ fn explain(error: &regex::Error) -> String {
     }
 }
 
-fn shown(told: &Told<'_>) -> String {
+fn shown(told: &PolicySubject<'_>) -> String {
     cut(url::redacted(told.written), MAX_SHOWN)
 }

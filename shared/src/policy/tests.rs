@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Policies;
 use crate::{
     admit::{FieldErrors, ValidHelmOp},
-    api::{Bundle, Guarded, HelmOp, Policy},
+    api::{Bundle, Decoded, HelmOp, Policy},
     bundle::{Parts, Plan, plan},
     reason::Reason,
 };
@@ -568,7 +568,7 @@ fn agents_create_namespaces_unless_an_account_is_required() {
 
 #[test]
 fn a_policy_that_does_not_decode_allows_nothing() {
-    let guarded = |name: &str, fields: Value| -> Guarded<Policy> {
+    let guarded = |name: &str, fields: Value| -> Decoded<Policy> {
         let mut policy = json!({ "metadata": { "name": name, "namespace": "fleet-default" } });
         json_patch::merge(&mut policy, &fields);
         serde_json::from_str(&policy.to_string()).unwrap()

@@ -7,7 +7,7 @@ use crate::api::{Condition, HelmOpStatus};
 
 /// What a status says of earlier looks for newer versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Past {
+pub struct PollHistory {
     /// When the last one began.
     pub last: Option<Timestamp>,
     /// Whether there is a condition `Polled`, and when it began to say what it says.
@@ -24,7 +24,7 @@ enum Polled {
     Unknown,
 }
 
-impl Past {
+impl PollHistory {
     /// Reads a status.
     pub fn of(status: Option<&HelmOpStatus>) -> Self {
         let Some(status) = status else {
@@ -70,7 +70,7 @@ pub enum Due {
 ///
 /// Looks that were missed are made up for by one. After a failure it is always time; how soon to try again is for who
 /// counts failures.
-pub fn due(schedule: Option<Schedule>, past: Past, is_asked: bool, now: Timestamp) -> Due {
+pub fn due(schedule: Option<Schedule>, past: PollHistory, is_asked: bool, now: Timestamp) -> Due {
     if is_asked {
         return Due::Now { since: now };
     }
@@ -117,10 +117,10 @@ mod tests {
         Timestamp::from_nanosecond(point.as_nanosecond() + i128::from(seconds) * 1_000_000_000).unwrap()
     }
 
-    fn past(last: Option<Timestamp>, conditions: &Value) -> Past {
+    fn past(last: Option<Timestamp>, conditions: &Value) -> PollHistory {
         let last = last.map(|last| last.to_string()).unwrap_or_default();
         let status = json!({ "lastPollingTriggered": last, "conditions": conditions }).to_string();
-        Past::of(Some(&serde_json::from_str(&status).unwrap()))
+        PollHistory::of(Some(&serde_json::from_str(&status).unwrap()))
     }
 
     fn polled(status: &str, told: Timestamp) -> Value {
@@ -130,7 +130,7 @@ mod tests {
         ])
     }
 
-    fn next(past: Past, now: Timestamp) -> Due {
+    fn next(past: PollHistory, now: Timestamp) -> Due {
         due(Some(schedule()), past, false, now)
     }
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_lost_status_is_no_reason_to_look() {
-        assert_eq!(next(Past::default(), point(7)), Due::First(point(60)));
+        assert_eq!(next(PollHistory::default(), point(7)), Due::First(point(60)));
         assert_eq!(next(past(None, &json!([])), point(7)), Due::First(point(60)));
         let told = past(None, &polled("Unknown", point(7)));
         assert_eq!(next(told, point(8)), Due::At(point(60)));

@@ -15,7 +15,7 @@ mod request;
 mod schedule;
 
 pub use self::{
-    due::{Due, Past, due},
+    due::{Due, PollHistory, due},
     interval::{SHORT, interval},
     request::Request,
     schedule::Schedule,

@@ -15,7 +15,7 @@ pub mod admin;
 pub mod args;
 pub mod build_info;
 #[cfg(feature = "cluster")]
-pub mod cluster;
+pub mod kube_client;
 pub mod exit;
 pub mod fair;
 pub mod health;
@@ -41,6 +41,6 @@ pub use lock::lock;
 pub use plain_port::{PlainPort, PortError, Purpose};
 pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
 pub use signals::{OsSignals, Signals};
-pub use supervisor::{Fault, Outcome, Shutdown, Supervisor};
+pub use supervisor::{Outcome, ProcessError, Shutdown, Supervisor};
 pub use telemetry::TelemetryError;
 pub use throttle::Throttle;

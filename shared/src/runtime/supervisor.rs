@@ -50,7 +50,7 @@ pub struct Shutdown {
 
 /// Why the process ends with an error.
 #[derive(Debug, Error)]
-pub enum Fault {
+pub enum ProcessError {
     /// A task returned although nothing asked it to stop.
     #[error("task {task:?} ended although nothing asked it to stop")]
     Ended {
@@ -150,8 +150,8 @@ impl Supervisor {
     /// # Errors
     /// A task ended too early, failed or panicked, also while shutting down (the first one counts, the
     /// others are logged); tasks outlived the timeout; a second signal came.
-    pub async fn run(self) -> Result<(), Fault> {
-        let signals = OsSignals::install().map_err(Fault::Signals)?;
+    pub async fn run(self) -> Result<(), ProcessError> {
+        let signals = OsSignals::install().map_err(ProcessError::Signals)?;
         self.run_until(signals).await
     }
 
@@ -159,7 +159,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Supervisor::run`].
-    pub async fn run_until(mut self, mut signals: impl Signals) -> Result<(), Fault> {
+    pub async fn run_until(mut self, mut signals: impl Signals) -> Result<(), ProcessError> {
         let fault = tokio::select! {
             biased;
             fault = self.early_end() => Some(fault),
@@ -186,18 +186,18 @@ impl Supervisor {
     }
 
     /// The delay before the tasks are asked to stop; `Some` when a task ended within it.
-    async fn linger(&mut self, signals: &mut impl Signals) -> Result<Option<Fault>, Fault> {
+    async fn linger(&mut self, signals: &mut impl Signals) -> Result<Option<ProcessError>, ProcessError> {
         let delay = sleep(self.shutdown.delay);
         tokio::select! {
             biased;
             fault = self.early_end() => Ok(Some(fault)),
-            signal = signals.next() => Err(Fault::SecondSignal { signal, tasks: self.running() }),
+            signal = signals.next() => Err(ProcessError::SecondSignal { signal, tasks: self.running() }),
             () = delay => Ok(None),
         }
     }
 
     /// Waits for every task to end; the first that fails counts.
-    async fn drain(&mut self, signals: &mut impl Signals) -> Result<(), Fault> {
+    async fn drain(&mut self, signals: &mut impl Signals) -> Result<(), ProcessError> {
         let timeout = self.shutdown.timeout;
         let deadline = Instant::now() + timeout;
         let mut first = Ok(());
@@ -208,10 +208,10 @@ impl Supervisor {
                     first = first.and(fault_of(task, ended).map_or(Ok(()), Err));
                 }
                 signal = signals.next() => {
-                    return first.and(Err(Fault::SecondSignal { signal, tasks: self.running() }));
+                    return first.and(Err(ProcessError::SecondSignal { signal, tasks: self.running() }));
                 }
                 () = sleep_until(deadline) => {
-                    return first.and(Err(Fault::StillRunning { tasks: self.running(), timeout }));
+                    return first.and(Err(ProcessError::StillRunning { tasks: self.running(), timeout }));
                 }
             }
         }
@@ -219,9 +219,9 @@ impl Supervisor {
     }
 
     /// The fault of the first task to end before it was asked to; pending while all run.
-    async fn early_end(&mut self) -> Fault {
+    async fn early_end(&mut self) -> ProcessError {
         match self.next_end().await {
-            Some((task, ended)) => fault_of(task, ended).unwrap_or(Fault::Ended { task }),
+            Some((task, ended)) => fault_of(task, ended).unwrap_or(ProcessError::Ended { task }),
             None => std::future::pending().await,
         }
     }
@@ -243,11 +243,11 @@ impl Supervisor {
     }
 }
 
-fn fault_of(task: &'static str, ended: Result<Result<(), TaskError>, JoinError>) -> Option<Fault> {
+fn fault_of(task: &'static str, ended: Result<Result<(), TaskError>, JoinError>) -> Option<ProcessError> {
     match ended {
         Ok(Ok(())) => None,
-        Ok(Err(source)) => Some(Fault::Failed { task, source }),
-        Err(error) => Some(Fault::Panicked {
+        Ok(Err(source)) => Some(ProcessError::Failed { task, source }),
+        Err(error) => Some(ProcessError::Panicked {
             task,
             message: panic_message(error),
         }),

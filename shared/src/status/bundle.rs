@@ -18,7 +18,7 @@ use crate::{
 
 /// A cluster that a Bundle goes to, after a round of its roll-out.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct TargetStatus<'a> {
     /// The cluster, and what is to be there.
     pub target: &'a Target<'a>,
     /// Its deployment as it is now.
@@ -29,9 +29,9 @@ pub struct Place<'a> {
 
 /// What came of a round.
 #[derive(Clone, Copy, Debug)]
-pub enum Round<'a> {
+pub enum RolloutRound<'a> {
     /// Clusters were given what it is their turn for. The places are in the order of the targets.
-    Done(&'a Rollout, &'a [Place<'a>]),
+    Done(&'a Rollout, &'a [TargetStatus<'a>]),
     /// Nothing was done, because of something that concerns all of them.
     Refused(Reason, &'a str),
 }
@@ -40,16 +40,16 @@ pub enum Round<'a> {
 ///
 /// Fields that this controller does not know of, and conditions of others, stay as they are. After a refusal everything
 /// else stays too: it is what the clusters have.
-pub fn bundle(bundle: &Bundle, round: Round<'_>, now: &str) -> BundleStatus {
+pub fn bundle(bundle: &Bundle, round: RolloutRound<'_>, now: &str) -> BundleStatus {
     let generation = bundle.metadata.generation;
     let mut status = bundle.status.as_deref().cloned().unwrap_or_default();
     status.observed_generation = generation;
     let ready = match round {
-        Round::Done(rollout, places) => {
+        RolloutRound::Done(rollout, places) => {
             fill(&mut status, rollout, places);
             ready(status.summary.as_ref(), bundle)
         }
-        Round::Refused(reason, message) => State::False(reason, message.to_owned()),
+        RolloutRound::Refused(reason, message) => State::False(reason, message.to_owned()),
     };
     condition::set(
         &mut status.conditions,
@@ -61,7 +61,7 @@ pub fn bundle(bundle: &Bundle, round: Round<'_>, now: &str) -> BundleStatus {
     status
 }
 
-fn fill(status: &mut BundleStatus, rollout: &Rollout, places: &[Place<'_>]) {
+fn fill(status: &mut BundleStatus, rollout: &Rollout, places: &[TargetStatus<'_>]) {
     let deployments: Vec<Deployment<'_>> = places
         .iter()
         .map(|place| Deployment::of_target(place.target, place.deployment, place.problem))

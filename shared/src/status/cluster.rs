@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::{
-        BundleDeployment, Cluster, Guarded,
+        BundleDeployment, Cluster, Decoded,
         cluster::{ClusterDisplay, ClusterStatus},
         condition::Condition,
     },
@@ -31,7 +31,7 @@ const NO_AGENT: &str = "WaitCheckIn";
 pub fn cluster(
     cluster: &Cluster,
     namespace: &str,
-    deployments: &[&Guarded<BundleDeployment>],
+    deployments: &[&Decoded<BundleDeployment>],
     now: &str,
 ) -> ClusterStatus {
     let mut status = cluster.status.clone();
@@ -90,11 +90,11 @@ pub fn is_refused(status: &ClusterStatus) -> bool {
 }
 
 /// How many HelmOps are ready on the cluster, and how many go there.
-fn helmops(deployments: &[&Guarded<BundleDeployment>]) -> [i64; 2] {
+fn helmops(deployments: &[&Decoded<BundleDeployment>]) -> [i64; 2] {
     let mut helmops = BTreeMap::new();
     for deployment in deployments {
         let is_ready =
-            matches!(deployment, Guarded::Good(good) if DeploymentState::of(good) == DeploymentState::Ready);
+            matches!(deployment, Decoded::Valid(good) if DeploymentState::of(good) == DeploymentState::Ready);
         if let Some(helmop) = helmop_of(deployment.meta()) {
             *helmops.entry(helmop).or_insert(false) |= is_ready;
         }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::api::labels;
 
-    fn deployment(bundle: &str, helmop: &str, status: &Value) -> Guarded<BundleDeployment> {
+    fn deployment(bundle: &str, helmop: &str, status: &Value) -> Decoded<BundleDeployment> {
         let labels = json!({
             labels::BUNDLE_NAMESPACE: "fleet", labels::BUNDLE_NAME: bundle, labels::HELM_NAME: helmop
         });
@@ -122,7 +122,7 @@ mod tests {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    fn of(agent: &Value, deployments: &[Guarded<BundleDeployment>]) -> ClusterStatus {
+    fn of(agent: &Value, deployments: &[Decoded<BundleDeployment>]) -> ClusterStatus {
         let object = json!({
             "metadata": { "name": "a", "namespace": "fleet", "generation": 1 },
             "status": { "agent": agent, "apiServerURL": "kept" },

@@ -7,7 +7,7 @@ use kube_core::Resource;
 
 use super::state::{self, DeploymentState};
 use crate::{
-    api::{BundleDeployment, Guarded, labels},
+    api::{BundleDeployment, Decoded, labels},
     targeting::Target,
 };
 
@@ -90,14 +90,14 @@ impl<'a> Deployment<'a> {
         Self { name, state, object }
     }
 
-    fn of(name: Name<'a>, guarded: &'a Guarded<BundleDeployment>) -> Self {
+    fn of(name: Name<'a>, guarded: &'a Decoded<BundleDeployment>) -> Self {
         match guarded {
-            Guarded::Good(object) => Self {
+            Decoded::Valid(object) => Self {
                 name,
                 state: DeploymentState::of(object),
                 object: Object::Decoded(object),
             },
-            Guarded::Odd { error, .. } => Self {
+            Decoded::Invalid { error, .. } => Self {
                 name,
                 state: DeploymentState::NotReady,
                 object: Object::Odd(error),
@@ -117,17 +117,17 @@ impl<'a> Deployment<'a> {
 }
 
 /// Looks at deployments, in the order of their clusters: whatever order they come in, the same status comes out.
-pub fn by_cluster<'a>(deployments: &[&'a Guarded<BundleDeployment>]) -> Vec<Deployment<'a>> {
+pub fn by_cluster<'a>(deployments: &[&'a Decoded<BundleDeployment>]) -> Vec<Deployment<'a>> {
     in_order(deployments, labels::CLUSTER_NAMESPACE, labels::CLUSTER)
 }
 
 /// Looks at deployments, in the order of their Bundles.
-pub fn by_bundle<'a>(deployments: &[&'a Guarded<BundleDeployment>]) -> Vec<Deployment<'a>> {
+pub fn by_bundle<'a>(deployments: &[&'a Decoded<BundleDeployment>]) -> Vec<Deployment<'a>> {
     in_order(deployments, labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME)
 }
 
 fn in_order<'a>(
-    deployments: &[&'a Guarded<BundleDeployment>],
+    deployments: &[&'a Decoded<BundleDeployment>],
     namespace: &str,
     name: &str,
 ) -> Vec<Deployment<'a>> {
@@ -158,11 +158,11 @@ mod tests {
 
     use super::*;
 
-    fn guarded(object: &Value) -> Guarded<BundleDeployment> {
+    fn guarded(object: &Value) -> Decoded<BundleDeployment> {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    fn labelled(labels: &Value) -> Guarded<BundleDeployment> {
+    fn labelled(labels: &Value) -> Decoded<BundleDeployment> {
         guarded(&json!({ "metadata": { "namespace": "cluster-c", "name": "web", "labels": labels } }))
     }
 

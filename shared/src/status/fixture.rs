@@ -6,10 +6,10 @@ use super::{
     deployments::{Deployment, by_cluster},
     state::DeploymentState,
 };
-use crate::api::{BundleDeployment, Guarded, labels, status::BundleSummary};
+use crate::api::{BundleDeployment, Decoded, labels, status::BundleSummary};
 
 /// A deployment in a state on the cluster `f/CLUSTER`, with more fields in its status.
-pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Guarded<BundleDeployment> {
+pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Decoded<BundleDeployment> {
     let (staged, mut status) = match state {
         DeploymentState::Ready => ("a", json!({ "ready": true, "nonModified": true })),
         DeploymentState::NotReady => ("a", json!({})),
@@ -34,20 +34,20 @@ pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Guarde
         "spec": { "deploymentID": if state == DeploymentState::Pending { "" } else { "a" }, "stagedDeploymentID": staged },
         "status": status,
     });
-    let guarded: Guarded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();
+    let guarded: Decoded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();
     assert_eq!(by_cluster(&[&guarded])[0].state, state);
     guarded
 }
 
 /// One that does not decode.
-pub fn odd(cluster: &str) -> Guarded<BundleDeployment> {
+pub fn odd(cluster: &str) -> Decoded<BundleDeployment> {
     let labels = json!({ labels::CLUSTER_NAMESPACE: "f", labels::CLUSTER: cluster });
     let object = json!({ "metadata": { "name": "web", "labels": labels }, "status": { "ready": "maybe" } });
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
 /// They as the status looks at them.
-pub fn look(deployments: &[Guarded<BundleDeployment>]) -> Vec<Deployment<'_>> {
+pub fn look(deployments: &[Decoded<BundleDeployment>]) -> Vec<Deployment<'_>> {
     by_cluster(&deployments.iter().collect::<Vec<_>>())
 }
 

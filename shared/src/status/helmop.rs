@@ -4,7 +4,7 @@ use super::{
     condition::{self, ConditionType, State},
     polling::{self, Polling, Stalled},
     ready::ready,
-    rollup::{self, Seen},
+    rollup::{self, BundleState},
 };
 use crate::{
     api::{HelmOp, HelmOpStatus, ResolvedChart},
@@ -55,7 +55,7 @@ struct Verdict {
 #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
 pub fn next<'a>(
     helmop: &HelmOp,
-    seen: impl Into<Seen<'a>>,
+    seen: impl Into<BundleState<'a>>,
     outcome: &Outcome,
     polling: &Polling,
     now: &str,
@@ -92,7 +92,7 @@ pub fn next<'a>(
 
 fn judge(
     helmop: &HelmOp,
-    seen: Seen<'_>,
+    seen: BundleState<'_>,
     status: &HelmOpStatus,
     outcome: &Outcome,
     polling: &Polling,

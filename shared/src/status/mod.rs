@@ -30,14 +30,14 @@ mod state;
 mod summary;
 
 pub use self::{
-    bundle::{Place, Round, bundle},
+    bundle::{RolloutRound, TargetStatus, bundle},
     cluster::{cluster, is_refused, refused_cluster},
     condition::{ConditionType, State},
     deployments::helmop_of,
     events::{Event, bundle_events, events, unreadable},
     helmop::{Outcome, next, without_extras},
     patch::change,
-    polling::{Failure, Look, Polling},
-    rollup::Seen,
+    polling::{Failure, PollAttempt, Polling},
+    rollup::BundleState,
     state::DeploymentState,
 };

@@ -19,12 +19,12 @@ pub enum Polling {
         next: String,
     },
     /// A look.
-    Looked(Look),
+    Looked(PollAttempt),
 }
 
 /// A look for newer versions that has come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct PollAttempt {
     /// When it began, in RFC 3339.
     pub start: String,
     /// Whether the next one comes by itself.
@@ -41,7 +41,7 @@ pub struct Failure {
     /// Why, in a sentence.
     pub message: String,
     /// Whether it may pass by itself, so that nobody need do anything yet.
-    pub may_pass: bool,
+    pub is_transient: bool,
 }
 
 /// Sets what the status says of looks.
@@ -73,9 +73,9 @@ pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64
 /// something. `conditions` are those that are told already.
 pub fn stalled(polling: &Polling, conditions: &[Condition]) -> Stalled {
     match polling {
-        Polling::Looked(Look {
+        Polling::Looked(PollAttempt {
             result: Err(failure), ..
-        }) if !failure.may_pass => Stalled::Yes(State::TrueFor(failure.reason, failure.message.clone())),
+        }) if !failure.is_transient => Stalled::Yes(State::TrueFor(failure.reason, failure.message.clone())),
         Polling::Unchanged if is_false(conditions, ConditionType::Polled) => Stalled::Unchanged,
         Polling::Off | Polling::Unchanged | Polling::Awaited { .. } | Polling::Looked(_) => Stalled::No,
     }

@@ -3,7 +3,7 @@
 use super::{
     condition::State,
     ready_message::{is_ready_message, ready_message},
-    rollup::Seen,
+    rollup::BundleState,
 };
 use crate::{
     api::{Condition, HelmOp, bundle::BundleStatus, status::BundleSummary},
@@ -33,7 +33,7 @@ impl Readiness {
 /// It is ready only where the Bundle's controller has seen what the Bundle says now, at least one cluster is targeted,
 /// and deployments and Bundle agree that all of them are ready: they are watched apart, and the one that is behind
 /// must not decide.
-pub fn ready(helmop: &HelmOp, seen: Seen<'_>, summary: Option<&BundleSummary>) -> Readiness {
+pub fn ready(helmop: &HelmOp, seen: BundleState<'_>, summary: Option<&BundleSummary>) -> Readiness {
     let Some(status) = seen.status() else {
         let message = "the Bundle is written; waiting for its deployment";
         return Readiness::no(Reason::Progressing, message.to_owned());

@@ -1,19 +1,19 @@
 //! From the deployments of a HelmOp to its status.
 
 use super::{deployments, resources, summary};
-use crate::api::{Bundle, BundleDeployment, Guarded, bundle::BundleStatus, status::StatusBase};
+use crate::api::{Bundle, BundleDeployment, Decoded, bundle::BundleStatus, status::StatusBase};
 
 /// What is seen of a HelmOp's Bundle.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen<'a> {
+pub struct BundleState<'a> {
     /// The Bundle as it is now.
     pub bundle: Option<&'a Bundle>,
     /// Its BundleDeployments, in any order; `None` where nobody looks at them, as in a controller that may only see
     /// some namespaces. None of them hides others: one that does not decode is told of.
-    pub deployments: Option<&'a [&'a Guarded<BundleDeployment>]>,
+    pub deployments: Option<&'a [&'a Decoded<BundleDeployment>]>,
 }
 
-impl<'a> From<Option<&'a Bundle>> for Seen<'a> {
+impl<'a> From<Option<&'a Bundle>> for BundleState<'a> {
     fn from(bundle: Option<&'a Bundle>) -> Self {
         Self {
             bundle,
@@ -22,7 +22,7 @@ impl<'a> From<Option<&'a Bundle>> for Seen<'a> {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> BundleState<'a> {
     /// What came of the Bundle.
     pub fn status(&self) -> Option<&'a BundleStatus> {
         self.bundle.and_then(|bundle| bundle.status.as_deref())
@@ -31,7 +31,7 @@ impl<'a> Seen<'a> {
 
 /// Sets everything in a status that follows from deployments. Where nobody looks at them, the Bundle's own summary
 /// gives the numbers and single objects are not told of; where it has none either, all stays as it is.
-pub fn fill(base: &mut StatusBase, seen: Seen<'_>) {
+pub fn fill(base: &mut StatusBase, seen: BundleState<'_>) {
     let counted = seen.status().and_then(|status| status.summary.as_ref());
     match (seen.deployments, counted) {
         (Some(deployments), _) => {

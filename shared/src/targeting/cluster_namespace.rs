@@ -24,7 +24,7 @@ pub type ClusterName = (String, String);
 
 /// The metadata of an existing namespace that decide whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct NamespaceOwner {
     /// It has the label [`labels::MANAGED`].
     pub is_managed: bool,
     /// What the annotation [`labels::CLUSTER_NAMESPACE`] says.
@@ -33,7 +33,7 @@ pub struct Marks {
     pub cluster: Option<String>,
 }
 
-impl Marks {
+impl NamespaceOwner {
     /// Reads them.
     pub fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
@@ -66,7 +66,7 @@ impl Marks {
 /// What is known of namespaces and of other Clusters.
 pub trait Namespaces {
     /// The marks of a namespace, if it exists.
-    fn marks(&self, namespace: &str) -> Option<Marks>;
+    fn marks(&self, namespace: &str) -> Option<NamespaceOwner>;
     /// Another Cluster whose name gives the same namespace, if there is one.
     fn rival(&self, namespace: &str, cluster: &ClusterName) -> Option<ClusterName>;
     /// Whether it is the namespace of the controller itself.

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{
     identity::values_hash,
     names,
-    rollout::Turn,
-    target::{Target, Wanted, add},
+    rollout::RolloutStep,
+    target::{DesiredTarget, Target, add},
     values,
 };
 use crate::api::{Bundle, BundleDeployment, bundle_deployment::BundleDeploymentSpec, labels};
@@ -50,7 +50,7 @@ pub enum Secret {
 
 /// A BundleDeployment as it is to be, and its Secret.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Written {
+pub struct DesiredDeployment {
     /// The BundleDeployment. Its metadata has what is ours alone: name, namespace, labels, an annotation and finalizer.
     pub deployment: BundleDeployment,
     /// Its Secret, which has the same name and namespace.
@@ -59,18 +59,18 @@ pub struct Written {
 
 /// What there is in the namespace of a cluster for a deployment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Around<'a> {
+pub struct ObservedSecret<'a> {
     /// What its Secret holds now, if it is known.
     pub secret: Option<&'a SecretValues>,
     /// The Secret is known to be the one that belongs to the deployment, whatever is in it.
     pub is_intact: bool,
     /// The downstream resources that its agent is to copy.
-    pub downstream: &'a [Downstream],
+    pub downstream: &'a [DownstreamCopy],
 }
 
 /// A downstream resource, and its copy in the namespace of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Downstream {
+pub struct DownstreamCopy {
     /// The source in its present version, as the record names it.
     pub source: String,
     /// The copy, compared with the source. Nothing where [`recorded`] has this version of the source.
@@ -103,9 +103,14 @@ pub fn recorded(deployment: &BundleDeployment) -> Option<BTreeSet<&str>> {
 
 /// Makes the BundleDeployment of a target after its turn. Nothing where there is none and none is made yet, and where
 /// what is wanted is not known: then it stays as it is.
-pub fn deployment(bundle: &Bundle, target: &Target<'_>, turn: Turn, around: Around<'_>) -> Option<Written> {
+pub fn deployment(
+    bundle: &Bundle,
+    target: &Target<'_>,
+    turn: RolloutStep,
+    around: ObservedSecret<'_>,
+) -> Option<DesiredDeployment> {
     let wanted = target.wanted.as_ref().ok()?;
-    if turn == Turn::Wait {
+    if turn == RolloutStep::Wait {
         return None;
     }
     let namespace = target.namespace()?;
@@ -120,12 +125,12 @@ pub fn deployment(bundle: &Bundle, target: &Target<'_>, turn: Turn, around: Arou
     complete(&mut spec, bundle, target, wanted, is_paused);
     let recorded = target.existing.and_then(recorded);
     let is_changed =
-        |downstream: &Downstream| target.existing.is_none() || downstream.is_changed(recorded.as_ref());
+        |downstream: &DownstreamCopy| target.existing.is_none() || downstream.is_changed(recorded.as_ref());
     if around.downstream.iter().any(is_changed) {
         // Agents copy anew what has another number.
         spec.downstream_resources_generation = spec.downstream_resources_generation.saturating_add(1);
     }
-    Some(Written {
+    Some(DesiredDeployment {
         deployment: BundleDeployment {
             metadata: metadata(bundle, target, namespace, record(around.downstream)).into(),
             spec,
@@ -136,12 +141,12 @@ pub fn deployment(bundle: &Bundle, target: &Target<'_>, turn: Turn, around: Arou
 }
 
 /// Stages and promotes.
-fn advance(spec: &mut BundleDeploymentSpec, wanted: &Wanted, turn: Turn, is_paused: bool) {
-    if matches!(turn, Turn::Stage | Turn::Promote) {
+fn advance(spec: &mut BundleDeploymentSpec, wanted: &DesiredTarget, turn: RolloutStep, is_paused: bool) {
+    if matches!(turn, RolloutStep::Stage | RolloutStep::Promote) {
         spec.staged_options = (*wanted.options).clone();
         spec.staged_deployment_id.clone_from(&wanted.id);
     }
-    if turn == Turn::Promote {
+    if turn == RolloutStep::Promote {
         spec.options = spec.staged_options.clone();
         spec.deployment_id.clone_from(&wanted.id);
     } else if !is_paused && spec.deployment_id == spec.staged_deployment_id {
@@ -154,8 +159,8 @@ fn advance(spec: &mut BundleDeploymentSpec, wanted: &Wanted, turn: Turn, is_paus
 fn with_values(
     spec: &mut BundleDeploymentSpec,
     before: &BundleDeploymentSpec,
-    wanted: &Wanted,
-    around: Around<'_>,
+    wanted: &DesiredTarget,
+    around: ObservedSecret<'_>,
 ) -> Secret {
     let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
     let is_as_before = ids == [before.deployment_id.clone(), before.staged_deployment_id.clone()];
@@ -206,7 +211,7 @@ fn complete(
     spec: &mut BundleDeploymentSpec,
     bundle: &Bundle,
     target: &Target<'_>,
-    wanted: &Wanted,
+    wanted: &DesiredTarget,
     is_paused: bool,
 ) {
     spec.paused = is_paused;
@@ -225,7 +230,7 @@ fn complete(
     }
 }
 
-impl Downstream {
+impl DownstreamCopy {
     /// Whether the agent has to copy it once more, and so to deploy once more: its copy holds something else than when the
     /// agent last did, as far as the record of the deployment says.
     fn is_changed(&self, recorded: Option<&BTreeSet<&str>>) -> bool {
@@ -253,8 +258,8 @@ impl Downstream {
 }
 
 /// The record of downstream resources; empty for none.
-fn record(downstream: &[Downstream]) -> String {
-    let mut versions: Vec<_> = downstream.iter().map(Downstream::made_from).collect();
+fn record(downstream: &[DownstreamCopy]) -> String {
+    let mut versions: Vec<_> = downstream.iter().map(DownstreamCopy::made_from).collect();
     versions.sort_unstable();
     versions.join(", ")
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{
     identity::deployment_id,
-    kept::Kept,
-    target::Wanted,
+    kept::Interner,
+    target::DesiredTarget,
     template::Exceeded,
     values::{Fault, Source, VALUES, ValuesError, labels_of},
 };
@@ -21,7 +21,7 @@ pub struct Group<'g> {
     options: Options<'g>,
     source: Option<Result<Source, ValuesError>>,
     /// What clusters without labels get, and those with labels, where it is the same for all of them.
-    same: BTreeMap<bool, Wanted>,
+    same: BTreeMap<bool, DesiredTarget>,
 }
 
 impl fmt::Debug for Group<'_> {
@@ -47,7 +47,11 @@ impl<'g> Group<'g> {
     ///
     /// # Errors
     /// Where its values cannot be made, or the budget of the Bundle is exceeded.
-    pub fn wanted(&mut self, cluster: &Cluster, kept: &mut Kept<'_>) -> Result<Wanted, ValuesError> {
+    pub fn wanted(
+        &mut self,
+        cluster: &Cluster,
+        kept: &mut Interner<'_>,
+    ) -> Result<DesiredTarget, ValuesError> {
         let budget = kept.budget();
         let not_made = |exceeded| ValuesError::new(VALUES, Fault::NotMade(exceeded));
         budget.next_cluster().map_err(not_made)?;
@@ -65,7 +69,7 @@ impl<'g> Group<'g> {
             with_helm(source.options(), kept)?
         };
         let text = values.as_ref().map_or("", FreeForm::as_str);
-        let wanted = Wanted {
+        let wanted = DesiredTarget {
             values: kept.values(text).map_err(exceeded(VALUES))?,
             id: deployment_id(self.contents, &options, values),
             options,
@@ -77,7 +81,7 @@ impl<'g> Group<'g> {
     }
 }
 
-fn source(options: Options<'_>, kept: &mut Kept<'_>) -> Result<Source, ValuesError> {
+fn source(options: Options<'_>, kept: &mut Interner<'_>) -> Result<Source, ValuesError> {
     let mut options = options().unwrap_or_default();
     let values = options.helm.as_mut().and_then(|helm| helm.values.take());
     let options = kept.options(options).map_err(exceeded("targets"))?;
@@ -87,7 +91,7 @@ fn source(options: Options<'_>, kept: &mut Kept<'_>) -> Result<Source, ValuesErr
 /// As Fleet has it, a cluster with labels gets `helm` also where there is nothing in it.
 fn with_helm(
     options: &Arc<BundleDeploymentOptions>,
-    kept: &mut Kept<'_>,
+    kept: &mut Interner<'_>,
 ) -> Result<Arc<BundleDeploymentOptions>, ValuesError> {
     if options.helm.is_some() {
         return Ok(Arc::clone(options));
@@ -114,9 +118,9 @@ mod tests {
     }
 
     /// What clusters get: two with labels, two without.
-    fn wanted(options: &Value, budget: &Budget) -> [Wanted; 4] {
+    fn wanted(options: &Value, budget: &Budget) -> [DesiredTarget; 4] {
         let options = || serde_json::from_str(&options.to_string()).ok();
-        let (mut group, mut kept) = (Group::new("", &options), Kept::new(budget));
+        let (mut group, mut kept) = (Group::new("", &options), Interner::new(budget));
         let labels = json!({ "env": "prod" });
         let clusters = [
             ("a", &labels),
@@ -165,7 +169,7 @@ mod tests {
     #[test]
     fn a_cluster_with_labels_has_values_and_helm_in_any_case() {
         let [labelled, _, plain, _] = wanted(&json!({}), &Budget::without_clock());
-        let json = |wanted: &Wanted| serde_json::to_value(&*wanted.options).unwrap();
+        let json = |wanted: &DesiredTarget| serde_json::to_value(&*wanted.options).unwrap();
         assert_eq!(
             (json(&labelled), json(&plain)),
             (json!({ "helm": {} }), json!({}))
@@ -181,7 +185,7 @@ mod tests {
         let options = json!({ "helm": { "values": { "a": "x".repeat(128 << 10) } } });
         let options = || serde_json::from_str(&options.to_string()).ok();
         let budget = Budget::without_clock();
-        let (mut group, mut kept) = (Group::new("", &options), Kept::new(&budget));
+        let (mut group, mut kept) = (Group::new("", &options), Interner::new(&budget));
         for index in 0..2000 {
             let cluster = cluster(&format!("c{index}"), &json!({ "env": "prod" }));
             group.wanted(&cluster, &mut kept).unwrap();

@@ -17,14 +17,14 @@ const ELEMENT: usize = 64;
 
 /// What is kept, within the budget of the Bundle.
 #[derive(Debug)]
-pub struct Kept<'b> {
+pub struct Interner<'b> {
     budget: &'b Budget,
     values: HashSet<Arc<str>>,
     /// By a digest of their JSON.
     options: HashMap<Vec<u8>, Arc<BundleDeploymentOptions>>,
 }
 
-impl<'b> Kept<'b> {
+impl<'b> Interner<'b> {
     /// Nothing yet.
     pub fn new(budget: &'b Budget) -> Self {
         Self {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_the_same_is_kept_and_counted_once() {
         let budget = Budget::without_clock();
-        let mut kept = Kept::new(&budget);
+        let mut kept = Interner::new(&budget);
         let first = (kept.options(options(1)).unwrap(), kept.values("{}").unwrap());
         let counted = budget.kept();
         let again = (kept.options(options(1)).unwrap(), kept.values("{}").unwrap());
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn options_count_with_what_they_take_in_memory() {
         let budget = Budget::without_clock();
-        let mut kept = Kept::new(&budget);
+        let mut kept = Interner::new(&budget);
         kept.options(options(1000)).unwrap();
         // Two texts of 24 bytes beside their own, and allocations of 32 bytes for them.
         assert!(budget.kept() > 1000 * 80, "{}", budget.kept());
@@ -130,7 +130,7 @@ mod tests {
             ..Limits::within(Duration::MAX)
         };
         let budget = Budget::new(limits, || Duration::ZERO);
-        let mut kept = Kept::new(&budget);
+        let mut kept = Interner::new(&budget);
         assert!(kept.options(options(1)).is_ok());
         assert!(kept.options(options(1000)).is_err());
     }

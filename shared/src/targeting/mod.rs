@@ -50,8 +50,8 @@ pub use self::{
     cluster_namespace::{NamespaceRefused, namespace_of},
     criteria::{Group, Member},
     deployment::deployment,
-    rollout::{Rollout, Turn, plan},
-    target::{Obstacle, Target, cluster_of, orphans, strays, targets},
+    rollout::{Rollout, RolloutStep, plan},
+    target::{Target, TargetError, cluster_of, orphans, strays, targets},
 };
 
 use crate::api::target::ClusterCriteria;

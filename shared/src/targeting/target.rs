@@ -8,7 +8,7 @@ use std::{
 use thiserror::Error;
 
 use super::{
-    cluster_namespace::NamespaceRefused, criteria::Member, group::Group, kept::Kept, matching::Matcher,
+    cluster_namespace::NamespaceRefused, criteria::Member, group::Group, kept::Interner, matching::Matcher,
     selector::InvalidSelector, template::Budget, values::ValuesError,
 };
 use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
@@ -19,7 +19,7 @@ pub struct Target<'a> {
     /// The cluster.
     pub member: Member<'a>,
     /// What is to be deployed, or why that cannot be said. It is the fault of this cluster alone: others get theirs.
-    pub wanted: Result<Wanted, Obstacle>,
+    pub wanted: Result<DesiredTarget, TargetError>,
     /// What is there.
     pub existing: Option<&'a BundleDeployment>,
     /// What all targets of the Bundle together say of the release's namespace. It is the same for all clusters.
@@ -55,7 +55,7 @@ pub fn add(to: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>) {
 
 /// Why a cluster cannot be given what is wanted. It keeps what it has, and holds up no other.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum TargetError {
     /// Its values cannot be made.
     #[error(transparent)]
     Values(#[from] ValuesError),
@@ -69,7 +69,7 @@ pub enum Obstacle {
 
 /// What is to be deployed on a cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct DesiredTarget {
     /// The options, without Helm values. Clusters with the same options share them.
     pub options: Arc<BundleDeploymentOptions>,
     /// The Helm values as they stand in the Secret; empty where there are none. Clusters with the same values share them.
@@ -113,7 +113,7 @@ pub fn targets<'a>(
         .map(|deployment| (namespace(deployment), *deployment))
         .collect();
     let release_namespace = Arc::new(NamespaceMetadata::of(bundle));
-    let mut kept = Kept::new(budget);
+    let mut kept = Interner::new(budget);
     let mut targets = Vec::new();
     for members in grouped(&matcher, members) {
         let first = members.first().cloned();
@@ -128,7 +128,9 @@ pub fn targets<'a>(
         for member in members {
             let wanted = match member.refused() {
                 Some(refused) => Err(refused.clone().into()),
-                None => group.wanted(member.cluster, &mut kept).map_err(Obstacle::Values),
+                None => group
+                    .wanted(member.cluster, &mut kept)
+                    .map_err(TargetError::Values),
             };
             let namespace = member.deployment_namespace();
             let found = namespace.and_then(|namespace| existing.get(namespace).copied());
@@ -253,7 +255,7 @@ mod tests {
         let member = Member::new(&lab, []).with_namespace(Err(refused()));
         let targets = targets(&bundle, [member], &[&before], false, &Budget::without_clock()).unwrap();
         let target = &targets[0];
-        assert_eq!(target.wanted, Err(Obstacle::Namespace(refused())));
+        assert_eq!(target.wanted, Err(TargetError::Namespace(refused())));
         assert_eq!((target.namespace(), target.existing), (None, None));
         assert!(orphans(&targets, &[&before], |_| false).is_empty());
         assert!(

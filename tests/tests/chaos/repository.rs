@@ -56,7 +56,7 @@ pub const RANGES: [Range; 7] = [
 
 impl Range {
     /// Whether there may ever be a newer version in it.
-    pub fn can_move(self) -> bool {
+    pub fn is_floating(self) -> bool {
         version(self.text).is_none()
     }
 }

@@ -136,8 +136,8 @@ fn status(wanted: &Wanted, helmop: &Value, bundle: &Value) -> Result<()> {
     same("Accepted", &condition("Accepted")?, &json!("True"))?;
     // A version that cannot move is not polled.
     let ranges = wanted.targets.iter().filter_map(|target| target.range);
-    let can_move = ranges.chain([wanted.range]).any(Range::can_move);
-    let polled = if wanted.is_polled && can_move {
+    let is_floating = ranges.chain([wanted.range]).any(Range::is_floating);
+    let polled = if wanted.is_polled && is_floating {
         json!("True")
     } else {
         Value::Null

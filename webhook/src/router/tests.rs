@@ -11,21 +11,21 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{CONNECTION, Health, KnownPolicies, Shared, router, up_to};
+use super::{AppState, CONNECTION, Health, PolicyCache, router, up_to};
 use crate::{body::MAX_BODY, metrics::Metrics};
 
 async fn send(method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
-    send_under(KnownPolicies::default(), method, path, body).await
+    send_under(PolicyCache::default(), method, path, body).await
 }
 
 async fn send_under(
-    policies: KnownPolicies,
+    policies: PolicyCache,
     method: Method,
     path: &str,
     body: impl Into<Body>,
 ) -> (StatusCode, Vec<u8>) {
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let app = router(Shared {
+    let app = router(AppState {
         metrics,
         health: Health::default(),
         policies,
@@ -63,10 +63,10 @@ fn review(operation: &str, object: &Value, stored: &Value) -> Value {
 
 /// The `response` to a review; every one has the uid.
 async fn answer(path: &str, review: &Value) -> Value {
-    answer_under(KnownPolicies::default(), path, review).await
+    answer_under(PolicyCache::default(), path, review).await
 }
 
-async fn answer_under(policies: KnownPolicies, path: &str, review: &Value) -> Value {
+async fn answer_under(policies: PolicyCache, path: &str, review: &Value) -> Value {
     let (status, body) = send_under(policies, Method::POST, path, review.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
     let mut reply: Value = serde_json::from_slice(&body).unwrap();
@@ -143,7 +143,7 @@ async fn a_denial_has_a_cause_for_each_field() {
 }
 
 /// Policies of `fleet-default`, where the HelmOps are.
-fn policies(fields: &Value) -> KnownPolicies {
+fn policies(fields: &Value) -> PolicyCache {
     let mut policy = json!({ "metadata": { "name": "limits", "namespace": "fleet-default" } });
     json_patch::merge(&mut policy, fields);
     [serde_json::from_str(&policy.to_string()).unwrap()]
@@ -317,10 +317,10 @@ async fn what_is_no_review_is_refused_with_a_reason() {
 #[tokio::test]
 async fn a_process_that_is_about_to_end_sends_callers_elsewhere() {
     let health = Health::default();
-    let app = router(Shared {
+    let app = router(AppState {
         metrics: Metrics::register(&Registry::new()).unwrap(),
         health: health.clone(),
-        policies: KnownPolicies::default(),
+        policies: PolicyCache::default(),
         bodies: Arc::default(),
     });
     let connection = async || {

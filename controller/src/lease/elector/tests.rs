@@ -62,7 +62,7 @@ fn the_first_makes_the_lease_and_leads() {
     let start = Instant::now();
     let mut elector = elector("me");
     assert!(elector.must_read());
-    assert_eq!(elector.standing(start), Standing::Standby(None));
+    assert_eq!(elector.standing(start), ElectionState::Standby(None));
     elector.observed(None, start);
     let Next::Create(spec) = elector.next(start, &wall(7)) else {
         panic!("there is no Lease");
@@ -78,8 +78,8 @@ fn the_first_makes_the_lease_and_leads() {
     assert_eq!(spec, expected);
     assert!(!elector.leads(start), "not before the answer");
     elector.written(lease("me", 7), start);
-    assert_eq!(elector.standing(start + 9 * SECOND), Standing::Leading);
-    assert_eq!(elector.standing(start + 10 * SECOND), Standing::Lapsed);
+    assert_eq!(elector.standing(start + 9 * SECOND), ElectionState::Leading);
+    assert_eq!(elector.standing(start + 10 * SECOND), ElectionState::Lapsed);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_lease_that_is_renewed_is_left_alone_whatever_its_clock_says() {
             Next::Wait(now + 20 * SECOND),
             "as long as it says itself"
         );
-        assert_eq!(elector.standing(now), Standing::Standby(Some("other")));
+        assert_eq!(elector.standing(now), ElectionState::Standby(Some("other")));
     }
 }
 
@@ -187,12 +187,12 @@ fn a_lease_taken_by_hand_is_lost_at_once() {
         elector.failed();
         assert_eq!(
             elector.standing(start),
-            Standing::Leading,
+            ElectionState::Leading,
             "a failure alone is no loss"
         );
         assert!(elector.must_read());
         elector.observed(Some(lease(now_of, 1)), start);
-        assert!(matches!(elector.standing(start), Standing::Standby(_)));
+        assert!(matches!(elector.standing(start), ElectionState::Standby(_)));
         assert_eq!(elector.valid_until(), None);
     }
 }
@@ -203,11 +203,11 @@ fn who_could_not_renew_goes_on_if_nobody_took_the_lease() {
     let mut elector = leader(start);
     elector.failed();
     let late = start + 3600 * SECOND;
-    assert_eq!(elector.standing(late), Standing::Lapsed);
+    assert_eq!(elector.standing(late), ElectionState::Lapsed);
     elector.observed(Some(lease("me", 0)), late);
     assert_eq!(
         elector.standing(late),
-        Standing::Lapsed,
+        ElectionState::Lapsed,
         "not before it is renewed"
     );
     let renewed = replaced(elector.next(late, &wall(3600)));
@@ -217,7 +217,7 @@ fn who_could_not_renew_goes_on_if_nobody_took_the_lease() {
         "it has not changed hands"
     );
     elector.written(renewed, late);
-    assert_eq!(elector.standing(late), Standing::Leading);
+    assert_eq!(elector.standing(late), ElectionState::Leading);
 }
 
 #[test]

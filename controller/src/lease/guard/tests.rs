@@ -32,7 +32,7 @@ async fn write(api: &Api<ConfigMap>) -> Result<ConfigMap, ApiError> {
 }
 
 fn refused(written: &Result<ConfigMap, ApiError>) -> bool {
-    matches!(written, Err(error @ ApiError::NotLeading(_)) if error.is_passing())
+    matches!(written, Err(error @ ApiError::NotLeading(_)) if error.is_benign())
 }
 
 #[tokio::test(start_paused = true)]

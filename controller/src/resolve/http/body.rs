@@ -95,7 +95,7 @@ pub async fn read<T: Send + 'static>(
     drop(sender);
     let read = reading
         .await
-        .map_err(|error| Fault::Answer(format!("reading it failed: {error}")));
+        .map_err(|error| Fault::HttpResponse(format!("reading it failed: {error}")));
     (read, bytes)
 }
 

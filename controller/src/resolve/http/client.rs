@@ -10,7 +10,7 @@ use helmops_shared::runtime::{exit::with_causes, lock};
 use reqwest::{Certificate, Client, Identity, redirect};
 
 use super::{addresses::Addresses, body::LeastRate, fault::Fault, names::Names};
-use crate::resolve::access::Transport;
+use crate::resolve::access::TlsConfig;
 
 /// How long a server is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ pub struct Clients {
 
 #[derive(Debug, Default)]
 struct Made {
-    clients: HashMap<Arc<Transport>, Used>,
+    clients: HashMap<Arc<TlsConfig>, Used>,
     uses: u64,
 }
 
@@ -93,7 +93,7 @@ impl Clients {
     ///
     /// # Errors
     /// Where certificates or keys are of no use.
-    pub fn get(&self, transport: &Arc<Transport>, origin: &str) -> Result<Client, Fault> {
+    pub fn get(&self, transport: &Arc<TlsConfig>, origin: &str) -> Result<Client, Fault> {
         let known = lock(&self.made).get(transport, origin);
         if let Some(client) = known {
             return Ok(client);
@@ -109,7 +109,7 @@ impl Clients {
 
 impl Made {
     /// The client, if there is one that may be used for this server.
-    fn get(&mut self, transport: &Arc<Transport>, origin: &str) -> Option<Client> {
+    fn get(&mut self, transport: &Arc<TlsConfig>, origin: &str) -> Option<Client> {
         self.uses += 1;
         let used = self.clients.get_mut(transport)?;
         if !used.origins.contains(origin) {
@@ -123,7 +123,7 @@ impl Made {
     }
 
     /// Keeps a client, and returns those whose place it takes, so that they end outside of the lock.
-    fn put(&mut self, transport: &Arc<Transport>, origin: &str, client: Client) -> [Option<Used>; 2] {
+    fn put(&mut self, transport: &Arc<TlsConfig>, origin: &str, client: Client) -> [Option<Used>; 2] {
         let is_full = self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(transport);
         // Old passwords' and rotated certificates' clients are the first to go.
         let oldest = self.clients.iter().min_by_key(|(_, used)| used.last);
@@ -138,7 +138,7 @@ impl Made {
     }
 }
 
-fn build(transport: &Transport, timeouts: Timeouts, names: Names) -> Result<Client, Fault> {
+fn build(transport: &TlsConfig, timeouts: Timeouts, names: Names) -> Result<Client, Fault> {
     let mut builder = Client::builder()
         .user_agent(concat!("helmops/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(timeouts.connect)
@@ -179,8 +179,8 @@ fn build(transport: &Transport, timeouts: Timeouts, names: Names) -> Result<Clie
 mod tests {
     use super::*;
 
-    fn transport(number: usize) -> Arc<Transport> {
-        Arc::new(Transport {
+    fn transport(number: usize) -> Arc<TlsConfig> {
+        Arc::new(TlsConfig {
             authorities: Vec::new(),
             identity: Some(number.to_string().into_bytes()),
             insecure_skip_tls_verify: false,

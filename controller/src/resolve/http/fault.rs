@@ -135,7 +135,7 @@ pub enum Fault {
     Encoding(String),
     /// The answer is not what this kind of server answers.
     #[error("the response cannot be parsed: {0}")]
-    Answer(String),
+    HttpResponse(String),
 }
 
 impl Fault {
@@ -174,7 +174,7 @@ impl Fault {
         match self {
             Self::Url(_) => Reason::InvalidURL,
             Self::CaCerts(_) | Self::Identity(_) => Reason::InvalidSecret,
-            Self::Client(_) | Self::Redirect(_) | Self::Encoding(_) | Self::Answer(_) => {
+            Self::Client(_) | Self::Redirect(_) | Self::Encoding(_) | Self::HttpResponse(_) => {
                 Reason::RepositoryError
             }
             Self::Dns(_) => Reason::DNSLookupFailed,
@@ -220,7 +220,7 @@ impl Fault {
             | Self::Withheld { .. }
             | Self::Unencrypted { .. }
             | Self::TooLarge { .. }
-            | Self::Answer(_) => Pace::SLOW,
+            | Self::HttpResponse(_) => Pace::SLOW,
         }
     }
 
@@ -229,14 +229,14 @@ impl Fault {
     pub fn without_quotes(self) -> Self {
         match self {
             Self::Encoding(_) => Self::Encoding("it is broken, or one that was not asked for".to_owned()),
-            Self::Answer(_) => Self::foreign(),
+            Self::HttpResponse(_) => Self::foreign(),
             other => other,
         }
     }
 
     /// An answer that is of no use, from another host than that of the repository.
     pub fn foreign() -> Self {
-        Self::Answer(
+        Self::HttpResponse(
             "it comes from another host than that of the repository, by a redirect or as the token server that the registry \
              names, and is not what such a server answers; nothing of it is shown here, so fetch the URL by hand to see it"
                 .to_owned(),
@@ -261,7 +261,7 @@ impl Fault {
             | Self::Unencrypted { .. }
             | Self::TooLarge { .. }
             | Self::Encoding(_)
-            | Self::Answer(_) => Scope::Request,
+            | Self::HttpResponse(_) => Scope::Request,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to repositories and registries.
 //!
-//! [`Web`] admits a namespace to a request, and sends the request where nothing is spared that it needs, over a client that
-//! trusts what the HelmOp trusts, to addresses that are allowed. What comes back is an [`Answer`] of any status, or a
+//! [`HttpClient`] admits a namespace to a request, and sends the request where nothing is spared that it needs, over a client that
+//! trusts what the HelmOp trusts, to addresses that are allowed. What comes back is an [`HttpResponse`] of any status, or a
 //! [`FetchError`]. Every request is counted once, when its answer has been read or has failed.
 
 mod addresses;
@@ -45,14 +45,14 @@ use self::{
     readers::{Readers, Threads},
 };
 use super::{
-    access::{Access, Transport, origin},
+    access::{Access, TlsConfig, origin},
     metrics::{Fetches, Kind, Outcome},
 };
 use crate::metrics::Present;
 
 /// Sends requests.
 #[derive(Debug)]
-pub struct Web {
+pub struct HttpClient {
     admissions: Admissions,
     addresses: Arc<Addresses>,
     clients: Clients,
@@ -67,7 +67,7 @@ pub struct Web {
 
 /// A request.
 #[derive(Debug)]
-pub struct Ask<'a> {
+pub struct HttpRequest<'a> {
     /// The right to send it.
     pub admission: Admission,
     /// What is asked for.
@@ -79,14 +79,14 @@ pub struct Ask<'a> {
     /// Its headers, credentials included.
     pub headers: HeaderMap,
     /// Whom to trust.
-    pub transport: &'a Arc<Transport>,
+    pub transport: &'a Arc<TlsConfig>,
     /// The repository that it is about, and whose credentials and trust it is sent with.
     pub about: (&'a Url, &'a [u8; 32]),
 }
 
 /// The head of an answer, with the body still to come.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     response: Response,
     is_foreign: bool,
     fetch: Fetch,
@@ -106,7 +106,7 @@ struct Fetch {
     admission: Admission,
 }
 
-impl Web {
+impl HttpClient {
     /// Makes what requests are sent with.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl Web {
     ///
     /// # Errors
     /// Where there is no answer, the server is in trouble (5xx), or limits requests.
-    pub async fn ask(&self, ask: Ask<'_>) -> Result<Answer, FetchError> {
+    pub async fn ask(&self, ask: HttpRequest<'_>) -> Result<HttpResponse, FetchError> {
         let url = redacted(ask.url.as_str());
         let failed = |fault| FetchError {
             url: url.clone(),
@@ -169,7 +169,7 @@ impl Web {
         };
         match trouble(&response) {
             Some(fault) => Err(fetch.failed(fault, 0)),
-            None => Ok(Answer {
+            None => Ok(HttpResponse {
                 is_foreign: origin(response.url()) != repository_home,
                 response,
                 fetch,
@@ -178,7 +178,12 @@ impl Web {
     }
 
     /// Sends a request and follows redirects, to the last answer.
-    async fn follow(&self, client: &Client, ask: Ask<'_>, deadline: Instant) -> Result<Response, Fault> {
+    async fn follow(
+        &self,
+        client: &Client,
+        ask: HttpRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Response, Fault> {
         let (mut url, mut headers) = (ask.url, ask.headers);
         let mut redirects = 0;
         loop {
@@ -215,12 +220,12 @@ impl Web {
     }
 
     /// A server as it is reached by those with one kind of trust: to others it may well answer.
-    fn host(&self, transport: &Arc<Transport>, origin: &str) -> Key {
+    fn host(&self, transport: &Arc<TlsConfig>, origin: &str) -> Key {
         self.hosts.key((origin, transport))
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// Its status.
     pub fn status(&self) -> StatusCode {
         self.response.status()

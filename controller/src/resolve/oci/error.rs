@@ -3,7 +3,7 @@
 use helmops_shared::{
     chart::{
         registry::{
-            ask::AskError, challenge::ChallengeError, digest::DigestMismatch,
+            ask::QueryError, challenge::ChallengeError, digest::DigestMismatch,
             error_body::RegistryCode as Code, link::LinkError, realm::RealmError, reference::ReferenceError,
             tag_list::TagListError,
         },
@@ -40,7 +40,7 @@ pub enum RegistryError {
         /// The reference.
         repo: String,
         /// How.
-        source: AskError,
+        source: QueryError,
     },
     /// A request failed.
     #[error(transparent)]
@@ -120,7 +120,7 @@ pub enum RegistryError {
 impl RegistryError {
     /// What the registry, or its token server, answered is of no use. Why is not said where another host answered.
     pub fn unusable(url: &str, is_foreign: bool, why: String) -> Self {
-        let fault = Fault::Answer(why);
+        let fault = Fault::HttpResponse(why);
         let fault = if is_foreign { fault.without_quotes() } else { fault };
         Self::Fetch(FetchError::new(url, fault))
     }

@@ -15,7 +15,7 @@ use helmops_shared::{
     chart::{
         meter::{Meter, OverBudget},
         registry::{
-            ask::{Ask, ask},
+            ask::{RegistryQuery, ask},
             digest::Digest,
             endpoint::{Endpoint, MANIFEST_TYPES, Transport},
             link,
@@ -47,7 +47,7 @@ use super::{
     budget::{Budget, Reservation},
     cache::{Cache, Sizes, Terms},
     choice::Choices,
-    http::{Admission, Fault, FetchError, Limits, Web, fault},
+    http::{Admission, Fault, FetchError, HttpClient, Limits, fault},
     metrics::{Fetches, Kind},
 };
 
@@ -104,7 +104,7 @@ impl Registries {
     /// Where there is none, or the registry cannot be asked.
     pub async fn version(
         &self,
-        web: &Web,
+        web: &HttpClient,
         access: &Access,
         repo: &str,
         asked: &VersionRequest<'_>,
@@ -126,18 +126,18 @@ impl Registries {
             source,
         })?;
         match what {
-            Ask::Tag(tagged) => self.manifest(chart, &tagged, since).await,
-            Ask::TagThenList(tagged) => match self.manifest(chart, &tagged, since).await {
+            RegistryQuery::Tag(tagged) => self.manifest(chart, &tagged, since).await,
+            RegistryQuery::TagThenList(tagged) => match self.manifest(chart, &tagged, since).await {
                 Err(error) if error.is_unknown_manifest() => self.among_tags(chart, asked, since).await,
                 other => other,
             },
-            Ask::List => self.among_tags(chart, asked, since).await,
+            RegistryQuery::List => self.among_tags(chart, asked, since).await,
         }
     }
 
     fn chart<'a>(
         &'a self,
-        web: &'a Web,
+        web: &'a HttpClient,
         access: &'a Access,
         repo: &'a str,
     ) -> Result<Chart<'a>, RegistryError> {

@@ -18,8 +18,8 @@ use super::{
     tokens::{Key, Tokens},
 };
 use crate::resolve::{
-    access::{Access, Credentials, Login, Why},
-    http::{Admission, Answer, Ask, Fault, Web, parse},
+    access::{Access, Credentials, Login, WithheldBecause},
+    http::{Admission, Fault, HttpClient, HttpRequest, HttpResponse, parse},
     metrics::Kind,
 };
 
@@ -29,7 +29,7 @@ const BASIC_LIFETIME: Duration = Duration::from_hours(1);
 /// A repository in a registry, as one HelmOp sees it.
 #[derive(Debug)]
 pub struct Session<'a> {
-    web: &'a Web,
+    web: &'a HttpClient,
     tokens: &'a Tokens,
     access: &'a Access,
     endpoint: Endpoint<'a>,
@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// Where the endpoint is no URL.
     pub fn new(
-        web: &'a Web,
+        web: &'a HttpClient,
         tokens: &'a Tokens,
         access: &'a Access,
         endpoint: Endpoint<'a>,
@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
     }
 
     /// Why credentials are not sent, if there are some that are not.
-    pub const fn withheld(&self) -> Option<Why> {
+    pub const fn withheld(&self) -> Option<WithheldBecause> {
         self.credentials.withheld()
     }
 
@@ -102,7 +102,11 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Where the registry refuses, or cannot be asked.
-    pub async fn send(&self, admission: &Admission, request: Request<'_>) -> Result<Answer, RegistryError> {
+    pub async fn send(
+        &self,
+        admission: &Admission,
+        request: Request<'_>,
+    ) -> Result<HttpResponse, RegistryError> {
         let known = self.tokens.get(&self.key, Instant::now());
         let answer = self.once(admission, request, known.clone()).await?;
         if answer.status() != StatusCode::UNAUTHORIZED || answer.is_foreign() {
@@ -126,13 +130,13 @@ impl<'a> Session<'a> {
         admission: &Admission,
         request: Request<'_>,
         authorization: Option<HeaderValue>,
-    ) -> Result<Answer, RegistryError> {
+    ) -> Result<HttpResponse, RegistryError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(request.accept));
         if let Some(authorization) = authorization {
             headers.insert(AUTHORIZATION, authorization);
         }
-        let ask = Ask {
+        let ask = HttpRequest {
             admission: admission.clone(),
             kind: request.kind,
             method: request.method.clone(),
@@ -150,7 +154,7 @@ impl<'a> Session<'a> {
     async fn authorization(
         &self,
         admission: &Admission,
-        answer: Answer,
+        answer: HttpResponse,
     ) -> Result<(HeaderValue, Duration), RegistryError> {
         match (scheme(&answer), login(&self.credentials)) {
             (Ok(Scheme::Basic), Some(login)) => {
@@ -207,14 +211,14 @@ impl<'a> Session<'a> {
         Ok((value, token.fresh_for(Timestamp::now())))
     }
 
-    async fn success(&self, answer: Answer) -> Result<Answer, RegistryError> {
+    async fn success(&self, answer: HttpResponse) -> Result<HttpResponse, RegistryError> {
         match answer.status() {
             status if status.is_success() => Ok(answer),
             status => Err(self.refusal(answer, status).await),
         }
     }
 
-    async fn refusal(&self, answer: Answer, status: StatusCode) -> RegistryError {
+    async fn refusal(&self, answer: HttpResponse, status: StatusCode) -> RegistryError {
         if let fault @ (Fault::Withheld { .. } | Fault::Unencrypted { .. }) =
             self.access.refusal(status, self.withheld())
         {
@@ -235,7 +239,7 @@ impl<'a> Session<'a> {
     }
 }
 
-fn scheme(answer: &Answer) -> Result<Scheme, RegistryError> {
+fn scheme(answer: &HttpResponse) -> Result<Scheme, RegistryError> {
     let values = answer.headers().get_all(WWW_AUTHENTICATE);
     let challenges = challenge::parse(values.iter().map(HeaderValue::as_bytes));
     challenge::pick(&challenges).map_err(|source| RegistryError::Challenge {

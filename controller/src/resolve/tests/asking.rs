@@ -7,7 +7,7 @@ use std::{
 };
 
 use helmops_shared::{
-    chart::{index::Wanted, request::VersionRequest, resolved::ChartVersion},
+    chart::{index::ChartFilter, request::VersionRequest, resolved::ChartVersion},
     reason::Reason,
 };
 use prometheus::{Registry, TextEncoder};
@@ -21,12 +21,12 @@ use crate::{
     backoff::Pace,
     resolve::{
         ResolveError, SHARE_OF_READS,
-        access::{self, Access, Login, Transport},
+        access::{self, Access, Login, TlsConfig},
         bounds::Bounds,
         budget::Budget,
         cache::Terms,
         choice::Choices,
-        http::{Addresses, Fault, LeastRate, Limits, Timeouts, Web},
+        http::{Addresses, Fault, HttpClient, LeastRate, Limits, Timeouts},
         metrics::Fetches,
         oci::{Registries, RegistryError},
         repository::{LIMITS, Repositories, RepositoryError},
@@ -55,11 +55,11 @@ pub type Outcome = Result<ChartVersion, ResolveError>;
 /// The controller's way to repositories and registries.
 #[derive(Debug)]
 pub struct Asking {
-    web: Web,
+    web: HttpClient,
     repositories: Repositories,
     registries: Registries,
     metrics: Registry,
-    charts: Wanted,
+    charts: ChartFilter,
 }
 
 impl Asking {
@@ -106,7 +106,7 @@ impl Asking {
         };
         let choices = Choices::default();
         Self {
-            web: Web::new(timeouts, addresses, fetches.clone()).unwrap(),
+            web: HttpClient::new(timeouts, addresses, fetches.clone()).unwrap(),
             repositories: Repositories::new(
                 terms.clone(),
                 limits,
@@ -116,7 +116,7 @@ impl Asking {
             ),
             registries: Registries::new(&terms, budget, choices, fetches),
             metrics,
-            charts: Wanted::new(),
+            charts: ChartFilter::new(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Asking {
         let newest = VersionRequest::parse("").unwrap();
         let interest = |_: &str, namespace: Option<&str>| match namespace {
             None => self.charts.clone(),
-            Some(_) => Wanted::new(),
+            Some(_) => ChartFilter::new(),
         };
         let look_up = self
             .repositories
@@ -286,9 +286,9 @@ pub fn basic(username: &str) -> String {
 
 /// The same access, trusting an authority.
 pub fn trusting(access: Access, ca: &Ca) -> Access {
-    let transport = Transport {
+    let transport = TlsConfig {
         authorities: vec![(ca.pem.clone().into_bytes(), "key cacerts of the Secret")],
-        ..Transport::default()
+        ..TlsConfig::default()
     };
     Access {
         transport: Arc::new(transport),

@@ -123,7 +123,7 @@ async fn a_namespace_that_uses_up_its_share_fails_alone() {
         let outcome = asking.chart(&greedy, (&url, "many"), since).await;
         let words = [&*url, "the memory for reading indexes", "retrying"];
         let error = assert_fails(outcome, Reason::Busy, Pace::TRANSIENT, &words);
-        assert!(error.may_pass());
+        assert!(error.is_transient());
     }
     let found = asking
         .chart(&within("modest", anonymous()), (&url, "web"), since)

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     backoff::Pace,
-    resolve::access::{Access, Transport},
+    resolve::access::{Access, TlsConfig},
 };
 
 const WRONG_NAME: &str = "charts.example.com";
@@ -72,9 +72,9 @@ async fn certificates_that_are_not_good() {
         assert_untrusted(outcome, &server, words);
         asking.assert_idle(1);
 
-        let skipping = Transport {
+        let skipping = TlsConfig {
             insecure_skip_tls_verify: true,
-            ..Transport::default()
+            ..TlsConfig::default()
         };
         let outcome = asking.repository(&with(skipping), &server.url()).await;
         assert_eq!(version(outcome), "1.0.0", "insecureSkipTLSVerify");
@@ -111,10 +111,10 @@ async fn a_client_certificate() {
     );
 
     let identity = |identity: Vec<u8>| {
-        with(Transport {
+        with(TlsConfig {
             authorities: vec![(ca.pem.clone().into_bytes(), "key cacerts of the Secret")],
             identity: Some(identity),
-            ..Transport::default()
+            ..TlsConfig::default()
         })
     };
     let stranger = identity(Ca::new().issue(&Leaf::default()).identity());
@@ -151,13 +151,13 @@ async fn secrets_with_something_else_in_them() {
         ),
         (None, Some(&*mismatch), "keys tls.crt and tls.key of the Secret"),
     ] {
-        let transport = Transport {
+        let transport = TlsConfig {
             authorities: authorities
                 .map(|pem| (pem.as_bytes().to_vec(), "key cacerts of the Secret"))
                 .into_iter()
                 .collect(),
             identity: identity.map(|pem| pem.as_bytes().to_vec()),
-            ..Transport::default()
+            ..TlsConfig::default()
         };
         let outcome = asking.repository(&with(transport), &server.url()).await;
         let error = assert_fails(
@@ -244,7 +244,7 @@ async fn registries_are_asked_over_tls_unless_the_secret_says_otherwise() {
     assert_eq!(version(outcome), "1.0.0");
 }
 
-fn with(transport: Transport) -> Access {
+fn with(transport: TlsConfig) -> Access {
     Access {
         transport: Arc::new(transport),
         ..Access::default()

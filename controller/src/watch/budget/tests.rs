@@ -10,7 +10,7 @@ use crate::work::key;
 const KIB: usize = 1 << 10;
 
 /// A HelmOp whose values have so many bytes.
-fn helmop(namespace: &str, name: &str, bytes: usize) -> Guarded<HelmOp> {
+fn helmop(namespace: &str, name: &str, bytes: usize) -> Decoded<HelmOp> {
     let object = json!({
         "metadata": { "namespace": namespace, "name": name, "uid": name, "resourceVersion": bytes.to_string() },
         "spec": { "helm": { "values": { "text": "x".repeat(bytes) } } },
@@ -19,7 +19,7 @@ fn helmop(namespace: &str, name: &str, bytes: usize) -> Guarded<HelmOp> {
 }
 
 /// A BundleDeployment of a tenant on a cluster. Its options and its status have so many bytes.
-fn deployment(bundle: &str, cluster: &str, written: usize, reported: usize) -> Guarded<BundleDeployment> {
+fn deployment(bundle: &str, cluster: &str, written: usize, reported: usize) -> Decoded<BundleDeployment> {
     let labels = json!({
         labels::BUNDLE_NAMESPACE: bundle, labels::BUNDLE_NAME: "web", labels::HELM_NAME: "web",
         labels::CLUSTER_NAMESPACE: "fleet-default", labels::CLUSTER: cluster, labels::SHARD: "s",
@@ -41,8 +41,8 @@ fn watch<K: Resource<DynamicType = ()> + Weight + Clone>(bytes: usize) -> Charge
 /// What is stored of an object.
 fn stored<K: Resource<DynamicType = ()> + Weight + Clone>(
     watch: &mut Charges<K>,
-    object: Guarded<K>,
-) -> Guarded<K> {
+    object: Decoded<K>,
+) -> Decoded<K> {
     match watch.see(Event::Apply(object)) {
         Event::Apply(object) => object,
         _ => panic!("another event"),
@@ -51,12 +51,12 @@ fn stored<K: Resource<DynamicType = ()> + Weight + Clone>(
 
 fn has_room<K: Resource<DynamicType = ()> + Weight + Clone>(
     watch: &mut Charges<K>,
-    object: Guarded<K>,
+    object: Decoded<K>,
 ) -> bool {
     stored(watch, object).good().is_some()
 }
 
-fn list(watch: &mut Charges<HelmOp>, objects: Vec<Guarded<HelmOp>>) {
+fn list(watch: &mut Charges<HelmOp>, objects: Vec<Decoded<HelmOp>>) {
     watch.see(Event::Init);
     for object in objects {
         watch.see(Event::InitApply(object));
@@ -64,10 +64,10 @@ fn list(watch: &mut Charges<HelmOp>, objects: Vec<Guarded<HelmOp>>) {
     watch.see(Event::InitDone);
 }
 
-fn error<K>(object: &Guarded<K>) -> &str {
+fn error<K>(object: &Decoded<K>) -> &str {
     match object {
-        Guarded::Good(_) => panic!("it is stored"),
-        Guarded::Odd { error, .. } => error,
+        Decoded::Valid(_) => panic!("it is stored"),
+        Decoded::Invalid { error, .. } => error,
     }
 }
 
@@ -103,7 +103,7 @@ fn a_list_takes_no_second_memory_for_what_is_known() {
     let mut watch = watch(400 * KIB);
     let before = stored(&mut watch, helmop("a", "a", 200 * KIB));
     watch.see(Event::Init);
-    let Event::InitApply(Guarded::Good(again)) = watch.see(Event::InitApply(helmop("a", "a", 200 * KIB)))
+    let Event::InitApply(Decoded::Valid(again)) = watch.see(Event::InitApply(helmop("a", "a", 200 * KIB)))
     else {
         panic!("it is refused")
     };
@@ -199,7 +199,7 @@ fn an_object_that_does_not_decode_is_stored_without_its_text() {
         "metadata": { "name": "a", "annotations": { "a": "x".repeat(KIB) }, "finalizers": vec!["f"; 1000] },
         "spec": "y".repeat(100 * KIB),
     });
-    let object: Guarded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
+    let object: Decoded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
     let stored = stored(&mut watch(KIB), object);
     let metadata = serde_json::to_string(stored.meta()).unwrap();
     assert!(

@@ -137,12 +137,12 @@ impl Draft {
 
     /// The entry, unless Helm would pass over it.
     pub(super) fn finish(self) -> Option<IndexEntry> {
-        let will_do = self.broken == 0
+        let satisfies = self.broken == 0
             && !self.is_spoilt
             && is_name(&self.name)
             && matches!(self.kind.as_str(), "" | "application" | "library")
             && Version::parse(&self.entry.version).is_ok();
-        will_do.then_some(self.entry)
+        satisfies.then_some(self.entry)
     }
 }
 

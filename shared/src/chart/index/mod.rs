@@ -61,7 +61,7 @@ const MAX_KEPT: usize = 16 << 20;
 const MAX_QUIET: usize = 1 << 20;
 
 /// Names of charts.
-pub type Wanted = BTreeSet<String>;
+pub type ChartFilter = BTreeSet<String>;
 
 /// What an index says of the wanted charts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub enum Layout {
 /// - [`IndexError::Input`] with the error that the input gave;
 /// - [`IndexError::OddLayout`], with [`Layout::Any`] only: fetch the document again for [`Layout::General`];
 /// - any other, if the document is not in order. That a wanted chart is not listed is no such error.
-pub fn read(input: impl io::Read, wanted: &Wanted, layout: Layout) -> Result<Index, IndexError> {
+pub fn read(input: impl io::Read, wanted: &ChartFilter, layout: Layout) -> Result<Index, IndexError> {
     read_metered(input, wanted, layout, &mut Unmetered)
 }
 
@@ -125,7 +125,7 @@ pub fn read(input: impl io::Read, wanted: &Wanted, layout: Layout) -> Result<Ind
 /// Those of [`read`], and [`IndexError::OverBudget`] where the meter does not grant enough.
 pub fn read_metered(
     input: impl io::Read,
-    wanted: &Wanted,
+    wanted: &ChartFilter,
     layout: Layout,
     meter: &mut dyn Meter,
 ) -> Result<Index, IndexError> {
@@ -167,7 +167,7 @@ impl From<io::Error> for Stop {
 
 fn quick<R: io::Read>(
     source: &mut Source<R>,
-    wanted: &Wanted,
+    wanted: &ChartFilter,
     meter: &mut dyn Meter,
 ) -> Result<Result<Index, IndexError>, Stop> {
     let mut collector = Collector::new(wanted, meter);
@@ -181,7 +181,7 @@ fn quick<R: io::Read>(
 
 fn general<R: io::Read>(
     source: Source<R>,
-    wanted: &Wanted,
+    wanted: &ChartFilter,
     meter: &mut dyn Meter,
 ) -> Result<Index, IndexError> {
     let mut collector = Collector::new(wanted, meter);

@@ -17,7 +17,7 @@ use crate::chart::{request::VersionRequest, version::Version};
 
 /// What to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum RegistryQuery {
     /// The manifest of this tag, which the reference names. Nothing else will do.
     Tag(TaggedVersion),
     /// The manifest of this tag; where the registry has none, all tags: `v1.2.3` or another build of `1.2.3` will do too.
@@ -28,7 +28,7 @@ pub enum Ask {
 
 /// Why a reference and a version field cannot go together.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum AskError {
+pub enum QueryError {
     /// The tag stands for no version, such as `latest`.
     #[error(
         "tag {tag:?} in the reference is not a version; remove it, and name the version in spec.helm.version (empty means the latest release)"
@@ -58,38 +58,38 @@ pub enum AskError {
 ///
 /// # Errors
 /// Where the reference and the version field contradict each other.
-pub fn ask(reference: &Reference<'_>, request: &VersionRequest<'_>) -> Result<Ask, AskError> {
+pub fn ask(reference: &Reference<'_>, request: &VersionRequest<'_>) -> Result<RegistryQuery, QueryError> {
     match reference.tag {
-        Some(tag) => pinned(tag, request).map(Ask::Tag),
-        None if reference.digest.is_some() && request.text().is_empty() => Err(AskError::DigestAlone),
+        Some(tag) => pinned(tag, request).map(RegistryQuery::Tag),
+        None if reference.digest.is_some() && request.text().is_empty() => Err(QueryError::DigestAlone),
         None if request.is_exact() => Ok(exact(request.text())),
-        None => Ok(Ask::List),
+        None => Ok(RegistryQuery::List),
     }
 }
 
-fn pinned(tag: &str, request: &VersionRequest<'_>) -> Result<TaggedVersion, AskError> {
+fn pinned(tag: &str, request: &VersionRequest<'_>) -> Result<TaggedVersion, QueryError> {
     let tag = tag::of_version(tag);
     let Some(version) = tag::version_of(&tag) else {
-        return Err(AskError::NotAVersion { tag });
+        return Err(QueryError::NotAVersion { tag });
     };
     let is_allowed = request.text().is_empty()
         || request.text() == version
         || Version::parse(&version).is_ok_and(|version| request.constraint().matches(&version));
     if !is_allowed {
         let asked = request.text().to_owned();
-        return Err(AskError::Mismatch { tag, asked });
+        return Err(QueryError::Mismatch { tag, asked });
     }
     Ok(TaggedVersion { tag, version })
 }
 
-fn exact(version: &str) -> Ask {
+fn exact(version: &str) -> RegistryQuery {
     let tag = tag::of_version(version);
     if tag::is_tag(&tag) {
         let version = version.to_owned();
-        Ask::TagThenList(TaggedVersion { tag, version })
+        RegistryQuery::TagThenList(TaggedVersion { tag, version })
     } else {
         // No tag is so long; the list shows what there is instead.
-        Ask::List
+        RegistryQuery::List
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    fn asked(reference: &str, version: &str) -> Result<Ask, AskError> {
+    fn asked(reference: &str, version: &str) -> Result<RegistryQuery, QueryError> {
         let request = VersionRequest::parse(version).unwrap();
         ask(&Reference::parse(reference).unwrap(), &request)
     }
@@ -115,32 +115,56 @@ mod tests {
     fn one_look_where_one_will_do() {
         let long = format!("1.2.3+{}", "b".repeat(128));
         for (reference, version, expected) in [
-            ("oci://h/c", "", Ask::List),
-            ("oci://h/c", "1.x", Ask::List),
+            ("oci://h/c", "", RegistryQuery::List),
+            ("oci://h/c", "1.x", RegistryQuery::List),
             // Not exact: `1.2.3` and `v1.2.3` both match, and the latter is preferred if it is there.
-            ("oci://h/c", "v1.2.3", Ask::List),
-            ("oci://h/c", "1.2.3", Ask::TagThenList(tagged("1.2.3", "1.2.3"))),
+            ("oci://h/c", "v1.2.3", RegistryQuery::List),
+            (
+                "oci://h/c",
+                "1.2.3",
+                RegistryQuery::TagThenList(tagged("1.2.3", "1.2.3")),
+            ),
             (
                 "oci://h/c",
                 "1.2.3-rc.1+b",
-                Ask::TagThenList(tagged("1.2.3-rc.1_b", "1.2.3-rc.1+b")),
+                RegistryQuery::TagThenList(tagged("1.2.3-rc.1_b", "1.2.3-rc.1+b")),
             ),
-            ("oci://h/c", &long, Ask::List),
-            ("oci://h/c:1.2.3", "", Ask::Tag(tagged("1.2.3", "1.2.3"))),
-            ("oci://h/c:1.2.3", "1.2.3", Ask::Tag(tagged("1.2.3", "1.2.3"))),
-            ("oci://h/c:1.2.3", "1.x", Ask::Tag(tagged("1.2.3", "1.2.3"))),
-            ("oci://h/c:v1.2.3", "1.2.3", Ask::Tag(tagged("v1.2.3", "v1.2.3"))),
+            ("oci://h/c", &long, RegistryQuery::List),
+            (
+                "oci://h/c:1.2.3",
+                "",
+                RegistryQuery::Tag(tagged("1.2.3", "1.2.3")),
+            ),
+            (
+                "oci://h/c:1.2.3",
+                "1.2.3",
+                RegistryQuery::Tag(tagged("1.2.3", "1.2.3")),
+            ),
+            (
+                "oci://h/c:1.2.3",
+                "1.x",
+                RegistryQuery::Tag(tagged("1.2.3", "1.2.3")),
+            ),
+            (
+                "oci://h/c:v1.2.3",
+                "1.2.3",
+                RegistryQuery::Tag(tagged("v1.2.3", "v1.2.3")),
+            ),
             (
                 "oci://h/c:1.2.3+b",
                 "1.2.3+b",
-                Ask::Tag(tagged("1.2.3_b", "1.2.3+b")),
+                RegistryQuery::Tag(tagged("1.2.3_b", "1.2.3+b")),
             ),
-            ("oci://h/c:1.2.3_b", "", Ask::Tag(tagged("1.2.3_b", "1.2.3+b"))),
+            (
+                "oci://h/c:1.2.3_b",
+                "",
+                RegistryQuery::Tag(tagged("1.2.3_b", "1.2.3+b")),
+            ),
             // The tag names it outright, so that no constraint need let pre-releases in.
             (
                 "oci://h/c:1.2.3-rc.1",
                 "",
-                Ask::Tag(tagged("1.2.3-rc.1", "1.2.3-rc.1")),
+                RegistryQuery::Tag(tagged("1.2.3-rc.1", "1.2.3-rc.1")),
             ),
         ] {
             assert_eq!(asked(reference, version), Ok(expected), "{reference} {version}");
@@ -165,13 +189,16 @@ mod tests {
     #[test]
     fn a_digest_needs_a_version() {
         let reference = format!("oci://h/c@{DIGEST}");
-        assert_eq!(asked(&reference, ""), Err(AskError::DigestAlone));
-        assert_eq!(asked(&reference, "1.x"), Ok(Ask::List));
+        assert_eq!(asked(&reference, ""), Err(QueryError::DigestAlone));
+        assert_eq!(asked(&reference, "1.x"), Ok(RegistryQuery::List));
         assert_eq!(
             asked(&reference, "1.2.3"),
-            Ok(Ask::TagThenList(tagged("1.2.3", "1.2.3")))
+            Ok(RegistryQuery::TagThenList(tagged("1.2.3", "1.2.3")))
         );
         let reference = format!("oci://h/c:1.2.3@{DIGEST}");
-        assert_eq!(asked(&reference, ""), Ok(Ask::Tag(tagged("1.2.3", "1.2.3"))));
+        assert_eq!(
+            asked(&reference, ""),
+            Ok(RegistryQuery::Tag(tagged("1.2.3", "1.2.3")))
+        );
     }
 }

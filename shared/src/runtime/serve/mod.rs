@@ -33,7 +33,7 @@ use self::accept::{AfterError, after_error};
 use self::activity::Activity;
 use self::connection::{Caller, Connections};
 use self::metrics::Displaced;
-use self::places::Places;
+use self::places::ConnectionSlots;
 use self::streams::log_panic;
 use super::throttle::Throttle;
 
@@ -95,7 +95,7 @@ pub async fn serve<L: Accept>(
     ));
     let warnings = Warnings::new();
     let mut open = JoinSet::new();
-    let mut places = Places::new(limits.connections);
+    let mut places = ConnectionSlots::new(limits.connections);
     loop {
         let accepted = tokio::select! {
             biased;

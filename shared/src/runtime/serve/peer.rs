@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use helmops_certs::{HotPair, PemFile, ServingPair, issue_ca, issue_leaf, server_config};
+use helmops_certs::{CertResolver, PemFile, ServingPair, issue_ca, issue_leaf, server_config};
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use prometheus::Registry;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -139,7 +139,7 @@ impl Tls {
             name: "tls.key",
             bytes: leaf.key_pem.as_bytes(),
         };
-        let hot = HotPair::new(ServingPair::from_pem(cert, key).unwrap());
+        let hot = CertResolver::new(ServingPair::from_pem(cert, key).unwrap());
         let transport = Transport::Tls(TlsAcceptor::from(Arc::new(server_config(hot).unwrap())));
         let mut roots = RootCertStore::empty();
         roots

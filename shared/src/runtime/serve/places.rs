@@ -17,7 +17,7 @@ use super::peer_bytes::PeerBytes;
 const SHARE: usize = 4;
 
 /// The open connections of a server, by the task that serves them.
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     limit: usize,
     open: HashMap<Id, Place>,
     /// Only addresses with an open connection, so no more than `open` has.
@@ -39,7 +39,7 @@ struct Peer {
     body_bytes: PeerBytes,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -142,7 +142,7 @@ mod tests {
 
     /// Connections that stay open until they are closed by the server.
     struct Stage {
-        places: Places,
+        places: ConnectionSlots,
         tasks: JoinSet<()>,
         names: HashMap<Id, &'static str>,
     }
@@ -150,7 +150,7 @@ mod tests {
     impl Stage {
         fn new() -> Self {
             Self {
-                places: Places::new(LIMIT),
+                places: ConnectionSlots::new(LIMIT),
                 tasks: JoinSet::new(),
                 names: HashMap::new(),
             }

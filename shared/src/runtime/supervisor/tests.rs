@@ -89,13 +89,16 @@ async fn a_task_that_ends_by_itself_is_a_fault_and_stops_the_others() {
     } = stage();
     let (stop, ended) = (supervisor.stop(), Arc::new(AtomicBool::new(false)));
     let flag = Arc::clone(&ended);
-    supervisor.spawn("patient", async move {
+    supervisor.spawn("backoff_without_init", async move {
         stop.cancelled().await;
         flag.store(true, Ordering::SeqCst);
     });
     supervisor.spawn("hasty", sleep_seconds(1));
     let fault = supervisor.run_until(signals).await.unwrap_err();
-    assert!(matches!(fault, Fault::Ended { task: "hasty" }), "{fault:?}");
+    assert!(
+        matches!(fault, ProcessError::Ended { task: "hasty" }),
+        "{fault:?}"
+    );
     assert!(ended.load(Ordering::SeqCst), "the others end in order");
     assert!(!health.ready().ok());
 }
@@ -132,7 +135,7 @@ async fn a_task_that_panics_is_a_fault_with_its_message() {
         });
         let fault = supervisor.run_until(signals).await.unwrap_err();
         assert!(
-            matches!(&fault, Fault::Panicked { task: "loop", message } if message == expected),
+            matches!(&fault, ProcessError::Panicked { task: "loop", message } if message == expected),
             "{fault:?}"
         );
     }
@@ -150,7 +153,10 @@ async fn a_task_that_ends_during_the_delay_is_a_fault() {
     signal.send("SIGTERM").unwrap();
     let start = Instant::now();
     let fault = supervisor.run_until(signals).await.unwrap_err();
-    assert!(matches!(fault, Fault::Ended { task: "hasty" }), "{fault:?}");
+    assert!(
+        matches!(fault, ProcessError::Ended { task: "hasty" }),
+        "{fault:?}"
+    );
     assert_eq!(start.elapsed().as_secs(), 2);
 }
 
@@ -169,7 +175,10 @@ async fn a_task_that_fails_while_stopping_is_a_fault() {
     });
     signal.send("SIGTERM").unwrap();
     let fault = supervisor.run_until(signals).await.unwrap_err();
-    assert!(matches!(fault, Fault::Failed { task: "lease", .. }), "{fault:?}");
+    assert!(
+        matches!(fault, ProcessError::Failed { task: "lease", .. }),
+        "{fault:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +224,7 @@ async fn a_second_signal_ends_at_once() {
         let (result, ()) = tokio::join!(supervisor.run_until(signals), sending);
         let fault = result.unwrap_err();
         assert!(
-            matches!(&fault, Fault::SecondSignal { signal: "SIGINT", tasks } if *tasks == ["stuck"]),
+            matches!(&fault, ProcessError::SecondSignal { signal: "SIGINT", tasks } if *tasks == ["stuck"]),
             "{fault:?}"
         );
         assert_eq!(start.elapsed().as_secs(), after);

@@ -45,14 +45,14 @@ fn status(bundle: &Bundle, clusters: &[(Cluster, Option<BundleDeployment>, Optio
                 .iter()
                 .find(|(cluster, ..)| cluster.metadata.name.as_deref() == Some(target.member.name()))
                 .unwrap();
-            Place {
+            TargetStatus {
                 target,
                 deployment: deployment.as_ref(),
                 problem: *problem,
             }
         })
         .collect();
-    super::bundle(bundle, Round::Done(&rollout, &places), "now")
+    super::bundle(bundle, RolloutRound::Done(&rollout, &places), "now")
 }
 
 fn ready_of(status: &BundleStatus) -> [&str; 3] {
@@ -131,7 +131,7 @@ fn a_refusal_leaves_what_clusters_have() {
     )));
     let told = super::bundle(
         &bundle,
-        Round::Refused(Reason::InvalidSelector, "no selector"),
+        RolloutRound::Refused(Reason::InvalidSelector, "no selector"),
         "later",
     );
     assert_eq!(ready_of(&told), ["False", "InvalidSelector", "no selector"]);

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::{
-    super::polling::{Failure, Look},
+    super::polling::{Failure, PollAttempt},
     *,
 };
-use crate::api::{Bundle, BundleDeployment, Guarded};
+use crate::api::{Bundle, BundleDeployment, Decoded};
 
 fn helmop() -> HelmOp {
     let object = json!({
@@ -50,7 +50,13 @@ fn condition<'s>(status: &'s HelmOpStatus, r#type: &str) -> (&'s str, &'s str, &
 
 #[test]
 fn accepted_is_not_yet_ready() {
-    let status = next(&helmop(), Seen::default(), &accepted(), &Polling::Unchanged, "t");
+    let status = next(
+        &helmop(),
+        BundleState::default(),
+        &accepted(),
+        &Polling::Unchanged,
+        "t",
+    );
     assert_eq!(
         (status.version.as_str(), status.observed_generation),
         ("1.2.3", Some(2))
@@ -186,12 +192,12 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
         "metadata": { "name": "web", "namespace": "cluster-c" },
         "status": { "ready": true, "nonModified": true }
     });
-    let deployment: Guarded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();
+    let deployment: Decoded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();
     let bundle = bundle(
         1,
         json!({ "observedGeneration": 1, "summary": { "ready": 1, "desiredReady": 1 } }),
     );
-    let seen = Seen {
+    let seen = BundleState {
         bundle: Some(&bundle),
         deployments: Some(&[&deployment]),
     };
@@ -205,7 +211,7 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
         assert_eq!(status.base.ready_clusters, Some(1), "what is deployed is told of");
         assert_eq!(status.base.display.unwrap().ready_bundle_deployments, "1/1");
     }
-    let gone = Seen {
+    let gone = BundleState {
         bundle: None,
         deployments: Some(&[]),
     };
@@ -219,7 +225,13 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
 
 #[test]
 fn without_extras_is_what_fleets_definition_has() {
-    let mut status = next(&helmop(), Seen::default(), &accepted(), &Polling::Unchanged, "t");
+    let mut status = next(
+        &helmop(),
+        BundleState::default(),
+        &accepted(),
+        &Polling::Unchanged,
+        "t",
+    );
     status.base.omitted = Some(crate::api::status::Omitted::default());
     let text = serde_json::to_string(&without_extras(status)).unwrap();
     assert!(
@@ -229,18 +241,18 @@ fn without_extras_is_what_fleets_definition_has() {
 }
 
 fn looked(result: Result<&str, Failure>) -> Polling {
-    Polling::Looked(Look {
+    Polling::Looked(PollAttempt {
         start: "2026-11-21T10:00:00Z".to_owned(),
         is_repeated: true,
         result: result.map(str::to_owned),
     })
 }
 
-fn failure(may_pass: bool) -> Failure {
+fn failure(is_transient: bool) -> Failure {
     Failure {
         reason: Reason::RepositoryNotFound,
         message: "gone".to_owned(),
-        may_pass,
+        is_transient,
     }
 }
 
@@ -260,7 +272,7 @@ fn told(status: &HelmOpStatus) -> (String, String, &str) {
 fn a_look_is_told_with_its_start_whatever_came_of_it() {
     let start = "2026-11-21T10:00:00Z";
     let says = |polling: &Polling| {
-        let status = next(&helmop(), Seen::default(), &accepted(), polling, "t");
+        let status = next(&helmop(), BundleState::default(), &accepted(), polling, "t");
         assert_eq!(condition(&status, "Accepted").0, "True");
         let (polled, stalled, last) = told(&status);
         (polled, stalled, last.to_owned())
@@ -286,7 +298,7 @@ fn what_came_of_a_look_stays_until_the_next_or_until_polling_ends() {
             status: Some(status.clone()),
             ..helmop()
         };
-        next(&helmop, Seen::default(), &accepted(), polling, "t2")
+        next(&helmop, BundleState::default(), &accepted(), polling, "t2")
     };
     let failed = step(&HelmOpStatus::default(), &looked(Err(failure(false))));
     let kept = step(&failed, &Polling::Unchanged);
@@ -305,7 +317,7 @@ fn a_look_that_was_asked_for_where_polling_is_off_leaves_only_its_time() {
     look.is_repeated = false;
     let status = next(
         &helmop(),
-        Seen::default(),
+        BundleState::default(),
         &accepted(),
         &Polling::Looked(look.clone()),
         "t",
@@ -317,7 +329,7 @@ fn a_look_that_was_asked_for_where_polling_is_off_leaves_only_its_time() {
     look.result = Err(failure(true));
     let status = next(
         &helmop(),
-        Seen::default(),
+        BundleState::default(),
         &accepted(),
         &Polling::Looked(look),
         "t",
@@ -330,7 +342,7 @@ fn a_lost_status_says_when_the_next_look_is_due() {
     let awaited = Polling::Awaited {
         next: "2026-11-21T11:00:00Z".to_owned(),
     };
-    let status = next(&helmop(), Seen::default(), &accepted(), &awaited, "t");
+    let status = next(&helmop(), BundleState::default(), &accepted(), &awaited, "t");
     let (polled, ..) = told(&status);
     assert!(
         polled.starts_with("Unknown/") && polled.contains("11:00:00Z"),

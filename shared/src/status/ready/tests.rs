@@ -100,7 +100,7 @@ fn the_bundle_comes_first() {
             "{text}"
         );
     }
-    let none = ready(&helmop(false), Seen::default(), None);
+    let none = ready(&helmop(false), BundleState::default(), None);
     assert_eq!((none.state.reason(), none.is_moving), (Reason::Progressing, true));
 }
 

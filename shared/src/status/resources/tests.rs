@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    api::{BundleDeployment, Guarded, labels},
+    api::{BundleDeployment, Decoded, labels},
     status::{
         fixture::{deployment, look, odd},
         state::DeploymentState::{self, ErrApplied, Modified, NotReady, OutOfSync, Ready, WaitApplied},
     },
 };
 
-fn filled(deployments: &[Guarded<BundleDeployment>]) -> StatusBase {
+fn filled(deployments: &[Decoded<BundleDeployment>]) -> StatusBase {
     let mut base = StatusBase::default();
     fill(&mut base, &look(deployments));
     base
@@ -227,7 +227,7 @@ fn counts_are_summed_for_all_and_for_each_cluster() {
 }
 
 /// Deployments of `objects` objects on `clusters` clusters, the last of which has the last object missing.
-fn many(clusters: usize, objects: usize) -> Vec<Guarded<BundleDeployment>> {
+fn many(clusters: usize, objects: usize) -> Vec<Decoded<BundleDeployment>> {
     let long = |what: &str, n: usize| format!("{what}-{}-{n:05}", "x".repeat(20));
     let pods: Vec<_> = (0..objects).map(|n| pod(&long("p", n))).collect();
     let status =
@@ -244,7 +244,7 @@ fn many(clusters: usize, objects: usize) -> Vec<Guarded<BundleDeployment>> {
     deployments
 }
 
-fn on(cluster: &str, mut deployment: Guarded<BundleDeployment>) -> Guarded<BundleDeployment> {
+fn on(cluster: &str, mut deployment: Decoded<BundleDeployment>) -> Decoded<BundleDeployment> {
     let labels = deployment.meta_mut().labels.as_mut().unwrap();
     labels.insert(labels::CLUSTER.to_owned(), cluster.to_owned());
     deployment

@@ -9,7 +9,7 @@ use crate::status::{
 };
 
 fn filled(
-    deployments: &[crate::api::Guarded<crate::api::BundleDeployment>],
+    deployments: &[crate::api::Decoded<crate::api::BundleDeployment>],
     counted: Option<Value>,
 ) -> StatusBase {
     let mut base = StatusBase::default();

@@ -7,12 +7,12 @@ use super::*;
 /// What a test knows of namespaces and Clusters.
 #[derive(Default)]
 struct Known {
-    namespaces: HashMap<String, Marks>,
+    namespaces: HashMap<String, NamespaceOwner>,
     clusters: Vec<ClusterName>,
 }
 
 impl Namespaces for Known {
-    fn marks(&self, namespace: &str) -> Option<Marks> {
+    fn marks(&self, namespace: &str) -> Option<NamespaceOwner> {
         self.namespaces.get(namespace).cloned()
     }
 
@@ -28,7 +28,7 @@ impl Namespaces for Known {
 }
 
 impl Known {
-    fn with(mut self, namespace: &str, marks: Marks) -> Self {
+    fn with(mut self, namespace: &str, marks: NamespaceOwner) -> Self {
         self.namespaces.insert(namespace.to_owned(), marks);
         self
     }
@@ -39,19 +39,19 @@ impl Known {
 }
 
 /// A namespace as Fleet makes it.
-fn made_for(cluster: &str) -> Marks {
+fn made_for(cluster: &str) -> NamespaceOwner {
     let (namespace, name) = cluster.split_once('/').unwrap();
-    Marks {
+    NamespaceOwner {
         is_managed: true,
         cluster_namespace: Some(namespace.to_owned()),
         cluster: Some(name.to_owned()),
     }
 }
 
-fn managed() -> Marks {
-    Marks {
+fn managed() -> NamespaceOwner {
+    NamespaceOwner {
         is_managed: true,
-        ..Marks::default()
+        ..NamespaceOwner::default()
     }
 }
 
@@ -123,7 +123,7 @@ fn system_namespaces_are_never_used() {
         "default",
         "helmops-system",
     ] {
-        for marks in [Marks::default(), made_for("fleet/lab")] {
+        for marks in [NamespaceOwner::default(), made_for("fleet/lab")] {
             let known = Known::default().with(namespace, marks);
             let found = known.of(&cluster("fleet/lab", namespace));
             assert_eq!(found, Ok(own("fleet/lab")), "{namespace}");
@@ -134,7 +134,7 @@ fn system_namespaces_are_never_used() {
 #[test]
 fn a_namespace_that_names_no_cluster_is_neither_used_nor_left() {
     let claimed = cluster("fleet/lab", "cluster-lab");
-    for marks in [Marks::default(), managed()] {
+    for marks in [NamespaceOwner::default(), managed()] {
         let refused = Known::default().with("cluster-lab", marks).of(&claimed);
         let message = refused.unwrap_err().to_string();
         for part in [
@@ -145,7 +145,7 @@ fn a_namespace_that_names_no_cluster_is_neither_used_nor_left() {
             assert!(message.contains(part), "{message}");
         }
     }
-    let unlabelled = Marks {
+    let unlabelled = NamespaceOwner {
         is_managed: false,
         ..made_for("fleet/lab")
     };
@@ -165,7 +165,7 @@ fn a_namespace_that_names_no_cluster_is_neither_used_nor_left() {
 fn a_namespace_that_somebody_made_beforehand_is_refused() {
     let lab = cluster("fleet/lab", "");
     let refused = Known::default()
-        .with(&own("fleet/lab"), Marks::default())
+        .with(&own("fleet/lab"), NamespaceOwner::default())
         .of(&lab);
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("fleet.cattle.io/managed=true"), "{message}");
@@ -189,7 +189,7 @@ fn of_two_clusters_with_one_namespace_the_annotated_one_keeps_it() {
         let (namespace, name) = name.split_once('/').unwrap();
         (namespace.to_owned(), name.to_owned())
     });
-    let known = |marks: Option<Marks>| Known {
+    let known = |marks: Option<NamespaceOwner>| Known {
         namespaces: marks
             .map(|marks| (namespace.clone(), marks))
             .into_iter()
@@ -218,7 +218,7 @@ fn of_two_clusters_with_one_namespace_the_annotated_one_keeps_it() {
 
 #[test]
 fn what_annotations_say_is_cut() {
-    let marks = Marks {
+    let marks = NamespaceOwner {
         cluster: Some("x".repeat(10_000)),
         ..made_for("fleet/lab")
     };

@@ -36,9 +36,9 @@ fn written(
     bundle: &Bundle,
     cluster: &Cluster,
     existing: Option<&BundleDeployment>,
-    turn: Turn,
+    turn: RolloutStep,
     secret: Option<&SecretValues>,
-) -> Option<Written> {
+) -> Option<DesiredDeployment> {
     let existing: Vec<_> = existing.into_iter().collect();
     let targets = targets(
         bundle,
@@ -48,9 +48,9 @@ fn written(
         &Budget::without_clock(),
     )
     .unwrap();
-    let around = Around {
+    let around = ObservedSecret {
         secret,
-        ..Around::default()
+        ..ObservedSecret::default()
     };
     let mut written = deployment(bundle, &targets[0], turn, around)?;
     if let Secret::Holds(values) = &mut written.secret {
@@ -61,7 +61,7 @@ fn written(
     Some(written)
 }
 
-fn first(bundle: &Bundle, turn: Turn) -> Written {
+fn first(bundle: &Bundle, turn: RolloutStep) -> DesiredDeployment {
     written(bundle, &cluster(&json!({}), &json!({})), None, turn, None).unwrap()
 }
 
@@ -75,9 +75,9 @@ fn holds(values: &str, staged: &str) -> Secret {
 
 #[test]
 fn a_new_one_is_whole() {
-    let Written { deployment, secret } = first(
+    let DesiredDeployment { deployment, secret } = first(
         &bundle(&json!({ "dependsOn": [{ "name": "crds" }] })),
-        Turn::Promote,
+        RolloutStep::Promote,
     );
     let id = deployment.spec.deployment_id.clone();
     let values = r#"{"env":"prod"}"#;
@@ -115,14 +115,14 @@ fn a_new_one_is_whole() {
 #[test]
 fn who_waits_gets_nothing() {
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
-    assert_eq!(written(&bundle, &cluster, None, Turn::Wait, None), None);
+    assert_eq!(written(&bundle, &cluster, None, RolloutStep::Wait, None), None);
 }
 
 #[test]
 fn a_staged_one_keeps_what_it_has_until_its_turn() {
     let old = first(
         &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
-        Turn::Promote,
+        RolloutStep::Promote,
     );
     let Secret::Holds(secret) = &old.secret else {
         panic!("{:?}", old.secret)
@@ -132,7 +132,7 @@ fn a_staged_one_keeps_what_it_has_until_its_turn() {
         &bundle,
         &cluster,
         Some(&old.deployment),
-        Turn::Stage,
+        RolloutStep::Stage,
         Some(secret),
     )
     .unwrap();
@@ -140,7 +140,14 @@ fn a_staged_one_keeps_what_it_has_until_its_turn() {
     let (before, after) = (&old.deployment.spec, &staged.deployment.spec);
     assert_eq!(after.deployment_id, before.deployment_id);
     assert_ne!(after.staged_deployment_id, before.deployment_id);
-    let held = written(&bundle, &cluster, Some(&old.deployment), Turn::Hold, Some(secret)).unwrap();
+    let held = written(
+        &bundle,
+        &cluster,
+        Some(&old.deployment),
+        RolloutStep::Hold,
+        Some(secret),
+    )
+    .unwrap();
     assert_eq!((&held.deployment.spec, &held.secret), (before, &old.secret));
 }
 
@@ -151,31 +158,41 @@ fn a_lost_secret_is_made_anew_where_it_is_known_what_was_in_it() {
         bundle(&json!({})),
     );
     let cluster = cluster(&json!({}), &json!({}));
-    let existing = first(&old, Turn::Promote).deployment;
+    let existing = first(&old, RolloutStep::Promote).deployment;
     let other = SecretValues {
         ids: None,
         values: "{}".to_owned(),
         staged: r#"{"changed":1}"#.to_owned(),
     };
     for secret in [None, Some(&other)] {
-        let same = written(&old, &cluster, Some(&existing), Turn::Stage, secret).unwrap();
+        let same = written(&old, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
         assert_eq!(same.secret, holds(r#"{"a":1}"#, r#"{"a":1}"#));
         assert_eq!(same.deployment.spec, existing.spec);
-        let promoted = written(&new, &cluster, Some(&existing), Turn::Promote, secret).unwrap();
+        let promoted = written(&new, &cluster, Some(&existing), RolloutStep::Promote, secret).unwrap();
         assert!(matches!(promoted.secret, Secret::Holds(_)) && !promoted.deployment.spec.waiting_for_values);
         // What is deployed now cannot be known.
-        let staged = written(&new, &cluster, Some(&existing), Turn::Stage, secret).unwrap();
+        let staged = written(&new, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
         assert_eq!(staged.secret, Secret::Untouched);
         assert!(staged.deployment.spec.waiting_for_values);
         assert_eq!(staged.deployment.spec.values_hash, existing.spec.values_hash);
-        let later = written(&new, &cluster, Some(&staged.deployment), Turn::Promote, secret).unwrap();
+        let later = written(
+            &new,
+            &cluster,
+            Some(&staged.deployment),
+            RolloutStep::Promote,
+            secret,
+        )
+        .unwrap();
         assert!(!later.deployment.spec.waiting_for_values);
     }
 }
 
 #[test]
 fn without_values_there_is_no_secret() {
-    let without = first(&bundle(&json!({ "helm": { "chart": "web" } })), Turn::Promote);
+    let without = first(
+        &bundle(&json!({ "helm": { "chart": "web" } })),
+        RolloutStep::Promote,
+    );
     assert_eq!(
         (without.secret, &*without.deployment.spec.values_hash),
         (Secret::None, "")
@@ -184,7 +201,7 @@ fn without_values_there_is_no_secret() {
 
 #[test]
 fn what_is_no_part_of_an_id_arrives_too() {
-    let old = first(&bundle(&json!({})), Turn::Promote).deployment;
+    let old = first(&bundle(&json!({})), RolloutStep::Promote).deployment;
     let diff = json!({ "diff": { "comparePatches": [{ "kind": "Deployment" }] }, "correctDrift": { "enabled": true } });
     let cluster = |paused: bool| cluster(&json!({ "paused": paused }), &json!({}));
     let secret = SecretValues {
@@ -197,7 +214,7 @@ fn what_is_no_part_of_an_id_arrives_too() {
             &bundle(&diff),
             &cluster(paused),
             Some(&old),
-            Turn::Stage,
+            RolloutStep::Stage,
             Some(&secret),
         )
         .unwrap();
@@ -215,14 +232,14 @@ fn what_is_no_part_of_an_id_arrives_too() {
 fn schedules_and_pauses() {
     let off = |status: &Value| {
         let cluster = cluster(&json!({}), status);
-        let written = written(&bundle(&json!({})), &cluster, None, Turn::Promote, None).unwrap();
+        let written = written(&bundle(&json!({})), &cluster, None, RolloutStep::Promote, None).unwrap();
         written.deployment.spec.off_schedule
     };
     assert!(!off(&json!({})));
     assert!(off(&json!({ "scheduled": true })));
     assert!(!off(&json!({ "scheduled": true, "activeSchedule": true })));
     assert!(
-        first(&bundle(&json!({ "paused": true })), Turn::Stage)
+        first(&bundle(&json!({ "paused": true })), RolloutStep::Stage)
             .deployment
             .spec
             .paused
@@ -235,7 +252,7 @@ fn labels_of_namespaces_are_those_of_all_targets() {
         { "clusterName": "c1", "namespaceLabels": { "a": "own" } },
         { "clusterName": "c2", "namespaceLabels": { "c": "other" }, "namespaceAnnotations": { "d": "other" } }
     ] });
-    let spec = first(&bundle(&targets), Turn::Promote).deployment.spec;
+    let spec = first(&bundle(&targets), RolloutStep::Promote).deployment.spec;
     let options = serde_json::to_value(&spec.options).unwrap();
     assert_eq!(
         options["namespaceLabels"],
@@ -245,23 +262,23 @@ fn labels_of_namespaces_are_those_of_all_targets() {
 }
 
 /// A deployment for these downstream resources.
-fn copying(existing: Option<&BundleDeployment>, downstream: &[Downstream]) -> BundleDeployment {
+fn copying(existing: Option<&BundleDeployment>, downstream: &[DownstreamCopy]) -> BundleDeployment {
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let existing: Vec<_> = existing.into_iter().collect();
     let members = [Member::new(&cluster, [])];
     let targets = targets(&bundle, members, &existing, false, &Budget::without_clock()).unwrap();
-    let around = Around {
+    let around = ObservedSecret {
         downstream,
-        ..Around::default()
+        ..ObservedSecret::default()
     };
-    deployment(&bundle, &targets[0], Turn::Promote, around)
+    deployment(&bundle, &targets[0], RolloutStep::Promote, around)
         .unwrap()
         .deployment
 }
 
 /// A source and its copy, where that has to be looked at.
-fn source(version: &str, copy: impl Into<Option<CopyState>>) -> Downstream {
-    Downstream {
+fn source(version: &str, copy: impl Into<Option<CopyState>>) -> DownstreamCopy {
+    DownstreamCopy {
         source: version.to_owned(),
         copy: copy.into(),
     }
@@ -361,7 +378,7 @@ fn what_fleet_has_copied_meanwhile_is_not_released_again() {
 fn values_are_told_by_their_ids_where_a_write_was_cut_off() {
     let old = first(
         &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
-        Turn::Promote,
+        RolloutStep::Promote,
     );
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let id = old.deployment.spec.deployment_id.clone();
@@ -376,7 +393,7 @@ fn values_are_told_by_their_ids_where_a_write_was_cut_off() {
             &bundle,
             &cluster,
             Some(&old.deployment),
-            Turn::Stage,
+            RolloutStep::Stage,
             Some(secret),
         )
         .unwrap()
@@ -394,7 +411,7 @@ fn values_are_told_by_their_ids_where_a_write_was_cut_off() {
 fn a_secret_that_is_right_need_not_be_read() {
     let old = first(
         &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
-        Turn::Promote,
+        RolloutStep::Promote,
     );
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let Secret::Holds(secret) = &old.secret else {
@@ -404,7 +421,7 @@ fn a_secret_that_is_right_need_not_be_read() {
         &bundle,
         &cluster,
         Some(&old.deployment),
-        Turn::Stage,
+        RolloutStep::Stage,
         Some(secret),
     )
     .unwrap();
@@ -418,11 +435,11 @@ fn a_secret_that_is_right_need_not_be_read() {
     )
     .unwrap();
     let again = |is_intact| {
-        let around = Around {
+        let around = ObservedSecret {
             is_intact,
-            ..Around::default()
+            ..ObservedSecret::default()
         };
-        deployment(&bundle, &targets[0], Turn::Stage, around).unwrap()
+        deployment(&bundle, &targets[0], RolloutStep::Stage, around).unwrap()
     };
     assert!(again(false).deployment.spec.waiting_for_values);
     let known = again(true);

@@ -6,7 +6,7 @@ mod plan;
 
 pub use self::{
     limit::{InvalidAmount, limit},
-    plan::{PartitionRound, PlanError, Rollout, Turn, plan},
+    plan::{PartitionRound, PlanError, Rollout, RolloutStep, plan},
 };
 
 use crate::api::BundleDeployment;

@@ -13,7 +13,7 @@ use crate::{
     api::{BundleDeployment, BundleSpec, bundle::PartitionStatus, rollout::RolloutStrategy},
     targeting::{
         selector::InvalidSelector,
-        target::{Target, Wanted},
+        target::{DesiredTarget, Target},
     },
 };
 
@@ -33,7 +33,7 @@ pub enum PlanError {
 
 /// What is done for a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum RolloutStep {
     /// It has no deployment and gets none yet: its turn has not come, or no partition has it.
     Wait,
     /// Its deployment stays as it is: its turn has not come, no partition has it, or what is wanted is not known.
@@ -48,7 +48,7 @@ pub enum Turn {
 #[derive(Debug, PartialEq)]
 pub struct Rollout {
     /// What is done for each target, in their order.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<RolloutStep>,
     /// The partitions.
     pub partitions: Vec<PartitionRound>,
     /// The targets that no partition has, by their place. They get nothing, unless the partitions change.
@@ -140,10 +140,10 @@ fn max_unavailable_partitions(strategy: &RolloutStrategy, count: usize) -> Resul
     }
 }
 
-fn untouched(target: &Target<'_>) -> Turn {
+fn untouched(target: &Target<'_>) -> RolloutStep {
     match target.existing {
-        Some(_) => Turn::Hold,
-        None => Turn::Wait,
+        Some(_) => RolloutStep::Hold,
+        None => RolloutStep::Wait,
     }
 }
 
@@ -193,10 +193,10 @@ impl<'r, 'a> Round<'r, 'a> {
                 continue;
             }
             if target.existing.is_some() {
-                *turn = Turn::Stage;
+                *turn = RolloutStep::Stage;
             } else if target.namespace().is_some() && self.rollout.newly_created < self.rollout.max_new {
                 self.rollout.newly_created += 1;
-                *turn = Turn::Stage;
+                *turn = RolloutStep::Stage;
             }
         }
     }
@@ -207,7 +207,7 @@ impl<'r, 'a> Round<'r, 'a> {
             let (Some(target), Some(turn)) = (self.targets.get(*place), rollout.turns.get_mut(*place)) else {
                 continue;
             };
-            let (Turn::Stage, Ok(wanted)) = (*turn, &target.wanted) else {
+            let (RolloutStep::Stage, Ok(wanted)) = (*turn, &target.wanted) else {
                 continue;
             };
             let is_up_to_date = target
@@ -229,7 +229,7 @@ impl<'r, 'a> Round<'r, 'a> {
                 rollout.unavailable += 1;
                 *unavailable += 1;
             }
-            *turn = Turn::Promote;
+            *turn = RolloutStep::Promote;
         }
     }
 
@@ -250,8 +250,8 @@ impl<'r, 'a> Round<'r, 'a> {
     }
 }
 
-fn is_done(wanted: &Wanted, existing: &BundleDeployment, turn: Turn) -> bool {
-    let is_asked_for = turn == Turn::Promote || existing.spec.deployment_id == wanted.id;
+fn is_done(wanted: &DesiredTarget, existing: &BundleDeployment, turn: RolloutStep) -> bool {
+    let is_asked_for = turn == RolloutStep::Promote || existing.spec.deployment_id == wanted.id;
     is_asked_for && existing.status.applied_deployment_id == wanted.id && existing.status.ready
 }
 

@@ -88,7 +88,7 @@ pub enum Exceeded {
         "the values and options of this Bundle for its clusters, each counted once, have more than {limit} bytes together; use \
          smaller ones, valuesFrom, or several Bundles with fewer clusters each"
     )]
-    Kept {
+    Interner {
         /// Bytes that were allowed so far.
         limit: usize,
     },
@@ -209,7 +209,7 @@ impl Budget {
             .saturating_mul(clusters)
             .saturating_add(limits.kept);
         if kept > limit {
-            return self.exceed(Exceeded::Kept { limit });
+            return self.exceed(Exceeded::Interner { limit });
         }
         Ok(())
     }

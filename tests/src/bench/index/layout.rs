@@ -179,7 +179,7 @@ fn mark(chart: usize, number: usize) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use helmops_shared::chart::index::{Layout, Wanted, read};
+    use helmops_shared::chart::index::{ChartFilter, Layout, read};
 
     use super::*;
 
@@ -187,7 +187,7 @@ mod tests {
     fn every_entry_is_there_whatever_reads_it() {
         let mut text = Vec::new();
         let of_chart = write(&mut text, 1000).unwrap();
-        let wanted: Wanted = (0..40).map(name).collect();
+        let wanted: ChartFilter = (0..40).map(name).collect();
         let fast = read(text.as_slice(), &wanted, Layout::Any).unwrap();
         assert_eq!(fast.versions(CHART).unwrap().len(), of_chart);
         let all: Vec<_> = fast.charts.values().flatten().collect();

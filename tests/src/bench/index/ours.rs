@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use helmops_shared::chart::index::{self, Layout, Wanted};
+use helmops_shared::chart::index::{self, ChartFilter, Layout};
 use helmops_shared::chart::{request::VersionRequest, select::select};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -26,7 +26,7 @@ pub fn read(file: &Path, chart: &str) -> Result<Reading> {
     let (began, cpu) = (Instant::now(), cpu_time());
     let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
     let input = BufReader::with_capacity(BUFFER, input);
-    let found = index::read(input, &Wanted::from([chart.to_owned()]), Layout::Any)?;
+    let found = index::read(input, &ChartFilter::from([chart.to_owned()]), Layout::Any)?;
     let entries = found.versions(chart)?;
     let latest = select(chart, entries, &VersionRequest::parse("")?)?;
     let (wall, cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));

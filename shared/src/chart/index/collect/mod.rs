@@ -8,7 +8,7 @@ mod place;
 use super::entry::{Draft, Field, is_alias};
 use super::error::{IndexError, Instead};
 use super::scalar::{Meaning, Scalar};
-use super::{Index, MAX_KEPT, Wanted};
+use super::{ChartFilter, Index, MAX_KEPT};
 use crate::chart::meter::{Meter, OverBudget};
 use crate::text::cut;
 use place::{Merges, Place, Slot, Value};
@@ -20,7 +20,7 @@ const MAX_QUOTED: usize = 200;
 
 /// Takes the nodes of one document.
 pub(super) struct Collector<'w> {
-    wanted: &'w Wanted,
+    wanted: &'w ChartFilter,
     index: Index,
     place: Place,
     slot: Slot,
@@ -39,7 +39,7 @@ pub(super) struct Collector<'w> {
 }
 
 impl<'w> Collector<'w> {
-    pub(super) fn new(wanted: &'w Wanted, meter: &'w mut dyn Meter) -> Self {
+    pub(super) fn new(wanted: &'w ChartFilter, meter: &'w mut dyn Meter) -> Self {
         Self {
             wanted,
             meter,
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_over_the_bound() {
-        let wanted = Wanted::from(["web".to_owned()]);
+        let wanted = ChartFilter::from(["web".to_owned()]);
         let mut meter = Unmetered;
         let mut collector = Collector::new(&wanted, &mut meter);
         collector.open(Collection::Mapping);
@@ -341,7 +341,7 @@ mod tests {
     fn nothing_is_kept_over_the_budget() {
         let versions = |count: usize| "  - {name: web, version: 1.0.0, urls: [w.tgz]}\n".repeat(count);
         let read = |text: &str, granted: usize| {
-            let wanted = Wanted::from(["db".to_owned(), "web".to_owned()]);
+            let wanted = ChartFilter::from(["db".to_owned(), "web".to_owned()]);
             let layout = super::super::Layout::Any;
             super::super::read_metered(text.as_bytes(), &wanted, layout, &mut Granted(granted))
         };

@@ -30,11 +30,11 @@ impl Read for Pieces<'_> {
 /// An answer that can be compared.
 type Answer = Result<Index, String>;
 
-fn wanted(charts: &[&str]) -> Wanted {
+fn wanted(charts: &[&str]) -> ChartFilter {
     charts.iter().map(|chart| (*chart).to_owned()).collect()
 }
 
-fn web() -> Wanted {
+fn web() -> ChartFilter {
     wanted(&["web"])
 }
 
@@ -43,12 +43,12 @@ fn comparable(result: Result<Index, IndexError>) -> Answer {
 }
 
 /// What the general reader says.
-fn generally(text: &[u8], wanted: &Wanted) -> Answer {
+fn generally(text: &[u8], wanted: &ChartFilter) -> Answer {
     comparable(read(text, wanted, Layout::General))
 }
 
 /// What the quick reader says, unless it gives up.
-fn quickly(text: impl Read, wanted: &Wanted) -> Option<Answer> {
+fn quickly(text: impl Read, wanted: &ChartFilter) -> Option<Answer> {
     let mut source = Source::open(text, Layout::Any).unwrap();
     quick(&mut source, wanted, &mut Unmetered).ok().map(comparable)
 }

@@ -92,7 +92,7 @@ fn entry(is_helms: bool) -> impl Strategy<Value = Value> {
         if fields.len() > 2 && !fields.iter().any(|(key, _)| key == "name") {
             fields.push(("name".to_owned(), text("web")));
         }
-        let mut seen = Wanted::new();
+        let mut seen = ChartFilter::new();
         fields.retain(|(key, _)| seen.insert(key.clone()));
         Value::Map(fields)
     });
@@ -119,7 +119,7 @@ fn document(is_helms: bool) -> impl Strategy<Value = Value> {
         0..5,
     )
     .prop_map(|charts| {
-        let mut seen = Wanted::new();
+        let mut seen = ChartFilter::new();
         let charts = charts
             .into_iter()
             .map(|(name, versions)| (name.to_owned(), versions));

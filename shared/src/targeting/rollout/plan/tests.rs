@@ -33,7 +33,7 @@ enum Is {
 }
 
 use Is::{Broken, Done, Faulty, Homeless, New, NewFaulty, NewPaused, Old, OldPaused, Working};
-use Turn::{Hold, Promote, Stage, Wait};
+use RolloutStep::{Hold, Promote, Stage, Wait};
 
 fn cluster(index: usize, is: Is) -> Cluster {
     let (name, paused) = (format!("c{index:04}"), matches!(is, NewPaused | OldPaused));
@@ -352,7 +352,7 @@ proptest! {
         });
         let rollout = round(&strategy, false, &are).unwrap();
         let was_available = |is: &Is| matches!(is, Done | Old | Faulty | OldPaused);
-        let taken = |places: &[(Is, Turn)]| {
+        let taken = |places: &[(Is, RolloutStep)]| {
             let taken = places.iter().filter(|(is, turn)| was_available(is) && *turn == Promote).count();
             let before = places.iter().filter(|(is, _)| matches!(is, Broken | Working)).count();
             (taken, before)

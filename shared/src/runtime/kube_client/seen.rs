@@ -5,25 +5,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use kube::{ResourceExt, runtime::watcher::Event};
 
 use crate::{
-    api::{Guarded, Policy},
+    api::{Decoded, Policy},
     policy::Policies,
 };
 
 /// The Policies of one namespace by their names.
-type Namespace = BTreeMap<String, Guarded<Policy>>;
+type Namespace = BTreeMap<String, Decoded<Policy>>;
 
 /// The Policies as a watch tells of them.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct PolicyStore {
     namespaces: HashMap<String, Namespace>,
     /// A list that has not come to its end yet.
     listing: HashMap<String, Namespace>,
 }
 
-impl Seen {
+impl PolicyStore {
     /// Takes an event up, and gives the namespaces where it changes something. The end of a list changes those alone in
     /// which it differs from what was there.
-    pub fn take(&mut self, event: Event<Guarded<Policy>>) -> BTreeSet<String> {
+    pub fn take(&mut self, event: Event<Decoded<Policy>>) -> BTreeSet<String> {
         match event {
             Event::Init => {
                 self.listing.clear();
@@ -71,7 +71,7 @@ impl Seen {
 }
 
 /// Adds a Policy, and gives its namespace.
-fn add(namespaces: &mut HashMap<String, Namespace>, policy: Guarded<Policy>) -> String {
+fn add(namespaces: &mut HashMap<String, Namespace>, policy: Decoded<Policy>) -> String {
     let namespace = policy.namespace().unwrap_or_default();
     let policies = namespaces.entry(namespace.clone()).or_default();
     policies.insert(policy.name_any(), policy);
@@ -92,14 +92,14 @@ mod tests {
 
     use super::*;
 
-    fn policy(namespace: &str, name: &str, version: u32) -> Guarded<Policy> {
+    fn policy(namespace: &str, name: &str, version: u32) -> Decoded<Policy> {
         let metadata =
             json!({ "namespace": namespace, "name": name, "resourceVersion": version.to_string() });
         let policy = json!({ "metadata": metadata, "requireServiceAccount": true });
         serde_json::from_str(&policy.to_string()).unwrap()
     }
 
-    fn listed(seen: &mut Seen, policies: &[Guarded<Policy>]) -> Vec<String> {
+    fn listed(seen: &mut PolicyStore, policies: &[Decoded<Policy>]) -> Vec<String> {
         for policy in policies {
             assert!(seen.take(Event::InitApply(policy.clone())).is_empty());
         }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_list_changes_what_is_new_changed_or_gone() {
-        let mut seen = Seen::default();
+        let mut seen = PolicyStore::default();
         let (a, b, c) = (policy("a", "p", 1), policy("b", "p", 2), policy("c", "p", 3));
         assert_eq!(
             listed(&mut seen, &[a.clone(), b.clone(), c.clone()]),
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_list_that_was_broken_off_is_forgotten() {
-        let mut seen = Seen::default();
+        let mut seen = PolicyStore::default();
         seen.take(Event::InitApply(policy("a", "p", 1)));
         seen.take(Event::Init);
         assert_eq!(listed(&mut seen, &[policy("b", "p", 2)]), ["b"]);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_namespace_is_left_with_its_last_policy() {
-        let mut seen = Seen::default();
+        let mut seen = PolicyStore::default();
         listed(&mut seen, &[policy("a", "p", 1)]);
         assert!(seen.take(Event::Apply(policy("a", "q", 2))).into_iter().eq(["a"]));
         assert!(

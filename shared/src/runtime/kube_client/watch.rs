@@ -9,7 +9,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 ///
 /// The beginning of a list is left out, since it is no success yet. If it counted as one, a list that fails were tried again
 /// every second, for ever where there is no definition.
-pub fn patient<K: Send>(
+pub fn backoff_without_init<K: Send>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send {
     events

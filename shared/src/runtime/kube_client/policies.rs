@@ -10,11 +10,11 @@ use kube::{Api, Client, runtime::watcher};
 use tokio::sync::watch;
 
 use super::{
-    seen::Seen,
-    watch::{is_absent, patient},
+    seen::PolicyStore,
+    watch::{backoff_without_init, is_absent},
 };
 use crate::{
-    api::{Guarded, Policy},
+    api::{Decoded, Policy},
     policy::Policies,
     runtime::exit::with_causes,
 };
@@ -27,7 +27,7 @@ const PAGE: u32 = 500;
 /// They are unknown at first. From the first complete list on they stay known, also while the API server is away, and then
 /// are what they were last. On a cluster without a definition of Policies it is known that there are none.
 #[derive(Clone, Debug)]
-pub struct KnownPolicies {
+pub struct PolicyCache {
     /// Those of each namespace that has any; `None` while unknown.
     namespaces: watch::Sender<Option<HashMap<String, Arc<Policies>>>>,
     none: Arc<Policies>,
@@ -42,7 +42,7 @@ pub enum Change {
     Namespace(String),
 }
 
-impl Default for KnownPolicies {
+impl Default for PolicyCache {
     fn default() -> Self {
         Self {
             namespaces: watch::Sender::new(None),
@@ -51,9 +51,9 @@ impl Default for KnownPolicies {
     }
 }
 
-impl FromIterator<Guarded<Policy>> for KnownPolicies {
+impl FromIterator<Decoded<Policy>> for PolicyCache {
     /// These, known from the start.
-    fn from_iter<I: IntoIterator<Item = Guarded<Policy>>>(policies: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = Decoded<Policy>>>(policies: I) -> Self {
         let mut keeper = Keeper::new(Self::default());
         for policy in policies {
             keeper.take(Ok(watcher::Event::InitApply(policy)));
@@ -63,7 +63,7 @@ impl FromIterator<Guarded<Policy>> for KnownPolicies {
     }
 }
 
-impl KnownPolicies {
+impl PolicyCache {
     /// The Policies of a namespace put together; `None` while it is unknown which there are.
     pub fn of(&self, namespace: &str) -> Option<Arc<Policies>> {
         let namespaces = self.namespaces.borrow();
@@ -79,38 +79,41 @@ impl KnownPolicies {
 
     /// Keeps these Policies while the stream is polled, and tells of each change after it has taken effect.
     pub fn watch(&self, client: &Client) -> impl Stream<Item = Change> + Send + use<> {
-        let api = Api::<Guarded<Policy>>::all(client.clone());
-        self.follow(patient(watcher(api, watcher::Config::default().page_size(PAGE))))
+        let api = Api::<Decoded<Policy>>::all(client.clone());
+        self.follow(backoff_without_init(watcher(
+            api,
+            watcher::Config::default().page_size(PAGE),
+        )))
     }
 
     /// Keeps what these events of a watch tell of, and tells of each change after it has taken effect.
     pub fn follow<S>(&self, events: S) -> impl Stream<Item = Change> + Send + use<S>
     where
-        S: Stream<Item = watcher::Result<watcher::Event<Guarded<Policy>>>> + Send,
+        S: Stream<Item = watcher::Result<watcher::Event<Decoded<Policy>>>> + Send,
     {
         let mut keeper = Keeper::new(self.clone());
         events.flat_map(move |event| futures::stream::iter(keeper.take(event)))
     }
 }
 
-/// Brings what a watch tells into [`KnownPolicies`].
+/// Brings what a watch tells into [`PolicyCache`].
 struct Keeper {
-    known: KnownPolicies,
-    seen: Seen,
+    known: PolicyCache,
+    seen: PolicyStore,
     /// Whether the watch has failed since it last told anything.
     fails: bool,
 }
 
 impl Keeper {
-    fn new(known: KnownPolicies) -> Self {
+    fn new(known: PolicyCache) -> Self {
         Self {
             known,
-            seen: Seen::default(),
+            seen: PolicyStore::default(),
             fails: false,
         }
     }
 
-    fn take(&mut self, event: watcher::Result<watcher::Event<Guarded<Policy>>>) -> Vec<Change> {
+    fn take(&mut self, event: watcher::Result<watcher::Event<Decoded<Policy>>>) -> Vec<Change> {
         let changed = match event {
             Ok(event) => {
                 self.fails = false;
@@ -193,13 +196,13 @@ mod tests {
     use super::*;
     use crate::api::HelmOp;
 
-    fn keeper() -> (Keeper, KnownPolicies) {
-        let known = KnownPolicies::default();
+    fn keeper() -> (Keeper, PolicyCache) {
+        let known = PolicyCache::default();
         (Keeper::new(known.clone()), known)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
-    fn policy(namespace: &str, fields: Value) -> Guarded<Policy> {
+    fn policy(namespace: &str, fields: Value) -> Decoded<Policy> {
         let mut policy =
             json!({ "metadata": { "namespace": namespace, "name": "p", "resourceVersion": "1" } });
         json_patch::merge(&mut policy, &fields);
@@ -212,7 +215,7 @@ mod tests {
     }
 
     /// What is said of a HelmOp in a namespace that names no ServiceAccount.
-    fn told(known: &KnownPolicies, namespace: &str) -> Option<String> {
+    fn told(known: &PolicyCache, namespace: &str) -> Option<String> {
         let helm = json!({ "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" });
         let helmop =
             json!({ "metadata": { "name": "web", "namespace": namespace }, "spec": { "helm": helm } });
@@ -308,7 +311,7 @@ mod tests {
                 .body(Body::from(status.to_string().into_bytes()));
             std::future::ready(Ok::<_, std::convert::Infallible>(response.unwrap()))
         });
-        let known = KnownPolicies::default();
+        let known = PolicyCache::default();
         let changes = known.watch(&Client::new(absent, "default"));
         let ten_minutes = tokio::time::sleep(std::time::Duration::from_mins(10));
         let seen: Vec<_> = changes.take_until(ten_minutes).collect().await;

@@ -1,7 +1,7 @@
 //! The way to the API server, for those who need it.
 
 use anyhow::Context;
-use helmops_shared::runtime::cluster::{ConnectError, connect};
+use helmops_shared::runtime::kube_client::{ConnectError, connect};
 use kube::Client;
 
 use crate::args::{Args, TlsSource};

@@ -11,14 +11,14 @@ use super::metadata::Metadata;
 
 /// An object, or the metadata of one whose other fields do not decode and the reason.
 ///
-/// A list or watch of `K` itself fails as a whole, again and again, for one odd object; a list of `Guarded<K>` fails
+/// A list or watch of `K` itself fails as a whole, again and again, for one odd object; a list of `Decoded<K>` fails
 /// only where the metadata is unreadable, which an API server does not serve.
 #[derive(Clone, Debug)]
-pub enum Guarded<K> {
+pub enum Decoded<K> {
     /// The object. Clones share it: a store and the watch that fills it hold one and the same.
-    Good(Arc<K>),
+    Valid(Arc<K>),
     /// One that does not decode.
-    Odd {
+    Invalid {
         /// Its metadata, enough to name it.
         metadata: Box<Metadata>,
         /// What is wrong with it, with the path of the field.
@@ -26,17 +26,17 @@ pub enum Guarded<K> {
     },
 }
 
-impl<K> Guarded<K> {
+impl<K> Decoded<K> {
     /// The object, if it decodes.
     pub fn good(&self) -> Option<&K> {
         match self {
-            Self::Good(object) => Some(object),
-            Self::Odd { .. } => None,
+            Self::Valid(object) => Some(object),
+            Self::Invalid { .. } => None,
         }
     }
 }
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Named {
@@ -45,11 +45,11 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
 
         let text = Box::<RawValue>::deserialize(deserializer)?;
         match serde_json::from_str(text.get()) {
-            Ok(object) => Ok(Self::Good(Arc::new(object))),
+            Ok(object) => Ok(Self::Valid(Arc::new(object))),
             Err(error) => {
                 let Named { metadata } =
                     serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
-                Ok(Self::Odd {
+                Ok(Self::Invalid {
                     metadata,
                     error: error.to_string(),
                 })
@@ -58,7 +58,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     }
 }
 
-impl<K: Resource + Clone> Resource for Guarded<K> {
+impl<K: Resource + Clone> Resource for Decoded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -80,15 +80,15 @@ impl<K: Resource + Clone> Resource for Guarded<K> {
 
     fn meta(&self) -> &ObjectMeta {
         match self {
-            Self::Good(object) => object.meta(),
-            Self::Odd { metadata, .. } => metadata,
+            Self::Valid(object) => object.meta(),
+            Self::Invalid { metadata, .. } => metadata,
         }
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         match self {
-            Self::Good(object) => Arc::make_mut(object).meta_mut(),
-            Self::Odd { metadata, .. } => metadata,
+            Self::Valid(object) => Arc::make_mut(object).meta_mut(),
+            Self::Invalid { metadata, .. } => metadata,
         }
     }
 }
