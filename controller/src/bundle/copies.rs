@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, Decoded, MetadataWithManagers},
+    api::{Bundle, BundleDeployment, Decoded, MetadataWithManagers, NamespacedName},
     targeting::{
         copies::{Copy, Found, Kind, Object, Purpose, Role, Source, owner},
         deployment::CopyState,
@@ -21,7 +21,7 @@ use super::{DeliveryError, deliver::named};
 use crate::{
     client::{ApiError, bounded},
     context::Context,
-    watch::{self, Copied, Copies, CopyPlace, Deployment},
+    watch::{self, Copied, Copies, CopyRef, Deployment},
     work::BundleKey,
     writes,
 };
@@ -40,9 +40,9 @@ pub struct CopiesOf<'c> {
 impl CopiesOf<'_> {
     /// Brings a copy to what it is to be. `deployment` is what it is for, as it is stored, or is to be.
     pub async fn ensure(&self, copy: &Copy, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
-        let place = place(copy);
+        let reference = reference(copy);
         let owners = self.owners(copy, deployment);
-        let known = self.copies.get(&place).filter(|known| known.is_for(copy));
+        let known = self.copies.get(&reference).filter(|known| known.is_for(copy));
         let is_written = known.as_ref().is_some_and(|known| is_written(known, copy));
         if let Some(known) = &known {
             let is_owned = owners
@@ -59,7 +59,7 @@ impl CopiesOf<'_> {
             // Its agent deploys anew when anything of it changes, a label included.
             may_stay: copy.role == Role::Downstream && !is_written,
         };
-        let (kind, namespace, name) = &place;
+        let CopyRef { kind, name } = &reference;
         match self.write(&wanted, owners).await? {
             Put::Written(metadata) => self.copies.wrote(*kind, &metadata),
             Put::Left(metadata) => self.copies.left(copy, &metadata),
@@ -67,6 +67,8 @@ impl CopiesOf<'_> {
                 return Err(DeliveryError::Taken(format!(
                     "the cluster's namespace {namespace} has a {kind} {name} of somebody else's, which was not made from \
                      {source}; rename or delete it",
+                    namespace = name.namespace,
+                    name = name.name,
                     source = made_from(copy),
                 )));
             }
@@ -76,28 +78,25 @@ impl CopiesOf<'_> {
 
     /// Compares the copy of a downstream resource with its source.
     pub async fn state(&self, copy: &Copy) -> Result<CopyState, DeliveryError> {
-        let place = place(copy);
-        if let Some(known) = self.copies.get(&place)
+        let reference = reference(copy);
+        if let Some(known) = self.copies.get(&reference)
             && known.is_for(copy)
             && (is_written(&known, copy) || known.was_left_for(&copy.made_from))
         {
             return Ok(same(copy, known.made_from));
         }
-        let (kind, namespace, name) = &place;
+        let CopyRef { kind, name } = &reference;
         let compared = match &copy.object {
             Object::Secret(secret) => self.compare(copy, secret).await,
             Object::ConfigMap(map) => self.compare(copy, map).await,
         };
-        compared.map_err(DeliveryError::of(
-            "read",
-            format_args!("{kind} {namespace}/{name}"),
-        ))
+        compared.map_err(DeliveryError::of("read", format_args!("{kind} {name}")))
     }
 
     async fn compare<K: Copyable>(&self, copy: &Copy, object: &K) -> Result<CopyState, ApiError> {
-        let (_, namespace, name) = place(copy);
-        let api = Api::<K>::namespaced(self.context.client.clone(), &namespace);
-        let Some(found) = bounded(api.get_opt(&name)).await? else {
+        let CopyRef { name, .. } = reference(copy);
+        let api = Api::<K>::namespaced(self.context.client.clone(), &name.namespace);
+        let Some(found) = bounded(api.get_opt(&name.name)).await? else {
             return Ok(CopyState::Missing);
         };
         if !found.holds_same(object) {
@@ -125,7 +124,10 @@ impl CopiesOf<'_> {
                  name on the cluster; rename one of them"
             ));
         }
-        let known = self.copies.get(&(*kind, namespace.to_owned(), name.clone()))?;
+        let known = self.copies.get(&CopyRef {
+            kind: *kind,
+            name: NamespacedName::new(namespace, name),
+        })?;
         if known.left_for.is_some() && !self.is_owned(&known, namespace) {
             // It went with its deployment: no watch shows what another controller made.
             return None;
@@ -259,14 +261,14 @@ impl CopiesOf<'_> {
     pub async fn clear(
         &self,
         deployment: &BundleDeployment,
-        needed: &BTreeSet<CopyPlace>,
+        needed: &BTreeSet<CopyRef>,
     ) -> Result<(), DeliveryError> {
         let (Some(uid), Some(namespace)) = (&deployment.metadata.uid, &deployment.metadata.namespace) else {
             return Ok(());
         };
-        for place in self.copies.owned_by(namespace, uid) {
-            if !needed.contains(&place) {
-                self.leave(&place, uid).await?;
+        for reference in self.copies.owned_by(namespace, uid) {
+            if !needed.contains(&reference) {
+                self.leave(&reference, uid).await?;
             }
         }
         Ok(())
@@ -274,38 +276,35 @@ impl CopiesOf<'_> {
 
     /// Clears away what was made for deployments of a Bundle that never came to be.
     pub async fn clear_unowned(&self, bundle: &BundleKey) -> Result<(), DeliveryError> {
-        for place in self.copies.without_owner(bundle) {
-            self.leave(&place, NOBODY).await?;
+        for reference in self.copies.without_owner(bundle) {
+            self.leave(&reference, NOBODY).await?;
         }
         Ok(())
     }
 
     /// Leaves a copy to its other owners, or deletes it where there are none.
-    async fn leave(&self, place: &CopyPlace, uid: &str) -> Result<(), DeliveryError> {
-        let (kind, namespace, name) = place;
+    async fn leave(&self, reference: &CopyRef, uid: &str) -> Result<(), DeliveryError> {
+        let CopyRef { kind, name } = reference;
         let left = match kind {
-            Kind::Secret => self.disown::<Secret>(place, uid).await,
-            Kind::ConfigMap => self.disown::<ConfigMap>(place, uid).await,
+            Kind::Secret => self.disown::<Secret>(reference, uid).await,
+            Kind::ConfigMap => self.disown::<ConfigMap>(reference, uid).await,
         };
-        left.map_err(DeliveryError::of(
-            "clear away",
-            format_args!("{kind} {namespace}/{name}"),
-        ))
+        left.map_err(DeliveryError::of("clear away", format_args!("{kind} {name}")))
     }
 
     /// Somebody may become an owner at the same time: what is not as it was read stays as it is, and is looked at again.
-    async fn disown<K: Copyable>(&self, place: &CopyPlace, uid: &str) -> Result<(), ApiError> {
-        let (kind, namespace, name) = place;
-        let api = Api::<MetadataWithManagers<K>>::namespaced(self.context.client.clone(), namespace);
-        let Some(found) = bounded(api.get_opt(name)).await? else {
-            self.copies.deleted(place);
+    async fn disown<K: Copyable>(&self, reference: &CopyRef, uid: &str) -> Result<(), ApiError> {
+        let CopyRef { kind, name } = reference;
+        let api = Api::<MetadataWithManagers<K>>::namespaced(self.context.client.clone(), &name.namespace);
+        let Some(found) = bounded(api.get_opt(&name.name)).await? else {
+            self.copies.deleted(reference);
             return Ok(());
         };
         let owners = found.meta().owner_references.iter().flatten();
         let others: Vec<_> = owners.filter(|owner| owner.uid != uid).collect();
         if others.is_empty() {
-            bounded(api.delete(name, &writes::delete_unchanged(&found))).await?;
-            self.copies.deleted(place);
+            bounded(api.delete(&name.name, &writes::delete_unchanged(&found))).await?;
+            self.copies.deleted(reference);
             return Ok(());
         }
         let others: Vec<_> = others.into_iter().cloned().collect();
@@ -438,6 +437,6 @@ fn made_from(copy: &Copy) -> String {
 }
 
 /// Where a copy is.
-pub fn place(copy: &Copy) -> CopyPlace {
-    watch::place(copy.object.kind(), copy.object.metadata())
+pub fn reference(copy: &Copy) -> CopyRef {
+    CopyRef::of(copy.object.kind(), copy.object.metadata())
 }

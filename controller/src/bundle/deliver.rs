@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, BundleDeploymentOptions, Decoded},
+    api::{Bundle, BundleDeployment, BundleDeploymentOptions, Decoded, NamespacedName},
     targeting::{
         RolloutStep, Target, TargetError,
         copies::{Copy, Kind, Object, Source, downstream},
@@ -19,7 +19,7 @@ use kube::Api;
 
 use super::{
     DeliveryError, apply,
-    copies::{CopiesOf, place},
+    copies::{CopiesOf, reference},
     is_leaving,
     sources::{self, Missing, Sources},
 };
@@ -27,7 +27,7 @@ use crate::{
     client::bounded,
     context::Context,
     memory::Failure,
-    watch::{self, Copies, CopyPlace},
+    watch::{Copies, CopyRef},
 };
 
 /// What is the same for all clusters of a Bundle.
@@ -178,7 +178,7 @@ impl Delivery<'_> {
         for copy in late {
             self.copies().ensure(copy, &deployment).await?;
         }
-        let needed = needed(&deployment, copies.iter().chain(&values).map(place), &secret);
+        let needed = needed(&deployment, copies.iter().chain(&values).map(reference), &secret);
         let cleared = self.copies().clear(&deployment, &needed).await;
         // The status of the Bundle has no use for them, and there may be thousands of deployments.
         deployment.spec.options = BundleDeploymentOptions::default();
@@ -257,18 +257,15 @@ impl Delivery<'_> {
 
     /// Whether the Secret with a deployment's values is seen to be the right one.
     fn has_values(&self, existing: &BundleDeployment) -> bool {
-        let known = self.copies.get(&place_of_values(existing));
+        let known = self.copies.get(&values_reference(existing));
         known.is_some_and(|known| known.is(&existing.spec.values_hash, 2))
     }
 
     async fn read_values(&self, existing: &BundleDeployment) -> Result<Option<SecretValues>, DeliveryError> {
-        let (_, namespace, name) = place_of_values(existing);
-        let api = Api::<Secret>::namespaced(self.context.client.clone(), &namespace);
-        let secret = bounded(api.get_opt(&name)).await;
-        let secret = secret.map_err(DeliveryError::of(
-            "read",
-            format_args!("Secret {namespace}/{name}"),
-        ))?;
+        let CopyRef { name, .. } = values_reference(existing);
+        let api = Api::<Secret>::namespaced(self.context.client.clone(), &name.namespace);
+        let secret = bounded(api.get_opt(&name.name)).await;
+        let secret = secret.map_err(DeliveryError::of("read", format_args!("Secret {name}")))?;
         Ok(secret.as_ref().and_then(Copy::values_of))
     }
 
@@ -308,17 +305,20 @@ pub fn named(deployment: &BundleDeployment) -> BTreeSet<Source> {
 /// Where everything is that a deployment needs: copies whose source is missing stay.
 fn needed(
     deployment: &BundleDeployment,
-    copies: impl Iterator<Item = CopyPlace>,
+    copies: impl Iterator<Item = CopyRef>,
     secret: &Values,
-) -> BTreeSet<CopyPlace> {
+) -> BTreeSet<CopyRef> {
     let namespace = deployment.metadata.namespace.clone().unwrap_or_default();
     let downstream = named(deployment).into_iter();
-    let downstream = downstream.map(|source| (source.kind, namespace.clone(), source.name));
-    let values = (*secret == Values::Untouched).then(|| place_of_values(deployment));
+    let downstream = downstream.map(|source| CopyRef {
+        kind: source.kind,
+        name: NamespacedName::new(namespace.clone(), source.name),
+    });
+    let values = (*secret == Values::Untouched).then(|| values_reference(deployment));
     copies.chain(downstream).chain(values).collect()
 }
 
 /// The Secret with a deployment's values has its name.
-fn place_of_values(deployment: &BundleDeployment) -> CopyPlace {
-    watch::place(Kind::Secret, &deployment.metadata)
+fn values_reference(deployment: &BundleDeployment) -> CopyRef {
+    CopyRef::of(Kind::Secret, &deployment.metadata)
 }

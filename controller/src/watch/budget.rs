@@ -13,7 +13,7 @@ use std::{
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use helmops_shared::{
-    api::{Decoded, Metadata, labels},
+    api::{Decoded, Metadata, NamespacedName, labels},
     runtime::lock,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -42,9 +42,6 @@ const LABELS: [&str; 7] = [
     labels::CREATED_BY,
 ];
 
-/// Namespace and name of an object.
-pub type Name = (String, String);
-
 /// Memory for stored objects, shared by the namespaces. Clones share it.
 #[derive(Clone, Debug)]
 pub struct StoreBudget(Shares);
@@ -60,8 +57,8 @@ impl StoreBudget {
 #[derive(Debug)]
 struct Charges<K> {
     budget: Shares,
-    stored: HashMap<Name, Stored<K>>,
-    refused: BTreeMap<Name, Refused>,
+    stored: HashMap<NamespacedName, Stored<K>>,
+    refused: BTreeMap<NamespacedName, Refused>,
     /// Lists so far.
     list: u64,
     is_listing: bool,
@@ -90,7 +87,7 @@ type Version = (Option<String>, Option<String>);
 pub fn charged<K, F>(
     events: impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>>,
     StoreBudget(budget): StoreBudget,
-    fetch: impl Fn(Name) -> F,
+    fetch: impl Fn(NamespacedName) -> F,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>>
 where
     K: Resource<DynamicType = ()> + Weight + Clone,
@@ -105,7 +102,7 @@ where
 /// The refused objects that there is room for, one after the other.
 fn read_again<K, F>(
     charges: Arc<Mutex<Charges<K>>>,
-    fetch: impl Fn(Name) -> F,
+    fetch: impl Fn(NamespacedName) -> F,
 ) -> impl Stream<Item = Decoded<K>>
 where
     K: Resource<DynamicType = ()> + Weight + Clone,
@@ -135,7 +132,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             watcher::Event::Apply(object) => watcher::Event::Apply(self.admit(object)),
             watcher::Event::InitApply(object) => watcher::Event::InitApply(self.admit(object)),
             watcher::Event::Delete(object) => {
-                let name = name(object.meta());
+                let name = NamespacedName::of(object.meta());
                 self.release(&name);
                 self.refused.remove(&name);
                 watcher::Event::Delete(object)
@@ -156,7 +153,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
 
     /// Takes up a refused object that was read again, if it is still the same and there is room.
     fn see_again(&mut self, object: Decoded<K>) -> Option<Decoded<K>> {
-        let refused = self.refused.get(&name(object.meta()))?;
+        let refused = self.refused.get(&NamespacedName::of(object.meta()))?;
         // What has changed meanwhile is seen by the watch, and what a list shows is in no store yet.
         if self.is_listing || refused.version != version(object.meta()) {
             return None;
@@ -166,7 +163,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
     }
 
     /// The refused objects that there is room for, some of each namespace.
-    fn fitting(&self) -> Vec<Name> {
+    fn fitting(&self) -> Vec<NamespacedName> {
         if self.is_listing {
             return Vec::new();
         }
@@ -174,7 +171,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         let mut fitting = Vec::new();
         for (name, refused) in &self.refused {
             let number = numbers.entry(&refused.author).or_default();
-            let charges = charges(&refused.author, &name.0, refused.bytes);
+            let charges = charges(&refused.author, &name.namespace, refused.bytes);
             if *number < RETRIES && self.budget.has_room(&charges) {
                 *number += 1;
                 fitting.push(name.clone());
@@ -185,7 +182,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
 
     /// The object as it is stored.
     fn admit(&mut self, object: Decoded<K>) -> Decoded<K> {
-        let name = name(object.meta());
+        let name = NamespacedName::of(object.meta());
         let object = match object {
             Decoded::Valid(object) => object,
             Decoded::Invalid { metadata, error } => {
@@ -208,7 +205,10 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         let author = K::author(object.meta());
         let before = self.stored.get(&name).map(|stored| stored.charges(&name));
         let before = before.unwrap_or_default();
-        if let Err(refused) = self.budget.replace(&before, &charges(author, &name.0, bytes)) {
+        if let Err(refused) = self
+            .budget
+            .replace(&before, &charges(author, &name.namespace, bytes))
+        {
             let odd = odd(object.meta(), no_room(refused, bytes));
             let refused = Refused {
                 author: author.to_owned(),
@@ -229,7 +229,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         Decoded::Valid(object)
     }
 
-    fn release(&mut self, name: &Name) {
+    fn release(&mut self, name: &NamespacedName) {
         if let Some(stored) = self.stored.remove(name) {
             self.budget.release(&stored.charges(name));
         }
@@ -245,8 +245,8 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
 }
 
 impl<K: Resource<DynamicType = ()> + Weight + Clone> Stored<K> {
-    fn charges<'c>(&'c self, name: &'c Name) -> Vec<Charge<'c>> {
-        charges(K::author(self.object.meta()), &name.0, self.bytes)
+    fn charges<'c>(&'c self, name: &'c NamespacedName) -> Vec<Charge<'c>> {
+        charges(K::author(self.object.meta()), &name.namespace, self.bytes)
     }
 }
 
@@ -296,11 +296,6 @@ fn named(metadata: &ObjectMeta) -> Metadata {
         labels,
         ..ObjectMeta::default()
     })
-}
-
-fn name(metadata: &ObjectMeta) -> Name {
-    let part = |part: &Option<String>| part.clone().unwrap_or_default();
-    (part(&metadata.namespace), part(&metadata.name))
 }
 
 fn version(metadata: &ObjectMeta) -> Version {

@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_shared::{
-    runtime::lock,
-    targeting::{cluster_namespace::ClusterName, names},
-};
+use helmops_shared::{api::NamespacedName, runtime::lock, targeting::names};
 
 /// The namespaces of all Clusters. Clones share them. Its size follows from the number of Clusters.
 #[derive(Clone, Debug, Default)]
@@ -17,11 +14,11 @@ pub struct Claims(Arc<Mutex<Index>>);
 #[derive(Debug, Default)]
 struct Index {
     /// The Clusters by the namespace that follows from their name.
-    computed: HashMap<String, BTreeSet<ClusterName>>,
+    computed: HashMap<String, BTreeSet<NamespacedName>>,
     /// The Clusters by the namespace that their status names, where that is another one.
-    claimed: HashMap<String, BTreeSet<ClusterName>>,
+    claimed: HashMap<String, BTreeSet<NamespacedName>>,
     /// What was last noted of each.
-    clusters: HashMap<ClusterName, Noted>,
+    clusters: HashMap<NamespacedName, Noted>,
 }
 
 #[derive(Debug)]
@@ -32,10 +29,10 @@ struct Noted {
 
 impl Claims {
     /// Notes a Cluster, and what its status says.
-    pub fn put(&self, cluster: ClusterName, claimed: Option<&str>) {
+    pub fn put(&self, cluster: NamespacedName, claimed: Option<&str>) {
         let mut index = lock(&self.0);
         index.remove(&cluster);
-        let computed = names::cluster_namespace(&cluster.0, &cluster.1);
+        let computed = names::cluster_namespace(&cluster.namespace, &cluster.name);
         let claimed = claimed.filter(|claimed| !claimed.is_empty() && *claimed != computed);
         let claimed = claimed.map(str::to_owned);
         insert(&mut index.computed, &computed, &cluster);
@@ -46,7 +43,7 @@ impl Claims {
     }
 
     /// Forgets a Cluster that is gone.
-    pub fn remove(&self, cluster: &ClusterName) {
+    pub fn remove(&self, cluster: &NamespacedName) {
         lock(&self.0).remove(cluster);
     }
 
@@ -56,14 +53,14 @@ impl Claims {
     }
 
     /// The Clusters that a namespace may belong to.
-    pub fn of(&self, namespace: &str) -> Vec<ClusterName> {
+    pub fn of(&self, namespace: &str) -> Vec<NamespacedName> {
         let index = lock(&self.0);
         let both = [index.computed.get(namespace), index.claimed.get(namespace)];
         both.into_iter().flatten().flatten().cloned().collect()
     }
 
     /// The other Clusters whose names give the same namespace.
-    pub fn rivals(&self, namespace: &str, cluster: &ClusterName) -> Vec<ClusterName> {
+    pub fn rivals(&self, namespace: &str, cluster: &NamespacedName) -> Vec<NamespacedName> {
         let index = lock(&self.0);
         let all = index.computed.get(namespace).into_iter().flatten();
         all.filter(|other| *other != cluster).cloned().collect()
@@ -71,7 +68,7 @@ impl Claims {
 }
 
 impl Index {
-    fn remove(&mut self, cluster: &ClusterName) {
+    fn remove(&mut self, cluster: &NamespacedName) {
         let Some(noted) = self.clusters.remove(cluster) else {
             return;
         };
@@ -82,14 +79,14 @@ impl Index {
     }
 }
 
-fn insert(index: &mut HashMap<String, BTreeSet<ClusterName>>, namespace: &str, cluster: &ClusterName) {
+fn insert(index: &mut HashMap<String, BTreeSet<NamespacedName>>, namespace: &str, cluster: &NamespacedName) {
     index
         .entry(namespace.to_owned())
         .or_default()
         .insert(cluster.clone());
 }
 
-fn take(index: &mut HashMap<String, BTreeSet<ClusterName>>, namespace: &str, cluster: &ClusterName) {
+fn take(index: &mut HashMap<String, BTreeSet<NamespacedName>>, namespace: &str, cluster: &NamespacedName) {
     if let Some(clusters) = index.get_mut(namespace) {
         clusters.remove(cluster);
         if clusters.is_empty() {
@@ -102,8 +99,8 @@ fn take(index: &mut HashMap<String, BTreeSet<ClusterName>>, namespace: &str, clu
 mod tests {
     use super::*;
 
-    fn cluster(name: &str) -> ClusterName {
-        ("fleet".to_owned(), name.to_owned())
+    fn cluster(name: &str) -> NamespacedName {
+        NamespacedName::new("fleet", name)
     }
 
     #[test]

@@ -7,11 +7,11 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_shared::{
-    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly},
+    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly, NamespacedName},
     runtime::kube_client::own_namespace,
     targeting::{
         NamespaceRefused,
-        cluster_namespace::{ClusterName, NamespaceOwner, Namespaces, namespace_of},
+        cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
         names,
     },
 };
@@ -120,7 +120,7 @@ impl Clusters {
                 .marks(namespace)
                 .filter(|marks| marks.is_managed)
                 .and_then(|marks| marks.owner())
-                .is_some_and(|(home, name)| self.all.get(&key(&home, &name)).is_some())
+                .is_some_and(|owner| self.all.get(&key(&owner.namespace, &owner.name)).is_some())
     }
 
     /// Notes what Clusters say of their namespaces, or that they are gone.
@@ -139,7 +139,7 @@ impl Clusters {
     /// The Clusters that a change of a Cluster concerns: others whose names give the same namespace.
     fn rivals(&self, cluster: &ClusterKey) -> Vec<ClusterKey> {
         let name = name_of(cluster);
-        let namespace = names::cluster_namespace(&name.0, &name.1);
+        let namespace = names::cluster_namespace(&name.namespace, &name.name);
         keys(&self.claims.rivals(&namespace, &name))
     }
 
@@ -167,7 +167,7 @@ impl Namespaces for Clusters {
         Some(NamespaceOwner::of(&found.metadata))
     }
 
-    fn rival(&self, namespace: &str, cluster: &ClusterName) -> Option<ClusterName> {
+    fn rival(&self, namespace: &str, cluster: &NamespacedName) -> Option<NamespacedName> {
         self.claims.rivals(namespace, cluster).into_iter().next()
     }
 
@@ -176,13 +176,14 @@ impl Namespaces for Clusters {
     }
 }
 
-fn name_of(cluster: &ClusterKey) -> ClusterName {
-    let namespace = cluster.namespace.clone().unwrap_or_default();
-    (namespace, cluster.name.clone())
+fn name_of(cluster: &ClusterKey) -> NamespacedName {
+    NamespacedName::new(cluster.namespace.clone().unwrap_or_default(), &cluster.name)
 }
 
-fn keys(clusters: &[ClusterName]) -> Vec<ClusterKey> {
-    let keys = clusters.iter().map(|(namespace, name)| key(namespace, name));
+fn keys(clusters: &[NamespacedName]) -> Vec<ClusterKey> {
+    let keys = clusters
+        .iter()
+        .map(|cluster| key(&cluster.namespace, &cluster.name));
     keys.collect()
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use helmops_shared::{
-    api::{MetadataWithManagers, labels},
+    api::{MetadataWithManagers, NamespacedName, labels},
     runtime::lock,
     targeting::copies::{Copy, Kind, Purpose},
 };
@@ -23,8 +23,27 @@ use crate::{
     work::{BundleKey, key},
 };
 
-/// Where a copy is: its kind, namespace and name.
-pub type CopyPlace = (Kind, String, String);
+/// Kind and name of a copy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CopyRef {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace and name.
+    pub name: NamespacedName,
+}
+
+impl CopyRef {
+    /// Refers to an object of this kind.
+    pub fn of(kind: Kind, metadata: &ObjectMeta) -> Self {
+        Self {
+            kind,
+            name: NamespacedName::of(metadata),
+        }
+    }
+}
+
+/// Name and UID of an owner.
+type Owner = (String, String);
 
 /// What is known of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +55,7 @@ pub struct Copied {
     /// How many of its keys are as they were written, or nothing where somebody else has written any.
     pub intact: Option<usize>,
     /// Names and UIDs of the deployments that own it.
-    pub owners: BTreeSet<(String, String)>,
+    pub owners: BTreeSet<Owner>,
     /// What it was last found to hold the data of, where it was left as it is: it was made from something else with the same
     /// data, or by another controller.
     pub left_for: Option<String>,
@@ -45,7 +64,7 @@ pub struct Copied {
 /// All copies, as last seen. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    known: Arc<Mutex<BTreeMap<CopyPlace, Copied>>>,
+    known: Arc<Mutex<BTreeMap<CopyRef, Copied>>>,
     /// Kinds that have been listed.
     listed: watch::Sender<BTreeSet<Kind>>,
 }
@@ -59,27 +78,30 @@ impl Copies {
     }
 
     /// One of them.
-    pub fn get(&self, place: &CopyPlace) -> Option<Copied> {
-        lock(&self.known).get(place).cloned()
+    pub fn get(&self, reference: &CopyRef) -> Option<Copied> {
+        lock(&self.known).get(reference).cloned()
     }
 
     /// Those in the namespace of a cluster that a deployment owns.
-    pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<CopyPlace> {
+    pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<CopyRef> {
         let known = lock(&self.known);
         let mut found = Vec::new();
         for kind in [Kind::Secret, Kind::ConfigMap] {
-            let from = (kind, namespace.to_owned(), String::new());
+            let from = CopyRef {
+                kind,
+                name: NamespacedName::new(namespace, ""),
+            };
             let those = known
                 .range(from..)
-                .take_while(|((its, place, _), _)| *its == kind && place == namespace);
+                .take_while(|(copy, _)| copy.kind == kind && copy.name.namespace == namespace);
             let owned = those.filter(|(_, copy)| copy.owners.iter().any(|(_, owner)| owner == uid));
-            found.extend(owned.map(|(place, _)| place.clone()));
+            found.extend(owned.map(|(reference, _)| reference.clone()));
         }
         found
     }
 
     /// Those of a Bundle that nothing owns, because its deployment was never made.
-    pub fn without_owner(&self, bundle: &BundleKey) -> Vec<CopyPlace> {
+    pub fn without_owner(&self, bundle: &BundleKey) -> Vec<CopyRef> {
         let known = lock(&self.known);
         let is_left = |copy: &Copied| {
             copy.owners.is_empty()
@@ -87,13 +109,13 @@ impl Copies {
                 && Some(&copy.purpose.bundle_namespace) == bundle.namespace.as_ref()
         };
         let left = known.iter().filter(|(_, copy)| is_left(copy));
-        left.map(|(place, _)| place.clone()).collect()
+        left.map(|(reference, _)| reference.clone()).collect()
     }
 
     /// Takes up what was just written.
     pub fn wrote(&self, kind: Kind, metadata: &ObjectMeta) {
         if let Some(copy) = copied(metadata) {
-            lock(&self.known).insert(place(kind, metadata), copy);
+            lock(&self.known).insert(CopyRef::of(kind, metadata), copy);
         }
     }
 
@@ -109,13 +131,13 @@ impl Copies {
             owners: owners(metadata),
             left_for: Some(copy.made_from.clone()),
         };
-        let place = place(copy.object.kind(), metadata);
-        lock(&self.known).insert(place, known);
+        let copy = CopyRef::of(copy.object.kind(), metadata);
+        lock(&self.known).insert(copy, known);
     }
 
     /// Takes up that one was just deleted.
-    pub fn deleted(&self, place: &CopyPlace) {
-        lock(&self.known).remove(place);
+    pub fn deleted(&self, reference: &CopyRef) {
+        lock(&self.known).remove(reference);
     }
 
     /// Follows a watch of the copies of a kind, and tells whose have changed. `is_of_cluster` says whether a namespace is that
@@ -142,7 +164,7 @@ impl Copies {
         &self,
         kind: Kind,
         event: watcher::Event<MetadataWithManagers<K>>,
-        list: &mut BTreeMap<CopyPlace, Copied>,
+        list: &mut BTreeMap<CopyRef, Copied>,
         is_of_cluster: &impl Fn(&str) -> bool,
     ) -> Vec<BundleKey> {
         let copied = |metadata: &ObjectMeta| {
@@ -157,14 +179,15 @@ impl Copies {
             }
             watcher::Event::InitApply(object) => {
                 if let Some(copy) = copied(object.meta()) {
-                    list.insert(place(kind, object.meta()), copy);
+                    list.insert(CopyRef::of(kind, object.meta()), copy);
                 }
                 Vec::new()
             }
             watcher::Event::InitDone => {
                 let listed = std::mem::take(list);
-                let before: BTreeMap<_, _> = known.extract_if(.., |(its, ..), _| *its == kind).collect();
-                let is_other = |(place, copy): &(&CopyPlace, &Copied)| listed.get(*place) != Some(*copy);
+                let before: BTreeMap<_, _> = known.extract_if(.., |copy, _| copy.kind == kind).collect();
+                let is_other =
+                    |(reference, copy): &(&CopyRef, &Copied)| listed.get(*reference) != Some(*copy);
                 let concerned = before
                     .iter()
                     .filter(is_other)
@@ -176,11 +199,11 @@ impl Copies {
                 concerned
             }
             watcher::Event::Apply(object) => {
-                let place = place(kind, object.meta());
+                let reference = CopyRef::of(kind, object.meta());
                 let now = copied(object.meta());
                 let before = match &now {
-                    Some(copy) => known.insert(place, copy.clone()),
-                    None => known.remove(&place),
+                    Some(copy) => known.insert(reference, copy.clone()),
+                    None => known.remove(&reference),
                 };
                 if before == now {
                     return Vec::new();
@@ -188,7 +211,7 @@ impl Copies {
                 before.iter().chain(&now).flat_map(Copied::bundles).collect()
             }
             watcher::Event::Delete(object) => {
-                let before = known.remove(&place(kind, object.meta()));
+                let before = known.remove(&CopyRef::of(kind, object.meta()));
                 before.iter().flat_map(Copied::bundles).collect()
             }
         }
@@ -219,15 +242,6 @@ impl Copied {
     }
 }
 
-/// Where an object is.
-pub fn place(kind: Kind, metadata: &ObjectMeta) -> CopyPlace {
-    (
-        kind,
-        metadata.namespace.clone().unwrap_or_default(),
-        metadata.name.clone().unwrap_or_default(),
-    )
-}
-
 fn copied(metadata: &ObjectMeta) -> Option<Copied> {
     Some(Copied {
         purpose: Purpose::of(metadata)?,
@@ -244,7 +258,7 @@ pub fn made_from(metadata: &ObjectMeta) -> Option<String> {
 }
 
 /// Names and UIDs of the owners of an object.
-fn owners(metadata: &ObjectMeta) -> BTreeSet<(String, String)> {
+fn owners(metadata: &ObjectMeta) -> BTreeSet<Owner> {
     let owners = metadata.owner_references.iter().flatten();
     owners
         .map(|owner| (owner.name.clone(), owner.uid.clone()))
@@ -301,8 +315,11 @@ mod tests {
         true
     }
 
-    fn place() -> CopyPlace {
-        (Kind::Secret, "cluster-c1".to_owned(), "access-1".to_owned())
+    fn reference() -> CopyRef {
+        CopyRef {
+            kind: Kind::Secret,
+            name: NamespacedName::new("cluster-c1", "access-1"),
+        }
     }
 
     #[test]
@@ -334,7 +351,7 @@ mod tests {
         assert_eq!(see(watcher::Event::Init), 0);
         assert_eq!(see(watcher::Event::InitApply(object("a@1", &own))), 0);
         assert_eq!(see(watcher::Event::InitDone), 0);
-        assert!(copies.get(&place()).unwrap().is("a@1", 1));
+        assert!(copies.get(&reference()).unwrap().is("a@1", 1));
         assert_eq!(copies.owned_by("cluster-c1", "u").len(), 1);
         assert_eq!(copies.owned_by("cluster-c1", "other"), []);
         assert_eq!(see(watcher::Event::Apply(object("a@1", &own))), 0, "nothing new");
@@ -347,7 +364,7 @@ mod tests {
         assert_eq!(web[0], key("fleet", WEB));
         let mut see = |event| copies.see(Kind::Secret, event, &mut list, &everywhere).len();
         assert_eq!(see(watcher::Event::Delete(object("a@1", &[]))), 1);
-        assert_eq!(copies.get(&place()), None);
+        assert_eq!(copies.get(&reference()), None);
         copies.wrote(Kind::Secret, object("a@1", &own).meta());
         assert_eq!(see(watcher::Event::Init), 0);
         assert_eq!(see(watcher::Event::InitDone), 1, "it went unseen");
@@ -373,7 +390,7 @@ mod tests {
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
         assert_eq!(see(watcher::Event::Apply(unowned)), 0);
         assert_eq!(copies.without_owner(&key("fleet", WEB)), [], "nothing is deleted");
-        assert_eq!(copies.get(&place()), None);
+        assert_eq!(copies.get(&reference()), None);
     }
 
     #[test]
@@ -384,7 +401,7 @@ mod tests {
         let labels = object.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
         copies.wrote(Kind::Secret, object.meta());
-        assert_eq!(copies.without_owner(&key("fleet", WEB)), [place()]);
+        assert_eq!(copies.without_owner(&key("fleet", WEB)), [reference()]);
         assert_eq!(copies.without_owner(&key("fleet", "db")), []);
         assert_eq!(copies.without_owner(&key("other", WEB)), []);
     }

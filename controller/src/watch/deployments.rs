@@ -7,7 +7,7 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use helmops_shared::{
-    api::{BundleDeployment, Decoded, labels},
+    api::{BundleDeployment, Decoded, NamespacedName, labels},
     runtime::{exit::with_causes, kube_client::is_absent, lock},
     status::helmop_of,
 };
@@ -17,9 +17,6 @@ use tokio::sync::watch;
 
 use super::named_alike;
 use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
-
-/// Namespace and name of a BundleDeployment.
-type Name = (String, String);
 
 /// One of them.
 pub type Deployment = Arc<Decoded<BundleDeployment>>;
@@ -44,8 +41,8 @@ enum Presence {
 
 #[derive(Debug, Default)]
 struct Index {
-    all: BTreeMap<Name, Deployment>,
-    of_bundle: HashMap<BundleKey, BTreeSet<Name>>,
+    all: BTreeMap<NamespacedName, Deployment>,
+    of_bundle: HashMap<BundleKey, BTreeSet<NamespacedName>>,
     /// What a list has shown so far that is under way.
     listed: Vec<Deployment>,
 }
@@ -97,18 +94,20 @@ impl Deployments {
     /// Those in the namespace of a cluster.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Deployment> {
         let index = lock(&self.index);
-        let from = (namespace.to_owned(), String::new());
+        let from = NamespacedName::new(namespace, "");
         let those = index.all.range(from..);
         those
-            .take_while(|((its, _), _)| its == namespace)
+            .take_while(|(deployment, _)| deployment.namespace == namespace)
             .map(|(_, deployment)| Arc::clone(deployment))
             .collect()
     }
 
     /// One by its place.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Deployment> {
-        let place = (namespace.to_owned(), name.to_owned());
-        lock(&self.index).all.get(&place).cloned()
+        lock(&self.index)
+            .all
+            .get(&NamespacedName::new(namespace, name))
+            .cloned()
     }
 
     /// One by its place, if no label tells which Bundle it is of.
@@ -153,7 +152,7 @@ impl Deployments {
 
     /// Takes up that one is gone.
     pub fn gone(&self, namespace: &str, name: &str) {
-        lock(&self.index).remove(&(namespace.to_owned(), name.to_owned()));
+        lock(&self.index).remove(&NamespacedName::new(namespace, name));
     }
 
     /// Notes an event. Gives what it concerns.
@@ -161,7 +160,10 @@ impl Deployments {
         let mut index = lock(&self.index);
         match event {
             watcher::Event::Apply(deployment) => index.put(Arc::new(deployment)),
-            watcher::Event::Delete(deployment) => index.remove(&name(&deployment)).into_iter().collect(),
+            watcher::Event::Delete(deployment) => index
+                .remove(&NamespacedName::of(deployment.meta()))
+                .into_iter()
+                .collect(),
             watcher::Event::Init => {
                 index.listed.clear();
                 Vec::new()
@@ -213,7 +215,7 @@ pub fn slim(deployment: &mut Decoded<BundleDeployment>) {
 
 impl Index {
     fn put(&mut self, deployment: Deployment) -> Vec<Affected> {
-        let name = name(&deployment);
+        let name = NamespacedName::of(deployment.meta());
         if let Some(known) = self.all.get(&name)
             && is_older(deployment.meta(), known.meta())
         {
@@ -233,7 +235,7 @@ impl Index {
         concerned
     }
 
-    fn remove(&mut self, name: &Name) -> Option<Affected> {
+    fn remove(&mut self, name: &NamespacedName) -> Option<Affected> {
         let concerned = Affected::by(self.all.remove(name)?.meta());
         if let Some(bundle) = &concerned.bundle
             && let Some(names) = self.of_bundle.get_mut(bundle)
@@ -254,7 +256,7 @@ impl Index {
         let mut concerned = Vec::new();
         for deployment in listed {
             // A list can be behind what was just written, too.
-            let known = before.get(&name(&deployment));
+            let known = before.get(&NamespacedName::of(deployment.meta()));
             let known = known.filter(|known| is_older(deployment.meta(), known.meta()));
             concerned.extend(self.put(known.map_or(deployment, Arc::clone)));
         }
@@ -294,14 +296,6 @@ fn is_older(metadata: &ObjectMeta, than: &ObjectMeta) -> bool {
             .is_some_and(|(its, known)| its < known)
 }
 
-fn name(deployment: &Decoded<BundleDeployment>) -> Name {
-    let metadata = deployment.meta();
-    (
-        metadata.namespace.clone().unwrap_or_default(),
-        metadata.name.clone().unwrap_or_default(),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -337,7 +331,11 @@ mod tests {
 
     fn clusters(deployments: &Deployments, helmop: &HelmOpKey) -> Option<Vec<String>> {
         let of = deployments.of_helmop(helmop)?;
-        Some(of.iter().map(|one| name(one).0).collect())
+        Some(
+            of.iter()
+                .map(|one| NamespacedName::of(one.meta()).namespace)
+                .collect(),
+        )
     }
 
     fn helmops(concerned: Vec<Affected>) -> Vec<String> {

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::api::{Decoded, Metadata};
+use helmops_shared::api::{Decoded, Metadata, NamespacedName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::watcher};
 
@@ -40,7 +40,7 @@ struct Merge<K> {
     /// Namespaces that have not been listed yet: until there are none, everything is a part of the first list.
     unlisted: HashSet<String>,
     /// What has gone before the first list was complete, which only tells of what is there.
-    early_gone: Vec<(String, String)>,
+    early_gone: Vec<NamespacedName>,
 }
 
 struct Namespace<K> {
@@ -123,7 +123,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
     }
 
     fn gone(&mut self, namespace: &str, names: Vec<String>) -> Vec<watcher::Event<Decoded<K>>> {
-        let gone = names.into_iter().map(|name| (namespace.to_owned(), name));
+        let gone = names.into_iter().map(|name| NamespacedName::new(namespace, name));
         if self.unlisted.is_empty() {
             gone.map(gone_event).collect()
         } else {
@@ -138,24 +138,24 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
             return Vec::new();
         }
         let gone = std::mem::take(&mut self.early_gone);
-        let is_back = |(namespace, name): &(String, String)| {
-            let namespace = self.namespaces.get(namespace);
-            namespace.is_some_and(|namespace| namespace.present.contains(name))
+        let is_back = |object: &NamespacedName| {
+            let namespace = self.namespaces.get(&object.namespace);
+            namespace.is_some_and(|namespace| namespace.present.contains(&object.name))
         };
         let gone = gone.into_iter().filter(|object| !is_back(object)).map(gone_event);
         std::iter::once(watcher::Event::InitDone).chain(gone).collect()
     }
 }
 
-fn gone_event<K>((namespace, name): (String, String)) -> watcher::Event<Decoded<K>> {
-    watcher::Event::Delete(gone_object(&namespace, name))
+fn gone_event<K>(object: NamespacedName) -> watcher::Event<Decoded<K>> {
+    watcher::Event::Delete(gone_object(object))
 }
 
 /// What can be said of an object that is gone: where it was.
-fn gone_object<K>(namespace: &str, name: String) -> Decoded<K> {
+fn gone_object<K>(object: NamespacedName) -> Decoded<K> {
     let metadata = ObjectMeta {
-        namespace: Some(namespace.to_owned()),
-        name: Some(name),
+        namespace: Some(object.namespace),
+        name: Some(object.name),
         ..ObjectMeta::default()
     };
     Decoded::Invalid {

@@ -59,7 +59,7 @@ use tokio::sync::oneshot;
 pub use self::{
     budget::StoreBudget,
     clusters::Clusters,
-    copies::{Copied, Copies, CopyPlace, made_from, place},
+    copies::{Copied, Copies, CopyRef, made_from},
     deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use helmops_shared::{
-    api::{Decoded, labels},
+    api::{Decoded, NamespacedName, labels},
     runtime::{exit::with_causes, kube_client::backoff_without_init},
 };
 use kube::{
@@ -16,7 +16,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    budget::{Name, StoreBudget, charged},
+    budget::{StoreBudget, charged},
     merged::merged,
     weight::Weight,
 };
@@ -127,19 +127,19 @@ where
 }
 
 /// Reads an object that a watch has shown, if it would still show it.
-async fn read<K>(client: Client, selector: Option<String>, (namespace, name): Name) -> Option<Decoded<K>>
+async fn read<K>(client: Client, selector: Option<String>, name: NamespacedName) -> Option<Decoded<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + DeserializeOwned,
 {
-    let api = Api::<Decoded<K>>::namespaced(client, &namespace);
+    let api = Api::<Decoded<K>>::namespaced(client, &name.namespace);
     // A list, since who may watch a kind may list it, and need not be allowed to get one.
-    let mut one = ListParams::default().fields(&format!("metadata.name={name}"));
+    let mut one = ListParams::default().fields(&format!("metadata.name={}", name.name));
     one.label_selector = selector;
     match bounded(api.list(&one)).await {
         Ok(list) => list.items.into_iter().next(),
         Err(error) => {
             let error = with_causes(&error);
-            tracing::warn!(kind = %K::kind(&()), namespace, name, error, "failed to read an object again");
+            tracing::warn!(kind = %K::kind(&()), namespace = name.namespace, name = name.name, error, "failed to read an object again");
             None
         }
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::names::cluster_namespace;
 use crate::{
-    api::{Cluster, labels},
+    api::{Cluster, NamespacedName, labels},
     text::cut,
 };
 
@@ -18,9 +18,6 @@ const SYSTEM: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-sy
 
 /// How much of a name that somebody else gives is shown in a message, in bytes.
 const SHOWN: usize = 80;
-
-/// Namespace and name of a Cluster.
-pub type ClusterName = (String, String);
 
 /// The metadata of an existing namespace that decide whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,16 +42,19 @@ impl NamespaceOwner {
     }
 
     /// The Cluster that both annotations name.
-    pub fn owner(&self) -> Option<ClusterName> {
-        self.cluster_namespace.clone().zip(self.cluster.clone())
+    pub fn owner(&self) -> Option<NamespacedName> {
+        Some(NamespacedName {
+            namespace: self.cluster_namespace.clone()?,
+            name: self.cluster.clone()?,
+        })
     }
 
     /// Whether an annotation names another Cluster.
-    fn is_of_other(&self, (namespace, name): &ClusterName) -> bool {
+    fn is_of_other(&self, cluster: &NamespacedName) -> bool {
         let differs = |annotation: &Option<String>, own: &String| {
             annotation.as_ref().is_some_and(|annotation| annotation != own)
         };
-        differs(&self.cluster_namespace, namespace) || differs(&self.cluster, name)
+        differs(&self.cluster_namespace, &cluster.namespace) || differs(&self.cluster, &cluster.name)
     }
 
     fn told(&self) -> String {
@@ -68,7 +68,7 @@ pub trait Namespaces {
     /// The marks of a namespace, if it exists.
     fn marks(&self, namespace: &str) -> Option<NamespaceOwner>;
     /// Another Cluster whose name gives the same namespace, if there is one.
-    fn rival(&self, namespace: &str, cluster: &ClusterName) -> Option<ClusterName>;
+    fn rival(&self, namespace: &str, cluster: &NamespacedName) -> Option<NamespacedName>;
     /// Whether it is the namespace of the controller itself.
     fn is_own(&self, namespace: &str) -> bool;
 }
@@ -152,19 +152,13 @@ fn adoption(namespace: &str, cluster: &str) -> String {
     )
 }
 
-/// Namespace and name of a Cluster.
-pub fn name_of(cluster: &Cluster) -> ClusterName {
-    let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    (part(&cluster.metadata.namespace), part(&cluster.metadata.name))
-}
-
 /// The namespace for the BundleDeployments of a Cluster. It may not exist yet.
 ///
 /// # Errors
 /// Where there is none that is certain to be this Cluster's alone.
 pub fn namespace_of(cluster: &Cluster, known: &impl Namespaces) -> Result<String, NamespaceRefused> {
-    let own = name_of(cluster);
-    let computed = cluster_namespace(&own.0, &own.1);
+    let own = NamespacedName::of(&cluster.metadata);
+    let computed = cluster_namespace(&own.namespace, &own.name);
     let claimed = &cluster.status.namespace;
     if claimed.is_empty() || *claimed == computed {
         return computed_of(&own, computed, known);
@@ -175,7 +169,7 @@ pub fn namespace_of(cluster: &Cluster, known: &impl Namespaces) -> Result<String
         // Deployments may be there from before. In a new namespace, which no agent watches, they would be lost.
         Some(marks) if !marks.is_of_other(&own) && known.marks(&computed).is_none() => {
             Err(NamespaceRefused::Unproven {
-                cluster: slashed(&own),
+                cluster: own.to_string(),
                 namespace: claimed.clone(),
                 computed,
             })
@@ -186,11 +180,11 @@ pub fn namespace_of(cluster: &Cluster, known: &impl Namespaces) -> Result<String
 
 /// Checks the namespace whose name follows from that of the Cluster.
 fn computed_of(
-    own: &ClusterName,
+    own: &NamespacedName,
     namespace: String,
     known: &impl Namespaces,
 ) -> Result<String, NamespaceRefused> {
-    let cluster = slashed(own);
+    let cluster = own.to_string();
     if is_system(&namespace, known) {
         return Err(NamespaceRefused::System { cluster, namespace });
     }
@@ -215,7 +209,7 @@ fn computed_of(
         Some(other) => Err(NamespaceRefused::Shared {
             cluster,
             namespace,
-            other: slashed(&other),
+            other: other.to_string(),
         }),
         None => Ok(namespace),
     }
@@ -223,10 +217,6 @@ fn computed_of(
 
 fn is_system(namespace: &str, known: &impl Namespaces) -> bool {
     SYSTEM.contains(&namespace) || known.is_own(namespace)
-}
-
-fn slashed((namespace, name): &ClusterName) -> String {
-    format!("{namespace}/{name}")
 }
 
 #[cfg(test)]

@@ -219,7 +219,7 @@ fn what_has_room_is_read_again_while_it_is_the_same() {
         "there is no room yet"
     );
     watch.see(Event::Delete(helmop("a", "large", 0)));
-    assert_eq!(watch.fitting(), [("a".to_owned(), "b".to_owned())]);
+    assert_eq!(watch.fitting(), [NamespacedName::new("a", "b")]);
     assert!(
         watch.see_again(helmop("a", "b", 10 * KIB)).is_none(),
         "the watch shows the change"
@@ -251,7 +251,7 @@ fn a_namespace_with_many_refused_objects_holds_up_no_other() {
     watch.see(Event::Delete(helmop("a", "large", 0)));
     let fitting = watch.fitting();
     assert_eq!(fitting.len(), RETRIES + 1);
-    assert!(fitting.iter().any(|(namespace, _)| namespace == "b"));
+    assert!(fitting.iter().any(|object| object.namespace == "b"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +262,7 @@ async fn a_refused_object_comes_back_by_itself_when_there_is_room() {
         Event::Delete(helmop("a", "a", 200 * KIB)),
     ];
     let events = stream::iter(shown.map(Ok)).chain(stream::once(pending()));
-    let read = |(namespace, name): Name| ready(Some(helmop(&namespace, &name, 200 * KIB)));
+    let read = |name: NamespacedName| ready(Some(helmop(&name.namespace, &name.name, 200 * KIB)));
     let seen = charged(events, StoreBudget::new(800 * KIB), read);
     let seen = seen.take(4).try_collect::<Vec<_>>();
     let seen = tokio::time::timeout(2 * RETRY, seen).await.unwrap().unwrap();

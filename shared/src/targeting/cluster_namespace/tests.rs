@@ -8,7 +8,7 @@ use super::*;
 #[derive(Default)]
 struct Known {
     namespaces: HashMap<String, NamespaceOwner>,
-    clusters: Vec<ClusterName>,
+    clusters: Vec<NamespacedName>,
 }
 
 impl Namespaces for Known {
@@ -16,9 +16,10 @@ impl Namespaces for Known {
         self.namespaces.get(namespace).cloned()
     }
 
-    fn rival(&self, namespace: &str, cluster: &ClusterName) -> Option<ClusterName> {
-        let is_rival =
-            |other: &&ClusterName| *other != cluster && cluster_namespace(&other.0, &other.1) == namespace;
+    fn rival(&self, namespace: &str, cluster: &NamespacedName) -> Option<NamespacedName> {
+        let is_rival = |other: &&NamespacedName| {
+            *other != cluster && cluster_namespace(&other.namespace, &other.name) == namespace
+        };
         self.clusters.iter().find(is_rival).cloned()
     }
 
@@ -187,7 +188,7 @@ fn of_two_clusters_with_one_namespace_the_annotated_one_keeps_it() {
     assert_eq!(namespace, own(&other));
     let clusters = [&one, &other].map(|name| {
         let (namespace, name) = name.split_once('/').unwrap();
-        (namespace.to_owned(), name.to_owned())
+        NamespacedName::new(namespace, name)
     });
     let known = |marks: Option<NamespaceOwner>| Known {
         namespaces: marks
