@@ -79,6 +79,7 @@ fn helmop() -> Value {
     let mut schema = structural::<HelmOp>();
     default_customization_mode(&mut schema);
     limits::add_to(&mut schema);
+    leave_to_admission(&mut schema, "releaseName");
     let columns = [
         text("Chart", ".spec.helm.chart"),
         text("Version", ".status.version"),
@@ -152,6 +153,24 @@ fn policy() -> Value {
 fn default_customization_mode(schema: &mut Value) {
     if let Some(mode) = schema.pointer_mut("/properties/spec/properties/targetCustomizationMode") {
         mode["default"] = json!("FirstMatch");
+    }
+}
+
+/// Removes the bounds of a string field. The API server checks a schema before it calls the webhook, whose message names the fix.
+fn leave_to_admission(schema: &mut Value, field: &str) {
+    if let Some(field) = schema
+        .pointer_mut(&format!("/properties/{field}"))
+        .and_then(Value::as_object_mut)
+    {
+        field.remove("pattern");
+        field.remove("maxLength");
+    }
+    match schema {
+        Value::Object(schema) => schema
+            .values_mut()
+            .for_each(|value| leave_to_admission(value, field)),
+        Value::Array(list) => list.iter_mut().for_each(|value| leave_to_admission(value, field)),
+        _ => {}
     }
 }
 

@@ -1,9 +1,10 @@
-//! Checks of the documentation: its words, its links, and the names that it uses.
+//! Checks of the documentation and of the sources: the words, the links, and the names that they use.
 //!
 //! ```text
-//! pages (Markdown, manifests) ─┬─► words: terms that the glossary in CONTRIBUTING.md replaces
+//! sources ────────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces
+//! pages (Markdown, manifests) ─┬─► words
 //!                              ├─► links: files and headings that exist
-//!                              └─► names: metrics, flags and alerts that exist in the reference pages and alerts.yaml
+//!                              └─► names: metrics, flags, alerts and reasons that exist in the reference pages and alerts.yaml
 //! ```
 
 mod links;
@@ -34,13 +35,14 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong in the documentation of the repository at `root`.
+/// Everything that is wrong in the documentation and in the words of the sources of the repository at `root`.
 ///
 /// # Errors
 /// Where a page cannot be read.
 pub fn check(root: &Path) -> Result<Vec<Problem>> {
     let pages = pages::read(root)?;
     let mut problems = words::check(&pages);
+    problems.extend(words::check(&pages::sources(root)?));
     problems.extend(links::check(&pages, root));
     problems.extend(names::check(&pages)?);
     problems.sort();

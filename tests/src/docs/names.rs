@@ -1,4 +1,4 @@
-//! Names of metrics, flags and alerts, which must exist.
+//! Names of metrics, flags, alerts and reasons, which must exist.
 
 use std::collections::HashSet;
 
@@ -11,6 +11,12 @@ const REFERENCE: [&str; 2] = [
     "docs/reference/helmops-controller.md",
     "docs/reference/helmops-webhook.md",
 ];
+
+/// The page of reasons, which is generated from the enum.
+const REASONS: &str = "docs/reasons.md";
+
+/// States that Fleet's agent reports, which are no reasons.
+const FLEET_STATES: [&str; 3] = ["ErrApplied", "OutOfSync", "WaitApplied"];
 
 /// Where alerts are defined.
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";
@@ -89,6 +95,7 @@ struct Known {
     metrics: HashSet<String>,
     flags: HashSet<String>,
     alerts: HashSet<String>,
+    reasons: HashSet<String>,
 }
 
 impl Known {
@@ -105,17 +112,21 @@ impl Known {
                 .map(ToString::to_string)
                 .collect(),
             alerts: HashSet::new(),
+            reasons: FLEET_STATES.iter().map(ToString::to_string).collect(),
         };
         for path in REFERENCE {
             for (_, line) in page(path)?.lines() {
-                let name = line.strip_prefix("| `").and_then(|rest| rest.split_once('`'));
+                let name = first_cell(line);
                 let names = if line.starts_with("| `--") {
                     &mut known.flags
                 } else {
                     &mut known.metrics
                 };
-                names.extend(name.map(|(name, _)| name.to_owned()));
+                names.extend(name.map(ToOwned::to_owned));
             }
+        }
+        for (_, line) in page(REASONS)?.lines() {
+            known.reasons.extend(first_cell(line).map(ToOwned::to_owned));
         }
         for (_, line) in page(ALERTS)?.lines() {
             let name = line.trim_start().strip_prefix("- alert: ");
@@ -129,6 +140,12 @@ impl Known {
         for line in page.lines() {
             let wrong = tokens(line.1).filter_map(|token| self.wrong(token));
             problems.extend(wrong.map(|wrong| problem(page, line, wrong)));
+            if is_for_users(page) {
+                let unknown =
+                    quoted(line.1).filter(|name| is_camel_case(name) && !self.reasons.contains(*name));
+                problems
+                    .extend(unknown.map(|name| problem(page, line, format!("there is no reason {name}"))));
+            }
         }
         problems
     }
@@ -167,6 +184,29 @@ fn is_alert(token: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(char::is_uppercase))
 }
 
+/// Whether a page is documentation for users. Other pages quote types and fields of the code.
+fn is_for_users(page: &Page) -> bool {
+    page.is_markdown() && (page.path.starts_with("docs/") || page.path.ends_with("README.md"))
+}
+
+/// What the first cell of a row has in backticks.
+fn first_cell(line: &str) -> Option<&str> {
+    Some(line.strip_prefix("| `")?.split_once('`')?.0)
+}
+
+/// The texts in backticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// At least two capitalised words without a separator, as in `ChartNotFound`. Kinds such as `HelmOp` are not in backticks.
+fn is_camel_case(text: &str) -> bool {
+    text.starts_with(char::is_uppercase)
+        && text.chars().all(char::is_alphanumeric)
+        && text.chars().any(char::is_lowercase)
+        && text.chars().skip(1).any(char::is_uppercase)
+}
+
 /// Words of letters, digits, `_` and `-`.
 fn tokens(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')
@@ -193,7 +233,12 @@ mod tests {
             page(REFERENCE[0], reference),
             page(REFERENCE[1], ""),
             page(ALERTS, "  - alert: HelmopsNoLeader\n"),
+            page(REASONS, "| `ChartNotFound` | x |\n"),
             page("docs/a.md", text),
+            page(
+                "docs/b.md",
+                "`ChartNotFound`, `WaitApplied`, `Ready`, `ChartMissing`\n",
+            ),
         ];
         let problems: Vec<_> = check(&pages).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -202,6 +247,7 @@ mod tests {
                 "docs/a.md:1: there is no flag --worker",
                 "docs/a.md:2: there is no metric helmops_gone_total",
                 "docs/a.md:3: there is no alert HelmopsGone",
+                "docs/b.md:1: there is no reason ChartMissing",
             ]
         );
     }

@@ -1,6 +1,7 @@
-//! The pages that users read.
+//! The pages that users read, and the sources.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -19,7 +20,10 @@ const SOURCES: [&str; 8] = [
     "manifests",
 ];
 
-/// A text that users read.
+/// Folders with sources.
+const CODE: [&str; 6] = ["certs", "controller", "fuzz", "shared", "tests", "webhook"];
+
+/// A file of text.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// Its path in the repository, with `/`.
@@ -52,23 +56,34 @@ impl Page {
     }
 }
 
-/// Reads all of them.
+/// The pages that users read.
 pub fn read(root: &Path) -> Result<Vec<Page>> {
+    pages(root, &SOURCES, |extension| {
+        extension != "tpl" && extension != "rs"
+    })
+}
+
+/// The sources, tests included.
+pub fn sources(root: &Path) -> Result<Vec<Page>> {
+    pages(root, &CODE, |extension| extension == "rs")
+}
+
+fn pages(root: &Path, sources: &[&str], is_included: fn(&OsStr) -> bool) -> Result<Vec<Page>> {
     let mut files = Vec::new();
-    for source in SOURCES {
-        collect(&root.join(source), &mut files)?;
+    for source in sources {
+        collect(&root.join(source), is_included, &mut files)?;
     }
     files.sort();
     files.into_iter().map(|file| page(root, &file)).collect()
 }
 
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+fn collect(path: &Path, is_included: fn(&OsStr) -> bool, files: &mut Vec<PathBuf>) -> Result<()> {
     if path.is_dir() {
         let entries = fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
         for entry in entries {
-            collect(&entry?.path(), files)?;
+            collect(&entry?.path(), is_included, files)?;
         }
-    } else if path.extension().is_some_and(|extension| extension != "tpl") {
+    } else if path.extension().is_some_and(is_included) {
         files.push(path.to_owned());
     }
     Ok(())
