@@ -15,8 +15,8 @@ const REFERENCE: [&str; 2] = [
 /// The page of reasons, which is generated from the enum.
 const REASONS: &str = "docs/reasons.md";
 
-/// States that Fleet's agent reports, which are no reasons.
-const FLEET_STATES: [&str; 3] = ["ErrApplied", "OutOfSync", "WaitApplied"];
+/// Names in backticks that are not reasons: a header, and states that Fleet's agent reports.
+const NOT_REASONS: [&str; 4] = ["ETag", "ErrApplied", "OutOfSync", "WaitApplied"];
 
 /// Where alerts are defined.
 const ALERTS: &str = "manifests/monitoring/alerts.yaml";
@@ -112,7 +112,7 @@ impl Known {
                 .map(ToString::to_string)
                 .collect(),
             alerts: HashSet::new(),
-            reasons: FLEET_STATES.iter().map(ToString::to_string).collect(),
+            reasons: NOT_REASONS.iter().map(ToString::to_string).collect(),
         };
         for path in REFERENCE {
             for (_, line) in page(path)?.lines() {
@@ -184,9 +184,10 @@ fn is_alert(token: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(char::is_uppercase))
 }
 
-/// Whether a page is documentation for users. Other pages quote types and fields of the code.
+/// Whether a page is documentation for users. Other pages, and those that are generated, quote types and values of the code.
 fn is_for_users(page: &Page) -> bool {
-    page.is_markdown() && (page.path.starts_with("docs/") || page.path.ends_with("README.md"))
+    let is_generated = page.path == REASONS || page.path.starts_with("docs/reference/");
+    page.is_markdown() && !is_generated && (page.path.starts_with("docs/") || page.path.ends_with("README.md"))
 }
 
 /// What the first cell of a row has in backticks.
