@@ -20,6 +20,7 @@
 //! `functions/mod.rs` lists them, and using one is an error that names it.
 
 pub mod budget;
+mod check;
 mod error;
 mod exec;
 mod format;
@@ -38,6 +39,7 @@ mod value;
 
 pub use self::{
     budget::{Budget, Exceeded, Limits, MAX_TEXT},
+    check::{UnsupportedFunction, check, check_tokens},
     error::TemplateError,
     exec::{Rendered, line_at},
     heap::Context,

@@ -7,11 +7,13 @@
 //! As in Fleet nothing of this is done for a Cluster without any label that counts; its values stay as they are written.
 //! Rendering them would change what is deployed there when the controller changes.
 
+mod check;
 mod labels;
 mod preprocess;
 pub mod yaml;
 
 pub use self::{
+    check::{ProblemKind, TemplateProblem, check, check_budget},
     labels::{clean, with_fleets},
     preprocess::{Fault, Source, VALUES, ValuesError, labels_of},
 };

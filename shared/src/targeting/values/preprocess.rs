@@ -295,7 +295,7 @@ impl Room {
 }
 
 /// Counts a text that goes to or comes from YAML.
-fn charge(budget: &Budget, bytes: usize) -> Result<(), Exceeded> {
+pub fn charge(budget: &Budget, bytes: usize) -> Result<(), Exceeded> {
     /// Units of work for each byte.
     const YAML: u64 = 60;
 
@@ -334,7 +334,7 @@ fn depth(value: &Value) -> usize {
 }
 
 /// Whether any text or key in values has a template, or means something else once it is written as YAML.
-fn has_actions(values: &Map<String, Value>) -> bool {
+pub fn has_actions(values: &Map<String, Value>) -> bool {
     fn has(value: &Value) -> bool {
         match value {
             Value::String(text) => template::has_actions(text),

@@ -61,38 +61,62 @@ const TIME: &[&str] = &[
     "unixEpoch",
 ];
 
-/// Functions that work with keys and passwords, which values are no place for, and Go's function that calls a function.
-const MISSING: &[&str] = &["buildCustomCert", "call", "decryptAES", "derivePassword"];
+/// Functions that work with keys, passwords or DNS, which do not belong in values, and Go's function that calls a function.
+const NOT_IMPLEMENTED: &[&str] = &[
+    "buildCustomCert",
+    "call",
+    "decryptAES",
+    "derivePassword",
+    "getHostByName",
+];
 
-/// Finds a function; `and` and `or` are none that get their arguments. To find one takes a while, so that this is done
-/// once for each place that names it.
+/// Why a function cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResolveError {
+    /// Fleet has this function, but it is refused here for this reason.
+    Unsupported(String),
+    /// Neither Go nor Fleet has a function of this name.
+    Undefined(String),
+}
+
+impl ResolveError {
+    /// The message for the author of the template.
+    pub fn into_message(self) -> String {
+        match self {
+            Self::Unsupported(message) | Self::Undefined(message) => message,
+        }
+    }
+}
+
+/// Finds a function. `and` and `or` are `None`: they evaluate their arguments themselves. The search is slow, so the parser
+/// does it once for each call in a template.
 ///
 /// # Errors
-/// Says why a function cannot be used.
-pub fn resolve(name: &str) -> Result<Option<Function>, String> {
+/// Where a function cannot be used.
+pub fn resolve(name: &str) -> Result<Option<Function>, ResolveError> {
     if matches!(name, "and" | "or") {
         return Ok(None);
     }
-    find(name).map(Some).ok_or_else(|| refusal(name))
+    find(name).map(Some).ok_or_else(|| resolve_error(name))
 }
 
-fn refusal(name: &str) -> String {
+fn resolve_error(name: &str) -> ResolveError {
     if RANDOM.contains(&name) {
-        format!(
+        ResolveError::Unsupported(format!(
             "function {name:?} gives another result each time, so it would deploy again and again; put the result into \
              the values, or into templateValues of the Cluster"
-        )
+        ))
     } else if TIME.contains(&name) {
-        format!(
-            "function {name:?} goes by the clock or time zone of the controller, so it could deploy again at any time; \
+        ResolveError::Unsupported(format!(
+            "function {name:?} depends on the clock or time zone of the controller, so it could deploy again at any time; \
              put the time into the values, or into templateValues of the Cluster"
-        )
-    } else if MISSING.contains(&name) {
-        format!(
+        ))
+    } else if NOT_IMPLEMENTED.contains(&name) {
+        ResolveError::Unsupported(format!(
             "function {name:?} is not supported here; put its result into the values, or into templateValues of the Cluster"
-        )
+        ))
     } else {
-        format!("function {name:?} not defined")
+        ResolveError::Undefined(format!("function {name:?} not defined"))
     }
 }
 
@@ -182,16 +206,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_is_told_why() {
-        for name in [RANDOM, TIME, MISSING].concat() {
+    fn unsupported_functions_differ_from_undefined_ones() {
+        for name in [RANDOM, TIME, NOT_IMPLEMENTED].concat() {
             assert!(find(name).is_none(), "{name}");
-            assert!(!refusal(name).contains("not defined"), "{name}");
-        }
-        for name in ["env", "expandenv", "include", "tpl", "getHostByName", "toYaml"] {
-            assert_eq!(
-                resolve(name).unwrap_err(),
-                format!("function {name:?} not defined")
+            assert!(
+                matches!(resolve(name), Err(ResolveError::Unsupported(_))),
+                "{name}"
             );
+        }
+        // Fleet removes the first four from `sprig`, and Helm adds the last one.
+        for name in ["env", "expandenv", "include", "tpl", "toYaml"] {
+            let message = format!("function {name:?} not defined");
+            assert_eq!(resolve(name).unwrap_err(), ResolveError::Undefined(message));
         }
     }
 }

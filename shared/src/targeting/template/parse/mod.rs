@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::{
     budget::Meter,
+    check::UnsupportedFunction,
     error::TemplateError,
     lex,
     lex::{Kind, Token},
@@ -15,8 +16,21 @@ use super::{
 /// How deep blocks and parentheses nest: more than anybody writes, and little enough for the stack.
 const MAX_DEPTH: usize = 50;
 
-/// Parses a text.
+/// Parses a template.
 pub fn parse(text: &str, meter: &Meter) -> Result<Templates, TemplateError> {
+    parse_with(text, meter, None).map(|(templates, _)| templates)
+}
+
+/// Parses a template only to find its errors, and returns the unsupported functions that it calls, each once.
+pub fn check(text: &str, meter: &Meter) -> Result<Vec<UnsupportedFunction>, TemplateError> {
+    parse_with(text, meter, Some(Vec::new())).map(|(_, unsupported)| unsupported)
+}
+
+fn parse_with(
+    text: &str,
+    meter: &Meter,
+    unsupported: Option<Vec<UnsupportedFunction>>,
+) -> Result<(Templates, Vec<UnsupportedFunction>), TemplateError> {
     let tokens = lex::tokens(text, meter)?;
     let mut parser = Parser {
         text,
@@ -26,6 +40,7 @@ pub fn parse(text: &str, meter: &Meter) -> Result<Templates, TemplateError> {
         ranges: 0,
         depth: 0,
         templates: Templates::default(),
+        unsupported,
         meter,
     };
     let (main, end) = parser.list(true)?;
@@ -35,7 +50,7 @@ pub fn parse(text: &str, meter: &Meter) -> Result<Templates, TemplateError> {
         Close::Else(place) => return Err(parser.error(place, "unexpected {{else}}")),
     }
     parser.templates.main = main;
-    Ok(parser.templates)
+    Ok((parser.templates, parser.unsupported.unwrap_or_default()))
 }
 
 /// What a list of nodes ends with.
@@ -63,6 +78,8 @@ struct Parser<'t> {
     ranges: usize,
     depth: usize,
     templates: Templates,
+    /// Where unsupported functions are collected; without it, the first one is an error.
+    unsupported: Option<Vec<UnsupportedFunction>>,
     meter: &'t Meter,
 }
 

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use super::{
     super::{
+        check::UnsupportedFunction,
         error::TemplateError,
-        functions,
+        functions::{self, ResolveError},
         lex::{Kind, Token},
         literal,
         node::{Operand, Pipe, Term},
@@ -199,15 +200,39 @@ impl Parser<'_> {
         Ok(Some((term, Vec::new())))
     }
 
-    fn word(&self, token: &Token, word: &str) -> Parsed<Term> {
+    fn word(&mut self, token: &Token, word: &str) -> Parsed<Term> {
         match word {
             "true" | "false" => Ok(Term::Bool(word == "true")),
             "nil" => Ok(Term::Nil),
             "block" | "break" | "continue" | "define" | "else" | "end" | "if" | "range" | "template"
             | "with" => Err(self.error(token.place.clone(), format!("unexpected <{word}> in operand"))),
-            name => functions::resolve(name)
-                .map(|function| Term::Function(name.to_owned(), function))
-                .map_err(|reason| self.error(token.place.clone(), reason)),
+            name => {
+                let function = match functions::resolve(name) {
+                    Ok(function) => function,
+                    Err(error) => {
+                        self.refuse(token, name, error)?;
+                        None
+                    }
+                };
+                Ok(Term::Function(name.to_owned(), function))
+            }
+        }
+    }
+
+    /// Reports a function that cannot be used: as an error, or in the list if unsupported functions are collected.
+    fn refuse(&mut self, token: &Token, name: &str, error: ResolveError) -> Parsed<()> {
+        match (&mut self.unsupported, error) {
+            (Some(unsupported), ResolveError::Unsupported(reason)) => {
+                if unsupported.iter().all(|function| function.name != name) {
+                    unsupported.push(UnsupportedFunction {
+                        name: name.to_owned(),
+                        offset: token.place.start,
+                        reason,
+                    });
+                }
+                Ok(())
+            }
+            (_, error) => Err(self.error(token.place.clone(), error.into_message())),
         }
     }
 }
