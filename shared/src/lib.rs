@@ -1,25 +1,31 @@
 //! The functional core of helmops: values in, values out.
 //!
-//! The modules stand in the order in which a HelmOp passes through them:
+//! | module | content |
+//! |---|---|
+//! | [`api`] | the wire types of Fleet's API |
+//! | [`chart`] | sources, versions, indexes and registries of charts, and the selection of a version |
+//! | [`poll`] | when a poll for a newer version is due |
+//! | [`admit`] | whether a HelmOp is valid |
+//! | [`policy`] | whether the Policies of its namespace allow it |
+//! | [`bundle`] | from a HelmOp and the resolved versions to a Bundle |
+//! | [`targeting`] | from a Bundle to the BundleDeployments and copies for each cluster |
+//! | [`status`] | what the status of each object reports |
+//! | [`reason`], [`text`] | reasons, and truncated texts, for all of them |
 //!
-//! ```text
-//! api ─► admit ─► policy ─► chart ─► bundle ─► targeting ─► poll ─► status
-//! wire   accept-  al-       which    HelmOp +  which        is it   what to
-//! types  able?    lowed?    version? version   clusters?    time?   report?
-//!                                    → Bundle
-//! ```
+//! Each module uses only modules above it, except that `bundle` and `targeting` do not use each other, and that `admit` and
+//! `targeting` do: `admit` warns about targets without criteria (`targeting::has_criteria`), and `targeting` validates label
+//! selectors with `admit`.
 //!
-//! None of them knows a client, a clock, a socket or a file: `now` and names come in as parameters. Helpers for
-//! processes are in [`runtime`], behind a feature of that name.
+//! No module except [`runtime`] depends on a client, a clock, a socket or a file: the current time and names are parameters.
+//! [`runtime`] has helpers for processes, behind a feature of that name.
 
 pub mod api;
-
+pub mod chart;
+pub mod poll;
 pub mod admit;
 pub mod policy;
-pub mod chart;
 pub mod bundle;
 pub mod targeting;
-pub mod poll;
 pub mod status;
 
 pub mod reason;

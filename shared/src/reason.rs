@@ -37,7 +37,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// What to do about it; empty where nothing is wrong.
+            /// What to do about it; empty if nothing is wrong.
             pub const fn remedy(self) -> &'static str {
                 match self {
                     $($(Self::$name => $remedy,)*)*

@@ -1,13 +1,13 @@
-//! Texts that fit into their place, and bytes as text.
+//! Truncated texts, and bytes as hexadecimal digits.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 use ring::digest::{SHA256, digest};
 
-/// Digits of a hash that tell texts apart, also those that somebody has made to look alike: 128 bits.
+/// Digits of a hash that distinguishes texts, also if an attacker chooses them: 128 bits.
 const HASH_DIGITS: usize = 32;
 
-/// Cuts a text off where it is longer than `longest` bytes, the mark of the cut included.
+/// Truncates a text to at most `longest` bytes, including the mark `…`.
 pub fn cut(mut text: String, longest: usize) -> String {
     if text.len() > longest {
         text.truncate(text.floor_char_boundary(longest.saturating_sub('…'.len_utf8())));
@@ -16,8 +16,8 @@ pub fn cut(mut text: String, longest: usize) -> String {
     text
 }
 
-/// A text that is longer than `longest` bytes as its beginning, a mark and a hash of the whole: two texts that differ stay
-/// different. Used where a text identifies something, such as the label of a metric.
+/// Replaces a text of more than `longest` bytes by its beginning, the mark `…` and a hash of the whole text, so that
+/// different texts stay different. Used if a text identifies something, such as the label of a metric.
 pub fn cut_distinct(text: &str, longest: usize) -> Cow<'_, str> {
     if text.len() <= longest {
         return Cow::Borrowed(text);
@@ -29,7 +29,7 @@ pub fn cut_distinct(text: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{beginning}…{hash}"))
 }
 
-/// Bytes in hexadecimal digits.
+/// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     let out = String::with_capacity(bytes.len() * 2);
     bytes.iter().fold(out, |mut out, byte| {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_between_characters() {
+    fn texts_are_cut_between_characters() {
         let short = cut("ä".repeat(1000), 1024);
         assert!(short.len() <= 1024 && short.ends_with("ä…"));
         assert_eq!(cut("short".to_owned(), 5), "short");

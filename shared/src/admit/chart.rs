@@ -1,4 +1,4 @@
-//! The chart that is asked for, in `spec.helm` and in targets of their own mind.
+//! The charts that `spec.helm` and the targets request.
 
 use super::{error::FieldErrors, path::Path};
 use crate::{
@@ -18,66 +18,66 @@ pub fn check<'a>(
     path: &Path<'_>,
     helm: &'a HelmOptions,
 ) -> Option<ChartRequest<'a>> {
-    let asked = Asked::of(helm);
-    let has_name = check_name(errors, path, asked.chart);
-    let mut faults = asked.faults();
+    let fields = ChartFields::of(helm);
+    let has_name = check_name(errors, path, fields.chart);
+    let mut form_errors = fields.form_errors();
     if !has_name {
-        // That says what to put where.
-        faults.retain(|fault| *fault != FormError::NoRepo);
+        // The error about the name explains which field to set.
+        form_errors.retain(|error| *error != FormError::NoRepo);
     }
-    for fault in &faults {
-        tell(errors, path, helm, describe(*fault, asked.chart));
+    for error in &form_errors {
+        push_error(errors, path, helm, describe(*error, fields.chart));
     }
-    check_url(errors, path, asked.source());
-    let version = check_version(errors, path, asked.source(), asked.version)?;
-    check_tag(errors, path, asked.source(), &version);
-    (has_name && faults.is_empty()).then_some(asked.request(version))
+    check_url(errors, path, fields.source());
+    let version = check_version(errors, path, fields.source(), fields.version)?;
+    check_tag(errors, path, fields.source(), &version);
+    (has_name && form_errors.is_empty()).then_some(fields.request(version))
 }
 
-/// Checks the chart of a target's own `helm` block, after what it inherits from `main`.
+/// Checks the chart of a target's own `helm` block, including what it inherits from `main`.
 ///
-/// A block that names none of repository, chart and version adds nothing to check. A block with an OCI repository of
-/// its own need not clear the inherited chart, and could not: nobody reads it.
+/// A block that sets none of repository, chart and version adds nothing to check. A block with its own OCI repository
+/// cannot clear the inherited chart, and need not: the chart is ignored then.
 pub fn check_target<'a>(
     errors: &mut FieldErrors,
     path: &Path<'_>,
     main: &'a HelmOptions,
     own: &'a HelmOptions,
 ) -> Option<ChartRequest<'a>> {
-    let asked = Asked::of(own).inheriting(Asked::of(main));
-    let mut faults = Vec::new();
-    if Asked::of(own) != Asked::default() {
-        faults = asked.faults();
-        faults.retain(|fault| *fault != FormError::OciWithChart);
+    let fields = ChartFields::of(own).inheriting(ChartFields::of(main));
+    let mut form_errors = Vec::new();
+    if ChartFields::of(own) != ChartFields::default() {
+        form_errors = fields.form_errors();
+        form_errors.retain(|error| *error != FormError::OciWithChart);
     }
-    for fault in &faults {
-        tell(errors, path, own, describe_for_target(*fault, own));
+    for error in &form_errors {
+        push_error(errors, path, own, describe_for_target(*error, own));
     }
     let has_name = check_name(errors, path, &own.chart);
     if !own.repo.is_empty() || !own.chart.is_empty() {
-        check_url(errors, path, asked.source());
+        check_url(errors, path, fields.source());
     }
     let version = if own.version.is_empty() {
-        // Told at spec.helm.version already if it is wrong.
-        VersionRequest::parse(asked.version).ok()?
+        // An invalid one is reported at spec.helm.version.
+        VersionRequest::parse(fields.version).ok()?
     } else {
-        check_version(errors, path, asked.source(), asked.version)?
+        check_version(errors, path, fields.source(), fields.version)?
     };
-    if Asked::of(own) != Asked::default() {
-        check_tag(errors, path, asked.source(), &version);
+    if ChartFields::of(own) != ChartFields::default() {
+        check_tag(errors, path, fields.source(), &version);
     }
-    (has_name && faults.is_empty()).then_some(asked.request(version))
+    (has_name && form_errors.is_empty()).then_some(fields.request(version))
 }
 
-/// Checks that the name of a chart is none of what people know from the command line of Helm: no index has such an entry.
-/// Returns whether it is fine, or empty.
+/// Rejects chart names in the forms that only Helm's command line accepts: no index has such an entry. Returns whether the
+/// name is valid or empty.
 fn check_name(errors: &mut FieldErrors, path: &Path<'_>, chart: &str) -> bool {
     if source::is_archive(chart) {
-        // That is a URL.
+        // This is a URL.
         return true;
     }
     let path = path.field("chart");
-    let wrong = if chart.trim() != chart {
+    let problem = if chart.trim() != chart {
         "begins or ends with whitespace; remove it"
     } else if source::is_oci(chart) {
         "a chart in an OCI registry is named in repo; move the reference there and remove chart"
@@ -90,25 +90,25 @@ fn check_name(errors: &mut FieldErrors, path: &Path<'_>, chart: &str) -> bool {
     } else {
         return true;
     };
-    errors.invalid(&path, Reason::InvalidChartName, &url::redacted(chart), wrong);
+    errors.invalid(&path, Reason::InvalidChartName, &url::redacted(chart), problem);
     false
 }
 
 /// The three fields that name a chart and its versions.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Asked<'a> {
+struct ChartFields<'a> {
     repo: &'a str,
     chart: &'a str,
     version: &'a str,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ChartFields<'a> {
     fn of(helm: &'a HelmOptions) -> Self {
         let (repo, chart, version) = (&*helm.repo, &*helm.chart, &*helm.version);
         Self { repo, chart, version }
     }
 
-    /// What is empty is as in `main`.
+    /// Empty fields are inherited from `main`.
     fn inheriting(self, main: Self) -> Self {
         Self {
             repo: or_inherited(self.repo, main.repo),
@@ -121,7 +121,7 @@ impl<'a> Asked<'a> {
         ChartSource::of(self.repo, self.chart)
     }
 
-    fn faults(self) -> Vec<FormError> {
+    fn form_errors(self) -> Vec<FormError> {
         ChartSource::faults(self.repo, self.chart, self.version)
     }
 
@@ -131,10 +131,19 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A wrong field, why it is wrong, and what to do.
-type Fault = (&'static str, Reason, &'static str);
+/// An invalid field of the `helm` block, the reason, and what to do.
+struct HelmFieldError {
+    field: &'static str,
+    reason: Reason,
+    detail: &'static str,
+}
 
-fn tell(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, (field, reason, detail): Fault) {
+fn push_error(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, error: HelmFieldError) {
+    let HelmFieldError {
+        field,
+        reason,
+        detail,
+    } = error;
     let offending = match field {
         "repo" => &helm.repo,
         "chart" => &helm.chart,
@@ -148,10 +157,9 @@ fn tell(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, (field, r
     }
 }
 
-/// What is wrong in `spec.helm`. The words in parentheses are those that Fleet's own controller uses, for those who
-/// search for them.
-fn describe(fault: FormError, chart: &str) -> Fault {
-    match fault {
+/// The error for `spec.helm`. The words in parentheses are those of Fleet's own controller, so that a search finds them.
+fn describe(error: FormError, chart: &str) -> HelmFieldError {
+    let (field, reason, detail) = match error {
         FormError::ArchiveWithRepo => (
             "repo",
             Reason::RepoForbidden,
@@ -176,20 +184,25 @@ fn describe(fault: FormError, chart: &str) -> Fault {
             "repo",
             Reason::RepoRequired,
             "a chart that is not an archive (.tgz) needs the URL of its repository (non-tarball chart with an empty repo field); \
-             names of repositories as for helm install are known to your machine alone: give the URL that helm repo list \
-             shows, and the chart without the name of the repository",
+             repository names, as for helm install, are known only on your machine: set the URL that helm repo list shows, \
+             and the chart without the name of the repository",
         ),
         FormError::NoRepo => (
             "repo",
             Reason::RepoRequired,
             "a chart that is not an archive (.tgz) needs the URL of its repository (non-tarball chart with an empty repo field)",
         ),
+    };
+    HelmFieldError {
+        field,
+        reason,
+        detail,
     }
 }
 
-/// What is wrong in a target's block, which cannot clear what it inherits.
-fn describe_for_target(fault: FormError, own: &HelmOptions) -> Fault {
-    match fault {
+/// The error for the block of a target, which cannot clear what it inherits.
+fn describe_for_target(error: FormError, own: &HelmOptions) -> HelmFieldError {
+    let (field, reason, detail) = match error {
         FormError::ArchiveWithRepo if own.chart.is_empty() => (
             "repo",
             Reason::RepoForbidden,
@@ -215,17 +228,22 @@ fn describe_for_target(fault: FormError, own: &HelmOptions) -> Fault {
             Reason::RepoRequired,
             "a chart that is not an archive (.tgz) needs a repository, here or in spec.helm.repo",
         ),
-        FormError::OciWithChart => describe(fault, &own.chart),
+        FormError::OciWithChart => return describe(error, &own.chart),
+    };
+    HelmFieldError {
+        field,
+        reason,
+        detail,
     }
 }
 
 fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>) {
-    let (field, text, fault) = match source {
-        ChartSource::Archive { url } => ("chart", url, url_fault(url, &["https", "http", "oci"])),
-        ChartSource::Oci { repo } => ("repo", repo, url_fault(repo, &["oci"])),
-        ChartSource::Repository { repo, .. } => ("repo", repo, url_fault(repo, &["https", "http"])),
+    let (field, text, problem) = match source {
+        ChartSource::Archive { url } => ("chart", url, url_problem(url, &["https", "http", "oci"])),
+        ChartSource::Oci { repo } => ("repo", repo, url_problem(repo, &["oci"])),
+        ChartSource::Repository { repo, .. } => ("repo", repo, url_problem(repo, &["https", "http"])),
     };
-    let Some(detail) = fault else {
+    let Some(detail) = problem else {
         return;
     };
     errors.invalid(
@@ -236,9 +254,9 @@ fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>)
     );
 }
 
-/// What is wrong with a URL. An empty one is another error.
-fn url_fault(text: &str, schemes: &[&str]) -> Option<String> {
-    const GIT: &str = "an address of a git repository; a HelmOp deploys a chart from a Helm repository or an OCI registry, and a \
+/// What is wrong with a URL. An empty one is reported as another error.
+fn url_problem(text: &str, schemes: &[&str]) -> Option<String> {
+    const GIT: &str = "the address of a git repository; a HelmOp deploys a chart from a Helm repository or an OCI registry, and a \
                        GitRepo of Fleet deploys one from git";
     match Url::parse(text) {
         _ if text.is_empty() => None,
@@ -258,7 +276,7 @@ fn url_fault(text: &str, schemes: &[&str]) -> Option<String> {
     }
 }
 
-/// A tag or digest in a reference to a registry, and the version, must be able to agree.
+/// A tag or digest in a registry reference must not contradict the version.
 fn check_tag(
     errors: &mut FieldErrors,
     path: &Path<'_>,
@@ -268,7 +286,7 @@ fn check_tag(
     let ChartSource::Oci { repo } = source else {
         return;
     };
-    // Told already if it is none.
+    // An invalid reference is reported by `check_url`.
     let Ok(reference) = Reference::parse(repo) else {
         return;
     };
@@ -282,7 +300,7 @@ fn check_tag(
     }
 }
 
-/// `None` where the version is wrong; an archive's is never read.
+/// `None` if the version is invalid. The version of an archive is never read.
 fn check_version<'a>(
     errors: &mut FieldErrors,
     path: &Path<'_>,
@@ -291,8 +309,8 @@ fn check_version<'a>(
 ) -> Option<VersionRequest<'a>> {
     match VersionRequest::parse(text) {
         Ok(version) if !version.constraint().is_satisfiable() => {
-            let wrong = "no version can satisfy this range: its conditions exclude each other; between alternatives write ||";
-            errors.invalid(&path.field("version"), Reason::InvalidVersion, text, wrong);
+            let problem = "no version can satisfy this range: its conditions exclude each other; separate alternatives with ||";
+            errors.invalid(&path.field("version"), Reason::InvalidVersion, text, problem);
             None
         }
         Ok(version) => Some(version),

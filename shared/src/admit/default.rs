@@ -1,15 +1,15 @@
-//! What is filled in where the user said nothing.
+//! Defaults for fields that the user did not set.
 
 use json_patch::{AddOperation, Patch, PatchOperation, jsonptr::PointerBuf};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Polling is off unless it is asked for.
+/// Polling is off by default.
 pub const POLLING_INTERVAL: &str = "0s";
 
-/// The little of a HelmOp that decides what is filled in.
+/// The fields of a HelmOp that defaulting depends on.
 ///
-/// Nothing else is decoded, so that an object with an odd field elsewhere gets its defaults, and then the API server's
+/// Nothing else is decoded, so that an object with another invalid field gets its defaults, and then the API server's
 /// own error about that field.
 #[derive(Debug, Default, Deserialize)]
 pub struct DefaultingInput {
@@ -34,7 +34,7 @@ struct Spec {
 }
 
 impl DefaultingInput {
-    /// The patch that fills in what is missing, or `None` if nothing is. Its result gives `None`.
+    /// The patch that sets missing fields, or `None` if none is missing. It is idempotent: the patched object gets `None`.
     pub fn patch(&self) -> Option<Patch> {
         if self.metadata.deletion_timestamp.is_some() {
             return None;
@@ -62,16 +62,16 @@ mod tests {
     use super::*;
 
     fn defaulted(mut object: Value) -> Value {
-        let given: DefaultingInput = serde_json::from_value(object.clone()).unwrap();
-        if let Some(patch) = given.patch() {
+        let input: DefaultingInput = serde_json::from_value(object.clone()).unwrap();
+        if let Some(patch) = input.patch() {
             json_patch::patch(&mut object, &patch).unwrap();
         }
         object
     }
 
     #[test]
-    fn polling_is_off_unless_asked_for() {
-        for (given, expected) in [
+    fn polling_is_off_by_default() {
+        for (input, expected) in [
             (
                 json!({ "spec": { "helm": {} } }),
                 json!({ "spec": { "helm": {}, "pollingInterval": "0s" } }),
@@ -86,21 +86,21 @@ mod tests {
                 json!({ "spec": { "pollingInterval": "0s" } }),
             ),
         ] {
-            let once = defaulted(given);
+            let once = defaulted(input);
             assert_eq!(once, expected);
             assert_eq!(defaulted(once.clone()), once, "a second pass changes nothing");
         }
     }
 
     #[test]
-    fn what_is_given_stays() {
-        for given in [
+    fn fields_that_are_set_are_not_changed() {
+        for input in [
             json!({ "spec": { "pollingInterval": "15m" } }),
             json!({ "spec": { "pollingInterval": "" } }),
             json!({ "spec": { "pollingInterval": 5 } }),
             json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
         ] {
-            assert_eq!(defaulted(given.clone()), given);
+            assert_eq!(defaulted(input.clone()), input);
         }
     }
 }

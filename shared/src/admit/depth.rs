@@ -1,4 +1,4 @@
-//! How deep Helm values nest.
+//! The nesting depth of Helm values.
 
 use super::{error::FieldErrors, path::Path};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     reason::Reason,
 };
 
-/// Refuses values that nest too deeply: no cluster could be given them. `path` is that of the Helm options.
+/// Rejects values that are nested too deeply: they cannot be rendered for any cluster. `path` is that of the Helm options.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {
     let depth = helm.values.as_ref().map_or(0, FreeForm::depth);
     if depth > MAX_DEPTH {

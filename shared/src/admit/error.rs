@@ -1,33 +1,33 @@
-//! What is wrong with an object, field by field.
+//! Validation errors of an object, field by field.
 
 use std::fmt;
 
 use super::path::Path;
 use crate::{reason::Reason, text::cut};
 
-/// How many errors of one object are told. More help nobody and would make a long answer longer.
-pub const MAX_TOLD: usize = 20;
+/// How many errors of one object are reported. More would not help the user and would make a long response longer.
+pub const MAX_REPORTED: usize = 20;
 
-/// How many errors of one object are kept, so that an object made of errors takes no memory to speak of.
+/// How many errors of one object are kept, so that an object with many errors takes little memory.
 const MAX_KEPT: usize = 500;
 
-/// Longest offending text that is repeated, in bytes: enough to recognise it.
+/// Longest offending text that a message quotes, in bytes: enough to recognise it.
 const MAX_VALUE: usize = 120;
 
-/// Longest path, in bytes. Keys of labels stand in paths, and may be of any length where they are wrong.
+/// Longest path, in bytes. Paths contain keys of labels, and an invalid key may have any length.
 const MAX_PATH: usize = 512;
 
-/// Longest detail, in bytes. Some repeat a part of the offending text, or list what a Policy allows.
+/// Longest detail, in bytes. Some quote a part of the offending text, or list what a Policy allows.
 const MAX_DETAIL: usize = 4_096;
 
-/// In which way a field is wrong; the words are those of the API server's own validation.
+/// Type of a validation error. The texts are those of the API server's own validation (`field.ErrorType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorType {
     /// A field is missing.
     Required,
-    /// A field is set that must not be.
+    /// A field is set that must not be set.
     Forbidden,
-    /// A value is wrong.
+    /// A value is invalid.
     Invalid,
     /// A value is not one of a closed list.
     NotSupported,
@@ -38,7 +38,7 @@ pub enum ErrorType {
 }
 
 impl ErrorType {
-    /// The cause's type in a Status object.
+    /// The type of the cause in a Status object (`metav1.CauseType`).
     pub const fn cause(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -62,16 +62,16 @@ impl ErrorType {
     }
 }
 
-/// One error: which field, which text, what is wrong with it and how to mend it.
+/// One error: the field, the offending text, what is wrong with it and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Path of the field.
     pub path: String,
-    /// Why, in a word.
+    /// The reason.
     pub reason: Reason,
-    /// In which way.
+    /// The type of the error.
     pub fault: ErrorType,
-    /// The offending text, without credentials; empty where a field is missing.
+    /// The offending text, without credentials; empty if a field is missing.
     pub value: String,
     /// What is wrong, and what to do.
     pub detail: String,
@@ -95,7 +95,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// The errors of one object, in the order of their fields. At most `MAX_TOLD` of them are told.
+/// The errors of one object, in the order of their fields. At most `MAX_REPORTED` of them are reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldErrors(Vec<FieldError>);
 
@@ -136,24 +136,24 @@ impl FieldErrors {
         self.add(path, reason, ErrorType::Forbidden, value, detail);
     }
 
-    /// The errors that are told.
+    /// The errors that are reported.
     pub fn told(&self) -> &[FieldError] {
-        self.0.get(..MAX_TOLD).unwrap_or(&self.0)
+        self.0.get(..MAX_REPORTED).unwrap_or(&self.0)
     }
 
-    /// Whether there is none.
+    /// Whether there are no errors.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are beyond those that are told.
+    /// How many errors there are beyond those that are reported.
     pub fn untold(&self) -> usize {
-        self.0.len().saturating_sub(MAX_TOLD)
+        self.0.len().saturating_sub(MAX_REPORTED)
     }
 
-    /// Splits into the errors that `stored` lacks and those that it has too, or may have.
+    /// Splits the errors into new ones and those that `stored` has too, or may have.
     pub fn split_stored(self, stored: &Self) -> (Self, Self) {
-        let hides_others = stored.is_incomplete() && !self.0.iter().any(is_of_limit);
+        let hides_others = stored.is_incomplete() && !self.0.iter().any(is_limit_error);
         let is_old = |error: &FieldError| {
             let may_be_old = hides_others && error.reason != Reason::PolicyViolation;
             may_be_old || stored.0.contains(error)
@@ -162,10 +162,15 @@ impl FieldErrors {
         (Self(new), Self(old))
     }
 
-    /// Whether an object may have more errors than these: one beyond a limit is not checked further. What Policies forbid is
-    /// no such error: they decide on what is valid.
+    /// Whether an object may have more errors than these: an object that exceeds a limit is not checked further. Policies are
+    /// checked for valid objects only, so a violation never hides other errors.
     fn is_incomplete(&self) -> bool {
-        !self.is_empty() && self.0.iter().all(is_of_limit)
+        !self.is_empty() && self.0.iter().all(is_limit_error)
+    }
+
+    /// Whether one of them is about a limit of size.
+    pub fn exceed_limit(&self) -> bool {
+        self.0.iter().any(is_limit_error)
     }
 
     /// The reason of the first error.
@@ -174,7 +179,7 @@ impl FieldErrors {
     }
 }
 
-fn is_of_limit(error: &FieldError) -> bool {
+fn is_limit_error(error: &FieldError) -> bool {
     error.reason == Reason::LimitExceeded
 }
 
@@ -186,7 +191,7 @@ impl fmt::Display for FieldErrors {
         }
         match self.untold() {
             0 => Ok(()),
-            untold => write!(f, "; and {untold} more"),
+            omitted => write!(f, "; and {omitted} more"),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! How much a HelmOp may hold: counts and lengths, before anything is read.
+//! Size limits of a HelmOp: counts and lengths, checked before anything else.
 //!
-//! The numbers and their reasons are in [`limits`]. Lists that everything else goes through come first, and a HelmOp that is
-//! beyond any bound is refused without further checks: it must cost little, each time that it is looked at. Names that have
-//! a rule of their own (`names`) are bounded by that.
+//! The numbers and their reasons are in [`limits`]. The lists that all other checks iterate over come first. A HelmOp that
+//! exceeds a limit is rejected without further checks, so that each validation of it costs little. Names with a rule of
+//! their own (`names`) are limited by that rule.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -30,7 +30,7 @@ use crate::{
 
 const REASON: Reason = Reason::LimitExceeded;
 
-/// What to do about a list without better advice.
+/// The fix for a list without a better one.
 const SPLIT: &str = "make several HelmOps of it";
 
 /// Checks counts, then lengths, then the size of the whole. Each is checked only if those before it are within their limits.
@@ -56,17 +56,17 @@ pub fn check_charts(
         .filter(|request| !matches!(request.source(), ChartSource::Archive { .. }))
         .map(|request| (request.repo, request.chart, request.version.text()))
         .collect();
-    let (count, most) = (charts.len(), limits::CHARTS);
-    if count > most {
+    let (count, max) = (charts.len(), limits::CHARTS);
+    if count > max {
         let detail = format!(
-            "{count} different charts and versions are requested here and in spec.helm; at most {most} are allowed; \
+            "{count} different charts and versions are requested here and in spec.helm; at most {max} are allowed; \
              {SPLIT}"
         );
         errors.add(&root.field("targets"), REASON, ErrorType::TooMany, "", detail);
     }
 }
 
-/// The lists that all else goes through.
+/// The lists that all other checks iterate over.
 fn check_lists(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     let bundle = &spec.bundle;
     let fewer = "use clusterSelector or clusterGroup to cover several clusters with one entry";
@@ -282,7 +282,7 @@ fn check_selector(errors: &mut FieldErrors, path: &Path<'_>, selector: Option<&L
     }
 }
 
-/// What is said of the release's namespace, which reaches each cluster from all targets.
+/// Labels and annotations of the release's namespace: those of all targets are sent to every cluster.
 fn check_namespace(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     let bundle = &spec.bundle;
     let targets = bundle.targets.iter().map(|target| &*target.options);
@@ -296,23 +296,23 @@ fn check_namespace(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec)
         })
         .map(|(key, value)| key.len() + value.len())
         .sum();
-    let most = limits::NAMESPACE_METADATA;
-    if size > most {
+    let max = limits::NAMESPACE_METADATA;
+    if size > max {
         let detail = format!(
-            "{size} bytes of namespaceLabels and namespaceAnnotations here and in spec; at most {most} are allowed, \
-             because those of all targets reach every cluster; {SPLIT}"
+            "{size} bytes of namespaceLabels and namespaceAnnotations here and in spec; at most {max} are allowed, \
+             because those of all targets are sent to every cluster; {SPLIT}"
         );
         errors.add(&root.field("targets"), REASON, ErrorType::TooLong, "", detail);
     }
 }
 
-/// The spec as JSON, which is how it is stored.
+/// The size of the spec as JSON, as it is stored.
 fn check_size(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     let size = size_of(spec);
     if size > limits::SPEC {
         let detail = format!(
             "{size} bytes as JSON; at most {} are allowed, so that the Bundle and the values of each cluster can be \
-             stored; shorten helm.values, or have the cluster hold values (helm.valuesFrom)",
+             stored; shorten helm.values, or store values on the cluster (helm.valuesFrom)",
             limits::SPEC
         );
         errors.add(root, REASON, ErrorType::TooLong, "", detail);
@@ -334,7 +334,7 @@ fn size_of(spec: &HelmOpSpec) -> usize {
     }
 
     let mut count = Count(0);
-    // Counting does not fail, and what was read from JSON can be written as JSON.
+    // Counting does not fail, and a spec that was decoded from JSON can be encoded as JSON.
     _ = serde_json::to_writer(&mut count, spec);
     count.0
 }
@@ -347,26 +347,26 @@ fn paths(errors: &mut FieldErrors, path: &Path<'_>, texts: &[String]) {
     }
 }
 
-/// Checks the length of a list, and tells whether its items are to be checked.
-fn list<T>(errors: &mut FieldErrors, path: &Path<'_>, list: &[T], most: usize) -> bool {
-    items(errors, path, list.len(), most, SPLIT);
-    list.len() <= most
+/// Checks the length of a list, and returns whether its items are to be checked.
+fn list<T>(errors: &mut FieldErrors, path: &Path<'_>, list: &[T], max: usize) -> bool {
+    items(errors, path, list.len(), max, SPLIT);
+    list.len() <= max
 }
 
-fn items(errors: &mut FieldErrors, path: &Path<'_>, count: usize, most: usize, fix: &str) {
-    if count > most {
-        let detail = format!("{count} entries; at most {most} are allowed; {fix}");
+fn items(errors: &mut FieldErrors, path: &Path<'_>, count: usize, max: usize, fix: &str) {
+    if count > max {
+        let detail = format!("{count} entries; at most {max} are allowed; {fix}");
         errors.add(path, REASON, ErrorType::TooMany, "", detail);
     }
 }
 
-fn entries(errors: &mut FieldErrors, path: &Path<'_>, count: usize, most: usize) {
-    items(errors, path, count, most, "remove some");
+fn entries(errors: &mut FieldErrors, path: &Path<'_>, count: usize, max: usize) {
+    items(errors, path, count, max, "remove some");
 }
 
-fn length(errors: &mut FieldErrors, path: &Path<'_>, text: &str, most: usize) {
-    if text.len() > most {
-        let detail = format!("{} bytes; at most {most} are allowed; shorten it", text.len());
+fn length(errors: &mut FieldErrors, path: &Path<'_>, text: &str, max: usize) {
+    if text.len() > max {
+        let detail = format!("{} bytes; at most {max} are allowed; shorten it", text.len());
         errors.add(path, REASON, ErrorType::TooLong, &url::redacted(text), detail);
     }
 }

@@ -1,7 +1,7 @@
-//! Is this HelmOp acceptable?
+//! Validation of HelmOps.
 //!
-//! The webhook denies what is refused here, and the controller does not act on it: one rule for both. Nothing is
-//! refused that could work; what is merely doubtful gets a warning.
+//! The webhook denies a HelmOp that is invalid here, and the controller does not act on it: both use the same rules. A HelmOp
+//! that could work is never rejected; questionable settings get a warning.
 
 mod chart;
 pub mod default;
@@ -14,6 +14,7 @@ pub(crate) mod path;
 mod review;
 mod rollout;
 pub(crate) mod selector;
+mod templates;
 mod warning;
 
 use std::time::Duration;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use self::path::Path;
 pub use self::{
     error::{FieldError, FieldErrors},
-    review::{Decision, review, review_by},
+    review::{Decision, review},
     warning::warnings,
 };
 use crate::{
@@ -31,18 +32,18 @@ use crate::{
     reason::Reason,
 };
 
-/// A HelmOp that can be acted on, and what its fields mean.
+/// A valid HelmOp, and its parsed fields.
 #[derive(Clone, Debug)]
 pub struct ValidHelmOp<'a> {
-    /// The HelmOp, as it is stored or as Policies complete it.
+    /// The HelmOp, as it is stored or with the defaults of Policies.
     pub helmop: &'a HelmOp,
     /// Its `spec.helm`.
     pub helm: &'a HelmOptions,
-    /// The chart and version that it asks for.
+    /// The chart and version that it requests.
     pub chart: ChartRequest<'a>,
-    /// For each target, what its own `helm` block asks for after inheritance; `None` for a target without one.
+    /// For each target, what its own `helm` block requests, after inheritance; `None` for a target without one.
     pub targets: Vec<Option<ChartRequest<'a>>>,
-    /// How often to look for a newer version; `None` where polling is off or could never find one.
+    /// How often to poll for a newer version; `None` if polling is off or could never find one.
     pub polling: Option<Duration>,
 }
 
@@ -101,9 +102,9 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
     }
 }
 
-/// The name becomes the value of a label on the Bundle and everything below it.
+/// The name becomes the value of a label on the Bundle and on everything that is made from it.
 fn check_own_name(errors: &mut FieldErrors, helmop: &HelmOp) {
-    // A generated name is not known yet, and short enough.
+    // A generated name is not known yet, and is short enough.
     let Some(name) = helmop.metadata.name.as_deref() else {
         return;
     };
@@ -120,16 +121,17 @@ fn check_own_name(errors: &mut FieldErrors, helmop: &HelmOp) {
     }
 }
 
+/// The charts that a HelmOp requests: `spec.helm`, its request, and that of each target with a `helm` block of its own.
 type Charts<'a> = (&'a HelmOptions, ChartRequest<'a>, Vec<Option<ChartRequest<'a>>>);
 
-/// The charts that are asked for; `None` if any of them is wrong.
+/// The requested charts; `None` if any of them is invalid.
 fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmOp) -> Option<Charts<'a>> {
     let path = root.field("helm");
     let Some(helm) = &helmop.spec.bundle.options.helm else {
         errors.required(
             &path,
             Reason::HelmRequired,
-            "helm options are empty; say which chart to deploy: repo, chart and version",
+            "helm options are empty; set the chart to deploy: repo, chart and version",
         );
         return None;
     };
@@ -153,7 +155,7 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
     Some((helm, main?, targets.collect::<Option<_>>()?))
 }
 
-/// Targets, restrictions, dependencies and roll-out.
+/// Targets, restrictions, dependencies and rollout.
 fn check_placement(errors: &mut FieldErrors, root: &Path<'_>, helmop: &HelmOp) {
     let bundle = &helmop.spec.bundle;
     let path = root.field("targets");

@@ -1,6 +1,6 @@
 //! The names that Kubernetes and Helm allow.
 //!
-//! Each check gives what is wrong, to stand behind the offending text, or nothing.
+//! Each check returns what is wrong, for a message that starts with the offending text.
 
 use crate::api::limits;
 
@@ -35,10 +35,10 @@ pub fn namespace(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Helm's release names: a DNS subdomain of 53 characters at the most.
+/// Helm's release names: a DNS subdomain of at most 53 characters.
 pub fn release(name: &str) -> Result<(), &'static str> {
     if name.len() > limits::RELEASE_NAME {
-        return Err("longer than 53 characters, which Helm does not take");
+        return Err("longer than 53 characters, which Helm does not accept");
     }
     subdomain(name)
 }
@@ -64,7 +64,7 @@ pub fn label_key(key: &str) -> Result<(), &'static str> {
         Ok(())
     } else {
         Err(
-            "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, and one '/' at the most",
+            "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, and at most one '/'",
         )
     }
 }
@@ -108,11 +108,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subdomains() {
-        for good in ["a", "a-b", "a.b", "1", &"a".repeat(253)] {
-            assert_eq!(subdomain(good), Ok(()), "{good}");
+    fn dns_subdomains_are_valid() {
+        for valid in ["a", "a-b", "a.b", "1", &"a".repeat(253)] {
+            assert_eq!(subdomain(valid), Ok(()), "{valid}");
         }
-        for bad in [
+        for invalid in [
             "",
             "A",
             "a_b",
@@ -125,30 +125,30 @@ mod tests {
             "a b",
             &"a".repeat(254),
         ] {
-            assert!(subdomain(bad).is_err(), "{bad}");
+            assert!(subdomain(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn namespaces_have_no_dots() {
+    fn namespaces_are_dns_labels() {
         assert_eq!(namespace("kube-system"), Ok(()));
-        for bad in ["a.b", "-", "", "A", &"a".repeat(64)] {
-            assert!(namespace(bad).is_err(), "{bad}");
+        for invalid in ["a.b", "-", "", "A", &"a".repeat(64)] {
+            assert!(namespace(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn releases_are_short() {
+    fn release_names_have_at_most_53_characters() {
         assert_eq!(release(&"a".repeat(53)), Ok(()));
         assert!(release(&"a".repeat(54)).is_err());
     }
 
     #[test]
-    fn labels() {
-        for good in ["a", "A_b.c-9", "example.com/Name", &"a".repeat(63)] {
-            assert_eq!(label_key(good), Ok(()), "{good}");
+    fn label_keys_and_values_follow_the_kubernetes_rules() {
+        for valid in ["a", "A_b.c-9", "example.com/Name", &"a".repeat(63)] {
+            assert_eq!(label_key(valid), Ok(()), "{valid}");
         }
-        for bad in [
+        for invalid in [
             "",
             "/a",
             "a/",
@@ -158,13 +158,13 @@ mod tests {
             "a b",
             &"a".repeat(64),
         ] {
-            assert!(label_key(bad).is_err(), "{bad}");
+            assert!(label_key(invalid).is_err(), "{invalid}");
         }
-        for good in ["", "a", "A_b.c-9"] {
-            assert_eq!(label_value(good), Ok(()), "{good}");
+        for valid in ["", "a", "A_b.c-9"] {
+            assert_eq!(label_value(valid), Ok(()), "{valid}");
         }
-        for bad in ["-a", "a-", "a/b", "a b", &"a".repeat(64)] {
-            assert!(label_value(bad).is_err(), "{bad}");
+        for invalid in ["-a", "a-", "a/b", "a b", &"a".repeat(64)] {
+            assert!(label_value(invalid).is_err(), "{invalid}");
         }
     }
 }

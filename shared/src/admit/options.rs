@@ -12,7 +12,7 @@ use crate::{
     reason::Reason,
 };
 
-/// Checks everything but the chart itself.
+/// Checks all options except the chart itself.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDeploymentOptions) {
     check_name(
         errors,
@@ -58,7 +58,7 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDeployme
     }
 }
 
-/// Checks a name that may be left out.
+/// Checks an optional name.
 pub fn check_name(
     errors: &mut FieldErrors,
     path: &Path<'_>,
@@ -68,8 +68,8 @@ pub fn check_name(
     if name.is_empty() {
         return;
     }
-    if let Err(wrong) = rule(name) {
-        errors.invalid(path, Reason::InvalidName, name, wrong);
+    if let Err(problem) = rule(name) {
+        errors.invalid(path, Reason::InvalidName, name, problem);
     }
 }
 
@@ -77,8 +77,8 @@ fn check_release(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) 
     if helm.release_name.is_empty() {
         return;
     }
-    if let Err(wrong) = names::release(&helm.release_name) {
-        let detail = format!("not a release name: {wrong}");
+    if let Err(problem) = names::release(&helm.release_name) {
+        let detail = format!("not a release name: {problem}");
         errors.invalid(
             &path.field("releaseName"),
             Reason::InvalidReleaseName,
@@ -88,7 +88,7 @@ fn check_release(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) 
     }
 }
 
-/// Values come from an object with a name. An entry that names neither kind is ignored by all agents.
+/// A reference needs the name of its object. An entry with neither reference is ignored by all agents.
 fn check_values_from(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {
     for (index, source) in helm.values_from.iter().enumerate() {
         let path = path.index(index);

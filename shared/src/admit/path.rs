@@ -1,10 +1,10 @@
-//! Where in an object.
+//! Paths of fields in an object.
 
 use std::fmt;
 
 /// The path of a field, such as `spec.targets[2].clusterName`.
 ///
-/// It is a chain of borrowed steps, so that walking an object without fault builds no text.
+/// It is a chain of borrowed steps, so that no text is built for a valid object.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_like_the_api_servers_own() {
+    fn paths_have_the_form_of_the_api_server() {
         let spec = Path::root("spec");
         let labels = spec.field("labels");
         assert_eq!(labels.key("a/b").to_string(), "spec.labels[a/b]");

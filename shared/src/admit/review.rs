@@ -1,68 +1,72 @@
-//! The answer to a change of a HelmOp.
+//! The decision on a change of a HelmOp.
 
-use super::{FieldErrors, ValidHelmOp, warning::bounded, warnings};
-use crate::api::HelmOp;
+use super::{FieldErrors, templates, warning::bounded, warnings};
+use crate::{api::HelmOp, targeting::values::TemplateProblem};
 
-/// What admission says of a change.
+/// The decision of admission on a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Why the change is denied; empty if it is not.
+    /// Why the change is denied; empty if it is allowed.
     pub errors: FieldErrors,
     /// What the user should know.
     pub warnings: Vec<String>,
 }
 
 impl Decision {
-    /// Whether the change is allowed.
-    pub fn is_allowed(&self) -> bool {
-        self.errors.is_empty()
+    /// The errors of a denied change hide all warnings, which would only distract from them.
+    fn new(errors: FieldErrors, warnings: Vec<String>) -> Self {
+        let warnings = if errors.is_empty() { warnings } else { Vec::new() };
+        Self { errors, warnings }
     }
 }
 
-/// Decides on a new HelmOp, or on the change from `stored` to it.
+/// Decides on a new HelmOp, or on the change from `stored` to it. `validate` returns all errors of a HelmOp.
 ///
-/// A stored object must stay editable, whatever rules came after it: an object that is being deleted passes, so that
-/// its finalizers can go, and so does an unchanged spec. Of a changed spec only errors that the stored one did not have
-/// are held against it. A stored one beyond a limit is not checked further; where the change brings it within all limits,
-/// only what Policies forbid is held against it.
+/// A stored object must stay editable, whichever rules were added since. So an object that is being deleted is allowed, because
+/// its finalizers must be removable, and so is an unchanged spec. A changed spec is denied only for errors that the stored
+/// one does not have. A stored object that exceeds a limit is not checked further: if the change brings it within all limits,
+/// it is denied only for violations of Policies.
 ///
-/// `stored` is asked for only where it matters.
-pub fn review(helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Decision {
-    let errors = |helmop: &HelmOp| ValidHelmOp::try_from(helmop).err().unwrap_or_default();
-    review_by(helmop, errors, stored)
-}
-
-/// [`review`] by other rules: `errors` tells everything that speaks against a HelmOp.
-pub fn review_by(
+/// `stored` is called only if the decision depends on it.
+pub fn review(
     helmop: &HelmOp,
-    errors: impl Fn(&HelmOp) -> FieldErrors,
+    validate: impl Fn(&HelmOp) -> FieldErrors,
     stored: impl FnOnce() -> Option<HelmOp>,
 ) -> Decision {
     if helmop.metadata.deletion_timestamp.is_some() {
         return Decision::default();
     }
-    let found = errors(helmop);
+    let (errors, problems) = errors_of(helmop, &validate);
     let mut warnings = warnings(helmop);
-    if found.is_empty() && warnings.is_empty() {
+    warnings.extend(templates::warnings(&problems).map(bounded));
+    if errors.is_empty() && warnings.is_empty() {
         return Decision::default();
     }
     let Some(stored) = stored() else {
-        return verdict(found, warnings);
+        return Decision::new(errors, warnings);
     };
     if stored.spec == helmop.spec {
         return Decision::default();
     }
-    let (new, old) = found.split_stored(&errors(&stored));
+    let (new, old) = errors.split_stored(&errors_of(&stored, &validate).0);
     warnings.extend(
         old.told()
             .iter()
             .map(|error| bounded(format!("not new, but still wrong: {error}"))),
     );
-    verdict(new, warnings)
+    Decision::new(new, warnings)
 }
 
-/// Warnings would only hide the errors of a change that is denied.
-fn verdict(errors: FieldErrors, warnings: Vec<String>) -> Decision {
-    let warnings = if errors.is_empty() { warnings } else { Vec::new() };
-    Decision { errors, warnings }
+/// All errors of a HelmOp, and the problems in its templates. The templates of an object beyond a limit are not parsed.
+fn errors_of(
+    helmop: &HelmOp,
+    validate: impl Fn(&HelmOp) -> FieldErrors,
+) -> (FieldErrors, Vec<TemplateProblem>) {
+    let mut errors = validate(helmop);
+    if errors.exceed_limit() {
+        return (errors, Vec::new());
+    }
+    let problems = templates::problems(&helmop.spec);
+    templates::add_errors(&mut errors, &problems);
+    (errors, problems)
 }

@@ -1,4 +1,4 @@
-//! Numbers and percentages of the roll-out.
+//! Numbers and percentages of the rollout.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -8,7 +8,7 @@ use crate::{
     reason::Reason,
 };
 
-/// Checks a roll-out strategy.
+/// Checks a rollout strategy.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrategy) {
     check_amount(
         errors,
@@ -40,16 +40,16 @@ fn check_partition(errors: &mut FieldErrors, path: &Path<'_>, partition: &Partit
     selector::check_criteria(errors, path, &partition.criteria);
 }
 
-/// What Fleet's roll-out reads: a number, also in quotes, or a whole number of percent.
+/// The forms that Fleet's rollout accepts: a number, also in quotes, or a whole number of percent.
 fn check_amount(errors: &mut FieldErrors, path: &Path<'_>, amount: Option<&IntOrString>) {
     let Some(IntOrString::String(text)) = amount else {
         return;
     };
-    let readable = match text.strip_suffix('%') {
+    let is_valid = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<i64>().is_ok(),
         None => text.parse::<u64>().is_ok(),
     };
-    if !readable {
+    if !is_valid {
         errors.invalid(
             path,
             Reason::InvalidRollout,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{api::target::ClusterCriteria, reason::Reason};
 
-/// Checks the selectors among the criteria for clusters.
+/// Checks the selectors in the criteria for clusters.
 pub fn check_criteria(errors: &mut FieldErrors, path: &Path<'_>, criteria: &ClusterCriteria) {
     check(
         errors,
@@ -38,7 +38,7 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, selector: Option<&LabelS
     }
 }
 
-/// What is wrong with a label selector, if anything is. `path` names it.
+/// The errors of a label selector at `path`, if it has any.
 pub fn errors(path: &str, selector: &LabelSelector) -> Option<String> {
     let mut errors = FieldErrors::default();
     check(&mut errors, &Path::root(path), Some(selector));
@@ -47,8 +47,8 @@ pub fn errors(path: &str, selector: &LabelSelector) -> Option<String> {
 
 fn check_expression(errors: &mut FieldErrors, path: &Path<'_>, expression: &LabelSelectorRequirement) {
     const REASON: Reason = Reason::InvalidSelector;
-    if let Err(wrong) = names::label_key(&expression.key) {
-        errors.invalid(&path.field("key"), REASON, &expression.key, wrong);
+    if let Err(problem) = names::label_key(&expression.key) {
+        errors.invalid(&path.field("key"), REASON, &expression.key, problem);
     }
     let values = expression.values.as_deref().unwrap_or_default();
     let values_path = path.field("values");
@@ -74,8 +74,8 @@ fn check_expression(errors: &mut FieldErrors, path: &Path<'_>, expression: &Labe
         ),
     }
     for (index, value) in values.iter().enumerate() {
-        if let Err(wrong) = names::label_value(value) {
-            errors.invalid(&values_path.index(index), REASON, value, wrong);
+        if let Err(problem) = names::label_value(value) {
+            errors.invalid(&values_path.index(index), REASON, value, problem);
         }
     }
 }
@@ -89,17 +89,17 @@ pub fn check_labels(
 ) {
     check_keys(errors, path, reason, labels);
     for (key, value) in labels {
-        if let Err(wrong) = names::label_value(value) {
-            errors.invalid(&path.key(key), reason, value, wrong);
+        if let Err(problem) = names::label_value(value) {
+            errors.invalid(&path.key(key), reason, value, problem);
         }
     }
 }
 
-/// Checks keys of annotations; their values are free.
+/// Checks keys of annotations; any value is allowed.
 pub fn check_keys(errors: &mut FieldErrors, path: &Path<'_>, reason: Reason, map: &BTreeMap<String, String>) {
     for key in map.keys() {
-        if let Err(wrong) = names::label_key(key) {
-            errors.invalid(path, reason, key, format!("not a key: {wrong}"));
+        if let Err(problem) = names::label_key(key) {
+            errors.invalid(path, reason, key, format!("not a key: {problem}"));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What is refused, what is only warned of, and what passes.
+//! Which HelmOps are rejected, which get warnings, and which are valid.
 
 use serde_json::{Value, json};
 
-use super::{Decision, ValidHelmOp, review, warnings};
+use super::{Decision, FieldErrors, ValidHelmOp, warnings};
 use crate::{api::HelmOp, reason::Reason};
 
 fn helmop(spec: &Value) -> HelmOp {
@@ -10,9 +10,9 @@ fn helmop(spec: &Value) -> HelmOp {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// A spec without fault, with other fields over it.
+/// A valid spec, merged with other fields.
 #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
-fn good(over: Value) -> Value {
+fn valid_spec(over: Value) -> Value {
     let mut spec = json!({
         "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" },
         "targets": [{ "clusterSelector": {} }]
@@ -21,8 +21,8 @@ fn good(over: Value) -> Value {
     spec
 }
 
-fn helm(helm: Value) -> Value {
-    let mut spec = good(json!({}));
+fn with_helm(helm: Value) -> Value {
+    let mut spec = valid_spec(json!({}));
     spec["helm"] = helm;
     spec
 }
@@ -35,14 +35,14 @@ fn errors(spec: &Value) -> Vec<String> {
     }
 }
 
-/// Asserts that a spec has one error: about this field, with this reason and all of these words.
-fn assert_refused(spec: &Value, path: &str, reason: Reason, words: &[&str]) {
+/// Asserts that a spec has one error: at this path, with this reason and all of these words.
+fn assert_rejected(spec: &Value, path: &str, reason: Reason, words: &[&str]) {
     let helmop = helmop(spec);
     let errors = ValidHelmOp::try_from(&helmop)
         .map(|_| spec)
         .expect_err("accepted");
     let [error] = errors.told() else {
-        panic!("not one error: {errors}")
+        panic!("expected one error: {errors}")
     };
     assert_eq!((error.path.as_str(), error.reason), (path, reason), "{error}");
     for word in words {
@@ -51,22 +51,24 @@ fn assert_refused(spec: &Value, path: &str, reason: Reason, words: &[&str]) {
 }
 
 #[test]
-fn what_works_passes() {
+fn valid_specs_have_no_errors() {
     for spec in [
-        good(json!({})),
-        helm(json!({ "repo": "http://u:p@10.0.0.1:8080/charts?x=y", "chart": "web", "version": "" })),
-        helm(json!({ "repo": "oci://registry.example.com/charts/web", "version": "~1.2 || ^2" })),
-        helm(json!({ "repo": "OCI://registry.example.com/charts/web" })),
-        helm(json!({ "chart": "https://charts.example.com/web-1.2.3.TGZ" })),
-        good(json!({ "pollingInterval": "1h30m", "helmSecretName": "access.v1", "labels": { "a/b": "" } })),
-        good(json!({ "targets": [] })),
-        good(
+        valid_spec(json!({})),
+        with_helm(json!({ "repo": "http://u:p@10.0.0.1:8080/charts?x=y", "chart": "web", "version": "" })),
+        with_helm(json!({ "repo": "oci://registry.example.com/charts/web", "version": "~1.2 || ^2" })),
+        with_helm(json!({ "repo": "OCI://registry.example.com/charts/web" })),
+        with_helm(json!({ "chart": "https://charts.example.com/web-1.2.3.TGZ" })),
+        valid_spec(
+            json!({ "pollingInterval": "1h30m", "helmSecretName": "access.v1", "labels": { "a/b": "" } }),
+        ),
+        valid_spec(json!({ "targets": [] })),
+        valid_spec(
             json!({ "targets": [{ "helm": { "version": "2.x" } }, { "helm": { "repo": "oci://r/c" } }, { "helm": {} }] }),
         ),
-        good(
+        valid_spec(
             json!({ "rolloutStrategy": { "maxUnavailable": "-5%", "autoPartitionSize": 0, "maxUnavailablePartitions": "3" } }),
         ),
-        good(
+        valid_spec(
             json!({ "downstreamResources": [{ "kind": "configmap", "name": "a" }, { "kind": "SECRET", "name": "b" }] }),
         ),
     ] {
@@ -75,19 +77,19 @@ fn what_works_passes() {
 }
 
 #[test]
-fn forms_of_charts() {
+fn chart_forms_that_contradict_each_other_are_rejected() {
     use Reason::{
         ChartForbidden, ChartRequired, HelmRequired, RepoForbidden, RepoRequired, VersionForbidden,
     };
     let archive = "https://h/c.tgz";
-    assert_refused(
+    assert_rejected(
         &json!({ "targets": [] }),
         "spec.helm",
         HelmRequired,
         &["Required value", "helm options are empty"],
     );
-    assert_refused(
-        &helm(json!({ "chart": archive, "repo": "https://h" })),
+    assert_rejected(
+        &with_helm(json!({ "chart": archive, "repo": "https://h" })),
         "spec.helm.repo",
         RepoForbidden,
         &[
@@ -96,27 +98,27 @@ fn forms_of_charts() {
         ],
     );
     for version in ["1.2.3", "latest", "*"] {
-        assert_refused(
-            &helm(json!({ "chart": archive, "version": version })),
+        assert_rejected(
+            &with_helm(json!({ "chart": archive, "version": version })),
             "spec.helm.version",
             VersionForbidden,
             &[version, "tarball chart with a non-empty version field"],
         );
     }
-    assert_refused(
-        &helm(json!({ "repo": "Oci://h/c", "chart": "c" })),
+    assert_rejected(
+        &with_helm(json!({ "repo": "Oci://h/c", "chart": "c" })),
         "spec.helm.chart",
         ChartForbidden,
         &["\"c\"", "OCI repository with a non-empty chart field"],
     );
-    assert_refused(
-        &helm(json!({ "repo": "https://h" })),
+    assert_rejected(
+        &with_helm(json!({ "repo": "https://h" })),
         "spec.helm.chart",
         ChartRequired,
         &["non-OCI repository with an empty chart field"],
     );
-    assert_refused(
-        &helm(json!({ "chart": "c" })),
+    assert_rejected(
+        &with_helm(json!({ "chart": "c" })),
         "spec.helm.repo",
         RepoRequired,
         &["non-tarball chart with an empty repo field"],
@@ -124,15 +126,15 @@ fn forms_of_charts() {
 }
 
 #[test]
-fn urls() {
+fn invalid_urls_are_rejected() {
     for (repo, words) in [
         ("charts.example.com", "not an absolute URL"),
         ("ftp://charts.example.com", "scheme \"ftp\" is not supported"),
         ("https:///charts", "no host"),
         ("https://u:geheim@h:x/", "port"),
     ] {
-        let spec = helm(json!({ "repo": repo, "chart": "c" }));
-        assert_refused(
+        let spec = with_helm(json!({ "repo": repo, "chart": "c" }));
+        assert_rejected(
             &spec,
             "spec.helm.repo",
             Reason::InvalidURL,
@@ -140,29 +142,29 @@ fn urls() {
         );
         assert!(!errors(&spec)[0].contains("geheim"));
     }
-    assert_refused(
-        &helm(json!({ "repo": "oci://h" })),
+    assert_rejected(
+        &with_helm(json!({ "repo": "oci://h" })),
         "spec.helm.repo",
         Reason::InvalidURL,
         &["no chart"],
     );
-    assert_refused(
-        &helm(json!({ "repo": "oci://h/Team/c" })),
+    assert_rejected(
+        &with_helm(json!({ "repo": "oci://h/Team/c" })),
         "spec.helm.repo",
         Reason::InvalidURL,
         &["\"Team\"", "capital letters"],
     );
-    assert_refused(
-        &helm(json!({ "chart": "./c.tgz" })),
+    assert_rejected(
+        &with_helm(json!({ "chart": "./c.tgz" })),
         "spec.helm.chart",
         Reason::InvalidURL,
         &["./c.tgz"],
     );
 }
 
-/// What Fleet passes over and its agents then refuse.
+/// Fleet ignores these errors, and its agents then fail.
 #[test]
-fn tags_in_a_reference_agree_with_the_version() {
+fn a_tag_that_contradicts_the_version_is_rejected() {
     for (repo, version, words) in [
         (
             "oci://h/c:latest",
@@ -171,18 +173,18 @@ fn tags_in_a_reference_agree_with_the_version() {
         ),
         ("oci://h/c:1.2.3", "2.x", "is not in version \"2.x\""),
     ] {
-        assert_refused(
-            &helm(json!({ "repo": repo, "version": version })),
+        assert_rejected(
+            &with_helm(json!({ "repo": repo, "version": version })),
             "spec.helm.repo",
             Reason::InvalidVersion,
             &[words],
         );
     }
-    assert!(errors(&helm(json!({ "repo": "oci://h/c:1.2.3", "version": "1.x" }))).is_empty());
+    assert!(errors(&with_helm(json!({ "repo": "oci://h/c:1.2.3", "version": "1.x" }))).is_empty());
     let target = json!({ "targets": [{ "helm": { "version": "2.x" } }] });
-    let mut spec = helm(json!({ "repo": "oci://h/c:1.2.3" }));
+    let mut spec = with_helm(json!({ "repo": "oci://h/c:1.2.3" }));
     spec["targets"] = target["targets"].clone();
-    assert_refused(
+    assert_rejected(
         &spec,
         "spec.targets[0].helm.repo",
         Reason::InvalidVersion,
@@ -191,16 +193,16 @@ fn tags_in_a_reference_agree_with_the_version() {
 }
 
 #[test]
-fn versions() {
-    let spec = good(json!({ "helm": { "version": "foo" } }));
-    assert_refused(
+fn invalid_versions_are_rejected() {
+    let spec = valid_spec(json!({ "helm": { "version": "foo" } }));
+    assert_rejected(
         &spec,
         "spec.helm.version",
         Reason::InvalidVersion,
         &["\"foo\"", "improper constraint: \"foo\""],
     );
-    let spec = good(json!({ "targets": [{ "helm": { "version": ">=1.2.3.4" } }] }));
-    assert_refused(
+    let spec = valid_spec(json!({ "targets": [{ "helm": { "version": ">=1.2.3.4" } }] }));
+    assert_rejected(
         &spec,
         "spec.targets[0].helm.version",
         Reason::InvalidVersion,
@@ -209,8 +211,8 @@ fn versions() {
 }
 
 #[test]
-fn targets_inherit_before_they_are_checked() {
-    let main_archive = helm(json!({ "chart": "https://h/c.tgz" }));
+fn targets_are_checked_after_inheritance() {
+    let main_archive = with_helm(json!({ "chart": "https://h/c.tgz" }));
     let with_target = |mut spec: Value, helm: Value| {
         spec["targets"] = json!([{ "clusterSelector": {}, "helm": helm }]);
         spec
@@ -219,53 +221,53 @@ fn targets_inherit_before_they_are_checked() {
         errors(&with_target(main_archive.clone(), json!({ "values": {} }))),
         Vec::<String>::new()
     );
-    let whole = json!({ "repo": "https://h", "chart": "c", "version": "1.x" });
+    let own_chart = json!({ "repo": "https://h", "chart": "c", "version": "1.x" });
     assert_eq!(
-        errors(&with_target(main_archive.clone(), whole)),
+        errors(&with_target(main_archive.clone(), own_chart)),
         Vec::<String>::new()
     );
-    assert_refused(
+    assert_rejected(
         &with_target(main_archive.clone(), json!({ "version": "1.x" })),
         "spec.targets[0].helm.version",
         Reason::VersionForbidden,
         &["inherited"],
     );
-    assert_refused(
+    assert_rejected(
         &with_target(main_archive, json!({ "repo": "https://h" })),
         "spec.targets[0].helm.repo",
         Reason::RepoForbidden,
         &["inherits the chart archive"],
     );
     let spec = with_target(
-        helm(json!({ "repo": "https://h", "chart": "c" })),
+        with_helm(json!({ "repo": "https://h", "chart": "c" })),
         json!({ "chart": "https://h/c.tgz" }),
     );
-    assert_refused(
+    assert_rejected(
         &spec,
         "spec.targets[0].helm.chart",
         Reason::RepoForbidden,
         &["inherited from spec.helm.repo"],
     );
     let spec = with_target(
-        helm(json!({ "repo": "oci://h/c" })),
+        with_helm(json!({ "repo": "oci://h/c" })),
         json!({ "repo": "https://h" }),
     );
-    assert_refused(
+    assert_rejected(
         &spec,
         "spec.targets[0].helm.chart",
         Reason::ChartRequired,
         &["spec.helm.chart"],
     );
-    // A fault of spec.helm is not told again for a target that only inherits it.
+    // An error in spec.helm is not reported again for a target that only inherits it.
     let spec = with_target(
-        helm(json!({ "repo": "https://h", "chart": "c", "version": "foo" })),
+        with_helm(json!({ "repo": "https://h", "chart": "c", "version": "foo" })),
         json!({ "chart": "d" }),
     );
-    assert_refused(&spec, "spec.helm.version", Reason::InvalidVersion, &[]);
+    assert_rejected(&spec, "spec.helm.version", Reason::InvalidVersion, &[]);
 }
 
 #[test]
-fn names_labels_and_durations() {
+fn invalid_names_labels_and_durations_are_rejected() {
     use Reason::{
         InvalidDownstreamResource, InvalidLabel, InvalidName, InvalidPollingInterval, InvalidReleaseName,
     };
@@ -355,13 +357,13 @@ fn names_labels_and_durations() {
             "Required value",
         ),
     ] {
-        assert_refused(&good(over), path, reason, &[word]);
+        assert_rejected(&valid_spec(over), path, reason, &[word]);
     }
 }
 
 #[test]
-fn the_objects_own_name_becomes_a_label() {
-    let mut long = helmop(&good(json!({})));
+fn a_name_that_is_too_long_for_a_label_is_rejected() {
+    let mut long = helmop(&valid_spec(json!({})));
     long.metadata.name = Some("a".repeat(64));
     let error = ValidHelmOp::try_from(&long).unwrap_err();
     assert!(
@@ -374,38 +376,38 @@ fn the_objects_own_name_becomes_a_label() {
 }
 
 #[test]
-fn selectors_and_rollout() {
+fn invalid_selectors_and_rollout_amounts_are_rejected() {
     use Reason::{InvalidRollout, InvalidSelector};
-    let bad = json!({ "matchExpressions": [{ "key": "env", "operator": "Is", "values": ["a"] }] });
+    let invalid = json!({ "matchExpressions": [{ "key": "env", "operator": "Is", "values": ["a"] }] });
     for (over, path) in [
         (
-            json!({ "targets": [{ "clusterSelector": bad }] }),
+            json!({ "targets": [{ "clusterSelector": invalid }] }),
             "spec.targets[0].clusterSelector",
         ),
         (
-            json!({ "targets": [{ "clusterGroupSelector": bad }] }),
+            json!({ "targets": [{ "clusterGroupSelector": invalid }] }),
             "spec.targets[0].clusterGroupSelector",
         ),
         (
-            json!({ "targetRestrictions": [{ "clusterSelector": bad }] }),
+            json!({ "targetRestrictions": [{ "clusterSelector": invalid }] }),
             "spec.targetRestrictions[0].clusterSelector",
         ),
         (
-            json!({ "dependsOn": [{ "selector": bad }] }),
+            json!({ "dependsOn": [{ "selector": invalid }] }),
             "spec.dependsOn[0].selector",
         ),
         (
-            json!({ "allowedTargetNamespaceSelector": bad }),
+            json!({ "allowedTargetNamespaceSelector": invalid }),
             "spec.allowedTargetNamespaceSelector",
         ),
         (
-            json!({ "rolloutStrategy": { "partitions": [{ "clusterSelector": bad }] } }),
+            json!({ "rolloutStrategy": { "partitions": [{ "clusterSelector": invalid }] } }),
             "spec.rolloutStrategy.partitions[0].clusterSelector",
         ),
     ] {
         let path = format!("{path}.matchExpressions[0].operator");
-        assert_refused(
-            &good(over),
+        assert_rejected(
+            &valid_spec(over),
             &path,
             InvalidSelector,
             &["In, NotIn, Exists, DoesNotExist"],
@@ -430,8 +432,8 @@ fn selectors_and_rollout() {
         ),
     ] {
         let over = json!({ "targets": [{ "clusterSelector": { "matchExpressions": [expression] } }] });
-        assert_refused(
-            &good(over),
+        assert_rejected(
+            &valid_spec(over),
             &format!("spec.targets[0].clusterSelector.{path}"),
             InvalidSelector,
             &[],
@@ -439,8 +441,8 @@ fn selectors_and_rollout() {
     }
     for amount in ["many", "10.5%", "%", "", "5 %"] {
         let over = json!({ "rolloutStrategy": { "partitions": [{ "maxUnavailable": amount }] } });
-        assert_refused(
-            &good(over),
+        assert_rejected(
+            &valid_spec(over),
             "spec.rolloutStrategy.partitions[0].maxUnavailable",
             InvalidRollout,
             &["percentage"],
@@ -449,29 +451,29 @@ fn selectors_and_rollout() {
 }
 
 #[test]
-fn all_errors_are_told_together_twenty_at_the_most() {
+fn at_most_twenty_errors_are_reported() {
     let spec = json!({ "helm": { "version": "foo" }, "pollingInterval": "1d", "labels": { "a": "b c" } });
     assert_eq!(errors(&spec).len(), 5);
     let labels: serde_json::Map<String, Value> =
         (0..30).map(|n| (format!("l{n:02}"), json!("b c"))).collect();
-    let helmop = helmop(&good(json!({ "labels": labels })));
+    let helmop = helmop(&valid_spec(json!({ "labels": labels })));
     let errors = ValidHelmOp::try_from(&helmop).unwrap_err();
     assert_eq!((errors.told().len(), errors.untold()), (20, 10));
     assert!(errors.to_string().ends_with("; and 10 more"));
 }
 
-/// What people know from the command lines of Helm and git, and what can never have a version.
+/// Forms that only the command lines of Helm and git accept, and versions that cannot exist.
 #[test]
-fn what_no_repository_has() {
+fn charts_that_no_repository_can_have_are_rejected() {
     use Reason::{InvalidChartName, InvalidURL, InvalidValues, InvalidVersion, RepoRequired};
     const REPO: &str = "https://charts.example.com";
-    let refused = |helm: Value, field: &str, reason, words: &[&str]| {
-        assert_refused(&self::helm(helm), &format!("spec.helm.{field}"), reason, words);
+    let rejected = |helm: Value, field: &str, reason, words: &[&str]| {
+        assert_rejected(&with_helm(helm), &format!("spec.helm.{field}"), reason, words);
     };
     for repo in ["", REPO] {
         for chart in ["./web", "../web", "/charts/web", "~/web", "."] {
             let words = ["is a path on your machine", chart];
-            refused(
+            rejected(
                 json!({ "repo": repo, "chart": chart }),
                 "chart",
                 InvalidChartName,
@@ -479,28 +481,28 @@ fn what_no_repository_has() {
             );
         }
         let words = ["oci://h/web", "is named in repo; move the reference there"];
-        refused(
+        rejected(
             json!({ "repo": repo, "chart": "oci://h/web" }),
             "chart",
             InvalidChartName,
             &words,
         );
         let words = ["begins or ends with whitespace"];
-        refused(
+        rejected(
             json!({ "repo": repo, "chart": "web " }),
             "chart",
             InvalidChartName,
             &words,
         );
     }
-    refused(
+    rejected(
         json!({ "chart": "grafana/loki" }),
         "repo",
         RepoRequired,
         &["helm repo list"],
     );
     let repo = |repo: &str, words: &[&str]| {
-        refused(json!({ "repo": repo, "chart": "web" }), "repo", InvalidURL, words);
+        rejected(json!({ "repo": repo, "chart": "web" }), "repo", InvalidURL, words);
     };
     repo("https://h/charts/index.yaml", &["remove /index.yaml"]);
     repo("https://h/charts ", &["begins or ends with whitespace"]);
@@ -510,10 +512,10 @@ fn what_no_repository_has() {
         "ssh://git@h/charts",
         "git+https://h/charts",
     ] {
-        repo(git, &["an address of a git repository", "GitRepo"]);
+        repo(git, &["the address of a git repository", "GitRepo"]);
     }
     let range = json!({ "repo": REPO, "chart": "web", "version": ">1.2.3 <1.0.0" });
-    refused(
+    rejected(
         range,
         "version",
         InvalidVersion,
@@ -521,15 +523,15 @@ fn what_no_repository_has() {
     );
     for kind in ["configMapKeyRef", "secretKeyRef"] {
         let helm = json!({ "repo": REPO, "chart": "web", "valuesFrom": [{ kind: { "key": "a" } }] });
-        refused(
+        rejected(
             helm,
             &format!("valuesFrom[0].{kind}.name"),
             InvalidValues,
             &["Required value"],
         );
     }
-    let target = good(json!({ "targets": [{ "helm": { "chart": "./web" } }] }));
-    assert_refused(
+    let target = valid_spec(json!({ "targets": [{ "helm": { "chart": "./web" } }] }));
+    assert_rejected(
         &target,
         "spec.targets[0].helm.chart",
         InvalidChartName,
@@ -538,7 +540,7 @@ fn what_no_repository_has() {
 }
 
 #[test]
-fn what_is_doubtful_is_told() {
+fn questionable_settings_get_one_warning() {
     for (over, word) in [
         (json!({ "contentsId": "x" }), "spec.contentsId: internal"),
         (json!({ "valuesHash": "x" }), "spec.valuesHash: internal"),
@@ -546,7 +548,7 @@ fn what_is_doubtful_is_told() {
         (json!({ "resources": [{}] }), "spec.resources: internal"),
         (
             json!({ "helm": { "repo": "https://u:geheim@h" } }),
-            "spec.helm.repo: the URL holds credentials",
+            "spec.helm.repo: the URL contains credentials",
         ),
         (
             json!({ "targets": [{ "name": "a", "clusterSelector": {} }, { "name": "a", "clusterName": "c" }] }),
@@ -610,19 +612,22 @@ fn what_is_doubtful_is_told() {
             "spec.targets[0].helm.valuesFiles: has no effect",
         ),
     ] {
-        let spec = good(over);
+        let spec = valid_spec(over);
         assert_eq!(errors(&spec), Vec::<String>::new(), "{spec}");
-        let told = warnings(&helmop(&spec));
+        let warnings = warnings(&helmop(&spec));
         assert!(
-            matches!(&told[..], [one] if one.contains(word)),
-            "{spec}: {told:?}"
+            matches!(&warnings[..], [one] if one.contains(word)),
+            "{spec}: {warnings:?}"
         );
-        assert!(told[0].len() <= 256 && !told[0].contains("geheim"), "{told:?}");
+        assert!(
+            warnings[0].len() <= 256 && !warnings[0].contains("geheim"),
+            "{warnings:?}"
+        );
     }
 }
 
 #[test]
-fn the_ordinary_gets_no_warning() {
+fn common_settings_get_no_warning() {
     for over in [
         json!({}),
         json!({ "helm": { "version": "" } }),
@@ -632,62 +637,72 @@ fn the_ordinary_gets_no_warning() {
         json!({ "targets": [{ "clusterSelector": {}, "helm": { "timeoutSeconds": -1 } }] }),
         json!({ "rolloutStrategy": { "maxUnavailable": "100%" }, "dependsOn": [{ "name": "a" }] }),
     ] {
-        assert_eq!(warnings(&helmop(&good(over))), Vec::<String>::new());
+        assert_eq!(warnings(&helmop(&valid_spec(over))), Vec::<String>::new());
     }
 }
 
-fn verdict(new: &HelmOp, stored: &HelmOp) -> Decision {
-    review(new, || Some(stored.clone()))
+/// [`super::review`] with the rules of this module alone.
+pub(super) fn review(helmop: &HelmOp, stored: Option<&HelmOp>) -> Decision {
+    let errors = |helmop: &HelmOp| -> FieldErrors { ValidHelmOp::try_from(helmop).err().unwrap_or_default() };
+    super::review(helmop, errors, || stored.cloned())
+}
+
+fn is_allowed(decision: &Decision) -> bool {
+    decision.errors.is_empty()
 }
 
 #[test]
-fn a_stored_object_stays_editable() {
-    let bad = helmop(&good(json!({ "helm": { "version": "foo" } })));
-    assert!(!review(&bad, || None).is_allowed());
-    let unchanged = verdict(&bad, &bad);
+fn only_new_errors_deny_a_change() {
+    let invalid = helmop(&valid_spec(json!({ "helm": { "version": "foo" } })));
+    assert!(!is_allowed(&review(&invalid, None)));
+    let unchanged = review(&invalid, Some(&invalid));
     assert_eq!(
         unchanged,
         Decision::default(),
-        "an unchanged spec passes without a word"
+        "an unchanged spec is allowed without warnings"
     );
 
-    let edited = helmop(&good(json!({ "helm": { "version": "foo" }, "paused": true })));
-    let edited = verdict(&edited, &bad);
-    assert!(edited.is_allowed());
+    let edited = helmop(&valid_spec(
+        json!({ "helm": { "version": "foo" }, "paused": true }),
+    ));
+    let edited = review(&edited, Some(&invalid));
+    assert!(is_allowed(&edited));
     let still_wrong = |warning: &String| warning.starts_with("not new, but still wrong: spec.helm.version");
     assert!(edited.warnings.iter().any(still_wrong), "{edited:?}");
 
-    let worse = helmop(&good(json!({ "helm": { "version": "foo" }, "namespace": "A" })));
-    let worse = verdict(&worse, &bad);
+    let worse = helmop(&valid_spec(
+        json!({ "helm": { "version": "foo" }, "namespace": "A" }),
+    ));
+    let worse = review(&worse, Some(&invalid));
     assert!(
         matches!(worse.errors.told(), [error] if error.path == "spec.namespace"),
         "{worse:?}"
     );
 
-    let other = helmop(&good(json!({ "helm": { "version": "bar" } })));
+    let other = helmop(&valid_spec(json!({ "helm": { "version": "bar" } })));
     assert!(
-        !verdict(&other, &bad).is_allowed(),
-        "another wrong value is a new error"
+        !is_allowed(&review(&other, Some(&invalid))),
+        "another invalid value is a new error"
     );
 }
 
 #[test]
-fn what_is_being_deleted_passes() {
-    let mut bad = helmop(&good(json!({ "helm": { "version": "foo" } })));
-    bad.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    assert_eq!(review(&bad, || None), Decision::default());
+fn a_helmop_that_is_being_deleted_is_allowed() {
+    let mut invalid = helmop(&valid_spec(json!({ "helm": { "version": "foo" } })));
+    invalid.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert_eq!(review(&invalid, None), Decision::default());
 }
 
 #[test]
-fn values_that_nest_too_deeply_are_refused() {
+fn values_that_are_nested_too_deeply_are_rejected() {
     let nested = |levels| (1..levels).fold(json!({ "a": 1 }), |inner, _| json!({ "a": inner }));
-    let helm = |levels| json!({ "helm": { "values": nested(levels) } });
-    assert_eq!(errors(&good(helm(100))), Vec::<String>::new());
-    let words = &["nest 101 deep", "100 is the most", "flatter"];
-    let spec = good(helm(101));
-    assert_refused(&spec, "spec.helm.values", Reason::InvalidValues, words);
-    let mut spec = good(json!({ "targets": [{}] }));
-    spec["targets"][0] = helm(110);
-    let words = &["nest 110 deep", "100 is the most"];
-    assert_refused(&spec, "spec.targets[0].helm.values", Reason::InvalidValues, words);
+    let values = |levels| json!({ "helm": { "values": nested(levels) } });
+    assert_eq!(errors(&valid_spec(values(100))), Vec::<String>::new());
+    let words = &["nest 101 levels deep", "at most 100 are allowed", "flatter"];
+    let spec = valid_spec(values(101));
+    assert_rejected(&spec, "spec.helm.values", Reason::InvalidValues, words);
+    let mut spec = valid_spec(json!({ "targets": [{}] }));
+    spec["targets"][0] = values(110);
+    let words = &["nest 110 levels deep", "at most 100 are allowed"];
+    assert_rejected(&spec, "spec.targets[0].helm.values", Reason::InvalidValues, words);
 }

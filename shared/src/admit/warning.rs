@@ -1,4 +1,4 @@
-//! What is allowed but probably not meant.
+//! Warnings about settings that are valid but questionable.
 
 use std::collections::BTreeSet;
 
@@ -16,37 +16,37 @@ use crate::{
     text::cut,
 };
 
-/// How many warnings of one object are told; the API server passes 4096 characters at the most.
-const MAX_TOLD: usize = 20;
+/// How many warnings of one object are reported; the API server forwards at most 4096 characters.
+const MAX_WARNINGS: usize = 20;
 
-/// Longest warning in bytes; the API server cuts longer ones off.
+/// Longest warning in bytes; the API server truncates longer ones.
 const MAX_LENGTH: usize = 256;
 
-/// Everything about a HelmOp that the user should know, although nothing of it is refused.
+/// Everything about a HelmOp that the user should know, although it is valid.
 pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     let spec = &helmop.spec;
-    let mut told = Warnings::default();
-    internal_fields(&mut told, spec);
-    unused_options(&mut told, "spec", &spec.bundle.options);
+    let mut warnings = Warnings::default();
+    internal_fields(&mut warnings, spec);
+    unused_options(&mut warnings, "spec", &spec.bundle.options);
     if let Some(helm) = &spec.bundle.options.helm {
-        chart(&mut told, "spec.helm", helm);
-        numbers(&mut told, helm);
-        polling(&mut told, spec, helm);
-        transport(&mut told, spec, helm);
+        chart(&mut warnings, "spec.helm", helm);
+        numbers(&mut warnings, helm);
+        polling(&mut warnings, spec, helm);
+        transport(&mut warnings, spec, helm);
     }
     for (index, target) in spec.bundle.targets.iter().enumerate() {
         let path = format!("spec.targets[{index}]");
-        unused_options(&mut told, &path, &target.options);
+        unused_options(&mut warnings, &path, &target.options);
         if let Some(helm) = &target.options.helm {
-            chart(&mut told, &format!("{path}.helm"), helm);
+            chart(&mut warnings, &format!("{path}.helm"), helm);
         }
     }
-    targets(&mut told, spec);
-    dependencies(&mut told, spec);
+    targets(&mut warnings, spec);
+    dependencies(&mut warnings, spec);
     if let Some(rollout) = &spec.bundle.rollout_strategy {
-        percentages(&mut told, rollout);
+        percentages(&mut warnings, rollout);
     }
-    told.0
+    warnings.0
 }
 
 #[derive(Default)]
@@ -54,18 +54,18 @@ struct Warnings(Vec<String>);
 
 impl Warnings {
     fn add(&mut self, text: String) {
-        if self.0.len() < MAX_TOLD {
+        if self.0.len() < MAX_WARNINGS {
             self.0.push(bounded(text));
         }
     }
 }
 
-/// Cuts a warning off where it is too long.
+/// Truncates a warning that is too long.
 pub fn bounded(text: String) -> String {
     cut(text, MAX_LENGTH)
 }
 
-fn internal_fields(told: &mut Warnings, spec: &HelmOpSpec) {
+fn internal_fields(warnings: &mut Warnings, spec: &HelmOpSpec) {
     let bundle = &spec.bundle;
     for (set, field) in [
         (!bundle.contents_id.is_empty(), "contentsId"),
@@ -74,15 +74,15 @@ fn internal_fields(told: &mut Warnings, spec: &HelmOpSpec) {
         (!bundle.resources.is_empty(), "resources"),
     ] {
         if set {
-            told.add(format!(
+            warnings.add(format!(
                 "spec.{field}: internal to Bundles and ignored in a HelmOp; remove it"
             ));
         }
     }
 }
 
-/// Options that exist for Bundles of files.
-fn unused_options(told: &mut Warnings, path: &str, options: &BundleDeploymentOptions) {
+/// Options that only have an effect for Bundles of files.
+fn unused_options(warnings: &mut Warnings, path: &str, options: &BundleDeploymentOptions) {
     let has_values_files = options
         .helm
         .as_ref()
@@ -101,45 +101,45 @@ fn unused_options(told: &mut Warnings, path: &str, options: &BundleDeploymentOpt
         ),
     ] {
         if is_set {
-            told.add(format!(
+            warnings.add(format!(
                 "{path}.{field}: has no effect, because a HelmOp has no files besides its chart; {instead}"
             ));
         }
     }
 }
 
-/// Numbers that Helm takes for something else. In a target a negative timeout takes away an inherited one.
-fn numbers(told: &mut Warnings, helm: &HelmOptions) {
+/// Numbers that Helm interprets differently. In a target a negative timeout clears an inherited one.
+fn numbers(warnings: &mut Warnings, helm: &HelmOptions) {
     if helm.timeout_seconds < 0 {
-        told.add(format!(
-            "spec.helm.timeoutSeconds: {} is negative, so that hooks fail at once and nothing is waited for; give the \
+        warnings.add(format!(
+            "spec.helm.timeoutSeconds: {} is negative, so that hooks fail immediately and Helm does not wait; set the \
              seconds to wait, or remove it",
             helm.timeout_seconds
         ));
     }
     if helm.max_history < 0 {
-        told.add(format!(
-            "spec.helm.maxHistory: {} is negative; give the number of revisions to keep, or remove it to keep 2",
+        warnings.add(format!(
+            "spec.helm.maxHistory: {} is negative; set the number of revisions to keep, or remove it to keep 2",
             helm.max_history
         ));
     }
 }
 
-/// What is doubtful about a chart, in `spec.helm` or in a target.
-fn chart(told: &mut Warnings, path: &str, helm: &HelmOptions) {
+/// Questionable settings of a chart, in `spec.helm` or in a target.
+fn chart(warnings: &mut Warnings, path: &str, helm: &HelmOptions) {
     let (field, text) = if is_archive(&helm.chart) {
         ("chart", &helm.chart)
     } else {
         ("repo", &helm.repo)
     };
     if Url::parse(text).is_ok_and(|url| url.userinfo.is_some()) {
-        told.add(format!(
-            "{path}.{field}: the URL holds credentials that everyone who reads HelmOps and Bundles can see; put them \
+        warnings.add(format!(
+            "{path}.{field}: the URL contains credentials that everyone who can read HelmOps and Bundles can see; put them \
              into a Secret and name it in spec.helmSecretName"
         ));
     }
     if path != "spec.helm" && !helm.chart.is_empty() && source::is_oci(&helm.repo) {
-        told.add(format!(
+        warnings.add(format!(
             "{path}.chart: ignored, because repo names the chart in the registry already"
         ));
     }
@@ -147,43 +147,43 @@ fn chart(told: &mut Warnings, path: &str, helm: &HelmOptions) {
         && source::is_alias(&helm.chart)
         && let Some((alias, chart)) = helm.chart.split_once('/')
     {
-        told.add(format!(
+        warnings.add(format!(
             "{path}.chart: hardly any repository has a chart with / in its name; if {alias:?} is the name of the repository, as \
              for helm install, use {chart:?}"
         ));
     }
-    if let Some(meant) = look_alike(&helm.version) {
-        told.add(format!(
-            "{path}.version: in {:?} what follows the hyphen is a pre-release; for a range write {meant:?}, with blanks \
+    if let Some(range) = intended_range(&helm.version) {
+        warnings.add(format!(
+            "{path}.version: in {:?} what follows the hyphen is a pre-release; for a range write {range:?}, with spaces \
              around the hyphen",
             helm.version
         ));
     }
 }
 
-fn polling(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
+fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
     let Ok(interval) = poll::interval(spec.polling_interval.as_deref()) else {
         return;
     };
     let text = spec.polling_interval.as_deref().unwrap_or_default();
     match interval {
-        Some(_) if a_target_can_move(spec, helm) => {}
-        Some(_) if is_archive(&helm.chart) => told.add(format!(
+        Some(_) if any_target_is_floating(spec, helm) => {}
+        Some(_) if is_archive(&helm.chart) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because a chart archive has no versions to choose from"
         )),
-        Some(_) if is_exact(&helm.version) => told.add(format!(
-            "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions give \
+        Some(_) if is_exact(&helm.version) => warnings.add(format!(
+            "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions set \
              a range",
             helm.version
         )),
-        Some(_) if !is_floating(&helm.repo, &helm.chart, &helm.version) => told.add(format!(
+        Some(_) if !is_floating(&helm.repo, &helm.chart, &helm.version) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because spec.helm.repo names a tag or digest; to follow new \
-             versions remove it and give a range in spec.helm.version"
+             versions remove it and set a range in spec.helm.version"
         )),
-        Some(interval) if interval < poll::SHORT => told.add(format!(
-            "spec.pollingInterval: {text} is short; registries limit requests, and 15s or more is kind to them"
+        Some(interval) if interval < poll::SHORT_INTERVAL => warnings.add(format!(
+            "spec.pollingInterval: {text} is short, and registries limit requests; use 15s or more"
         )),
-        None if is_range(helm) => told.add(format!(
+        None if is_range(helm) => warnings.add(format!(
             "spec.helm.version: {:?} is resolved once and then kept, because polling is off; set \
              spec.pollingInterval, such as 15m, to follow new versions",
             helm.version
@@ -192,8 +192,8 @@ fn polling(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
     }
 }
 
-/// Whether newer versions may appear of what a target asks for.
-fn a_target_can_move(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
+/// Whether the request of any target is floating: newer versions may appear for it.
+fn any_target_is_floating(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
     let mut targets = spec
         .bundle
         .targets
@@ -208,24 +208,24 @@ fn a_target_can_move(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
     })
 }
 
-/// A range that was written as one; an empty version is the common case and needs no word.
+/// Whether the version is an explicit range. An empty version is the common case and gets no warning.
 fn is_range(helm: &HelmOptions) -> bool {
     !helm.version.is_empty()
         && is_floating(&helm.repo, &helm.chart, &helm.version)
         && !is_complete(&helm.version)
 }
 
-/// Three numbers with a leading `v`, which is as good as exact.
+/// Three numbers with a leading `v`, which are as good as an exact version.
 fn is_complete(version: &str) -> bool {
     version
         .strip_prefix('v')
         .is_some_and(|rest| Version::parse_strict(rest).is_ok())
 }
 
-fn transport(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
+fn transport(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
     if spec.insecure_skip_tls_verify {
-        told.add(
-            "spec.insecureSkipTLSVerify: certificates are not verified, so anyone on the way can replace the chart; \
+        warnings.add(
+            "spec.insecureSkipTLSVerify: certificates are not verified, so anyone on the network path can replace the chart; \
              put the CA into key cacerts of the Secret instead"
                 .to_owned(),
         );
@@ -235,8 +235,8 @@ fn transport(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
     }
     for (field, text) in [("repo", &helm.repo), ("chart", &helm.chart)] {
         if Url::parse(text).is_ok_and(|url| url.has_scheme("http")) {
-            told.add(format!(
-                "spec.helm.{field}: {} is plain http, so the credentials of Secret {} travel unencrypted; use https",
+            warnings.add(format!(
+                "spec.helm.{field}: {} is plain http, so the credentials of Secret {} are sent unencrypted; use https",
                 url::redacted(text),
                 spec.helm_secret_name
             ));
@@ -244,25 +244,25 @@ fn transport(told: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
     }
 }
 
-fn targets(told: &mut Warnings, spec: &HelmOpSpec) {
+fn targets(warnings: &mut Warnings, spec: &HelmOpSpec) {
     let bundle = &spec.bundle;
     if bundle.targets.is_empty() {
-        told.add(
-            "spec.targets: empty, so the chart goes to the clusters of ClusterGroup \"default\" alone; for every \
-             cluster of the namespace give a target with clusterSelector: {}"
+        warnings.add(
+            "spec.targets: empty, so the chart goes only to the clusters of ClusterGroup \"default\"; for every \
+             cluster of the namespace add a target with clusterSelector: {}"
                 .to_owned(),
         );
     }
     let mut names = BTreeSet::new();
     for (index, target) in bundle.targets.iter().enumerate() {
         if !target.name.is_empty() && !names.insert(&target.name) {
-            told.add(format!(
+            warnings.add(format!(
                 "spec.targets[{index}].name: {:?} is the name of an earlier target too",
                 target.name
             ));
         }
         if !targeting::has_criteria(&target.criteria) {
-            told.add(format!(
+            warnings.add(format!(
                 "spec.targets[{index}]: matches no cluster, because it has none of clusterName, clusterSelector, \
                  clusterGroup and clusterGroupSelector; clusterSelector: {{}} matches every cluster"
             ));
@@ -270,17 +270,17 @@ fn targets(told: &mut Warnings, spec: &HelmOpSpec) {
     }
 }
 
-fn dependencies(told: &mut Warnings, spec: &HelmOpSpec) {
+fn dependencies(warnings: &mut Warnings, spec: &HelmOpSpec) {
     for (index, dependency) in spec.bundle.depends_on.iter().enumerate() {
         if dependency.name.is_empty() && dependency.selector.is_none() {
-            told.add(format!(
+            warnings.add(format!(
                 "spec.dependsOn[{index}]: ignored, because it has neither name nor selector; name the Bundle to wait for"
             ));
         }
     }
 }
 
-fn percentages(told: &mut Warnings, rollout: &RolloutStrategy) {
+fn percentages(warnings: &mut Warnings, rollout: &RolloutStrategy) {
     let own = [
         ("maxUnavailable".to_owned(), &rollout.max_unavailable),
         (
@@ -304,13 +304,13 @@ fn percentages(told: &mut Warnings, rollout: &RolloutStrategy) {
             .strip_suffix('%')
             .and_then(|percent| percent.parse::<i64>().ok());
         if percent.is_some_and(|percent| percent > 100) {
-            told.add(format!("spec.rolloutStrategy.{field}: {text} counts as 100%"));
+            warnings.add(format!("spec.rolloutStrategy.{field}: {text} counts as 100%"));
         }
     }
 }
 
-/// What was probably meant by a version such as `1.2-1.4.5`, which is not a range but a pre-release.
-fn look_alike(version: &str) -> Option<String> {
+/// The range that a version such as `1.2-1.4.5`, which is a pre-release, was probably meant to be.
+fn intended_range(version: &str) -> Option<String> {
     let (from, to) = version.split_once('-')?;
     let is_number = |text: &str| {
         let text = text.strip_prefix('v').unwrap_or(text);

@@ -2,7 +2,7 @@
 
 use super::{
     condition::Condition,
-    kind::{Types, kind},
+    kind::{TypeMeta, kind},
     metadata::Metadata,
     options::BundleDeploymentOptions,
     rollout::RolloutStrategy,
@@ -13,12 +13,12 @@ use super::{
 
 wire! {
     /// A chart in one concrete version and the clusters that it is deployed to.
-    pub struct Bundle: [types: Types<Bundle>] {
+    pub struct Bundle: [type_meta: TypeMeta<Bundle>] {
         /// Name, namespace, labels and so on.
         "metadata" => metadata: Metadata,
         /// What is deployed and to which clusters.
         "spec" => spec: BundleSpec,
-        /// What came of it.
+        /// The observed state.
         "status" => status: Option<Box<BundleStatus>>,
     }
 }
@@ -28,25 +28,25 @@ kind!(Bundle, "bundles");
 wire! {
     /// What is deployed and to which clusters.
     pub struct BundleSpec: [options: BundleDeploymentOptions] {
-        /// Hold every cluster at what it has now.
+        /// Update no cluster.
         "paused" => paused: bool,
         /// In which order clusters are updated and how many may be unavailable meanwhile.
         "rolloutStrategy" | nullable => rollout_strategy: Option<RolloutStrategy>,
         /// Internal: the files of a bundle that is not made from a chart repository.
         "resources" | nullable => resources: Vec<BundleResource>,
-        /// Whether the first target that matches a cluster decides alone what is different there (`FirstMatch`), or all
-        /// that match are merged in their order (`AllMatches`).
+        /// Whether only the first target that matches a cluster customizes it (`FirstMatch`), or all matching targets are
+        /// merged in their order (`AllMatches`).
         #[schemars(extend("enum" = ["FirstMatch", "AllMatches"]))]
         "targetCustomizationMode" => target_customization_mode: String,
         /// Which clusters the bundle goes to. Without any it goes to the ClusterGroup `default`.
         "targets" => targets: Vec<BundleTarget>,
-        /// Limits on the clusters that targets may reach.
+        /// Limits on the clusters that targets may select.
         "targetRestrictions" => target_restrictions: Vec<BundleTargetRestriction>,
         /// Bundles that must be ready on a cluster before this one is deployed there.
         "dependsOn" | nullable => depends_on: Vec<BundleRef>,
         /// Internal: identifies content that is stored in an OCI registry.
         "contentsId" | nullable => contents_id: String,
-        /// Internal: how the agent reaches the chart. Set on every Bundle made from a HelmOp, and on no other.
+        /// Internal: how the agent fetches the chart. Set only on Bundles that are made from HelmOps.
         "helmOpOptions" | nullable => helm_op_options: Option<BundleHelmOptions>,
         /// Internal: hash of values that are kept in a Secret.
         "valuesHash" => values_hash: String,
@@ -66,26 +66,26 @@ wire! {
 }
 
 wire! {
-    /// How the agent reaches the chart of a HelmOp.
+    /// How the agent fetches the chart of a HelmOp.
     pub struct BundleHelmOptions {
         /// Secret with the credentials for the repository or registry, in the Bundle's namespace.
         "helmOpSecretName" => secret_name: String,
         /// Do not verify the certificate of the repository or registry.
         "helmOpInsecureSkipTLSVerify" => insecure_skip_tls_verify: bool,
-        /// Certificates that are trusted besides the system's, PEM in base64.
+        /// Certificates to trust in addition to those of the system, PEM in base64.
         #[schemars(extend("format" = "byte"))]
         "helmOpCABundle" | nullable => ca_bundle: String,
     }
 }
 
 wire! {
-    /// What came of a Bundle.
+    /// The observed state of a Bundle.
     pub struct BundleStatus {
         /// The object's conditions.
         "conditions" => conditions: Vec<Condition>,
         /// Number of clusters by state.
         "summary" => summary: Option<BundleSummary>,
-        /// Number of clusters that got the bundle for the first time in the last round.
+        /// Number of clusters that got the bundle for the first time in the last rollout step.
         "newlyCreated" => newly_created: i64,
         /// Number of clusters that are not up to date or not available.
         "unavailable" => unavailable: Option<i64>,
@@ -95,7 +95,7 @@ wire! {
         "maxUnavailable" => max_unavailable: Option<i64>,
         /// How many partitions may be unavailable.
         "maxUnavailablePartitions" => max_unavailable_partitions: Option<i64>,
-        /// How many clusters get the bundle for the first time in one round.
+        /// How many clusters get the bundle for the first time in one rollout step.
         "maxNew" => max_new: Option<i64>,
         /// The partitions and their state.
         "partitions" => partitions: Vec<PartitionStatus>,
@@ -105,7 +105,7 @@ wire! {
         "resourceKey" | nullable => resource_key: Vec<ResourceKey>,
         /// Internal: where the content is stored in an OCI registry.
         "ociReference" => oci_reference: String,
-        /// The `metadata.generation` that the status speaks of.
+        /// The `metadata.generation` that the status is for.
         "observedGeneration" => observed_generation: Option<i64>,
         /// Internal: hash of the bundle's files.
         "resourcesSha256Sum" => resources_sha256_sum: String,
@@ -113,7 +113,7 @@ wire! {
 }
 
 wire! {
-    /// A partition of a roll-out and its state.
+    /// A partition of a rollout and its state.
     pub struct PartitionStatus {
         /// Name of the partition.
         "name" | nullable => name: String,
@@ -121,7 +121,7 @@ wire! {
         "count" => count: i64,
         /// How many of them may be unavailable.
         "maxUnavailable" => max_unavailable: i64,
-        /// How many of them are.
+        /// How many of them are unavailable.
         "unavailable" => unavailable: i64,
         /// Number of its clusters by state.
         "summary" => summary: Option<BundleSummary>,
@@ -139,7 +139,7 @@ wire! {
 }
 
 wire! {
-    /// Names an object.
+    /// Reference to an object.
     pub struct ResourceKey {
         /// Kind of the object.
         "kind" | nullable => kind: String,

@@ -1,9 +1,9 @@
-//! The BundleDeployment: a Bundle on one cluster, and what the agent there says of it.
+//! The BundleDeployment: a Bundle on one cluster, and the status that the agent there reports.
 
 use super::{
     bundle::BundleHelmOptions,
     condition::Condition,
-    kind::{Types, kind},
+    kind::{TypeMeta, kind},
     metadata::Metadata,
     options::{BundleDeploymentOptions, CorrectDrift},
     status::{ModifiedStatus, NonReadyStatus, ResourceCounts},
@@ -12,14 +12,14 @@ use super::{
 };
 
 wire! {
-    /// A Bundle on one cluster. It stands in the cluster's namespace and has the Bundle's name. The controller writes
-    /// it; the agent of the cluster does what it says and writes the status.
-    pub struct BundleDeployment: [types: Types<BundleDeployment>] {
+    /// A Bundle on one cluster. It is in the cluster's namespace and has the Bundle's name. The controller writes the
+    /// spec; the agent of the cluster applies it and writes the status.
+    pub struct BundleDeployment: [type_meta: TypeMeta<BundleDeployment>] {
         /// Name, namespace, labels and so on. The namespace is the cluster's, not the Bundle's.
         "metadata" => metadata: Metadata,
-        /// What is to be deployed.
+        /// The desired deployment.
         "spec" => spec: BundleDeploymentSpec,
-        /// What is deployed.
+        /// The observed deployment.
         "status" => status: BundleDeploymentStatus,
     }
 }
@@ -27,19 +27,19 @@ wire! {
 kind!(BundleDeployment, "bundledeployments");
 
 wire! {
-    /// What is to be deployed.
+    /// The desired deployment.
     pub struct BundleDeploymentSpec {
-        /// Leave the cluster as it is.
+        /// Do not update the cluster.
         "paused" => paused: bool,
-        /// The options that come next, when the roll-out gets to this cluster. Their Helm values are in a Secret of the
+        /// The options to deploy with when the rollout reaches this cluster. Their Helm values are in a Secret of the
         /// BundleDeployment's name.
         "stagedOptions" => staged_options: BundleDeploymentOptions,
-        /// Identifies what comes next, when the roll-out gets to this cluster.
+        /// Identifies what to deploy when the rollout reaches this cluster.
         "stagedDeploymentID" | nullable => staged_deployment_id: String,
-        /// The options that the agent is to deploy with. Their Helm values are in a Secret of the BundleDeployment's
+        /// The options that the agent deploys with. Their Helm values are in a Secret of the BundleDeployment's
         /// name.
         "options" => options: BundleDeploymentOptions,
-        /// Identifies what the agent is to deploy.
+        /// Identifies what the agent deploys.
         "deploymentID" | nullable => deployment_id: String,
         /// Bundles that must be in an accepted state on the cluster before this one is deployed there.
         "dependsOn" | nullable => depends_on: Vec<BundleRef>,
@@ -47,21 +47,21 @@ wire! {
         "correctDrift" => correct_drift: Option<CorrectDrift>,
         /// Internal: the content is stored in an OCI registry.
         "ociContents" => oci_contents: bool,
-        /// How the agent reaches the chart. Set for HelmOps, and for nothing else.
+        /// How the agent fetches the chart. Set only for HelmOps.
         "helmChartOptions" | nullable => helm_chart_options: Option<BundleHelmOptions>,
-        /// Hash of the Helm values that are in the Secret of the BundleDeployment's name. Empty where there are none.
+        /// Hash of the Helm values that are in the Secret of the BundleDeployment's name. Empty if there are none.
         "valuesHash" => values_hash: String,
         /// Counts the changes of copied Secrets and ConfigMaps.
         "downstreamResourcesGeneration" => downstream_resources_generation: i64,
-        /// The cluster has a schedule, and now is not its time.
+        /// The cluster has a Schedule that does not allow deployments now.
         "offSchedule" => off_schedule: bool,
-        /// The Secret with the Helm values is missing, and nothing may be deployed without it.
+        /// The Secret with the Helm values is missing; nothing is deployed without it.
         "waitingForValues" => waiting_for_values: bool,
     }
 }
 
 wire! {
-    /// What is deployed. The agent writes it.
+    /// The observed deployment. The agent writes it.
     pub struct BundleDeploymentStatus {
         /// The object's conditions: `Deployed`, `Installed`, `Monitored`, `Ready`.
         "conditions" | nullable => conditions: Vec<Condition>,
@@ -77,7 +77,7 @@ wire! {
         "nonReadyStatus" | nullable => non_ready_status: Vec<NonReadyStatus>,
         /// The first few objects that were changed on the cluster.
         "modifiedStatus" | nullable => modified_status: Vec<ModifiedStatus>,
-        /// The two lists above were cut.
+        /// The two lists above are truncated.
         "incompleteState" => incomplete_state: bool,
         /// What `kubectl get` shows.
         "display" | nullable => display: Option<BundleDeploymentDisplay>,
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_comes_back_whole() {
+    fn the_whole_status_is_decoded_and_encoded() {
         let status = json!({
             "conditions": [{ "type": "Deployed", "status": "True" }],
             "appliedDeploymentID": ":a",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_all_of_it() {
+    fn the_whole_spec_is_decoded_and_encoded() {
         let object = json!({
             "apiVersion": "fleet.cattle.io/v1alpha1",
             "kind": "BundleDeployment",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_nothing() {
+    fn null_decodes_to_the_zero_value() {
         let text = r#"{"metadata":{"name":"web"},"spec":{"deploymentID":null},"status":{"resources":null,"display":null}}"#;
         let decoded: BundleDeployment = serde_json::from_str(text).unwrap();
         assert_eq!(decoded.status, BundleDeploymentStatus::default());

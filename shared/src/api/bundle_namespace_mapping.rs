@@ -1,16 +1,16 @@
-//! The `BundleNamespaceMapping`: clusters of other namespaces for the Bundles of this one.
+//! The `BundleNamespaceMapping`: lets Bundles of one namespace target clusters of other namespaces.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
-    kind::{Types, kind},
+    kind::{TypeMeta, kind},
     metadata::Metadata,
     wire::wire,
 };
 
 wire! {
-    /// Lets Bundles of its namespace reach the clusters of other namespaces.
-    pub struct BundleNamespaceMapping: [types: Types<BundleNamespaceMapping>] {
+    /// Lets Bundles of its namespace target the clusters of other namespaces.
+    pub struct BundleNamespaceMapping: [type_meta: TypeMeta<BundleNamespaceMapping>] {
         /// Name, namespace, labels and so on.
         "metadata" => metadata: Metadata,
         /// Selects Bundles by their labels. Without it the mapping does nothing.

@@ -1,9 +1,9 @@
-//! The Cluster: where Bundles are deployed to.
+//! The Cluster: a cluster that Bundles are deployed to.
 
 use super::{
     condition::Condition,
     free_form::FreeForm,
-    kind::{Types, kind},
+    kind::{TypeMeta, kind},
     metadata::Metadata,
     status::{BundleSummary, ResourceCounts},
     wire::wire,
@@ -12,13 +12,14 @@ use super::{
 wire! {
     /// A cluster that Bundles can be deployed to.
     ///
-    /// The status is written by the controller that registers clusters and by their agents; only the fields that others need are typed.
-    pub struct Cluster: [types: Types<Cluster>] {
+    /// The controller that registers clusters and the agents write the status; only the fields that other components need
+    /// are typed.
+    pub struct Cluster: [type_meta: TypeMeta<Cluster>] {
         /// Name, namespace, labels and so on. Targets select clusters by these labels.
         "metadata" => metadata: Metadata,
-        /// What the cluster is to be.
+        /// The desired state of the cluster.
         "spec" => spec: ClusterSpec,
-        /// What is known of it.
+        /// The observed state of the cluster.
         "status" => status: ClusterStatus,
     }
 }
@@ -26,23 +27,23 @@ wire! {
 kind!(Cluster, "clusters");
 
 wire! {
-    /// What a cluster is to be.
+    /// The desired state of a cluster.
     pub struct ClusterSpec {
-        /// Hold every Bundle on the cluster at what it has now.
+        /// Update no Bundle on the cluster.
         "paused" => paused: bool,
-        /// Identifies the cluster when its agent registers. Made up when it is missing.
+        /// Identifies the cluster when its agent registers. Generated if it is missing.
         "clientID" | nullable => client_id: String,
-        /// Secret with the kubeconfig of the cluster, where the agent is installed from here.
+        /// Secret with the kubeconfig of the cluster, if the agent is installed from this cluster.
         "kubeConfigSecret" | nullable => kube_config_secret: String,
         /// Namespace of that Secret. By default that of the Cluster.
         "kubeConfigSecretNamespace" | nullable => kube_config_secret_namespace: String,
-        /// Raise this number to deploy the agent again although nothing else changed.
+        /// Increase this number to deploy the agent again although nothing else changed.
         "redeployAgentGeneration" => redeploy_agent_generation: i64,
         /// Environment variables of the agent.
         "agentEnvVars" | nullable => agent_env_vars: Vec<FreeForm>,
         /// Namespace of the agent on the cluster.
         "agentNamespace" | nullable => agent_namespace: String,
-        /// Registry that the agent's image is taken from.
+        /// Registry of the agent's image.
         "privateRepoURL" | nullable => private_repo_url: String,
         /// Values that templates in Helm values can use as `.ClusterValues`.
         "templateValues" | nullable => template_values: Option<FreeForm>,
@@ -60,7 +61,7 @@ wire! {
 }
 
 wire! {
-    /// What is known of a cluster.
+    /// The observed state of a cluster.
     pub struct ClusterStatus {
         /// The object's conditions.
         "conditions" | nullable => conditions: Vec<Condition>,
@@ -72,25 +73,25 @@ wire! {
         "resourceCounts" => resource_counts: Option<ResourceCounts>,
         /// Number of GitRepos that are ready on the cluster.
         "readyGitRepos" => ready_git_repos: Option<i64>,
-        /// Number of GitRepos that go to the cluster.
+        /// Number of GitRepos that target the cluster.
         "desiredReadyGitRepos" => desired_ready_git_repos: Option<i64>,
         /// Number of HelmOps that are ready on the cluster.
         "readyHelmOps" => ready_helm_ops: Option<i64>,
-        /// Number of HelmOps that go to the cluster.
+        /// Number of HelmOps that target the cluster.
         "desiredReadyHelmOps" => desired_ready_helm_ops: Option<i64>,
         /// Internal: hash of the agent's environment variables.
         "agentEnvVarsHash" | nullable => agent_env_vars_hash: String,
-        /// Internal: registry that the agent's image is taken from.
+        /// Internal: registry of the agent's image.
         "agentPrivateRepoURL" | nullable => agent_private_repo_url: String,
         /// Internal: the agent runs in the network of its node.
         "agentHostNetwork" | nullable => agent_host_network: bool,
         /// Internal: the `redeployAgentGeneration` that was deployed.
         "agentDeployedGeneration" | nullable => agent_deployed_generation: Option<i64>,
-        /// Internal: the agent is none of an old kind.
+        /// Internal: the agent was migrated from an old version.
         "agentMigrated" => agent_migrated: bool,
-        /// Internal: the agent's namespace is none of an old kind.
+        /// Internal: the agent's namespace was migrated from an old version.
         "agentNamespaceMigrated" => agent_namespace_migrated: bool,
-        /// Internal: the agent's namespace is none of an old kind.
+        /// Internal: the agent's namespace was migrated from an old version.
         "cattleNamespaceMigrated" => cattle_namespace_migrated: bool,
         /// Internal: hash of the agent's affinity.
         "agentAffinityHash" => agent_affinity_hash: String,
@@ -102,7 +103,7 @@ wire! {
         "agentConfigChanged" => agent_config_changed: bool,
         /// Internal: hash of the agent's priority class and disruption budget.
         "agentSchedulingCustomizationHash" => agent_scheduling_customization_hash: String,
-        /// URL that the agent reaches this API server by.
+        /// URL of this API server for the agent.
         "apiServerURL" | nullable => api_server_url: String,
         /// Internal: hash of the certificates that the agent trusts.
         "apiServerCAHash" | nullable => api_server_ca_hash: String,
@@ -110,19 +111,19 @@ wire! {
         "agentTLSMode" | nullable => agent_tls_mode: String,
         /// What `kubectl get` shows.
         "display" => display: Option<ClusterDisplay>,
-        /// What the agent says of itself.
+        /// What the agent reports about itself.
         "agent" => agent: Option<AgentStatus>,
-        /// How often the agent removes releases that nothing needs.
+        /// How often the agent removes unused releases.
         "garbageCollectionInterval" => garbage_collection_interval: String,
-        /// Some Schedule is about the cluster.
+        /// A Schedule selects the cluster.
         "scheduled" => scheduled: bool,
-        /// Now is a time at which that Schedule lets things be deployed.
+        /// The Schedule allows deployments now.
         "activeSchedule" => active_schedule: bool,
     }
 }
 
 impl ClusterStatus {
-    /// Whether some Schedule is about the cluster, and now is not its time: nothing is changed there.
+    /// Whether a Schedule selects the cluster and does not allow deployments now: nothing is changed there.
     pub const fn is_out_of_schedule(&self) -> bool {
         self.scheduled && !self.active_schedule
     }
@@ -131,7 +132,7 @@ impl ClusterStatus {
 wire! {
     /// What `kubectl get` shows of a Cluster.
     pub struct ClusterDisplay {
-        /// Ready Bundles and all of them, such as `2/3`.
+        /// Ready and all Bundles, such as `2/3`.
         "readyBundles" => ready_bundles: String,
         /// The worst state of a deployment, or `WaitCheckIn`.
         "state" | nullable => state: String,
@@ -139,9 +140,9 @@ wire! {
 }
 
 wire! {
-    /// What the agent says of itself.
+    /// What the agent reports about itself.
     pub struct AgentStatus {
-        /// When the agent last said that it is there.
+        /// When the agent last reported.
         "lastSeen" | nullable => last_seen: String,
         /// Namespace of the agent on the cluster.
         "namespace" | nullable => namespace: String,

@@ -1,21 +1,21 @@
-//! The ClusterGroup: clusters under one name.
+//! The ClusterGroup: a named set of clusters.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
     condition::Condition,
-    kind::{Types, kind},
+    kind::{TypeMeta, kind},
     metadata::Metadata,
     status::{BundleSummary, ResourceCounts},
     wire::wire,
 };
 
 wire! {
-    /// Clusters of its namespace under one name that targets can use.
-    pub struct ClusterGroup: [types: Types<ClusterGroup>] {
+    /// A named set of clusters of its namespace that targets can use.
+    pub struct ClusterGroup: [type_meta: TypeMeta<ClusterGroup>] {
         /// Name, namespace, labels and so on.
         "metadata" => metadata: Metadata,
-        /// Which clusters.
+        /// The clusters of the group.
         "spec" => spec: ClusterGroupSpec,
         /// The state of everything that is deployed to them.
         "status" => status: Option<ClusterGroupStatus>,
@@ -25,9 +25,9 @@ wire! {
 kind!(ClusterGroup, "clustergroups");
 
 wire! {
-    /// Which clusters.
+    /// The clusters of the group.
     pub struct ClusterGroupSpec {
-        /// Selects clusters by their labels. `{}` selects every cluster, and without a selector there is none.
+        /// Selects clusters by their labels. `{}` selects every cluster; without a selector the group is empty.
         "selector" | nullable => selector: Option<LabelSelector>,
     }
 }
@@ -55,9 +55,9 @@ wire! {
 wire! {
     /// What `kubectl get` shows of a ClusterGroup.
     pub struct ClusterGroupDisplay {
-        /// Ready clusters and all of them, such as `2/3`.
+        /// Ready and all clusters, such as `2/3`.
         "readyClusters" | nullable => ready_clusters: String,
-        /// Ready Bundles and all of them, such as `2/3`.
+        /// Ready and all Bundles, such as `2/3`.
         "readyBundles" | nullable => ready_bundles: String,
         /// The worst state of a deployment.
         "state" | nullable => state: String,

@@ -1,4 +1,4 @@
-//! Conditions as Fleet's kinds carry them.
+//! Conditions of Fleet's resources.
 
 use super::wire::wire;
 
@@ -13,11 +13,11 @@ wire! {
         "lastUpdateTime" => last_update_time: String,
         /// When `status` last changed.
         "lastTransitionTime" => last_transition_time: String,
-        /// Why, in one word of a closed list.
+        /// Why, as one of a closed list of reasons.
         "reason" => reason: String,
         /// Why, in a sentence.
         "message" => message: String,
-        /// The `metadata.generation` that the condition speaks of.
+        /// The `metadata.generation` that the condition is for.
         "observedGeneration" => observed_generation: Option<i64>,
     }
 }

@@ -1,4 +1,4 @@
-//! The CRDs of all kinds, generated from the types.
+//! The CRDs, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::Resource;
@@ -21,9 +21,9 @@ use super::{
 /// A column of `kubectl get`.
 struct Column {
     name: &'static str,
-    kind: &'static str,
+    data_type: &'static str,
     path: &'static str,
-    /// Only with `-o wide`: long texts, so that a table fits into 120 characters.
+    /// Shown only with `-o wide`: long texts, so that the table fits into 120 characters.
     is_wide: bool,
 }
 
@@ -31,7 +31,7 @@ struct Column {
 const fn text(name: &'static str, path: &'static str) -> Column {
     Column {
         name,
-        kind: "string",
+        data_type: "string",
         path,
         is_wide: false,
     }
@@ -46,10 +46,10 @@ const fn wide(name: &'static str, path: &'static str) -> Column {
 }
 
 const AGE: Column = Column {
-    kind: "date",
+    data_type: "date",
     ..text("Age", ".metadata.creationTimestamp")
 };
-/// A word, which docs/reasons.md explains.
+/// The reason, which docs/reasons.md explains.
 const STATUS: Column = text("Status", r#".status.conditions[?(@.type=="Ready")].reason"#);
 const MESSAGE: Column = wide("Message", r#".status.conditions[?(@.type=="Ready")].message"#);
 
@@ -62,7 +62,7 @@ pub fn all() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json
     ])
 }
 
-/// The CRDs that only the bundle controller needs, by the name of their file. Beside Fleet they are Fleet's.
+/// The CRDs that only the bundle controller needs, by the name of their file. Beside Fleet, Fleet's own CRDs are used.
 pub fn of_clusters() -> Result<Vec<(&'static str, CustomResourceDefinition)>, serde_json::Error> {
     Ok(vec![
         (
@@ -89,7 +89,7 @@ fn helmop() -> Value {
         wide("Repo", ".spec.helm.repo"),
         MESSAGE,
     ];
-    definition::<HelmOp>(schema, Some("fleet"), &columns, true)
+    crd::<HelmOp>(schema, Some("fleet"), &columns, true)
 }
 
 fn bundle() -> Value {
@@ -101,7 +101,7 @@ fn bundle() -> Value {
         AGE,
         MESSAGE,
     ];
-    definition::<Bundle>(schema, None, &columns, true)
+    crd::<Bundle>(schema, None, &columns, true)
 }
 
 fn bundle_deployment() -> Value {
@@ -116,7 +116,7 @@ fn bundle_deployment() -> Value {
         AGE,
         MESSAGE,
     ];
-    definition::<BundleDeployment>(structural::<BundleDeployment>(), None, &columns, true)
+    crd::<BundleDeployment>(structural::<BundleDeployment>(), None, &columns, true)
 }
 
 fn cluster() -> Value {
@@ -127,7 +127,7 @@ fn cluster() -> Value {
         AGE,
         MESSAGE,
     ];
-    definition::<Cluster>(structural::<Cluster>(), None, &columns, true)
+    crd::<Cluster>(structural::<Cluster>(), None, &columns, true)
 }
 
 fn cluster_group() -> Value {
@@ -138,24 +138,25 @@ fn cluster_group() -> Value {
         AGE,
         MESSAGE,
     ];
-    definition::<ClusterGroup>(structural::<ClusterGroup>(), Some("fleet"), &columns, true)
+    crd::<ClusterGroup>(structural::<ClusterGroup>(), Some("fleet"), &columns, true)
 }
 
 fn mapping() -> Value {
-    definition::<BundleNamespaceMapping>(structural::<BundleNamespaceMapping>(), None, &[AGE], false)
+    crd::<BundleNamespaceMapping>(structural::<BundleNamespaceMapping>(), None, &[AGE], false)
 }
 
 fn policy() -> Value {
-    definition::<Policy>(structural::<Policy>(), None, &[AGE], false)
+    crd::<Policy>(structural::<Policy>(), None, &[AGE], false)
 }
 
-/// Fleet stores this default in every object, so that a reader need not know it.
+/// Fleet's CRDs have this default too, so that it is explicit in every stored object.
 fn default_customization_mode(schema: &mut Value) {
     if let Some(mode) = schema.pointer_mut("/properties/spec/properties/targetCustomizationMode") {
         mode["default"] = json!("FirstMatch");
     }
 }
 
+<<<<<<< HEAD
 /// Removes the bounds of a string field. The API server checks a schema before it calls the webhook, whose message names the fix.
 fn leave_to_admission(schema: &mut Value, field: &str) {
     if let Some(field) = schema
@@ -175,11 +176,14 @@ fn leave_to_admission(schema: &mut Value, field: &str) {
 }
 
 fn definition<K>(mut schema: Value, category: Option<&str>, columns: &[Column], has_status: bool) -> Value
+=======
+fn crd<K>(mut schema: Value, category: Option<&str>, columns: &[Column], has_status: bool) -> Value
+>>>>>>> names-a
 where
     K: Resource<DynamicType = ()> + JsonSchema,
 {
     let (kind, plural) = (K::kind(&()), K::plural(&()));
-    // The API server knows metadata itself and refuses a schema for it.
+    // The API server validates metadata itself and rejects a schema for it.
     if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
         *metadata = json!({ "type": "object" });
     }
@@ -187,7 +191,7 @@ where
         .iter()
         .map(|column| {
             json!({
-                "name": column.name, "type": column.kind, "jsonPath": column.path,
+                "name": column.name, "type": column.data_type, "jsonPath": column.path,
                 "priority": column.is_wide.then_some(1),
             })
         })

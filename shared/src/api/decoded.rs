@@ -1,4 +1,4 @@
-//! Objects that do not decode must not stop a watch.
+//! Objects that may not decode, so that one invalid object does not stop a watch.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -9,15 +9,15 @@ use serde_json::value::RawValue;
 
 use super::metadata::Metadata;
 
-/// An object, or the metadata of one whose other fields do not decode and the reason.
+/// An object, or the metadata and the error of one that does not decode.
 ///
-/// A list or watch of `K` itself fails as a whole, again and again, for one odd object; a list of `Decoded<K>` fails
-/// only where the metadata is unreadable, which an API server does not serve.
+/// A list or watch of `K` itself fails as a whole, again and again, if one object is invalid. A list of `Decoded<K>` fails
+/// only if the metadata does not decode, and an API server serves no such object.
 #[derive(Clone, Debug)]
 pub enum Decoded<K> {
-    /// The object. Clones share it: a store and the watch that fills it hold one and the same.
+    /// The object. Clones share it: a store and the watch that fills it have the same instance.
     Valid(Arc<K>),
-    /// One that does not decode.
+    /// An object that does not decode.
     Invalid {
         /// Its metadata, enough to name it.
         metadata: Box<Metadata>,
@@ -39,7 +39,7 @@ impl<K> Decoded<K> {
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Named {
+        struct Partial {
             metadata: Box<Metadata>,
         }
 
@@ -47,7 +47,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
         match serde_json::from_str(text.get()) {
             Ok(object) => Ok(Self::Valid(Arc::new(object))),
             Err(error) => {
-                let Named { metadata } =
+                let Partial { metadata } =
                     serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
                 Ok(Self::Invalid {
                     metadata,

@@ -1,11 +1,11 @@
-//! Which differences between deployed and wanted objects are not drift.
+//! Differences between deployed and desired objects that are not drift.
 
 use super::wire::wire;
 
 wire! {
-    /// Differences between deployed and wanted objects that are not reported as drift.
+    /// Differences between deployed and desired objects that are not reported as drift.
     pub struct DiffOptions {
-        /// One entry for each object to compare differently.
+        /// One entry for each object with a customized comparison.
         "comparePatches" | nullable => compare_patches: Vec<ComparePatch>,
     }
 }
@@ -23,7 +23,7 @@ wire! {
         "namespace" | nullable => namespace: String,
         /// Fields that are not compared, as JSON pointers (RFC 6901).
         "jsonPointers" | nullable => json_pointers: Vec<String>,
-        /// JSON patch operations (RFC 6902) made before the comparison.
+        /// JSON patch operations (RFC 6902) that are applied before the comparison.
         "operations" | nullable => operations: Vec<PatchOperation>,
     }
 }
@@ -31,7 +31,7 @@ wire! {
 wire! {
     /// A JSON patch operation (RFC 6902).
     pub struct PatchOperation {
-        /// The operation, usually `remove`. `ignore` leaves the whole object out of the comparison.
+        /// The operation, usually `remove`. `ignore` excludes the whole object from the comparison.
         "op" | nullable => op: String,
         /// The field, as a JSON pointer (RFC 6901).
         "path" | nullable => path: String,

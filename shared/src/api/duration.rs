@@ -1,40 +1,40 @@
-//! Go's durations, as `time.ParseDuration` reads them.
+//! Go's durations, parsed like `time.ParseDuration`.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// The longest interval: what fits into Go's 64-bit nanoseconds, in whole hours.
+/// The longest duration: what fits into Go's 64-bit nanoseconds, in whole hours.
 pub const MAX: Duration = Duration::from_hours(2_562_047);
 
-/// Why a text is not a duration that can be used.
+/// Why a text is not a valid duration.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum DurationError {
-    /// No number where one must stand.
+    /// A number is missing.
     #[error("not a Go duration: numbers with a unit are expected, such as 15m or 1h30m")]
     NoNumber,
-    /// A number that no unit follows.
+    /// A number without a unit.
     #[error("a number lacks its unit: one of ns, us, µs, ms, s, m, h")]
     NoUnit,
     /// A unit that Go does not know.
     #[error("unknown unit: use ns, us, µs, ms, s, m or h (24h for a day; d and w are not supported)")]
     UnknownUnit,
-    /// Less than nothing.
+    /// Less than zero.
     #[error("must not be negative")]
     Negative,
-    /// More than Go can hold.
+    /// More than [`MAX`].
     #[error("too long; at most 2562047h")]
     TooLong,
 }
 
-/// Reads a Go duration, such as `300ms`, `1.5h` or `1h30m`, that is not negative and at most [`MAX`].
+/// Parses a Go duration, such as `300ms`, `1.5h` or `1h30m`, that is not negative and at most [`MAX`].
 ///
 /// # Errors
-/// Says what is wrong with the text. It never panics, however long the text is.
+/// If the text is not such a duration. Never panics, for texts of any length.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let unsigned = match text.strip_prefix('-') {
         Some(rest) => match magnitude(rest)? {
-            // Go reads -0s as 0.
+            // Go parses -0s as 0.
             Duration::ZERO => return Ok(Duration::ZERO),
             _ => return Err(DurationError::Negative),
         },
@@ -43,10 +43,10 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     magnitude(unsigned)
 }
 
-/// Reads a Go duration without a sign, as [`parse`] does.
+/// Parses a Go duration without a sign, like [`parse`].
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// If the text is not such a duration.
 pub fn magnitude(text: &str) -> Result<Duration, DurationError> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -82,7 +82,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Splits off the unit in front and gives its nanoseconds.
+/// Splits off the unit in front and returns its nanoseconds.
 fn unit(text: &str) -> Result<(u64, &str), DurationError> {
     let end = text
         .find(|c: char| c == '.' || c.is_ascii_digit())
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_go_reads() {
+    fn durations_are_parsed_as_in_go() {
         for (text, nanos) in [
             ("0", 0),
             ("0s", 0),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn invalid_durations_are_rejected() {
         use DurationError::{Negative, NoNumber, NoUnit, TooLong, UnknownUnit};
         for (text, error) in [
             ("", NoNumber),

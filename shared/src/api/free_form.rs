@@ -1,4 +1,4 @@
-//! JSON that the API does not look into.
+//! Free-form JSON, such as Helm values.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use thiserror::Error;
 
-/// A JSON value kept as the text it came as, such as Helm values: nothing of it is lost or reordered, and it costs
-/// neither a tree in memory nor the time to build one.
+/// A JSON value kept as its original text, such as Helm values: nothing of it is lost or reordered, and it costs neither a
+/// tree in memory nor the time to build one.
 ///
-/// Two are equal when they mean the same JSON. It can only be decoded by `serde_json` itself, not through a buffering
-/// adapter.
+/// Two values are equal if their JSON means the same. It can only be decoded by `serde_json` itself, not through a
+/// buffering adapter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FreeForm(Box<RawValue>);
@@ -22,12 +22,12 @@ impl FreeForm {
         self.0.get()
     }
 
-    /// A JSON text, kept as it is; nothing if it is none.
+    /// A value with this JSON text; `None` if the text is not valid JSON.
     pub fn from_text(text: String) -> Option<Self> {
         RawValue::from_string(text).ok().map(Self)
     }
 
-    /// How deep lists and mappings nest.
+    /// The nesting depth of lists and mappings.
     pub fn depth(&self) -> usize {
         let (mut depth, mut deepest, mut in_text, mut is_escaped) = (0_usize, 0, false, false);
         for byte in self.as_str().bytes() {
@@ -49,25 +49,27 @@ impl FreeForm {
     /// The value as a tree.
     ///
     /// # Errors
-    /// Where it nests more than [`MAX_DEPTH`] deep: a tree is gone through by functions that call themselves.
+    /// If it is nested deeper than [`MAX_DEPTH`]: trees are processed by recursive functions.
     pub fn to_value(&self) -> Result<Value, TooDeep> {
         let depth = self.depth();
         if depth > MAX_DEPTH {
             return Err(TooDeep { depth });
         }
-        // The text was valid JSON when it came in, and the decoder takes 127 levels.
+        // The text was validated when it was decoded, and the decoder accepts 127 levels.
         serde_json::from_str(self.as_str()).map_err(|_| TooDeep { depth })
     }
 }
 
-/// How deep values may nest. What people write nests 10 deep, and Fleet gives up at 50 where it puts labels in.
+/// How deep values may be nested. Typical values have 10 levels, and Fleet stops at 50 where it renders labels.
 pub const MAX_DEPTH: usize = 100;
 
-/// A value nests too deeply.
+/// A value is nested too deeply.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("lists and mappings nest {depth} deep; {MAX_DEPTH} is the most, make the values flatter")]
+#[error(
+    "lists and mappings nest {depth} levels deep; at most {MAX_DEPTH} are allowed; make the values flatter"
+)]
 pub struct TooDeep {
-    /// How deep.
+    /// The depth.
     pub depth: usize,
 }
 
@@ -81,7 +83,7 @@ impl From<&Value> for FreeForm {
 impl PartialEq for FreeForm {
     fn eq(&self, other: &Self) -> bool {
         // Both usually come from the API server, which writes equal values as equal text.
-        // What is too deep for a tree is equal to the same text alone.
+        // A value that is too deep for a tree is only equal to the same text.
         self.as_str() == other.as_str()
             || matches!((self.to_value(), other.to_value()), (Ok(one), Ok(other)) if one == other)
     }
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_survives_and_equality_is_by_meaning() {
+    fn the_text_is_kept_and_equality_ignores_notation() {
         let text = r#"{"b":1e+21,"a":[1.0,"A"]}"#;
         let values: FreeForm = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&values).unwrap(), text);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_for_a_tree_is_an_error_and_differs() {
+    fn values_that_are_too_deep_for_a_tree_are_compared_as_text() {
         let deep = |levels: usize, inner: &str| {
             let text = format!("{}{inner}{}", r#"{"a":["#.repeat(levels), "]}".repeat(levels));
             FreeForm::from_text(text).unwrap()

@@ -11,15 +11,15 @@ wire! {
     /// `repo` with `oci://` and no `chart` names a chart in an OCI registry; `chart` alone, ending in `.tgz`, is the
     /// URL of a chart archive.
     ///
-    /// The order of the fields is Fleet's: what identifies a deployment is a hash of them in their order.
+    /// The order of the fields is Fleet's: the deployment ID is a hash of them in this order.
     pub struct HelmOptions {
         /// Name of the chart in the repository that `repo` names, or the URL of a chart archive ending in `.tgz`.
-        /// Must be empty where `repo` starts with `oci://`.
+        /// Must be empty if `repo` starts with `oci://`.
         "chart" | nullable => chart: String,
         /// URL of the Helm repository (https://, http://), or of the chart in an OCI registry (oci://). Must be empty
         /// for a chart archive.
         "repo" | nullable => repo: String,
-        /// Name of the Helm release, at most 53 characters. By default it is made of the object's name.
+        /// Name of the Helm release, at most 53 characters. By default it is derived from the object's name.
         #[schemars(length(max = 53), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))]
         "releaseName" | nullable => release_name: String,
         /// Version of the chart: exact (`1.2.3`), a range (`1.2.x`, `~1.2`, `^1`, `>=1.2 <2`, `1.2 - 1.4`, alternatives
@@ -31,19 +31,19 @@ wire! {
         /// Values of the chart, as in its values.yaml. Strings may hold templates between `${` and `}` that are
         /// rendered for each cluster.
         "values" | nullable => values: Option<FreeForm>,
-        /// Values given as templates: the text of each entry is rendered for each cluster, read as YAML and set at the
-        /// entry's top-level key of `values`.
+        /// Values as templates: the text of each entry is rendered for each cluster, parsed as YAML and set as the
+        /// top-level key of `values` that the entry is named after.
         "templateValues" | nullable => template_values: BTreeMap<String, String>,
-        /// ConfigMaps and Secrets on the target cluster whose content is merged over `values`, later ones over earlier
+        /// ConfigMaps and Secrets on the target cluster whose content overrides `values`; later ones override earlier
         /// ones.
         "valuesFrom" | nullable => values_from: Vec<ValuesFrom>,
         /// Replace objects that cannot be patched instead of failing.
         "force" => force: bool,
-        /// Take over objects that exist already and belong to no release or to another one.
+        /// Take ownership of existing objects that belong to no release or to another one.
         "takeOwnership" => take_ownership: bool,
-        /// Number of revisions that Helm keeps of the release. 0 leaves the agent's default.
+        /// Number of revisions that Helm keeps of the release. 0 uses the agent's default.
         "maxHistory" => max_history: i64,
-        /// Files of a Git repository with values. Only bundles made from Git use it.
+        /// Files of a Git repository with values. Used only by bundles that are made from Git repositories.
         "valuesFiles" | nullable => values_files: Vec<String>,
         /// Wait for Jobs to complete too, within `timeoutSeconds`.
         "waitForJobs" => wait_for_jobs: bool,
@@ -51,7 +51,7 @@ wire! {
         "atomic" => atomic: bool,
         /// Leave templates in `values` as they are.
         "disablePreProcess" => disable_pre_process: bool,
-        /// Let no template function of the chart look names up in DNS.
+        /// Disable DNS lookups in template functions of the chart.
         "disableDNS" => disable_dns: bool,
         /// Do not check the values against the chart's values.schema.json.
         "skipSchemaValidation" => skip_schema_validation: bool,

@@ -6,34 +6,34 @@ use serde::{Deserialize, Deserializer, de::MapAccess};
 
 use super::{
     bundle::BundleSpec,
-    kind::{Types, kind},
+    kind::{TypeMeta, kind},
     metadata::Metadata,
     status::StatusBase,
-    wire::{self, Part, wire},
+    wire::{self, FieldSet, wire},
 };
 
 wire! {
     /// A HelmOp deploys a Helm chart, in one version or the newest of a range of versions, to a set of clusters.
-    pub struct HelmOp: [types: Types<HelmOp>] {
+    pub struct HelmOp: [type_meta: TypeMeta<HelmOp>] {
         /// Name, namespace, labels and so on.
         "metadata" => metadata: Metadata,
         /// Which chart to deploy, in which version, and to which clusters.
         "spec" => spec: HelmOpSpec,
-        /// What came of it.
+        /// The observed state.
         "status" => status: Option<HelmOpStatus>,
     }
 }
 
 kind!(HelmOp, "helmops");
 
-/// A HelmOp that is decoded without its status, for those who decide on what its user wrote. A status lists objects of all
-/// clusters, and can be many times as large as the spec.
+/// A HelmOp that is decoded without its status, for decisions that depend only on what the user wrote. A status lists objects
+/// of all clusters, and can be many times as large as the spec.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WithoutStatus(pub HelmOp);
 
-impl Part for WithoutStatus {
-    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
-        Ok(key != "status" && self.0.take(key, map)?)
+impl FieldSet for WithoutStatus {
+    fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        Ok(key != "status" && self.0.read_field(key, map)?)
     }
 }
 
@@ -54,10 +54,10 @@ impl Deref for WithoutStatus {
 wire! {
     /// Which chart to deploy, in which version, and to which clusters.
     pub struct HelmOpSpec: [bundle: BundleSpec] {
-        /// Labels of the Bundle that is made of this HelmOp.
+        /// Labels of the Bundle that is made from this HelmOp.
         "labels" => labels: BTreeMap<String, String>,
-        /// How often to look for a newer version in the range that `helm.version` gives, as a duration such as `15m` or
-        /// `1h30m`. Looking is off by default, with `0s`, and for an exact version.
+        /// How often to poll for a newer version in the range that `helm.version` gives, as a duration such as `15m` or
+        /// `1h30m`. Polling is off by default, with `0s`, and for an exact version.
         #[schemars(length(min = 1, max = 32))]
         "pollingInterval" | polling_interval => polling_interval: Option<String>,
         /// Secret in the same namespace with the credentials for the repository or registry: `username` and `password`,
@@ -69,37 +69,37 @@ wire! {
 }
 
 wire! {
-    /// What came of a HelmOp.
+    /// The observed state of a HelmOp.
     pub struct HelmOpStatus: [base: StatusBase] {
-        /// When the last look for a newer version began, whatever came of it.
+        /// When the last poll for a newer version started, whether it succeeded or not.
         #[schemars(extend("format" = "date-time"))]
         "lastPollingTriggered" | nullable => last_polling_triggered: String,
         /// The version of the chart that is deployed.
         "version" => version: String,
-        /// The `metadata.generation` that the status speaks of.
+        /// The `metadata.generation` that the status is for.
         "observedGeneration" => observed_generation: Option<i64>,
-        /// The charts that were looked up, and the version that each came to: the HelmOp's own and those of targets
-        /// that name another chart or version.
+        /// The charts that were resolved, each with its version: the HelmOp's own chart and those of targets that name
+        /// another chart or version.
         "resolved" => resolved: Vec<ResolvedChart>,
     }
 }
 
 wire! {
-    /// A chart that was looked up, and the version that was chosen. It stays until repository, chart or version change
-    /// in the spec, or a newer version is asked for.
+    /// A resolved chart with its version. The version is kept until repository, chart or version change in the spec, or
+    /// a poll finds a newer version.
     pub struct ResolvedChart {
         /// URL of the repository, without credentials.
         "repo" => repo: String,
         /// Name of the chart.
         "chart" => chart: String,
-        /// The version or range that was asked for.
+        /// The requested version or range.
         "constraint" => constraint: String,
-        /// The version that was chosen.
+        /// The resolved version.
         "version" => version: String,
         /// Digest of the version's archive (SHA-256 in hex, as the index lists it) or of its manifest (`sha256:…`, in a
-        /// registry), when it was chosen. Empty where it is not known.
+        /// registry), at the time of the resolution. Empty if it is not known.
         "digest" => digest: String,
-        /// Where the version's archive or manifest was, without credentials. Empty where it is not known.
+        /// URL of the version's archive or manifest, without credentials. Empty if it is not known.
         "url" => url: String,
     }
 }

@@ -1,4 +1,4 @@
-//! The root of an API object: what makes a struct a kind that an API server serves.
+//! The kind of an API object: group, version, kind, plural and type metadata.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -10,42 +10,43 @@ use serde::{
     ser::SerializeStruct,
 };
 
-use super::wire::Part;
+use super::wire::FieldSet;
 
-/// The API group of every kind here.
+/// The API group of all these kinds.
 pub const GROUP: &str = "fleet.cattle.io";
-/// The version of every kind here.
+/// The API version of all these kinds.
 pub const VERSION: &str = "v1alpha1";
 
-/// The `apiVersion` and `kind` of an object of type `K`: known from the type, so they take no room and are not read.
-pub struct Types<K>(PhantomData<fn() -> K>);
+/// The `apiVersion` and `kind` of an object of type `K`. They follow from the type, so they take no memory, and are ignored
+/// when decoding.
+pub struct TypeMeta<K>(PhantomData<fn() -> K>);
 
-impl<K> Clone for Types<K> {
+impl<K> Clone for TypeMeta<K> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl<K> Default for Types<K> {
+impl<K> Default for TypeMeta<K> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<K> fmt::Debug for Types<K> {
+impl<K> fmt::Debug for TypeMeta<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Types")
+        f.write_str("TypeMeta")
     }
 }
 
-impl<K> PartialEq for Types<K> {
+impl<K> PartialEq for TypeMeta<K> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl<K> Part for Types<K> {
-    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+impl<K> FieldSet for TypeMeta<K> {
+    fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
         if !matches!(key, "apiVersion" | "kind") {
             return Ok(false);
         }
@@ -54,18 +55,18 @@ impl<K> Part for Types<K> {
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Serialize for Types<K> {
+impl<K: Resource<DynamicType = ()>> Serialize for TypeMeta<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut types = serializer.serialize_struct("Types", 2)?;
-        types.serialize_field("apiVersion", &K::api_version(&()))?;
-        types.serialize_field("kind", &K::kind(&()))?;
-        types.end()
+        let mut state = serializer.serialize_struct("TypeMeta", 2)?;
+        state.serialize_field("apiVersion", &K::api_version(&()))?;
+        state.serialize_field("kind", &K::kind(&()))?;
+        state.end()
     }
 }
 
-impl<K> JsonSchema for Types<K> {
+impl<K> JsonSchema for TypeMeta<K> {
     fn schema_name() -> Cow<'static, str> {
-        "Types".into()
+        "TypeMeta".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -79,7 +80,7 @@ impl<K> JsonSchema for Types<K> {
     }
 }
 
-/// Makes a struct with a field `metadata` a namespaced kind of Fleet's group.
+/// Implements `Resource` for a struct with a field `metadata`, as a namespaced kind of Fleet's group.
 macro_rules! kind {
     ($name:ident, $plural:literal) => {
         impl kube_core::Resource for $name {

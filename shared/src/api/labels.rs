@@ -2,9 +2,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// What a key is used as.
+/// How a key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum KeyType {
     /// A label.
     Label,
     /// An annotation.
@@ -15,8 +15,8 @@ pub enum Use {
     Finalizer,
 }
 
-impl Use {
-    /// As the reference page has it.
+impl KeyType {
+    /// The text for the reference page.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Label => "label",
@@ -27,14 +27,14 @@ impl Use {
     }
 }
 
-/// Declares the keys, with what they are used as, on which objects, and what they mean.
+/// Declares the keys: how they are used, on which objects, and what they mean.
 macro_rules! keys {
     ($($(#[doc = $doc:literal])+ $name:ident: $use:ident on $objects:literal = $key:literal;)*) => {
         $($(#[doc = $doc])+ pub const $name: &str = $key;)*
 
-        /// Every key: the key, what it is used as, on which objects, and what it means.
-        pub const ALL: &[(&str, Use, &str, &str)] =
-            &[$(($key, Use::$use, $objects, concat!($($doc,)+).trim_ascii()),)*];
+        /// Every key, how it is used, on which objects, and what it means.
+        pub const ALL: &[(&str, KeyType, &str, &str)] =
+            &[$(($key, KeyType::$use, $objects, concat!($($doc,)+).trim_ascii()),)*];
     };
 }
 
@@ -80,7 +80,7 @@ keys! {
     BUNDLE_FINALIZER: Finalizer on "Bundle" = "fleet.cattle.io/bundle-finalizer";
     /// Removed by the agent after the release is uninstalled.
     BUNDLE_DEPLOYMENT_FINALIZER: Finalizer on "BundleDeployment" = "fleet.cattle.io/bundle-deployment-finalizer";
-    // Bundles are owned by their HelmOp, so helmops needs none.
+    // Bundles are owned by their HelmOp, so helmops needs no finalizer.
     /// Left by Fleet's own controller; helmops removes it from deleted HelmOps.
     HELMOP_FINALIZER: Finalizer on "HelmOp" = "fleet.cattle.io/helmop-finalizer";
 }

@@ -1,31 +1,30 @@
-//! How much a HelmOp may hold.
+//! Size limits of a HelmOp.
 //!
-//! Every HelmOp is read, copied into a Bundle and worked on in one process for all tenants, so each list and text has a
-//! bound. The bounds are far beyond what is in use, and what an API server could not store anyway is beyond them. The
-//! definition of HelmOps has them, and so has admission (`admit`): Fleet's own definition, which lacks them, may be the
-//! one that is installed.
+//! Every HelmOp is decoded, copied into a Bundle and reconciled in one process for all tenants, so each list and text has a
+//! limit. The limits are far above usual sizes, and below what an API server can store. Both the CRD of HelmOps and
+//! admission (`admit`) enforce them, because Fleet's own CRD, which lacks them, may be installed.
 //!
-//! Bundles have no bounds of their own here: those that Fleet makes from Git repositories may be larger.
+//! Bundles have no limits here: those that Fleet makes from Git repositories may be larger.
 
 use serde_json::{Value, json};
 
-/// Targets. Users with a target for each cluster have up to about 2,000 clusters; more are reached by label or group.
+/// Targets. Users with a target for each cluster have up to about 2,000 clusters; more are selected by label or group.
 pub const TARGETS: usize = 2_000;
 
-/// Restrictions of targets. Where they are in use, there is one for each target.
+/// Restrictions of targets. If they are used, there is usually one for each target.
 pub const TARGET_RESTRICTIONS: usize = 2_000;
 
 /// Different combinations of repository, chart and version in one HelmOp. Each is a request to a repository, and a record of
-/// about 350 bytes in an annotation of the Bundle, where Kubernetes allows 256 KiB in all.
+/// about 350 bytes in an annotation of the Bundle, where Kubernetes allows 256 KiB in total.
 pub const CHARTS: usize = 500;
 
-/// Other Bundles that one waits for. Each is looked up for each cluster, and stands in each BundleDeployment.
+/// Dependencies on other Bundles. Each is looked up for each cluster, and copied to each BundleDeployment.
 pub const DEPENDENCIES: usize = 256;
 
 /// States of a dependency that count as done. There are seven.
 pub const ACCEPTED_STATES: usize = 16;
 
-/// Partitions of a roll-out. Each has an entry in the Bundle's status.
+/// Partitions of a rollout. Each has an entry in the Bundle's status.
 pub const PARTITIONS: usize = 500;
 
 /// Secrets and ConfigMaps that are copied to each cluster.
@@ -37,28 +36,28 @@ pub const VALUES_FROM: usize = 256;
 /// Templates of values. Each is parsed and rendered for each cluster.
 pub const TEMPLATE_VALUES: usize = 1_000;
 
-/// Objects that are compared otherwise. The agent goes through them for each object of a release.
+/// Objects with a customized comparison. The agent evaluates all of them for each object of a release.
 pub const COMPARE_PATCHES: usize = 1_000;
 
-/// JSON pointers, or operations, for one object that is compared otherwise.
+/// JSON pointers, or operations, for one object with a customized comparison.
 pub const PATCH_PARTS: usize = 256;
 
-/// Short lists that HelmOps have little use for: `valuesFiles`, `overlays`, `conditions`, `overwrites`.
+/// Short lists that HelmOps rarely use: `valuesFiles`, `overlays`, `conditions`, `overwrites`.
 pub const SHORT_LIST: usize = 256;
 
 /// Labels or expressions of a selector. Each is compared with the labels of each cluster.
 pub const SELECTOR_PARTS: usize = 100;
 
-/// Values of one expression of a selector: as many as targets, for who lists clusters by label.
+/// Values of one expression of a selector: as many as targets, for users who list clusters by label.
 pub const SELECTOR_VALUES: usize = 2_000;
 
-/// Labels, or annotations, of the Bundle or of a namespace. Kubernetes allows 256 KiB of annotations in all.
+/// Labels, or annotations, of the Bundle or of a namespace. Kubernetes allows 256 KiB of annotations in total.
 pub const LABELS: usize = 256;
 
-/// Bytes of the URL of a repository or archive, and of a chart's name: what browsers and proxies take.
+/// Bytes of the URL of a repository or archive, and of a chart's name: what browsers and proxies accept.
 pub const URL: usize = 2_048;
 
-/// Bytes of a version or range. Long ranges list what they leave out; a few hundred bytes have been seen.
+/// Bytes of a version or range. Long ranges list the versions that they exclude; a few hundred bytes occur in practice.
 pub const VERSION: usize = 1_024;
 
 /// Bytes of the polling interval, such as `1h30m`.
@@ -73,25 +72,25 @@ pub const NAMESPACE: usize = 63;
 /// Bytes of the name of a release: what Helm allows.
 pub const RELEASE_NAME: usize = 53;
 
-/// Bytes of a path of a file or in an object: the longest path that Linux takes.
+/// Bytes of a path of a file or in an object: the longest path on Linux.
 pub const PATH: usize = 4_096;
 
-/// Bytes of labels and annotations of the release's namespace, those of all targets together: each cluster gets them all, and
+/// Bytes of labels and annotations of the release's namespace, in total for all targets: each cluster gets all of them, and
 /// Kubernetes allows 256 KiB of annotations in one object.
 pub const NAMESPACE_METADATA: usize = 256 << 10;
 
-/// Bytes of `spec` as JSON. An API server stores 1.5 MiB in all. The Bundle repeats the spec and adds a record of versions, and
+/// Bytes of `spec` as JSON. An API server stores at most 1.5 MiB. The Bundle repeats the spec and adds a record of versions, and
 /// Kubernetes stores at most 1 MiB of values in a Secret for a cluster.
 pub const SPEC: usize = 1 << 20;
 
-/// What is bounded.
+/// What a limit is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Number of items of a list.
     Items,
     /// Number of entries of a map.
     Entries,
-    /// Length of a text: bytes in admission. An API server counts characters, which are never more.
+    /// Length of a text: in bytes at admission. An API server counts characters, of which there are never more.
     Length,
 }
 
@@ -106,7 +105,7 @@ impl Measure {
     }
 }
 
-/// A bound on a field: its path below the fields that the list is of, the measure and the number.
+/// A limit of a field: its path relative to that of the list, the measure and the number.
 type Limit = (&'static str, Measure, usize);
 
 const OF_SPEC: &[Limit] = &[
@@ -125,7 +124,7 @@ const OF_SPEC: &[Limit] = &[
     ("rolloutStrategy.partitions[].name", Measure::Length, NAME),
 ];
 
-/// Bounds of what stands in `spec` and in each target.
+/// Limits of the options in `spec` and in each target.
 const OF_OPTIONS: &[Limit] = &[
     ("namespace", Measure::Length, NAMESPACE),
     ("defaultNamespace", Measure::Length, NAMESPACE),
@@ -166,7 +165,7 @@ const OF_OPTIONS: &[Limit] = &[
     ("kustomize.dir", Measure::Length, PATH),
 ];
 
-/// Bounds of what says which clusters.
+/// Limits of the criteria for clusters.
 const OF_CRITERIA: &[Limit] = &[
     ("clusterName", Measure::Length, NAME),
     ("clusterGroup", Measure::Length, NAME),
@@ -178,8 +177,8 @@ const OF_SELECTOR: &[Limit] = &[
     ("matchExpressions[].values", Measure::Items, SELECTOR_VALUES),
 ];
 
-/// Where each of the lists above holds.
-const PLACES: &[(&str, &[Limit])] = &[
+/// The paths that each of the lists above applies to.
+const SCOPES: &[(&str, &[Limit])] = &[
     ("spec", OF_SPEC),
     ("spec", OF_OPTIONS),
     ("spec.targets[]", OF_OPTIONS),
@@ -200,20 +199,20 @@ const PLACES: &[(&str, &[Limit])] = &[
     ),
 ];
 
-/// All bounds of a HelmOp's fields: path (`[]` stands for the items of a list), measure and number.
+/// All limits of a HelmOp's fields: path (`[]` means the items of a list), measure and number.
 pub fn of_helmop() -> impl Iterator<Item = (String, Measure, usize)> {
-    PLACES.iter().flat_map(|(place, limits)| {
+    SCOPES.iter().flat_map(|(scope, limits)| {
         limits
             .iter()
-            .map(move |(path, measure, most)| (format!("{place}.{path}"), *measure, *most))
+            .map(move |(path, measure, max)| (format!("{scope}.{path}"), *measure, *max))
     })
 }
 
-/// Puts the bounds of a HelmOp's fields into its schema. A field that the schema lacks is passed over; a test finds it.
+/// Adds the limits of a HelmOp's fields to its schema. A field that the schema lacks is skipped; a test finds it.
 pub fn add_to(schema: &mut Value) {
-    for (path, measure, most) in of_helmop() {
+    for (path, measure, max) in of_helmop() {
         if let Some(Value::Object(field)) = field_of(schema, &path) {
-            field.insert(measure.keyword().to_owned(), json!(most));
+            field.insert(measure.keyword().to_owned(), json!(max));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Object metadata without what only the API server has use for.
+//! Object metadata without `managedFields`.
 
 use std::{
     borrow::Cow,
@@ -13,10 +13,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::wire::Value;
+use super::wire::FieldValue;
 
-/// Metadata of an object. `managedFields`, often the largest part of an object, are passed over when it is decoded:
-/// nothing here reads them, and a write that leaves them out leaves them as they are.
+/// Metadata of an object. `managedFields`, often the largest part of an object, are skipped when it is decoded: they are not
+/// used here, and a write without them does not change them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Metadata(ObjectMeta);
@@ -41,7 +41,7 @@ impl DerefMut for Metadata {
     }
 }
 
-impl Value<'_> for Metadata {}
+impl FieldValue<'_> for Metadata {}
 
 impl JsonSchema for Metadata {
     fn schema_name() -> Cow<'static, str> {
@@ -75,10 +75,10 @@ impl<'de> Deserialize<'de> for Metadata {
     }
 }
 
-/// Decodes metadata with their `managedFields`, from JSON alone. If one of their entries does not decode, none is kept.
+/// Decodes metadata with `managedFields`, from JSON only. If one of their entries does not decode, none is kept.
 ///
 /// # Errors
-/// Where anything else does not decode.
+/// If any other field does not decode.
 pub fn with_managed_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut managed = None;
     let mut metadata = deserializer.deserialize_map(Fields {
@@ -92,7 +92,7 @@ fn entries(text: &RawValue) -> Option<Vec<ManagedFieldsEntry>> {
     serde_json::from_str(text.get()).ok()
 }
 
-/// The fields of metadata. The text of `managedFields` goes to `managed`, if that is wanted.
+/// Visits the fields of metadata. Stores the text of `managedFields` in `managed`, if that is set.
 struct Fields<'m> {
     managed: Option<&'m mut Option<Box<RawValue>>>,
 }
@@ -116,7 +116,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 }
 
-/// A map as it is, but for `managedFields`: neither skipping them nor taking their text limits how deep they are nested.
+/// A map without `managedFields`. They may be nested to any depth: they are skipped, or kept as text.
 struct WithoutManagedFields<'m, A> {
     map: A,
     managed: Option<&'m mut Option<Box<RawValue>>>,
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_but_managed_fields() {
+    fn all_fields_except_managed_fields_are_decoded() {
         let text =
             r#"{"name":"web","managedFields":[{"fieldsV1":{"f:a":{}}}],"labels":{"a":"b"},"generation":2}"#;
         let metadata: Metadata = serde_json::from_str(text).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_memory_than_is_used() {
+    fn lists_have_no_spare_capacity() {
         let metadata: Metadata = serde_json::from_str(r#"{"finalizers":["a"]}"#).unwrap();
         assert_eq!(metadata.finalizers.as_ref().map(Vec::capacity), Some(1));
     }

@@ -1,7 +1,7 @@
-//! Objects of which only the metadata are requested and decoded.
+//! Objects whose metadata alone is requested and decoded.
 //!
-//! `kube` has `PartialObjectMeta` for this. It decodes `managedFields` too, which anybody with write access to an object
-//! may nest deeper than a JSON parser follows: one such Secret and no list of Secrets decodes any more.
+//! `kube` has `PartialObjectMeta` for this. It decodes `managedFields` too, and every client with write access to an object can
+//! nest them deeper than the JSON parser accepts: with one such Secret, no list of Secrets decodes.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -11,13 +11,13 @@ use serde::{Deserialize, Deserializer};
 
 use super::metadata::{self, Metadata};
 
-/// The metadata of an object of kind `K` without `managedFields`. An `Api` of it requests metadata alone.
+/// The metadata of an object of kind `K` without `managedFields`. An `Api` of this type requests only metadata.
 pub type MetadataOnly<K> = PartialObject<K, Metadata>;
 
-/// The metadata of an object of kind `K` with `managedFields`, where all of them decode; without them otherwise.
+/// The metadata of an object of kind `K`, with `managedFields` if all of them decode.
 pub type MetadataWithManagers<K> = PartialObject<K, ManagedMetadata>;
 
-/// An object of kind `K` that is decoded as far as its metadata `M`.
+/// An object of kind `K` of which only the metadata `M` is decoded.
 #[derive(Deserialize)]
 #[serde(bound = "M: Deserialize<'de> + Default")]
 pub struct PartialObject<K, M> {
@@ -28,7 +28,7 @@ pub struct PartialObject<K, M> {
     kind: PhantomData<K>,
 }
 
-/// Metadata with `managedFields`, left out as a whole if an entry does not decode.
+/// Metadata with `managedFields`; without them if an entry does not decode.
 #[derive(Clone, Debug, Default)]
 pub struct ManagedMetadata(pub ObjectMeta);
 
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Deeper than the JSON parser follows; the API server stores and serves a thousand levels.
+    /// Nested fields. The API server stores and serves a thousand levels, more than the JSON parser accepts.
     fn deep(levels: usize) -> String {
         format!("{}{}", r#"{"f:a":"#.repeat(levels), "{}") + &"}".repeat(levels)
     }
@@ -135,8 +135,8 @@ mod tests {
         let hostile = format!(
             r#"{{"metadata":{{"name":"hostile","managedFields":[{{"manager":"a"}},{{"manager":"b","fieldsV1":{fields}}}]}}}}"#
         );
-        let honest = r#"{"metadata":{"name":"honest","managedFields":[{"manager":"c"}]}}"#;
-        format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{hostile},{honest}]}}"#)
+        let regular = r#"{"metadata":{"name":"regular","managedFields":[{"manager":"c"}]}}"#;
+        format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{hostile},{regular}]}}"#)
     }
 
     fn managers<K: Resource + Clone + DeserializeOwned>(text: &str) -> Vec<(String, Option<usize>)> {
@@ -150,29 +150,32 @@ mod tests {
     }
 
     #[test]
-    fn a_list_decodes_however_deep_managed_fields_are_nested() {
+    fn a_list_with_deeply_nested_managed_fields_decodes() {
         for levels in [1, 150, 1000] {
             let found = managers::<MetadataOnly<Secret>>(&list(&deep(levels)));
-            assert_eq!(found, [("hostile".to_owned(), None), ("honest".to_owned(), None)]);
+            assert_eq!(
+                found,
+                [("hostile".to_owned(), None), ("regular".to_owned(), None)]
+            );
         }
     }
 
     #[test]
-    fn managed_fields_that_do_not_decode_are_left_out_of_their_object_alone() {
+    fn managed_fields_that_do_not_decode_are_omitted_only_from_their_object() {
         let deep = managers::<MetadataWithManagers<Secret>>(&list(&deep(150)));
         assert_eq!(
             deep,
-            [("hostile".to_owned(), None), ("honest".to_owned(), Some(1))]
+            [("hostile".to_owned(), None), ("regular".to_owned(), Some(1))]
         );
         let shallow = managers::<MetadataWithManagers<Secret>>(&list(r#"{"f:data":{}}"#));
         assert_eq!(
             shallow,
-            [("hostile".to_owned(), Some(2)), ("honest".to_owned(), Some(1))]
+            [("hostile".to_owned(), Some(2)), ("regular".to_owned(), Some(1))]
         );
     }
 
     #[test]
-    fn metadata_alone_are_requested() {
+    fn only_metadata_is_requested() {
         assert!(MetadataOnly::<Secret>::metadata_api());
         assert!(MetadataWithManagers::<Secret>::metadata_api());
     }

@@ -1,7 +1,7 @@
 //! The wire types: Fleet's API (`fleet.cattle.io/v1alpha1`) as the API server stores it.
 //!
-//! They are lenient on purpose: every field may be missing, strings stand where an enum would refuse a newer word,
-//! and unknown fields are passed over. What an object must be to be acted on is decided in [`admit`](crate::admit).
+//! They are lenient on purpose: every field may be missing, enums are strings so that newer values decode, and unknown
+//! fields are ignored. Validation is in [`admit`](crate::admit).
 
 pub mod bundle;
 pub mod bundle_deployment;
@@ -14,7 +14,6 @@ pub mod decoded;
 pub mod diff;
 pub mod duration;
 pub mod free_form;
-
 pub mod helm;
 pub mod helmop;
 pub mod kind;

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Namespace and name of an object. They identify it among the objects of its kind; shown as `namespace/name`.
 ///
-/// The order is that of the namespaces, so that all objects of a namespace are one range of a sorted map.
+/// Sorted by namespace first, so that all objects of a namespace are one range of a sorted map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespacedName {
     /// The namespace.
@@ -24,7 +24,7 @@ impl NamespacedName {
         }
     }
 
-    /// The name that an object has. A part that its metadata lack is empty.
+    /// The name of an object. A part that is missing in its metadata is empty.
     pub fn of(metadata: &ObjectMeta) -> Self {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         Self {

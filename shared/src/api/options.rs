@@ -1,4 +1,4 @@
-//! Everything about a deployment that can differ from cluster to cluster.
+//! The options of a deployment that can differ between clusters.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::{diff::DiffOptions, helm::HelmOptions, wire::wire};
 
 wire! {
-    /// How a bundle is deployed to a cluster. It stands in HelmOps and Bundles for all clusters, and in each of their
-    /// targets for the clusters of that target.
+    /// How a bundle is deployed to a cluster. HelmOps and Bundles have these options for all clusters, and each of their
+    /// targets for its clusters.
     ///
-    /// The order of the fields is Fleet's: what identifies a deployment is a hash of them in their order.
+    /// The order of the fields is Fleet's: the deployment ID is a hash of them in this order.
     pub struct BundleDeploymentOptions {
-        /// Options of bundles that are made of plain manifests. HelmOps do not use it.
+        /// Options of bundles of plain manifests. Not used by HelmOps.
         "yaml" | nullable => yaml: Option<YamlOptions>,
-        /// Options of bundles that are made with Kustomize. HelmOps do not use it.
+        /// Options of bundles that use Kustomize. Not used by HelmOps.
         "kustomize" | nullable => kustomize: Option<KustomizeOptions>,
         /// Namespace for objects that name none. The release is recorded in it.
         "defaultNamespace" | nullable => default_namespace: String,
-        /// Namespace that every object is put into, whatever namespace it names. A chart with cluster-scoped objects
+        /// Namespace that every object is deployed to, regardless of the namespace that it names. A chart with cluster-scoped objects
         /// cannot be deployed with it.
         "namespace" | nullable => namespace: String,
         /// Which chart to deploy and how Helm installs it.
         "helm" => helm: Option<HelmOptions>,
-        /// ServiceAccount in the agent's namespace on the target cluster that the agent acts as.
+        /// ServiceAccount in the agent's namespace on the target cluster that the agent impersonates.
         "serviceAccount" | nullable => service_account: String,
-        /// Create the release's namespace when it is missing. Yes by default.
+        /// Create the release's namespace if it is missing. `true` by default.
         "createNamespace" | nullable => create_namespace: Option<bool>,
-        /// Raise this number to deploy again although nothing else changed.
+        /// Increase this number to deploy again although nothing else changed.
         "forceSyncGeneration" => force_sync_generation: i64,
-        /// Differences between deployed and wanted objects that are not reported as drift.
+        /// Differences between deployed and desired objects that are not reported as drift.
         "diff" | nullable => diff: Option<DiffOptions>,
         /// Keep the deployed objects when the bundle is removed from a cluster.
         "keepResources" => keep_resources: bool,
         /// Delete the release's namespace when the bundle is removed.
         "deleteNamespace" => delete_namespace: bool,
-        /// What is left out when it is decided whether objects are ready.
+        /// What is ignored when the readiness of objects is determined.
         "ignore" | nullable => ignore: Option<IgnoreOptions>,
         /// Whether and how changes made on the cluster are undone.
         "correctDrift" => correct_drift: Option<CorrectDrift>,
@@ -48,23 +48,23 @@ wire! {
         "deleteCRDResources" => delete_crd_resources: bool,
         /// Secrets and ConfigMaps of this namespace that are copied to the target clusters, next to the release.
         "downstreamResources" => downstream_resources: Vec<DownstreamResource>,
-        /// Internal: objects that take the place of ones in the bundle.
+        /// Internal: objects that replace objects of the bundle.
         "overwrites" => overwrites: Vec<OverwrittenResource>,
-        /// The release's namespace must exist and carry these labels.
+        /// The release's namespace must exist and have these labels.
         "allowedTargetNamespaceSelector" | nullable => allowed_target_namespace_selector: Option<LabelSelector>,
     }
 }
 
 wire! {
-    /// Options of bundles that are made of plain manifests.
+    /// Options of bundles of plain manifests.
     pub struct YamlOptions {
-        /// Names of folders under `overlays/` that are laid over the manifests.
+        /// Names of folders under `overlays/` whose files override the manifests.
         "overlays" | nullable => overlays: Vec<String>,
     }
 }
 
 wire! {
-    /// Options of bundles that are made with Kustomize.
+    /// Options of bundles that use Kustomize.
     pub struct KustomizeOptions {
         /// Folder of the kustomization.
         "dir" | nullable => dir: String,
@@ -72,9 +72,9 @@ wire! {
 }
 
 wire! {
-    /// What is left out when it is decided whether objects are ready.
+    /// What is ignored when the readiness of objects is determined.
     pub struct IgnoreOptions {
-        /// Conditions to leave out: each entry lists fields of a condition, such as `type` and `status`, and their
+        /// Conditions to ignore: each entry lists fields of a condition, such as `type` and `status`, and their
         /// values.
         "conditions" | nullable => conditions: Vec<BTreeMap<String, String>>,
     }
@@ -103,7 +103,7 @@ wire! {
 }
 
 wire! {
-    /// Internal: an object that takes the place of one in the bundle.
+    /// Internal: an object that replaces an object of the bundle.
     pub struct OverwrittenResource {
         /// Kind of the object.
         "kind" => kind: String,

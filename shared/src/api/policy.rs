@@ -1,25 +1,25 @@
 //! What HelmOps and GitRepos of a namespace may use.
 
 use super::{
-    kind::{Types, kind},
+    kind::{TypeMeta, kind},
     metadata::Metadata,
     wire::wire,
 };
 
 wire! {
-    /// A Policy says what HelmOps, GitRepos and Bundles of its namespace may use. Several Policies add up.
-    pub struct Policy: [types: Types<Policy>] {
+    /// A Policy restricts what HelmOps, GitRepos and Bundles of its namespace may use. Several Policies are merged.
+    pub struct Policy: [type_meta: TypeMeta<Policy>] {
         /// Name, namespace, labels and so on.
         "metadata" => metadata: Metadata,
-        /// Refuse HelmOps, GitRepos and Bundles that name no ServiceAccount.
+        /// Reject HelmOps, GitRepos and Bundles that name no ServiceAccount.
         "requireServiceAccount" => require_service_account: bool,
         /// ServiceAccounts that may be named. Empty allows all.
         "allowedServiceAccounts" | nullable => allowed_service_accounts: Vec<String>,
         /// Secrets and ConfigMaps that `downstreamResources` may name, each as `Secret/name` or `ConfigMap/name`: regular
-        /// expressions, one of which must match the whole text. Empty allows none where a ServiceAccount is required,
-        /// and elsewhere all ConfigMaps and the Secrets in `helmOp.allowedHelmSecretNames`.
+        /// expressions, one of which must match the whole text. Empty allows none if a ServiceAccount is required,
+        /// and otherwise all ConfigMaps and the Secrets in `helmOp.allowedHelmSecretNames`.
         "allowedDownstreamResources" | nullable => allowed_downstream_resources: Vec<String>,
-        /// Let namespaces be created although a ServiceAccount is required.
+        /// Allow the creation of namespaces although a ServiceAccount is required.
         "allowNamespaceCreation" => allow_namespace_creation: bool,
         /// What GitRepos may use.
         "gitRepo" | nullable => git_repo: Option<GitRepoPolicy>,

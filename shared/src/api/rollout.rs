@@ -1,4 +1,4 @@
-//! In which order and how many at once.
+//! The rollout strategy: the order of clusters, and how many at the same time.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -11,13 +11,13 @@ wire! {
         "maxUnavailable" | nullable => max_unavailable: Option<IntOrString>,
         /// How many partitions may be unavailable before later ones wait, as a number or a percentage. 0 by default.
         "maxUnavailablePartitions" | nullable => max_unavailable_partitions: Option<IntOrString>,
-        /// Size of the partitions that are made automatically, as a number or a percentage. 25% by default.
+        /// Size of automatic partitions, as a number or a percentage. 25% by default.
         "autoPartitionSize" | nullable => auto_partition_size: Option<IntOrString>,
-        /// Number of clusters from which on partitions are made automatically. 200 by default.
+        /// Minimum number of clusters for automatic partitions. 200 by default.
         "autoPartitionThreshold" | nullable => auto_partition_threshold: Option<i64>,
-        /// How many clusters get the bundle for the first time in one go. 50 by default.
+        /// How many clusters get the bundle for the first time in one rollout step. 50 by default.
         "maxNew" | nullable => max_new: Option<i64>,
-        /// Partitions of your own, in the order in which they are updated. Clusters that belong to none get nothing.
+        /// Explicit partitions, in the order in which they are updated. Clusters that belong to none are not updated.
         "partitions" | nullable => partitions: Vec<Partition>,
     }
 }
@@ -28,7 +28,7 @@ wire! {
         /// Name of the partition, shown in the Bundle's status.
         "name" => name: String,
         /// How many of the partition's clusters may be unavailable, as a number or a percentage. By default as for the
-        /// whole roll-out.
+        /// whole rollout.
         "maxUnavailable" | nullable => max_unavailable: Option<IntOrString>,
     }
 }

@@ -1,10 +1,10 @@
-//! From the types' JSON schemas to schemas that an API server takes in a CustomResourceDefinition.
+//! Converts the JSON schemas of the types to structural schemas for CustomResourceDefinitions.
 
 use kube_core::schema::{OptionalEnum, OptionalIntOrString, StructuralSchemaRewriter};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::transform_subschemas};
 use serde_json::{Value, json};
 
-/// The structural schema of `T`, with the fields that it embeds side by side with its own.
+/// The structural schema of `T`, with embedded structs inlined.
 pub fn structural<T: JsonSchema>() -> Value {
     let mut schema = SchemaSettings::openapi3()
         .with(|settings| {
@@ -14,7 +14,7 @@ pub fn structural<T: JsonSchema>() -> Value {
         .with_transform(StructuralSchemaRewriter)
         .with_transform(OptionalEnum)
         .with_transform(OptionalIntOrString)
-        .with_transform(plain)
+        .with_transform(normalize)
         .into_generator()
         .into_root_schema_for::<T>();
     schema.remove("title");
@@ -23,11 +23,11 @@ pub fn structural<T: JsonSchema>() -> Value {
 
 /// Lets a field be `null`.
 pub fn nullable(schema: &mut Schema) {
-    // Marked under a name of its own, because `plain` takes away what `Option` says of null.
+    // Marked with a separate key, because `normalize` removes the `nullable` that `Option` sets.
     schema.insert("x-nullable".into(), true.into());
 }
 
-/// The rules of `pollingInterval`, which only a schema can give to users who bypass the webhook.
+/// The rules of `pollingInterval`, which only the schema can enforce if the webhook is bypassed.
 pub fn polling_interval(schema: &mut Schema) {
     nullable(schema);
     // The upper bound is left to admission: CEL's `duration` fails on a long number with an error that does not name the limit.
@@ -40,15 +40,14 @@ pub fn polling_interval(schema: &mut Schema) {
     );
 }
 
-/// Leaves what an API server wants: no defaults written into objects unless said elsewhere, `null` only where a field
-/// is marked for it.
-fn plain(schema: &mut Schema) {
-    transform_subschemas(&mut plain, schema);
+/// Removes what schemars derives from the Rust types: defaults, and `nullable` for fields that are not marked for it.
+fn normalize(schema: &mut Schema) {
+    transform_subschemas(&mut normalize, schema);
     schema.remove("default");
     schema.remove("nullable");
     if schema.remove("x-nullable").is_some() {
         schema.insert("nullable".into(), true.into());
     }
-    // The types here never set a lower bound; it comes from Rust's integer types.
+    // No type sets a minimum; it comes from Rust's integer types.
     schema.remove("minimum");
 }

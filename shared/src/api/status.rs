@@ -1,4 +1,4 @@
-//! What the status of HelmOps and Bundles has in common.
+//! Status types that several resources have in common.
 
 use super::{condition::Condition, wire::wire};
 use std::collections::BTreeMap;
@@ -22,21 +22,21 @@ wire! {
         "resourceCounts" => resource_counts: Option<ResourceCounts>,
         /// Number of deployed objects by state for each cluster, by `namespace/name` of the cluster.
         "perClusterResourceCounts" => per_cluster_resource_counts: BTreeMap<String, ResourceCounts>,
-        /// What the lists above leave out, where they would make the object too large for the API server.
+        /// What the lists above omit because they would make the object too large for the API server.
         "omitted" => omitted: Option<Omitted>,
     }
 }
 
 wire! {
-    /// What is left out to keep the object small. What is not as it should be is kept first, and the numbers in
-    /// `summary` and `resourceCounts` count everything.
+    /// What is omitted to keep the object small. Entries that are not ready are kept first, and the numbers in `summary`
+    /// and `resourceCounts` count everything.
     pub struct Omitted {
-        /// Number of objects that `resources` leaves out.
+        /// Number of objects that `resources` omits.
         "resources" => resources: i64,
-        /// Number of clusters that the lists in `resources[].perClusterState` leave out, of all objects together. An
-        /// object with such a list says `incompleteState`.
+        /// Number of clusters that the lists in `resources[].perClusterState` omit, in total for all objects. An object with
+        /// such a list has `incompleteState`.
         "perClusterState" => per_cluster_state: i64,
-        /// Number of clusters that `perClusterResourceCounts` leaves out.
+        /// Number of clusters that `perClusterResourceCounts` omits.
         "perClusterResourceCounts" => per_cluster_resource_counts: i64,
     }
 }
@@ -50,15 +50,15 @@ wire! {
         "waitApplied" => wait_applied: i64,
         /// Could not be deployed.
         "errApplied" => err_applied: i64,
-        /// Held back by the roll-out.
+        /// Delayed by the rollout.
         "outOfSync" => out_of_sync: i64,
         /// Deployed and changed on the cluster since.
         "modified" => modified: i64,
         /// Deployed and ready.
         "ready" => ready: Option<i64>,
-        /// Not handed to the agent yet.
+        /// Not assigned to the agent yet.
         "pending" => pending: i64,
-        /// All of them.
+        /// Total number.
         "desiredReady" => desired_ready: Option<i64>,
         /// The first few that are not ready.
         "nonReadyResources" | nullable => non_ready_resources: Vec<NonReadyResource>,
@@ -92,11 +92,11 @@ wire! {
         "namespace" | nullable => namespace: String,
         /// Name of the object.
         "name" | nullable => name: String,
-        /// The object is gone.
+        /// The object is missing.
         "missing" => missing: bool,
         /// The object exists but belongs to another owner.
         "exist" => exist: bool,
-        /// The object should not be there.
+        /// The object should not exist.
         "delete" => delete: bool,
         /// What was changed.
         "patch" | nullable => patch: String,
@@ -128,7 +128,7 @@ wire! {
         "state" => state: String,
         /// The state is an error.
         "error" => error: bool,
-        /// The state is expected to pass.
+        /// The state is transient.
         "transitioning" => transitioning: bool,
         /// Details.
         "message" | nullable => message: Vec<String>,
@@ -150,7 +150,7 @@ wire! {
 }
 
 wire! {
-    /// A deployed object, on all clusters together.
+    /// A deployed object, summarized for all clusters.
     pub struct Resource {
         /// API version of the object.
         "apiVersion" | nullable => api_version: String,
@@ -170,7 +170,7 @@ wire! {
         "state" | nullable => state: String,
         /// The state is an error.
         "error" => error: bool,
-        /// The state is expected to pass.
+        /// The state is transient.
         "transitioning" => transitioning: bool,
         /// Why.
         "message" | nullable => message: String,
@@ -184,17 +184,17 @@ wire! {
     pub struct PerClusterState {
         /// The object is ready.
         "ready" | nullable => ready: Vec<String>,
-        /// The object waits to be deployed.
+        /// The object is waiting to be deployed.
         "waitApplied" | nullable => wait_applied: Vec<String>,
-        /// The object has not been handed to the agent.
+        /// The object is not assigned to the agent yet.
         "pending" | nullable => pending: Vec<String>,
         /// The object was changed on the cluster.
         "modified" | nullable => modified: Vec<String>,
-        /// The object should not be there.
+        /// The object should not exist.
         "orphaned" | nullable => orphaned: Vec<String>,
-        /// The object is gone.
+        /// The object is missing.
         "missing" | nullable => missing: Vec<String>,
-        /// Nothing is known of the object.
+        /// The state of the object is not known.
         "unknown" | nullable => unknown: Vec<String>,
         /// The object is not ready.
         "notReady" | nullable => not_ready: Vec<String>,
@@ -206,15 +206,15 @@ wire! {
     pub struct ResourceCounts {
         /// Ready.
         "ready" => ready: Option<i64>,
-        /// All of them.
+        /// Total number.
         "desiredReady" => desired_ready: Option<i64>,
         /// Waiting to be deployed.
         "waitApplied" => wait_applied: Option<i64>,
         /// Changed on the cluster.
         "modified" => modified: Option<i64>,
-        /// There, but should not be.
+        /// Exists, but should not.
         "orphaned" => orphaned: Option<i64>,
-        /// Gone.
+        /// Missing.
         "missing" => missing: Option<i64>,
         /// Unknown.
         "unknown" => unknown: Option<i64>,

@@ -1,11 +1,11 @@
-//! Which clusters.
+//! Targets: which clusters, and what is different on them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{target_options::TargetOptions, wire::wire};
 
 wire! {
-    /// What makes a cluster belong to a set: it must fulfil every criterion that is there. Without any, none belongs.
+    /// Criteria for a set of clusters: a cluster must fulfil every criterion that is set. Without any, no cluster matches.
     pub struct ClusterCriteria {
         /// Name of a cluster, or its display name in Rancher.
         "clusterName" | nullable => cluster_name: String,
@@ -31,7 +31,7 @@ wire! {
 }
 
 wire! {
-    /// A limit on the clusters that targets may reach: a cluster must fulfil at least one of the restrictions besides a
+    /// A limit on the clusters that targets may select: a cluster must fulfil at least one of the restrictions besides a
     /// target.
     pub struct BundleTargetRestriction: [criteria: ClusterCriteria] {
         /// Name of the restriction.

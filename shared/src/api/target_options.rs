@@ -9,17 +9,17 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer, de::MapAccess};
 
-use super::{BundleDeploymentOptions, wire::Part};
+use super::{BundleDeploymentOptions, wire::FieldSet};
 
 static NONE: LazyLock<BundleDeploymentOptions> = LazyLock::new(BundleDeploymentOptions::default);
 
-/// The options of a target. Most targets have none, and then they take no memory: where they stood in each target, they
-/// were the largest part of a HelmOp.
+/// The options of a target. Most targets have none, which then take no memory: stored in each target, they would be the
+/// largest part of a HelmOp.
 #[derive(Clone, Debug, Default)]
 pub struct TargetOptions(Option<Box<BundleDeploymentOptions>>);
 
 impl TargetOptions {
-    /// Whether they take memory of their own.
+    /// Whether the options are allocated.
     pub fn is_boxed(&self) -> bool {
         self.0.is_some()
     }
@@ -45,17 +45,17 @@ impl PartialEq for TargetOptions {
     }
 }
 
-impl Part for TargetOptions {
-    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+impl FieldSet for TargetOptions {
+    fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
         if let Some(options) = &mut self.0 {
-            return options.take(key, map);
+            return options.read_field(key, map);
         }
         let mut options = BundleDeploymentOptions::default();
-        let is_one = options.take(key, map)?;
-        if is_one {
+        let is_field = options.read_field(key, map)?;
+        if is_field {
             self.0 = Some(Box::new(options));
         }
-        Ok(is_one)
+        Ok(is_field)
     }
 }
 
@@ -93,11 +93,11 @@ mod tests {
         assert_ne!(plain, other);
         other.options.namespace.clear();
         other.options.helm = None;
-        assert_eq!(plain, other, "nothing is the same as none");
+        assert_eq!(plain, other, "empty options equal no options");
     }
 
     #[test]
-    fn they_stand_among_the_fields_of_the_target() {
+    fn options_are_encoded_among_the_fields_of_the_target() {
         let text = r#"{"namespace":"shop","clusterGroup":"eu"}"#;
         let encoded = serde_json::to_string(&target(text)).unwrap();
         assert_eq!(encoded, text);

@@ -1,4 +1,4 @@
-//! What the wire types keep, and what they put up with.
+//! Encoding and decoding of the wire types.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn decoded(object: &Value) -> HelmOp {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// An object as Fleet's own controller and the API server store it, with a field of every kind.
+/// An object as Fleet's own controller and the API server store it, with a field of every type.
 fn stored() -> Value {
     json!({
         "apiVersion": "fleet.cattle.io/v1alpha1",
@@ -53,20 +53,20 @@ fn stored() -> Value {
 }
 
 #[test]
-fn what_fleet_stores_comes_back_whole() {
+fn a_stored_object_is_decoded_and_encoded_without_changes() {
     let stored = stored();
     assert_eq!(serde_json::to_value(decoded(&stored)).unwrap(), stored);
 }
 
 #[test]
-fn null_and_absent_and_unknown_fields_are_no_fault() {
-    let odd = json!({
+fn null_missing_and_unknown_fields_are_accepted() {
+    let lenient = json!({
         "metadata": { "name": "web" },
         "spec": { "helm": { "repo": null, "values": null }, "targets": null, "pollingInterval": null, "newer": [{}] },
         "status": null,
         "extra": 1
     });
-    let helmop = decoded(&odd);
+    let helmop = decoded(&lenient);
     assert_eq!(
         helmop.spec.bundle.options.helm,
         Some(super::HelmOptions::default())
@@ -79,7 +79,7 @@ fn null_and_absent_and_unknown_fields_are_no_fault() {
 }
 
 #[test]
-fn a_list_takes_no_more_memory_than_it_uses() {
+fn lists_have_no_spare_capacity() {
     let bundle = decoded(&stored()).spec.bundle;
     assert_eq!(bundle.targets.capacity(), 2);
     let operations = bundle.options.diff.unwrap().compare_patches;
@@ -87,7 +87,7 @@ fn a_list_takes_no_more_memory_than_it_uses() {
 }
 
 #[test]
-fn kind_and_api_version_are_written() {
+fn kind_and_api_version_are_encoded() {
     let policy = Policy {
         require_service_account: true,
         ..Policy::default()
@@ -100,9 +100,9 @@ fn kind_and_api_version_are_written() {
 }
 
 #[test]
-fn an_error_names_the_field() {
-    let odd = json!({ "spec": { "targets": [{ "helm": { "timeoutSeconds": "soon" } }] } });
-    let error = serde_json::from_str::<HelmOp>(&odd.to_string())
+fn an_error_contains_the_path_of_the_field() {
+    let invalid = json!({ "spec": { "targets": [{ "helm": { "timeoutSeconds": "soon" } }] } });
+    let error = serde_json::from_str::<HelmOp>(&invalid.to_string())
         .unwrap_err()
         .to_string();
     assert!(
@@ -112,30 +112,30 @@ fn an_error_names_the_field() {
 }
 
 #[test]
-fn an_odd_object_keeps_its_name_and_spoils_no_list() {
-    let list = json!([stored(), { "metadata": { "name": "odd" }, "spec": { "paused": "maybe" } }]);
+fn an_invalid_object_keeps_its_name_and_does_not_fail_the_list() {
+    let list = json!([stored(), { "metadata": { "name": "invalid" }, "spec": { "paused": "maybe" } }]);
     let list: Vec<Decoded<HelmOp>> = serde_json::from_str(&list.to_string()).unwrap();
     assert!(matches!(&list[0], Decoded::Valid(helmop) if helmop.spec.helm_secret_name == "access"));
     let Decoded::Invalid { metadata, error } = &list[1] else {
         panic!("decoded")
     };
-    assert_eq!(metadata.name.as_deref(), Some("odd"));
+    assert_eq!(metadata.name.as_deref(), Some("invalid"));
     assert!(error.contains("paused"), "{error}");
 }
 
 #[test]
-fn every_field_is_described() {
-    for (file, definition) in [super::crds::all(), super::crds::of_clusters()]
+fn every_field_has_a_description() {
+    for (file, crd) in [super::crds::all(), super::crds::of_clusters()]
         .map(Result::unwrap)
         .concat()
     {
-        let definition = serde_json::to_value(definition).unwrap();
-        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        assert_described(file, schema);
+        let crd = serde_json::to_value(crd).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert_descriptions(file, schema);
     }
 }
 
-fn assert_described(path: &str, schema: &Value) {
+fn assert_descriptions(path: &str, schema: &Value) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
         if !path.ends_with(".yaml.metadata") {
@@ -144,8 +144,8 @@ fn assert_described(path: &str, schema: &Value) {
                 "{path}"
             );
         }
-        assert_described(&path, field);
-        assert_described(&path, &field["items"]);
-        assert_described(&path, &field["additionalProperties"]);
+        assert_descriptions(&path, field);
+        assert_descriptions(&path, &field["items"]);
+        assert_descriptions(&path, &field["additionalProperties"]);
     }
 }

@@ -1,14 +1,14 @@
-//! How the API's structs stand on the wire, said once for all of them.
+//! Decoding and encoding of the API's structs.
 //!
-//! Fleet's types are Go structs: a missing field, a `null` and Go's zero value mean the same, unknown fields are
-//! passed over, and structs are embedded in one another so that their fields stand side by side in the JSON object.
+//! Fleet's types are Go structs: a missing field, a `null` and Go's zero value mean the same, unknown fields are ignored, and
+//! the fields of embedded structs are inlined in the JSON object.
 //! [`wire!`](crate::api::wire) declares a struct with these rules. A field is a line `"wireName" => name: Type`;
 //! `"wireName" | nullable` marks one that the CRD lets be `null`. An `Option` is a Go pointer (or a number that is
-//! written even when 0), every other type is left out of the JSON when it holds its zero value. Embedded structs
-//! stand in brackets behind the struct's name.
+//! encoded even if it is 0); a zero value of any other type is omitted from the JSON. Embedded structs are listed in
+//! brackets after the name of the struct.
 //!
-//! Decoding is one pass over the text without an intermediate tree, which serde's `flatten` cannot do, and an error
-//! names the path of its field.
+//! Decoding is one pass over the text without an intermediate tree, unlike serde's `flatten`, and errors contain the path of
+//! the field.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -17,38 +17,38 @@ use serde::{
     de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// A struct that can pick its fields out of a JSON object, alone or embedded in another one.
-pub trait Part: Default {
-    /// Reads the value of `key` from `map` if this struct has a field of that name, and tells whether it had.
-    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
+/// A struct that reads its fields from a JSON object, alone or embedded in another struct.
+pub trait FieldSet: Default {
+    /// Reads the value of `key` from `map` if this struct has a field of that name, and returns whether it has.
+    fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
 }
 
 /// The value of a field.
-pub trait Value<'de>: Default + Deserialize<'de> {
-    /// Reads it; `null` is the zero value.
+pub trait FieldValue<'de>: Default + Deserialize<'de> {
+    /// Reads the value; `null` is the zero value.
     fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
         Ok(map.next_value::<Option<Self>>()?.unwrap_or_default())
     }
 }
 
-/// Watches keep objects by the ten thousands: no list takes more memory than it uses.
-impl<'de, T: Deserialize<'de>> Value<'de> for Vec<T> {
+/// Caches have tens of thousands of objects, so lists have no spare capacity.
+impl<'de, T: Deserialize<'de>> FieldValue<'de> for Vec<T> {
     fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error> {
-        let list = map.next_value::<Option<Tight<T>>>()?;
-        Ok(list.map(|Tight(list)| list).unwrap_or_default())
+        let list = map.next_value::<Option<ExactVec<T>>>()?;
+        Ok(list.map(|ExactVec(list)| list).unwrap_or_default())
     }
 }
 
-impl Value<'_> for String {}
-impl Value<'_> for bool {}
-impl Value<'_> for i64 {}
-impl<'de, T: Deserialize<'de>> Value<'de> for Option<T> {}
-impl<'de, V: Deserialize<'de>> Value<'de> for BTreeMap<String, V> {}
+impl FieldValue<'_> for String {}
+impl FieldValue<'_> for bool {}
+impl FieldValue<'_> for i64 {}
+impl<'de, T: Deserialize<'de>> FieldValue<'de> for Option<T> {}
+impl<'de, V: Deserialize<'de>> FieldValue<'de> for BTreeMap<String, V> {}
 
-/// A list without room for more. Most have one element, where a list would begin with room for four.
-struct Tight<T>(Vec<T>);
+/// A list without spare capacity. Most have one element, for which a `Vec` would allocate four.
+struct ExactVec<T>(Vec<T>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Tight<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ExactVec<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Elements<T>(PhantomData<T>);
 
@@ -76,11 +76,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Tight<T> {
     }
 }
 
-/// Decodes a struct; fields that it does not know are passed over.
-pub fn deserialize<'de, P: Part, D: Deserializer<'de>>(deserializer: D) -> Result<P, D::Error> {
+/// Decodes a struct; unknown fields are ignored.
+pub fn deserialize<'de, P: FieldSet, D: Deserializer<'de>>(deserializer: D) -> Result<P, D::Error> {
     struct Fields<P>(PhantomData<P>);
 
-    impl<'de, P: Part> Visitor<'de> for Fields<P> {
+    impl<'de, P: FieldSet> Visitor<'de> for Fields<P> {
         type Value = P;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,17 +88,17 @@ pub fn deserialize<'de, P: Part, D: Deserializer<'de>>(deserializer: D) -> Resul
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<P, A::Error> {
-            let mut part = P::default();
+            let mut fields = P::default();
             while let Some(Key(key)) = map.next_key()? {
-                if !part.take(&key, &mut map)? {
+                if !fields.read_field(&key, &mut map)? {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
-            Ok(part)
+            Ok(fields)
         }
     }
 
-    // The names of the fields help no format that is read here.
+    // JSON does not use the names.
     deserializer.deserialize_struct("", &[], Fields(PhantomData))
 }
 
@@ -107,11 +107,11 @@ pub fn deserialize<'de, P: Part, D: Deserializer<'de>>(deserializer: D) -> Resul
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads the value of the field `name`.
-pub fn value<'de, T: Value<'de>, A: MapAccess<'de>>(map: &mut A, name: &str) -> Result<T, A::Error> {
+pub fn value<'de, T: FieldValue<'de>, A: MapAccess<'de>>(map: &mut A, name: &str) -> Result<T, A::Error> {
     T::read(map).map_err(|error| A::Error::custom(format_args!("{name}: {error}")))
 }
 
-/// Whether Go would leave this value out (`omitempty`).
+/// Whether Go would omit this value (`omitempty`).
 pub fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -142,10 +142,10 @@ macro_rules! wire {
             )*
         }
 
-        impl $crate::api::wire::Value<'_> for $name {}
+        impl $crate::api::wire::FieldValue<'_> for $name {}
 
-        impl $crate::api::wire::Part for $name {
-            fn take<'de, A: ::serde::de::MapAccess<'de>>(
+        impl $crate::api::wire::FieldSet for $name {
+            fn read_field<'de, A: ::serde::de::MapAccess<'de>>(
                 &mut self,
                 key: &str,
                 map: &mut A,
@@ -154,7 +154,7 @@ macro_rules! wire {
                     $($wire => self.$field = $crate::api::wire::value(map, $wire)?,)*
                     _ => {
                         $($(
-                            if $crate::api::wire::Part::take(&mut self.$part, key, map)? {
+                            if $crate::api::wire::FieldSet::read_field(&mut self.$part, key, map)? {
                                 return Ok(true);
                             }
                         )+)?

@@ -1,8 +1,8 @@
-//! Secrets and ConfigMaps that may be copied to clusters.
+//! Allowed downstream resources: Secrets and ConfigMaps that are copied to clusters.
 //!
-//! Agents copy them with their own permissions into the namespace of the release, over an object of the same name, whatever
+//! Agents copy them with their own permissions into the namespace of the release, over an object of the same name, whichever
 //! ServiceAccount deploys the release. So `downstreamResources` can move any Secret of the namespace to a cluster, and can
-//! replace a ConfigMap such as `coredns` there. The rules, of which the first that applies decides:
+//! replace a ConfigMap such as `coredns` there. The first rule that applies decides:
 //!
 //! | Policies of the namespace | what `downstreamResources` may name |
 //! |---|---|
@@ -11,27 +11,27 @@
 //! | have `helmOp.allowedHelmSecretNames` | every ConfigMap, and Secrets of these names |
 //! | none of these | everything |
 //!
-//! Fleet's definition of Policies lacks `allowedDownstreamResources`, and the API server drops the field where that
-//! definition is installed. The other rules hold there, and they are the stricter ones.
+//! Fleet's CRD of Policies lacks `allowedDownstreamResources`, and the API server prunes the field if that CRD is installed.
+//! Then the other rules apply, which are stricter.
 
 use super::{chart::PolicySubject, names::Names, patterns::Patterns};
 use crate::{api::options::DownstreamResource, text::cut};
 
-/// Longest name that a message repeats, in bytes: enough to recognise it.
+/// Longest name that a message quotes, in bytes: enough to recognise it.
 const MAX_SHOWN: usize = 120;
 
-/// What decides about a downstream resource.
+/// The rules for downstream resources.
 pub struct Rules<'p> {
     /// `allowedDownstreamResources`.
     pub allowed: &'p Patterns,
     /// The Policy that requires a ServiceAccount.
     pub requires_service_account: Option<&'p str>,
-    /// Names that access Secrets may have.
+    /// Allowed names of access Secrets.
     pub secrets: &'p Names,
 }
 
 impl Rules<'_> {
-    /// Whether a resource may be copied to clusters.
+    /// Checks whether a resource may be copied to clusters.
     ///
     /// # Errors
     /// What is wrong with it, and what to do.
@@ -41,8 +41,8 @@ impl Rules<'_> {
         if !self.allowed.is_empty() {
             return self.allowed.check(&PolicySubject {
                 field: "name",
-                written: &text,
-                read: Ok(vec![text.as_str().into()]),
+                text: &text,
+                candidates: Ok(vec![text.as_str().into()]),
             });
         }
         let shown = cut(text, MAX_SHOWN);
@@ -56,10 +56,13 @@ impl Rules<'_> {
         if kind == CONFIG_MAP || self.secrets.allows(&resource.name) {
             return Ok(());
         }
-        let (set, place) = (self.secrets.allowed.set(), self.secrets.allowed.place());
+        let (set, location) = (
+            self.secrets.allowed.allowed_set(),
+            self.secrets.allowed.location(),
+        );
         Err(format!(
             "disallowed downstream resource {shown}: {} not in allowed set {set}; use one of these, or have it added to \
-             {place}, or to allowedDownstreamResources of a Policy of this namespace",
+             {location}, or to allowedDownstreamResources of a Policy of this namespace",
             cut(resource.name.clone(), MAX_SHOWN)
         ))
     }
@@ -68,7 +71,7 @@ impl Rules<'_> {
 const SECRET: &str = "Secret";
 const CONFIG_MAP: &str = "ConfigMap";
 
-/// A kind as Kubernetes writes it. Agents accept it in any case; other kinds they refuse.
+/// A kind as Kubernetes spells it. Agents ignore its case, and reject other kinds.
 fn canonical(kind: &str) -> &str {
     [SECRET, CONFIG_MAP]
         .into_iter()

@@ -1,24 +1,24 @@
-//! What the Policies of a namespace allow for a field, put together.
+//! The values that the Policies of a namespace allow for a field, merged.
 
 use std::fmt::Write as _;
 
 use crate::{chart::url, text::cut};
 
-/// Longest list of allowed values that a message repeats, in bytes: a condition must stay readable, and an answer of the
-/// webhook small.
+/// Longest list of allowed values in a message, in bytes: a condition must stay readable, and a response of the webhook
+/// small.
 const MAX_SET: usize = 300;
 
-/// Longest list of Policies that a message names, in bytes.
-const MAX_PLACE: usize = 200;
+/// Longest list of Policies in a message, in bytes.
+const MAX_LOCATION: usize = 200;
 
-/// A value, and the Policy that it stands in.
+/// A value, and the Policy that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub text: String,
     pub policy: String,
 }
 
-/// A list of values: that of one field in each Policy, one behind the other. An empty one allows everything.
+/// The values of one field in all Policies, one Policy after the other. An empty list allows everything.
 #[derive(Clone, Debug, Default)]
 pub struct List {
     /// Path of the field in a Policy.
@@ -39,12 +39,12 @@ impl List {
         }));
     }
 
-    /// The values as Go prints a list, cut off where it is long.
-    pub fn set(&self) -> String {
+    /// The values as Go prints a list, truncated if it is long.
+    pub fn allowed_set(&self) -> String {
         let mut set = String::from("[");
         for (index, entry) in self.entries.iter().enumerate() {
             let blank = if index == 0 { "" } else { " " };
-            let text = shown(&entry.text);
+            let text = without_credentials(&entry.text);
             if set.len() + text.len() > MAX_SET {
                 // Writing to a string cannot fail.
                 let _ = write!(set, "{blank}… and {} more", self.entries.len() - index);
@@ -56,22 +56,22 @@ impl List {
         set
     }
 
-    /// Where the values stand: the field, and the Policies that have it.
-    pub fn place(&self) -> String {
+    /// The field that contains the values, and its Policies.
+    pub fn location(&self) -> String {
         let mut names: Vec<String> = self
             .entries
             .iter()
             .map(|entry| format!("{:?}", entry.policy))
             .collect();
-        // They come Policy by Policy.
+        // The entries are grouped by Policy.
         names.dedup();
-        let names = cut(names.join(" or "), MAX_PLACE);
+        let names = cut(names.join(" or "), MAX_LOCATION);
         format!("{} of Policy {names}", self.field)
     }
 }
 
-/// An entry for people who are not to see its credentials.
-fn shown(text: &str) -> String {
+/// An entry without credentials, for messages.
+fn without_credentials(text: &str) -> String {
     if text.contains('@') {
         url::redacted(text)
     } else {

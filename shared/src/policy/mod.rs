@@ -1,17 +1,17 @@
-//! What the Policies of a namespace say of a HelmOp.
+//! The Policies of a namespace: defaults, and what they allow.
 //!
-//! All Policies of a namespace count together, in the order of their names: what one of them requires is required, what
-//! one of them allows is allowed, and the first default wins. Without any, everything is allowed.
+//! All Policies of a namespace apply together, in the order of their names: what one of them requires is required, what
+//! one of them allows is allowed, and the first default wins. Without Policies everything is allowed.
 //!
-//! The way of a HelmOp is the same in the webhook and in the controller:
+//! The webhook and the controller process a HelmOp in the same way:
 //!
 //! ```text
-//! Policies::complete ─► ValidHelmOp::try_from ─► Policies::check ─► chart
-//! defaults, in memory   is it valid?             is it allowed?     no look-up, no Bundle and no poll without it
+//! Policies::complete ─► ValidHelmOp::try_from ─► Policies::check ─► resolution, poll, Bundle
+//! defaults, in memory   is it valid?             is it allowed?     only if both are true
 //! ```
 //!
-//! The defaults come first, so that they are held to the same rules as names that users give, and so that everything
-//! behind, the Bundle included, sees one and the same HelmOp. The HelmOp that is stored keeps what its user wrote.
+//! Defaults are applied first, so that they are validated like names that users set, and so that all later steps, including
+//! the Bundle, use the same HelmOp. The stored HelmOp keeps what the user wrote.
 //!
 //! # What is compared
 //!
@@ -20,33 +20,32 @@
 //! | `helmOp.allowedHelmRepoPatterns` | `repo` | `repo`, the whole reference | `chart`, the whole URL |
 //! | `helmOp.allowedChartPatterns` | `chart`, the name | `repo`, or the name of the chart at its end | `chart`, the whole URL |
 //!
-//! - So a pattern for repositories that is to allow archives too must allow for the file behind the folder:
+//! - So a pattern for repositories that also allows archives must match the file in the folder:
 //!   `https://charts\.example\.com/stable(/.*)?`.
-//! - An entry allows the text that is equal to it, and every text that it matches from end to end as a regular expression of
-//!   Go (module `expression`).
-//! - URLs are matched without their user part and fragment. A URL that clients would read otherwise than it is written, such
-//!   as one with `..` in its path, must be listed as it is. One with an encoded slash in its path must be allowed as written
-//!   and with a slash in its place, or be listed as it is.
-//! - What a target names in its own `helm` block counts as much as what stands in `spec.helm`, after inheritance; so does its
-//!   `serviceAccount`.
-//! - `downstreamResources` of the HelmOp and of each target are held to rules of their own (module `downstream`).
-//! - A HelmOp that has passed [`ValidHelmOp`] names a source and a chart in one of the three forms, so none is left unlooked
-//!   at. A name that is left empty passes: without a Secret none is used, and a ServiceAccount must be named only where
-//!   `requireServiceAccount` says so. It must then be named for the whole HelmOp, even if each of its targets names one, and
-//!   `-`, by which a target clears it, counts as none.
+//! - An entry allows the text that is equal to it, and every text that it fully matches as a regular expression of Go (module
+//!   `expression`).
+//! - URLs are matched without their user info and fragment. A URL that clients interpret differently than it is written, such
+//!   as one with `..` in its path, must be listed literally. A URL with an encoded slash in its path must be allowed both as
+//!   written and with the slash decoded, or be listed literally.
+//! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
+//! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`).
+//! - A [`ValidHelmOp`] names a source and a chart in one of the three forms, so all of them are checked. An empty name is
+//!   allowed: without a Secret none is used, and a ServiceAccount is required only by `requireServiceAccount`. It is then
+//!   required for the whole HelmOp, even if each of its targets names one, and `-`, by which a target clears it, counts as
+//!   none.
 //!
-//! Where the archives of a repository's charts are, which its index says, is not compared with anything.
+//! The URLs of the archives in the index of a repository are not compared with patterns.
 //!
 //! # A Policy that does not decode
 //!
-//! It may forbid anything, so it forbids everything: no HelmOp of its namespace is allowed until it is mended or deleted.
+//! It may forbid anything, so it forbids everything: no HelmOp of its namespace is allowed until it is fixed or deleted.
 
 mod chart;
 mod downstream;
 pub(crate) mod expression;
+mod invalid;
 mod list;
 mod names;
-mod odd;
 mod patterns;
 
 use std::borrow::Cow;
@@ -54,7 +53,8 @@ use std::borrow::Cow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::{
-    chart::PolicySubject, downstream::Rules, list::List, names::Names, odd::InvalidPolicy, patterns::Patterns,
+    chart::PolicySubject, downstream::Rules, invalid::InvalidPolicy, list::List, names::Names,
+    patterns::Patterns,
 };
 use crate::{
     admit::{self, Decision, FieldErrors, ValidHelmOp, path::Path},
@@ -66,16 +66,16 @@ use crate::{
 /// Every violation has the same reason, as in Fleet.
 const REASON: Reason = Reason::PolicyViolation;
 
-/// What a target writes to clear the ServiceAccount of its HelmOp or Bundle: agents then deploy with their own permissions.
+/// The value by which a target clears the ServiceAccount of its HelmOp or Bundle: agents then deploy with their own permissions.
 const CLEARED_ACCOUNT: &[&str] = &["-"];
 
-/// What names no ServiceAccount for a whole HelmOp or Bundle.
+/// The values that name no ServiceAccount for a whole HelmOp or Bundle.
 const NO_ACCOUNT: &[&str] = &["", "-"];
 
-/// One of the two views of a chart.
-type Look = for<'a> fn(ChartSource<'a>) -> PolicySubject<'a>;
+/// Extracts the text of a chart that a list of patterns is about.
+type SubjectOf = for<'a> fn(ChartSource<'a>) -> PolicySubject<'a>;
 
-/// The Policies of a namespace, put together and compiled.
+/// The Policies of a namespace, merged and compiled.
 #[derive(Clone, Debug)]
 pub struct Policies {
     /// The Policy that requires a ServiceAccount.
@@ -86,7 +86,7 @@ pub struct Policies {
     repos: Patterns,
     charts: Patterns,
     downstream: Patterns,
-    odd: Option<InvalidPolicy>,
+    invalid: Option<InvalidPolicy>,
 }
 
 impl Default for Policies {
@@ -97,7 +97,7 @@ impl Default for Policies {
 }
 
 impl Policies {
-    /// Puts Policies together. They must be all those of one namespace: one that is left out restricts nothing.
+    /// Merges Policies. They must be all Policies of one namespace: a missing one is not enforced.
     #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
     pub fn of<'p>(policies: impl IntoIterator<Item = &'p Policy>) -> Self {
         let mut policies: Vec<_> = policies.into_iter().collect();
@@ -120,8 +120,8 @@ impl Policies {
             let Some(helm_op) = &policy.helm_op else {
                 continue;
             };
-            service_accounts.offer(&helm_op.default_service_account, name);
-            helm_secrets.offer(&helm_op.default_helm_secret_name, name);
+            service_accounts.add_default(&helm_op.default_service_account, name);
+            helm_secrets.add_default(&helm_op.default_helm_secret_name, name);
             helm_secrets
                 .allowed
                 .extend(&helm_op.allowed_helm_secret_names, name);
@@ -136,35 +136,35 @@ impl Policies {
             repos: Patterns::new("helm repo", repos),
             charts: Patterns::new("helm chart", charts),
             downstream: Patterns::new("downstream resource", downstream),
-            odd: None,
+            invalid: None,
         }
     }
 
-    /// [`of`](Self::of) Policies as they are watched: some of them may not decode.
+    /// Like [`of`](Self::of), for watched Policies: some of them may not decode.
     #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
     pub fn of_watched<'p>(policies: impl IntoIterator<Item = &'p Decoded<Policy>>) -> Self {
-        let (mut good, mut odd) = (Vec::new(), Vec::new());
+        let (mut valid, mut invalid) = (Vec::new(), Vec::new());
         for policy in policies {
             match policy {
-                Decoded::Valid(policy) => good.push(&**policy),
-                Decoded::Invalid { metadata, error } => odd.push(InvalidPolicy::new(metadata, error)),
+                Decoded::Valid(policy) => valid.push(&**policy),
+                Decoded::Invalid { metadata, error } => invalid.push(InvalidPolicy::new(metadata, error)),
             }
         }
         Self {
             // The first by name, so that the message stays the same.
-            odd: odd.into_iter().min(),
-            ..Self::of(good)
+            invalid: invalid.into_iter().min(),
+            ..Self::of(valid)
         }
     }
 
-    /// The HelmOp with the Policies' defaults for what it leaves empty: `serviceAccount` and `helmSecretName`.
+    /// Applies the defaults of the Policies for empty fields: `serviceAccount` and `helmSecretName`.
     ///
-    /// They are never written back to the HelmOp, so that a change of a Policy reaches those that exist.
+    /// They are never written back to the HelmOp, so that a changed Policy applies to existing HelmOps.
     pub fn complete<'h>(&self, helmop: &'h HelmOp) -> Cow<'h, HelmOp> {
         let account = self
             .service_accounts
-            .missing(&helmop.spec.bundle.options.service_account);
-        let secret = self.helm_secrets.missing(&helmop.spec.helm_secret_name);
+            .default_for(&helmop.spec.bundle.options.service_account);
+        let secret = self.helm_secrets.default_for(&helmop.spec.helm_secret_name);
         if account.is_none() && secret.is_none() {
             return Cow::Borrowed(helmop);
         }
@@ -178,18 +178,18 @@ impl Policies {
         Cow::Owned(completed)
     }
 
-    /// The Secret that a HelmOp uses which names `named`, or none where that is empty.
+    /// The Secret that a HelmOp with the name `named` in its spec uses: its default if `named` is empty.
     pub fn helm_secret<'a>(&'a self, named: &'a str) -> &'a str {
-        self.helm_secrets.missing(named).unwrap_or(named)
+        self.helm_secrets.default_for(named).unwrap_or(named)
     }
 
-    /// Decides whether a HelmOp, made from one that is [complete](Self::complete), is allowed.
+    /// Checks whether a valid HelmOp, with [defaults](Self::complete) applied, is allowed.
     ///
     /// # Errors
-    /// Everything that is not, with the reason `PolicyViolation`: first of the HelmOp itself, then of each target.
+    /// All violations, with the reason `PolicyViolation`: first those of the HelmOp itself, then those of each target.
     pub fn check(&self, valid: &ValidHelmOp<'_>) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
-        self.check_odd(&mut errors, &valid.helmop.metadata);
+        self.check_decoded(&mut errors, &valid.helmop.metadata);
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -208,14 +208,14 @@ impl Policies {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Decides whether a Bundle may be deployed: Bundles that no HelmOp made name ServiceAccounts, downstream resources and
-    /// an access Secret too.
+    /// Checks whether a Bundle may be deployed: Bundles without a HelmOp also name ServiceAccounts, downstream resources and an
+    /// access Secret.
     ///
     /// # Errors
-    /// Everything that speaks against it, with the reason `PolicyViolation`.
+    /// All violations, with the reason `PolicyViolation`.
     pub fn check_bundle(&self, bundle: &Bundle) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
-        self.check_odd(&mut errors, &bundle.metadata);
+        self.check_decoded(&mut errors, &bundle.metadata);
         let (root, spec) = (Path::root("spec"), &bundle.spec);
         self.check_options(&mut errors, &root, &spec.options, NO_ACCOUNT);
         if let Some(options) = &spec.helm_op_options
@@ -233,40 +233,40 @@ impl Policies {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Decides whether a HelmOp that is [complete](Self::complete) is valid, and then whether it is allowed.
+    /// Checks whether a HelmOp with [defaults](Self::complete) applied is valid, and then whether it is allowed.
     ///
     /// # Errors
-    /// Everything that speaks against it: that it is not valid, or else that it is not allowed.
+    /// All validation errors, or, if it is valid, all violations.
     pub fn accept<'h>(&self, helmop: &'h HelmOp) -> Result<ValidHelmOp<'h>, FieldErrors> {
         let valid = ValidHelmOp::try_from(helmop)?;
         self.check(&valid)?;
         Ok(valid)
     }
 
-    /// Everything that speaks against a HelmOp as users write it, for those who need nothing but the answer.
+    /// All errors of a HelmOp without defaults, for callers that need only the errors.
     pub fn errors(&self, helmop: &HelmOp) -> FieldErrors {
         self.accept(&self.complete(helmop)).err().unwrap_or_default()
     }
 
-    /// [`admit::review`] with what Policies say: of a change, only what the stored HelmOp did not violate already is held
-    /// against it.
+    /// [`admit::review`] with these Policies: a change is denied only for errors and violations that the stored HelmOp does
+    /// not have.
     pub fn review(&self, helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Decision {
-        admit::review_by(helmop, |helmop| self.errors(helmop), stored)
+        admit::review(helmop, |helmop| self.errors(helmop), stored)
     }
 
-    /// Whether the agent must not create the namespaces of releases, whatever Bundles say: every BundleDeployment of the
+    /// Whether the agent must not create the namespaces of releases, whatever Bundles request: every BundleDeployment of the
     /// namespace then gets `createNamespace: false`.
     ///
-    /// Agents create namespaces with their own rights, so this would be a way around a required ServiceAccount.
+    /// Agents create namespaces with their own permissions, which would bypass a required ServiceAccount.
     pub const fn forbid_namespace_creation(&self) -> bool {
         self.requires_service_account.is_some() && !self.allow_namespace_creation
     }
 
-    fn check_odd(&self, errors: &mut FieldErrors, metadata: &ObjectMeta) {
-        if let Some(odd) = &self.odd {
+    fn check_decoded(&self, errors: &mut FieldErrors, metadata: &ObjectMeta) {
+        if let Some(invalid) = &self.invalid {
             let namespace = metadata.namespace.as_deref().unwrap_or_default();
             let path = Path::root("metadata");
-            errors.forbidden(&path.field("namespace"), REASON, namespace, odd.to_string());
+            errors.forbidden(&path.field("namespace"), REASON, namespace, invalid.to_string());
         }
     }
 
@@ -278,7 +278,7 @@ impl Policies {
         let which = if allowed.entries.is_empty() {
             String::new()
         } else {
-            format!(" of {}", allowed.set())
+            format!(" of {}", allowed.allowed_set())
         };
         let detail = format!(
             "serviceAccount is required by Policy but is not set; name one{which}, for requireServiceAccount of Policy \
@@ -287,7 +287,7 @@ impl Policies {
         errors.required(&spec.field("serviceAccount"), REASON, detail);
     }
 
-    /// Checks what a HelmOp, a Bundle or a target says besides its chart. `missing` are the texts by which it names no
+    /// Checks the options of a HelmOp, a Bundle or a target, except its chart. `missing` are the values that name no
     /// ServiceAccount.
     fn check_options(
         &self,
@@ -330,7 +330,7 @@ impl Policies {
         }
     }
 
-    /// Checks a chart. What is as in `inherited` is told there already.
+    /// Checks a chart. Texts that are the same in `inherited` are reported there.
     fn check_chart(
         &self,
         errors: &mut FieldErrors,
@@ -338,15 +338,18 @@ impl Policies {
         source: ChartSource<'_>,
         inherited: Option<ChartSource<'_>>,
     ) {
-        let looks: [(_, Look); 2] = [(&self.repos, chart::origin), (&self.charts, chart::chart)];
-        for (patterns, look) in looks {
-            let told = look(source);
-            if inherited.map(look).is_some_and(|inherited| inherited == told) {
+        let checks: [(_, SubjectOf); 2] = [(&self.repos, chart::origin), (&self.charts, chart::chart)];
+        for (patterns, subject_of) in checks {
+            let subject = subject_of(source);
+            if inherited
+                .map(subject_of)
+                .is_some_and(|inherited| inherited == subject)
+            {
                 continue;
             }
-            if let Err(detail) = patterns.check(&told) {
-                let value = url::redacted(told.written);
-                errors.forbidden(&helm.field(told.field), REASON, &value, detail);
+            if let Err(detail) = patterns.check(&subject) {
+                let value = url::redacted(subject.text);
+                errors.forbidden(&helm.field(subject.field), REASON, &value, detail);
             }
         }
     }

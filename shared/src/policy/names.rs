@@ -1,19 +1,19 @@
-//! Names that may be used: ServiceAccounts and Secrets.
+//! Allowed names of ServiceAccounts and Secrets.
 
 use super::list::List;
 
-/// Which names a HelmOp may use in a field.
+/// The names that a HelmOp may use in a field.
 #[derive(Clone, Debug)]
 pub struct Names {
     /// The field of the HelmOp's spec.
     pub field: &'static str,
-    /// The names that are allowed.
+    /// The allowed names.
     pub allowed: List,
-    /// The name that is used where none is given.
+    /// The name for HelmOps that set none.
     pub default: Option<DefaultName>,
 }
 
-/// A name that a Policy gives to HelmOps that give none.
+/// The name that a Policy sets for HelmOps that set none.
 #[derive(Clone, Debug)]
 pub struct DefaultName {
     pub name: String,
@@ -29,8 +29,8 @@ impl Names {
         }
     }
 
-    /// Takes up a Policy's default. The first Policy that has one wins.
-    pub fn offer(&mut self, name: &str, policy: &str) {
+    /// Adds the default of a Policy. The first Policy that has one wins.
+    pub fn add_default(&mut self, name: &str, policy: &str) {
         if self.default.is_none() && !name.is_empty() {
             self.default = Some(DefaultName {
                 name: name.to_owned(),
@@ -39,8 +39,8 @@ impl Names {
         }
     }
 
-    /// The name that takes the place of `own`, where that is empty and there is one.
-    pub fn missing(&self, own: &str) -> Option<&str> {
+    /// The default for `own`, if that is empty and there is a default.
+    pub fn default_for(&self, own: &str) -> Option<&str> {
         let default = self.default.as_ref().filter(|_| own.is_empty())?;
         Some(&default.name)
     }
@@ -51,7 +51,7 @@ impl Names {
         entries.is_empty() || entries.iter().any(|entry| entry.text == name)
     }
 
-    /// Whether a name may be used. None at all always may.
+    /// Checks whether a name may be used. An empty name always may.
     ///
     /// # Errors
     /// What is wrong with it, and what to do.
@@ -59,15 +59,15 @@ impl Names {
         if name.is_empty() || self.allows(name) {
             return Ok(());
         }
-        let (field, set, place) = (self.field, self.allowed.set(), self.allowed.place());
+        let (field, set, location) = (self.field, self.allowed.allowed_set(), self.allowed.location());
         let remedy = match &self.default {
             Some(default) if default.name == name => {
                 format!(
-                    "it is the default that Policy {:?} gives, so mend that Policy",
+                    "it is the default that Policy {:?} sets, so fix that Policy",
                     default.policy
                 )
             }
-            _ => format!("use one of these, or have it added to {place}"),
+            _ => format!("use one of these, or have it added to {location}"),
         };
         Err(format!(
             "disallowed {field} {name}: {name} not in allowed set {set}; {remedy}"

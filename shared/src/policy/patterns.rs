@@ -1,147 +1,156 @@
-//! Texts that may be used, by patterns.
+//! Allowed texts, as patterns.
 
 use regex::{Regex, RegexBuilder};
 
 use super::{
-    chart::{Compared, PolicySubject},
+    chart::{Candidate, PolicySubject},
     expression::{is_plain, rewrite},
     list::{Entry, List},
 };
 use crate::{chart::url, text::cut};
 
-/// Longest text of the regular expressions of a list together, in bytes. Lists that people write have a few thousand; to
-/// read a text can take some two thousand times its length.
+/// Total length of the regular expressions of a list, in bytes. Usual lists have a few thousand; parsing takes up to about two
+/// thousand times the length in memory.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// Most memory that the regular expressions of a list take together once they are compiled, in bytes: room for some 1,500
-/// such as `chart-1-.*`.
+/// Total memory of the compiled regular expressions of a list, in bytes: enough for about 1,500 such as `chart-1-.*`.
 const MAX_COMPILED: usize = 2 * 1024 * 1024;
 
-/// Most memory, in bytes, that a search keeps for the next one to be faster; less than the crate's own 2 MiB because there
-/// are three lists in each namespace that has Policies, and their texts are short.
+/// Memory that a search caches for the next one, in bytes; less than the default of the crate (2 MiB), because each namespace
+/// with Policies has three lists, and the texts are short.
 const MAX_CACHE: usize = 256 * 1024;
 
-/// Longest text that a message repeats, in bytes: enough to recognise it.
+/// Longest text that a message quotes, in bytes: enough to recognise it.
 const MAX_SHOWN: usize = 120;
 
-/// Which texts a HelmOp may use in a field, compiled.
+/// The texts that a HelmOp may use in a field, compiled.
 ///
-/// As in Fleet, an entry allows the text that is equal to it, and every text that it matches as a regular expression from
-/// end to end. Entries are gone through in their order, and the first that is no regular expression ends that.
+/// As in Fleet, an entry allows the text that is equal to it, and every text that it fully matches as a regular expression.
+/// Entries are evaluated in order, up to the first one that is not a valid regular expression.
 #[derive(Clone, Debug)]
 pub struct Patterns {
     /// What the texts are, in Fleet's words.
-    what: &'static str,
+    kind: &'static str,
     list: List,
-    /// The regular expressions up to the broken one, as one.
+    /// The regular expressions before the invalid one, combined.
     matcher: Option<Regex>,
-    broken: Option<Broken>,
+    invalid: Option<InvalidEntry>,
 }
 
-/// An entry that is no regular expression.
+/// An entry that is not a valid regular expression.
 #[derive(Clone, Debug)]
-struct Broken {
+struct InvalidEntry {
     index: usize,
-    why: String,
+    error: String,
 }
 
 impl Patterns {
-    pub fn new(what: &'static str, list: List) -> Self {
-        let (mut expressions, mut broken) = read(&list);
-        let matcher = compile(&expressions).or_else(|why| {
+    pub fn new(kind: &'static str, list: List) -> Self {
+        let (mut expressions, mut invalid) = parse(&list);
+        let matcher = compile(&expressions).or_else(|error| {
             let usable = usable(&expressions);
-            // What is wrong with the next entry alone, or else that it is too much together with those before it.
+            // The error of the next entry alone, or else the error that it exceeds the memory together with those before.
             let alone = expressions.get(usable..=usable).map(compile);
-            broken = Some(Broken {
+            invalid = Some(InvalidEntry {
                 index: usable,
-                why: explain(&alone.and_then(Result::err).unwrap_or(why)),
+                error: explain(&alone.and_then(Result::err).unwrap_or(error)),
             });
             expressions.truncate(usable);
             compile(&expressions)
         });
         Self {
-            what,
+            kind,
             list,
             matcher: matcher.ok().flatten(),
-            broken,
+            invalid,
         }
     }
 
-    /// Whether there are no entries, so that every text may be used.
+    /// Whether there are no entries, so that every text is allowed.
     pub const fn is_empty(&self) -> bool {
         self.list.entries.is_empty()
     }
 
-    /// Whether a text may be used.
+    /// Checks whether a text may be used.
     ///
     /// # Errors
     /// What is wrong with it, and what to do.
-    pub fn check(&self, told: &PolicySubject<'_>) -> Result<(), String> {
-        if self.is_empty() || self.allows(told) {
+    pub fn check(&self, subject: &PolicySubject<'_>) -> Result<(), String> {
+        if self.is_empty() || self.allows(subject) {
             return Ok(());
         }
-        let (what, shown) = (self.what, shown(told));
-        if let Some((broken, entry)) = self.broken() {
+        let (kind, shown) = (self.kind, shown(subject));
+        if let Some((invalid, entry)) = self.invalid() {
             return Err(format!(
-                "disallowed {what} {shown}: policy failed to compile regex {:?}: {}; mend it in {} of Policy {:?}",
+                "disallowed {kind} {shown}: policy failed to compile regex {:?}: {}; fix it in {} of Policy {:?}",
                 cut(entry.text.clone(), MAX_SHOWN),
-                broken.why,
+                invalid.error,
                 self.list.field,
                 entry.policy
             ));
         }
-        let (set, place) = (self.list.set(), self.list.place());
-        let remedy = match &told.read {
-            Ok(read) if read.iter().any(|compared| self.allows_text(&compared.text)) => format!(
-                "it holds an encoded slash (%2F), and is not allowed with a slash in its place, as some servers read it; \
-                 have {shown} itself added to {place}"
-            ),
-            Ok(_) => format!("use one that is, or have it added to {place}"),
-            Err(why) => format!("it is not compared with patterns, because {why}"),
+        let (set, location) = (self.list.allowed_set(), self.list.location());
+        let remedy = match &subject.candidates {
+            Ok(candidates)
+                if candidates
+                    .iter()
+                    .any(|candidate| self.allows_text(&candidate.text)) =>
+            {
+                format!(
+                    "it contains an encoded slash (%2F), and is not allowed with a decoded slash, as some servers read it; have \
+                 {shown} itself added to {location}"
+                )
+            }
+            Ok(_) => format!("use one that is, or have it added to {location}"),
+            Err(problem) => format!("it is not compared with patterns, because {problem}"),
         };
         Err(format!(
-            "disallowed {what} {shown}: {shown} not in allowed set {set}; {remedy}"
+            "disallowed {kind} {shown}: {shown} not in allowed set {set}; {remedy}"
         ))
     }
 
-    fn allows(&self, told: &PolicySubject<'_>) -> bool {
-        let read = told.read.as_deref().unwrap_or_default();
-        self.lists(told.written) || read.iter().any(|compared| self.allows_compared(compared))
+    fn allows(&self, subject: &PolicySubject<'_>) -> bool {
+        let candidates = subject.candidates.as_deref().unwrap_or_default();
+        self.contains(subject.text)
+            || candidates
+                .iter()
+                .any(|candidate| self.allows_candidate(candidate))
     }
 
-    /// Whether a text may be used. One with an encoded slash is listed as it is, or allowed in both readings.
-    fn allows_compared(&self, Compared { text, with_slashes }: &Compared<'_>) -> bool {
-        let other = with_slashes.as_deref();
-        self.lists(text) || (self.allows_text(text) && other.is_none_or(|other| self.allows_text(other)))
+    /// Whether a candidate may be used. One with an encoded slash must be listed literally, or be allowed in both forms.
+    fn allows_candidate(&self, Candidate { text, with_slashes }: &Candidate<'_>) -> bool {
+        let decoded = with_slashes.as_deref();
+        self.contains(text)
+            || (self.allows_text(text) && decoded.is_none_or(|decoded| self.allows_text(decoded)))
     }
 
     fn allows_text(&self, text: &str) -> bool {
-        self.lists(text)
+        self.contains(text)
             || self
                 .matcher
                 .as_ref()
                 .is_some_and(|matcher| matcher.is_match(text))
     }
 
-    /// Whether an entry up to the broken one is equal to a text.
-    fn lists(&self, text: &str) -> bool {
-        let reached = self
-            .broken
+    /// Whether an entry up to the invalid one is equal to a text.
+    fn contains(&self, text: &str) -> bool {
+        let evaluated = self
+            .invalid
             .as_ref()
-            .map_or(usize::MAX, |broken| broken.index.saturating_add(1));
-        let mut entries = self.list.entries.iter().take(reached);
+            .map_or(usize::MAX, |invalid| invalid.index.saturating_add(1));
+        let mut entries = self.list.entries.iter().take(evaluated);
         entries.any(|entry| entry.text == text)
     }
 
-    fn broken(&self) -> Option<(&Broken, &Entry)> {
-        let broken = self.broken.as_ref()?;
-        Some((broken, self.list.entries.get(broken.index)?))
+    fn invalid(&self) -> Option<(&InvalidEntry, &Entry)> {
+        let invalid = self.invalid.as_ref()?;
+        Some((invalid, self.list.entries.get(invalid.index)?))
     }
 }
 
-/// The entries up to the first that is no regular expression, for the `regex` crate. Those that match nothing but their own
-/// text are `None`: they cost nothing.
-fn read(list: &List) -> (Vec<Option<String>>, Option<Broken>) {
+/// Rewrites the entries before the first invalid one for the `regex` crate. Those that match only their own text are `None`:
+/// they cost nothing.
+fn parse(list: &List) -> (Vec<Option<String>>, Option<InvalidEntry>) {
     let mut expressions = Vec::with_capacity(list.entries.len());
     let mut length = 0;
     for (index, entry) in list.entries.iter().enumerate() {
@@ -152,20 +161,20 @@ fn read(list: &List) -> (Vec<Option<String>>, Option<Broken>) {
         length += entry.text.len();
         let rewritten = if length > MAX_TEXT {
             Err(format!(
-                "the regexes of this list are longer than {MAX_TEXT} bytes together"
+                "the regexes of this list are longer than {MAX_TEXT} bytes in total"
             ))
         } else {
             rewrite(&entry.text).map_err(|error| error.to_string())
         };
         match rewritten {
             Ok(expression) => expressions.push(Some(expression)),
-            Err(why) => return (expressions, Some(Broken { index, why })),
+            Err(error) => return (expressions, Some(InvalidEntry { index, error })),
         }
     }
     (expressions, None)
 }
 
-/// Compiles expressions to one that matches what any of them matches; `None` where there are none.
+/// Combines expressions into one that matches if any of them does; `None` if there are none.
 fn compile(expressions: &[Option<String>]) -> Result<Option<Regex>, regex::Error> {
     let alternatives: Vec<_> = expressions
         .iter()
@@ -182,19 +191,19 @@ fn compile(expressions: &[Option<String>]) -> Result<Option<Regex>, regex::Error
         .map(Some)
 }
 
-/// How many expressions from the front compile together, where all of them do not.
+/// The number of leading expressions that compile together, if not all of them do.
 fn usable(expressions: &[Option<String>]) -> usize {
-    let (mut good, mut bad) = (0, expressions.len());
-    while bad - good > 1 {
-        let middle = good.midpoint(bad);
-        let front = expressions.get(..middle).unwrap_or_default();
-        if compile(front).is_ok() {
-            good = middle;
+    let (mut low, mut high) = (0, expressions.len());
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        let leading = expressions.get(..middle).unwrap_or_default();
+        if compile(leading).is_ok() {
+            low = middle;
         } else {
-            bad = middle;
+            high = middle;
         }
     }
-    good
+    low
 }
 
 fn explain(error: &regex::Error) -> String {
@@ -202,7 +211,7 @@ fn explain(error: &regex::Error) -> String {
         regex::Error::CompiledTooBig(limit) => format!(
             "it takes more than {limit} bytes of memory, alone or together with those before it; repeat less in it"
         ),
-        // The last line says what is wrong; those before it show what was made of the text.
+        // The last line has the error; those before it show the rewritten expression.
         other => {
             let text = other.to_string();
             text.rsplit_once("error: ")
@@ -212,6 +221,6 @@ fn explain(error: &regex::Error) -> String {
     }
 }
 
-fn shown(told: &PolicySubject<'_>) -> String {
-    cut(url::redacted(told.written), MAX_SHOWN)
+fn shown(subject: &PolicySubject<'_>) -> String {
+    cut(url::redacted(subject.text), MAX_SHOWN)
 }

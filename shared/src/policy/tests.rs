@@ -1,4 +1,4 @@
-//! Every rule, and every way around it.
+//! Every rule, and every attempt to bypass it.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn one(fields: Value) -> Policies {
     Policies::of([&policy("p", &fields)])
 }
 
-/// A HelmOp of chart `web`, with other fields over it.
+/// A HelmOp of chart `web`, merged with other fields.
 #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
 fn helmop(over: Value) -> HelmOp {
     let mut spec = json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.2.3" } });
@@ -40,8 +40,8 @@ fn archive(url: &str) -> Value {
     json!({ "helm": { "repo": null, "chart": url, "version": null } })
 }
 
-/// The fields that are refused, and what Fleet would call it.
-fn refused(errors: &FieldErrors) -> Vec<(&str, &str)> {
+/// The rejected fields, and the errors in Fleet's words.
+fn rejected(errors: &FieldErrors) -> Vec<(&str, &str)> {
     errors
         .told()
         .iter()
@@ -53,7 +53,7 @@ fn refused(errors: &FieldErrors) -> Vec<(&str, &str)> {
         .collect()
 }
 
-fn told(policies: &Policies, over: Value) -> String {
+fn error_text(policies: &Policies, over: Value) -> String {
     policies.errors(&helmop(over)).to_string()
 }
 
@@ -73,7 +73,7 @@ fn without_policies_everything_is_allowed() {
 }
 
 #[test]
-fn names_and_patterns() {
+fn names_and_patterns_restrict_helmops() {
     let accounts = json!({ "allowedServiceAccounts": ["a", "b"] });
     let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["s"] } });
     let repos = json!({ "helmOp": { "allowedHelmRepoPatterns": [r"^https://charts\.example\.com/.*"] } });
@@ -95,7 +95,7 @@ fn names_and_patterns() {
             &[("spec.serviceAccount", "disallowed serviceAccount c")],
         ),
         (accounts.clone(), json!({ "serviceAccount": "b" }), &[]),
-        // Nothing is required.
+        // No name is required.
         (accounts.clone(), json!({}), &[]),
         (
             secrets.clone(),
@@ -110,7 +110,7 @@ fn names_and_patterns() {
             json!({ "helm": { "repo": "http://charts.example.com/x" } }),
             &[("spec.helm.repo", "disallowed helm repo http")],
         ),
-        // From end to end.
+        // A pattern must match the whole text.
         (
             repos.clone(),
             json!({ "helm": { "repo": "http://h/https://charts.example.com/" } }),
@@ -131,12 +131,12 @@ fn names_and_patterns() {
         (charts, json!({}), &[]),
     ] {
         let errors = one(fields.clone()).errors(&helmop(over.clone()));
-        assert_eq!(refused(&errors), expected, "{fields} {over}");
+        assert_eq!(rejected(&errors), expected, "{fields} {over}");
     }
 }
 
 #[test]
-fn archives_and_registries_are_no_way_around() {
+fn archives_and_registries_bypass_no_pattern() {
     let repos = json!({ "helmOp": { "allowedHelmRepoPatterns": [r"https://charts\.example\.com/.*", r"oci://r\.example\.com/a/.*"] } });
     let charts = json!({ "helmOp": { "allowedChartPatterns": ["web", r"https://charts\.example\.com/web-.*\.tgz", "oci://.*/db"] } });
     for (fields, over, expected) in [
@@ -158,10 +158,10 @@ fn archives_and_registries_are_no_way_around() {
             archive("https://charts.example.com/db-1.tgz"),
             Some(("spec.helm.chart", "disallowed helm chart https")),
         ),
-        // By the name at the end.
+        // The last part matches.
         (&charts, oci("oci://r.example.com/a/web"), None),
         (&charts, oci("oci://r.example.com/a/web:1.2.3"), None),
-        // By the whole reference.
+        // The whole reference matches.
         (&charts, oci("oci://r.example.com/a/db"), None),
         (
             &charts,
@@ -171,7 +171,7 @@ fn archives_and_registries_are_no_way_around() {
     ] {
         let errors = one(fields.clone()).errors(&helmop(over.clone()));
         assert_eq!(
-            refused(&errors),
+            rejected(&errors),
             expected.into_iter().collect::<Vec<_>>(),
             "{fields} {over}"
         );
@@ -179,7 +179,7 @@ fn archives_and_registries_are_no_way_around() {
 }
 
 #[test]
-fn targets_are_no_way_around() {
+fn targets_bypass_no_policy() {
     let fields = json!({
         "allowedServiceAccounts": ["a"],
         "helmOp": { "allowedHelmRepoPatterns": [REPO, "oci://r/.*"], "allowedChartPatterns": ["web", "db"] }
@@ -196,7 +196,7 @@ fn targets_are_no_way_around() {
             json!({ "helm": { "chart": "shop" } }),
             &[("spec.targets[1].helm.chart", "disallowed helm chart shop")],
         ),
-        // The chart that it inherits is told of once.
+        // The inherited chart is reported once.
         (
             json!({ "helm": { "repo": "https://h" } }),
             &[("spec.targets[1].helm.repo", "disallowed helm repo https")],
@@ -211,9 +211,9 @@ fn targets_are_no_way_around() {
         ),
     ] {
         let errors = one(fields.clone()).errors(&helmop(json!({ "targets": [{}, target.clone()] })));
-        assert_eq!(refused(&errors), expected, "{target}");
+        assert_eq!(rejected(&errors), expected, "{target}");
     }
-    // What is wrong with the HelmOp itself is not told again of targets that inherit it.
+    // Violations of the HelmOp itself are not reported again for targets that inherit them.
     let errors = one(fields.clone()).errors(&helmop(json!({
         "helm": { "chart": "shop" }, "targets": [{ "helm": {} }, { "helm": { "repo": "https://h" } }, { "helm": { "chart": "shop" } }]
     })));
@@ -221,8 +221,8 @@ fn targets_are_no_way_around() {
         ("spec.helm.chart", "disallowed helm chart shop"),
         ("spec.targets[1].helm.repo", "disallowed helm repo https"),
     ];
-    assert_eq!(refused(&errors), expected);
-    // With an archive for all, a target may name another form in full.
+    assert_eq!(rejected(&errors), expected);
+    // If the HelmOp names an archive, a target may name another one.
     let over = json!({
         "helm": { "repo": null, "chart": "https://h/x.tgz", "version": null },
         "targets": [{ "helm": { "chart": "https://h/y.tgz" } }]
@@ -230,7 +230,7 @@ fn targets_are_no_way_around() {
     let fields = json!({ "helmOp": { "allowedHelmRepoPatterns": ["https://h/x.tgz"] } });
     let errors = one(fields).errors(&helmop(over));
     assert_eq!(
-        refused(&errors),
+        rejected(&errors),
         [("spec.targets[0].helm.chart", "disallowed helm repo https")]
     );
 }
@@ -240,13 +240,13 @@ fn a_required_account_is_required_for_the_whole_helmop() {
     let policies = one(json!({ "requireServiceAccount": true }));
     let errors = policies.errors(&helmop(json!({ "targets": [{ "serviceAccount": "a" }] })));
     assert_eq!(
-        refused(&errors),
+        rejected(&errors),
         [("spec.serviceAccount", "serviceAccount is required")]
     );
 }
 
 #[test]
-fn everything_is_told_at_once() {
+fn all_violations_are_reported_together() {
     let policies = one(json!({
         "requireServiceAccount": true,
         "helmOp": {
@@ -255,7 +255,7 @@ fn everything_is_told_at_once() {
     }));
     let errors = policies.errors(&helmop(json!({ "helmSecretName": "t" })));
     assert_eq!(
-        refused(&errors),
+        rejected(&errors),
         [
             ("spec.serviceAccount", "serviceAccount is required"),
             ("spec.helmSecretName", "disallowed helmSecretName t"),
@@ -266,7 +266,7 @@ fn everything_is_told_at_once() {
 }
 
 #[test]
-fn messages_name_the_text_the_set_and_the_remedy() {
+fn messages_contain_the_text_the_allowed_set_and_the_fix() {
     let policies = one(json!({
         "requireServiceAccount": true,
         "allowedServiceAccounts": ["a", "b"],
@@ -284,16 +284,16 @@ fn messages_name_the_text_the_set_and_the_remedy() {
             "spec.serviceAccount: Required value: serviceAccount is required by Policy but is not set; name one of [a b], \
              for requireServiceAccount of Policy \"p\"",
             "spec.helmSecretName: Forbidden: \"d\": disallowed helmSecretName d: d not in allowed set [s]; it is the \
-             default that Policy \"p\" gives, so mend that Policy",
+             default that Policy \"p\" sets, so fix that Policy",
             "spec.helm.repo: Forbidden: \"https://charts.example.com/stable?…\": disallowed helm repo \
              https://charts.example.com/stable?…: https://charts.example.com/stable?… not in allowed set [oci://.* \
              https://h/x]; use one that is, or have it added to helmOp.allowedHelmRepoPatterns of Policy \"p\"",
             "spec.helm.chart: Forbidden: \"web\": disallowed helm chart web: policy failed to compile regex \"[a\": error \
-             parsing regexp: missing closing ]: `[a`; mend it in helmOp.allowedChartPatterns of Policy \"p\"",
+             parsing regexp: missing closing ]: `[a`; fix it in helmOp.allowedChartPatterns of Policy \"p\"",
         ]
     );
     assert_eq!(
-        told(
+        error_text(
             &one(json!({ "allowedServiceAccounts": ["a"] })),
             json!({ "serviceAccount": "b" })
         ),
@@ -303,9 +303,9 @@ fn messages_name_the_text_the_set_and_the_remedy() {
 }
 
 #[test]
-fn long_lists_make_no_long_messages() {
+fn messages_about_long_lists_are_short() {
     let names: Vec<_> = (0..1000).map(|number| format!("account-{number:04}")).collect();
-    let text = told(
+    let text = error_text(
         &one(json!({ "allowedServiceAccounts": names })),
         json!({ "serviceAccount": "b" }),
     );
@@ -316,12 +316,12 @@ fn long_lists_make_no_long_messages() {
     assert!(text.len() < 600, "{text}");
     let repo = format!("https://h/{}", "a".repeat(2000));
     let fields = json!({ "helmOp": { "allowedHelmRepoPatterns": ["a".repeat(5000)] } });
-    let text = told(&one(fields), json!({ "helm": { "repo": repo } }));
+    let text = error_text(&one(fields), json!({ "helm": { "repo": repo } }));
     assert!(text.contains("[… and 1 more]") && text.len() < 1000, "{text}");
 }
 
 #[test]
-fn policies_add_up_in_the_order_of_their_names() {
+fn policies_are_merged_in_the_order_of_their_names() {
     let first = policy(
         "a",
         &json!({
@@ -345,17 +345,17 @@ fn policies_add_up_in_the_order_of_their_names() {
         assert_eq!(complete.spec.helm_secret_name, "of-a");
         let errors = policies.errors(&helmop).to_string();
         assert!(
-            errors.contains("of-b not in allowed set [x y]; it is the default that Policy \"b\" gives"),
+            errors.contains("of-b not in allowed set [x y]; it is the default that Policy \"b\" sets"),
             "{errors}"
         );
-        let added = "shop not in allowed set [web db]; use one that is, or have it added to helmOp.allowedChartPatterns of \
+        let remedy = "shop not in allowed set [web db]; use one that is, or have it added to helmOp.allowedChartPatterns of \
                      Policy \"a\" or \"b\"";
-        assert!(errors.contains(added), "{errors}");
+        assert!(errors.contains(remedy), "{errors}");
     }
 }
 
 #[test]
-fn defaults_fill_what_is_empty_and_reach_the_bundle() {
+fn defaults_for_empty_fields_reach_the_bundle() {
     let policies = one(json!({
         "requireServiceAccount": true, "allowedServiceAccounts": ["d", "own"],
         "helmOp": { "defaultServiceAccount": "d", "defaultHelmSecretName": "e", "allowedHelmSecretNames": ["e", "own"] }
@@ -382,7 +382,7 @@ fn defaults_fill_what_is_empty_and_reach_the_bundle() {
                 ..Parts::default()
             },
         ) else {
-            panic!("not planned")
+            panic!("no plan to create a Bundle")
         };
         assert_eq!(bundle.spec.options.service_account, account);
         assert_eq!(bundle.spec.helm_op_options.unwrap().secret_name, secret);
@@ -392,14 +392,14 @@ fn defaults_fill_what_is_empty_and_reach_the_bundle() {
 }
 
 #[test]
-fn defaults_are_held_to_the_rules_for_names() {
+fn defaults_are_validated_like_other_names() {
     let policies = one(json!({ "helmOp": { "defaultServiceAccount": "Not A Name" } }));
     let errors = policies.errors(&helmop(json!({})));
     assert_eq!(errors.reason(), Some(Reason::InvalidName), "{errors}");
 }
 
 #[test]
-fn what_is_not_valid_is_told_alone() {
+fn violations_are_reported_only_for_valid_helmops() {
     let policies = one(json!({ "requireServiceAccount": true }));
     let errors = policies.errors(&helmop(json!({ "helm": { "version": "one" } })));
     assert_eq!(
@@ -410,11 +410,11 @@ fn what_is_not_valid_is_told_alone() {
 }
 
 #[test]
-fn a_broken_pattern_counts_where_it_is_reached() {
+fn an_invalid_pattern_matters_only_if_it_is_reached() {
     for (patterns, chart, expected) in [
         (json!(["web", "[a"]), "web", None),
         (json!(["w.*", "[a"]), "web", None),
-        // What stands behind it is not reached, whether it would allow the chart or not.
+        // Later entries are not evaluated, whether they would allow the chart or not.
         (
             json!(["[a", "web"]),
             "web",
@@ -437,9 +437,9 @@ fn a_broken_pattern_counts_where_it_is_reached() {
             "[a",
             Some("policy failed to compile regex \"[b\""),
         ),
-        // It would close the group that it is put into.
+        // It would close the group that it is inserted into.
         (json!(["a)|(?:.*"]), "web", Some("unexpected ): `)|(?:.*`")),
-        // These the crate finds, behind one that is good.
+        // The crate finds these, after a valid one.
         (
             json!(["d.*", r"\p{Nowhere}"]),
             "web",
@@ -448,7 +448,7 @@ fn a_broken_pattern_counts_where_it_is_reached() {
         (json!(["w.*", r"\p{Nowhere}", r"\p{Neither}"]), "web", None),
     ] {
         let policies = one(json!({ "helmOp": { "allowedChartPatterns": patterns } }));
-        let errors = told(&policies, json!({ "helm": { "chart": chart } }));
+        let errors = error_text(&policies, json!({ "helm": { "chart": chart } }));
         match expected {
             None => assert_eq!(errors, "", "{patterns} {chart}"),
             Some(words) => assert!(errors.contains(words), "{patterns} {chart}: {errors}"),
@@ -457,25 +457,25 @@ fn a_broken_pattern_counts_where_it_is_reached() {
 }
 
 #[test]
-fn the_policy_with_the_broken_pattern_is_named() {
-    let good = policy(
-        "good",
+fn the_policy_with_the_invalid_pattern_is_named() {
+    let valid = policy(
+        "valid",
         &json!({ "helmOp": { "allowedHelmRepoPatterns": ["a.*"] } }),
     );
-    let broken = policy(
+    let invalid = policy(
         "wrong",
         &json!({ "helmOp": { "allowedHelmRepoPatterns": ["b.*", "("] } }),
     );
-    let errors = told(&Policies::of([&broken, &good]), json!({}));
+    let errors = error_text(&Policies::of([&invalid, &valid]), json!({}));
     assert!(
         errors.contains("regex \"(\": ")
-            && errors.ends_with("mend it in helmOp.allowedHelmRepoPatterns of Policy \"wrong\""),
+            && errors.ends_with("fix it in helmOp.allowedHelmRepoPatterns of Policy \"wrong\""),
         "{errors}"
     );
 }
 
 #[test]
-fn patterns_take_a_bounded_amount_of_memory() {
+fn the_memory_of_patterns_is_limited() {
     let large = r"\pL{1000}";
     let many: Vec<_> = (0..2000).map(|number| format!("chart-{number}-.*")).collect();
     let long: Vec<_> = (0..40)
@@ -493,26 +493,29 @@ fn patterns_take_a_bounded_amount_of_memory() {
         (json!(many), "it takes more than 2097152 bytes of memory"),
         (
             json!(long),
-            "the regexes of this list are longer than 32768 bytes together",
+            "the regexes of this list are longer than 32768 bytes in total",
         ),
     ] {
         let policies = one(json!({ "helmOp": { "allowedChartPatterns": patterns } }));
-        let errors = told(&policies, json!({ "helm": { "chart": "shop" } }));
+        let errors = error_text(&policies, json!({ "helm": { "chart": "shop" } }));
         assert!(errors.contains(words), "{errors}");
         let first = patterns[0].as_str().unwrap();
-        let allowed = told(&policies, json!({ "helm": { "chart": "web" } }));
+        let allowed = error_text(&policies, json!({ "helm": { "chart": "web" } }));
         assert_eq!(allowed.is_empty(), first == "w.*", "{allowed}");
     }
-    // Texts that are no regexes cost nothing, however many there are.
+    // Any number of entries without regex syntax costs nothing.
     let mut plain: Vec<_> = (0..10_000).map(|number| format!("chart-{number}")).collect();
     plain.push("w.*".to_owned());
     let policies = one(json!({ "helmOp": { "allowedChartPatterns": plain } }));
-    assert_eq!(told(&policies, json!({})), "");
-    assert_eq!(told(&policies, json!({ "helm": { "chart": "chart-9999" } })), "");
+    assert_eq!(error_text(&policies, json!({})), "");
+    assert_eq!(
+        error_text(&policies, json!({ "helm": { "chart": "chart-9999" } })),
+        ""
+    );
 }
 
 #[test]
-fn urls_that_seem_to_be_elsewhere_match_nothing() {
+fn ambiguous_urls_match_no_pattern() {
     let patterns = [
         r"https://charts\.example\.com/a/.*",
         r"https://charts\.example\.com:.*",
@@ -521,32 +524,36 @@ fn urls_that_seem_to_be_elsewhere_match_nothing() {
     for (repo, words) in [
         (
             "https://charts.example.com/a/../b",
-            "it is not compared with patterns, because its path holds . or ..",
+            "it is not compared with patterns, because its path contains . or ..",
         ),
         (
             r"https://elsewhere.example.com\@charts.example.com/a/b",
-            "because it holds a backslash",
+            "because it contains a backslash",
         ),
         (
             "https://charts.example.com:443@elsewhere.example.com/",
             "https://elsewhere.example.com/ not in allowed set",
         ),
     ] {
-        let errors = told(&policies, json!({ "helm": { "repo": repo } }));
+        let errors = error_text(&policies, json!({ "helm": { "repo": repo } }));
         assert!(errors.contains(words), "{repo}: {errors}");
         let listed = one(json!({ "helmOp": { "allowedHelmRepoPatterns": [repo] } }));
         assert_eq!(
-            told(&listed, json!({ "helm": { "repo": repo } })),
+            error_text(&listed, json!({ "helm": { "repo": repo } })),
             "",
-            "listed as it is"
+            "listed literally"
         );
     }
     let user = json!({ "helm": { "repo": "https://u:p@charts.example.com/a/b" } });
-    assert_eq!(told(&policies, user), "", "who asks is no part of where");
+    assert_eq!(
+        error_text(&policies, user),
+        "",
+        "credentials are not part of the location"
+    );
 }
 
 #[test]
-fn agents_create_namespaces_unless_an_account_is_required() {
+fn agents_may_create_namespaces_unless_a_service_account_is_required() {
     let (requires, allows) = (
         json!({ "requireServiceAccount": true }),
         json!({ "allowNamespaceCreation": true }),
@@ -568,57 +575,57 @@ fn agents_create_namespaces_unless_an_account_is_required() {
 
 #[test]
 fn a_policy_that_does_not_decode_allows_nothing() {
-    let guarded = |name: &str, fields: Value| -> Decoded<Policy> {
+    let decoded = |name: &str, fields: Value| -> Decoded<Policy> {
         let mut policy = json!({ "metadata": { "name": name, "namespace": "fleet-default" } });
         json_patch::merge(&mut policy, &fields);
         serde_json::from_str(&policy.to_string()).unwrap()
     };
-    let good = guarded(
+    let valid = decoded(
         "a",
         json!({ "allowedServiceAccounts": ["x"], "requireServiceAccount": true }),
     );
-    let odd = guarded("c", json!({ "helmOp": { "allowedChartPatterns": "web" } }));
-    let long = guarded("b", json!({ "allowNamespaceCreation": "y".repeat(5000) }));
+    let invalid = decoded("c", json!({ "helmOp": { "allowedChartPatterns": "web" } }));
+    let long = decoded("b", json!({ "allowNamespaceCreation": "y".repeat(5000) }));
     let expected =
         "metadata.namespace: Forbidden: \"fleet-default\": Policy \"c\" of this namespace does not decode: ";
-    for policies in [vec![&good, &odd], vec![&odd, &good]] {
-        // Nothing else is told: the Policy that is missing may allow more.
-        let told = told(&Policies::of_watched(policies), json!({}));
+    for policies in [vec![&valid, &invalid], vec![&invalid, &valid]] {
+        // No other error is reported: the Policy that does not decode may allow more.
+        let errors = error_text(&Policies::of_watched(policies), json!({}));
         assert!(
-            told.starts_with(expected)
-                && told.contains("helmOp: allowedChartPatterns: invalid type: string \"web\""),
-            "{told}"
+            errors.starts_with(expected)
+                && errors.contains("helmOp: allowedChartPatterns: invalid type: string \"web\""),
+            "{errors}"
         );
         assert!(
-            told.ends_with("; mend or delete it, until then nothing is allowed"),
-            "{told}"
+            errors.ends_with("; fix or delete it; until then nothing is allowed"),
+            "{errors}"
         );
     }
-    // The first of several by name, and not at length.
-    for policies in [[&odd, &long], [&long, &odd]] {
-        let told = told(&Policies::of_watched(policies), json!({}));
-        assert!(told.contains("Policy \"b\"") && told.len() < 600, "{told}");
+    // Only the first by name is reported, in a short message.
+    for policies in [[&invalid, &long], [&long, &invalid]] {
+        let errors = error_text(&Policies::of_watched(policies), json!({}));
+        assert!(errors.contains("Policy \"b\"") && errors.len() < 600, "{errors}");
     }
-    // What is not valid is told first, as always.
-    let invalid = helmop(json!({ "helm": { "version": "one" } }));
-    let errors = Policies::of_watched([&odd]).errors(&invalid);
+    // Validation errors are reported first, as always.
+    let invalid_helmop = helmop(json!({ "helm": { "version": "one" } }));
+    let errors = Policies::of_watched([&invalid]).errors(&invalid_helmop);
     assert_eq!(errors.reason(), Some(Reason::InvalidVersion), "{errors}");
 }
 
 #[test]
-fn a_stored_helmop_stays_editable_while_it_gets_no_worse() {
+fn only_new_violations_deny_a_change() {
     let policies = one(json!({
         "allowedServiceAccounts": ["x"],
         "helmOp": { "allowedHelmSecretNames": ["s"], "allowedChartPatterns": ["db"] }
     }));
     let stored = helmop(json!({ "helmSecretName": "t" }));
     for (over, expected) in [
-        // Unchanged, or changed elsewhere.
+        // Unchanged, or another field changed.
         (json!({ "helmSecretName": "t" }), &[][..]),
         (json!({ "helmSecretName": "t", "paused": true }), &[]),
-        // Better.
+        // Fixed.
         (json!({ "helmSecretName": "s" }), &[]),
-        // Worse, and differently bad.
+        // One more violation, and another one.
         (
             json!({ "helmSecretName": "t", "serviceAccount": "y" }),
             &[("spec.serviceAccount", "disallowed serviceAccount y")],
@@ -629,56 +636,56 @@ fn a_stored_helmop_stays_editable_while_it_gets_no_worse() {
         ),
     ] {
         let edited = helmop(over.clone());
-        let verdict = policies.review(&edited, || Some(stored.clone()));
-        assert_eq!(refused(&verdict.errors), expected, "{over}");
-        assert!(!policies.review(&edited, || None).is_allowed(), "{over}");
+        let decision = policies.review(&edited, || Some(stored.clone()));
+        assert_eq!(rejected(&decision.errors), expected, "{over}");
+        assert!(!policies.review(&edited, || None).errors.is_empty(), "{over}");
     }
-    let verdict = policies.review(&helmop(json!({ "helmSecretName": "t", "paused": true })), || {
+    let decision = policies.review(&helmop(json!({ "helmSecretName": "t", "paused": true })), || {
         Some(stored.clone())
     });
     assert!(
-        verdict
+        decision
             .warnings
             .iter()
             .any(|warning| warning.starts_with("not new, but still wrong: spec.helmSecretName: Forbidden")),
         "{:?}",
-        verdict.warnings
+        decision.warnings
     );
-    let mut leaving = helmop(json!({ "helmSecretName": "u" }));
-    leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    assert!(policies.review(&leaving, || Some(stored)).is_allowed());
+    let mut deleted = helmop(json!({ "helmSecretName": "u" }));
+    deleted.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert!(policies.review(&deleted, || Some(stored)).errors.is_empty());
 }
 
 #[test]
-fn a_stored_helmop_beyond_a_limit_does_not_get_around_a_policy() {
+fn a_stored_helmop_that_exceeds_a_limit_bypasses_no_policy() {
     let policies = one(json!({ "helmOp": { "allowedHelmSecretNames": ["s"] } }));
     let targets = |count: usize| {
         let targets = vec![json!({ "clusterSelector": {} }); count];
         helmop(json!({ "helmSecretName": "t", "targets": targets }))
     };
-    let verdict = policies.review(&targets(1_500), || Some(targets(3_000)));
+    let decision = policies.review(&targets(1_500), || Some(targets(3_000)));
     assert_eq!(
-        refused(&verdict.errors),
+        rejected(&decision.errors),
         [("spec.helmSecretName", "disallowed helmSecretName t")]
     );
 }
 
-/// Fields of a Bundle's spec that are refused.
-fn refused_in_bundle(policies: &Policies, spec: &Value) -> Vec<String> {
+/// The rejected fields of a Bundle's spec.
+fn rejected_in_bundle(policies: &Policies, spec: &Value) -> Vec<String> {
     let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
     let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
     let errors = policies.check_bundle(&bundle).err().unwrap_or_default();
-    let fields = refused(&errors).into_iter();
+    let fields = rejected(&errors).into_iter();
     fields.map(|(path, _)| path.to_owned()).collect()
 }
 
 #[test]
-fn a_bundle_that_no_helmop_made_is_held_to_the_same_names() {
+fn names_in_a_bundle_without_a_helmop_are_checked() {
     let policies = one(json!({
         "requireServiceAccount": true, "allowedServiceAccounts": ["deployer"],
         "helmOp": { "allowedHelmSecretNames": ["charts"] }
     }));
-    let check = |spec: Value| refused_in_bundle(&policies, &spec);
+    let check = |spec: Value| rejected_in_bundle(&policies, &spec);
     assert_eq!(check(json!({ "serviceAccount": "deployer" })), [""; 0]);
     assert_eq!(check(json!({})), ["spec.serviceAccount"]);
     let target = json!({ "serviceAccount": "deployer", "targets": [{}, { "serviceAccount": "admin" }] });
@@ -694,16 +701,16 @@ fn a_bundle_that_no_helmop_made_is_held_to_the_same_names() {
 }
 
 #[test]
-fn a_cleared_service_account_is_none() {
+fn a_cleared_service_account_counts_as_none() {
     let required = one(json!({ "requireServiceAccount": true }));
-    let check = |spec: Value| refused_in_bundle(&required, &spec);
+    let check = |spec: Value| rejected_in_bundle(&required, &spec);
     assert_eq!(check(json!({ "serviceAccount": "-" })), ["spec.serviceAccount"]);
     let target = json!({ "serviceAccount": "a", "targets": [{}, { "serviceAccount": "-" }, { "serviceAccount": "b" }] });
     assert_eq!(check(target), ["spec.targets[1].serviceAccount"]);
-    // Where none is required, agents may deploy with their own permissions.
+    // If none is required, agents may deploy with their own permissions.
     let target = json!({ "serviceAccount": "a", "targets": [{ "serviceAccount": "-" }] });
-    assert_eq!(refused_in_bundle(&one(json!({})), &target), [""; 0]);
-    // Admission refuses it in HelmOps before Policies count.
+    assert_eq!(rejected_in_bundle(&one(json!({})), &target), [""; 0]);
+    // In HelmOps, validation rejects it before Policies are checked.
     let errors = required.errors(&helmop(
         json!({ "serviceAccount": "a", "targets": [{ "serviceAccount": "-" }] }),
     ));
@@ -711,7 +718,7 @@ fn a_cleared_service_account_is_none() {
 }
 
 #[test]
-fn downstream_resources_are_held_to_the_rules() {
+fn downstream_resources_are_restricted() {
     let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["charts"] } });
     let required =
         json!({ "requireServiceAccount": true, "helmOp": { "allowedHelmSecretNames": ["charts"] } });
@@ -727,7 +734,7 @@ fn downstream_resources_are_held_to_the_rules() {
         (secrets.clone(), "secret", "prod-kubeconfig", false),
         (secrets.clone(), "Secret", "charts-2", false),
         (secrets, "ConfigMap", "charts-2", true),
-        // Also where the field is unknown to the definition that is installed, so that there is never an entry.
+        // Also if the installed CRD lacks the field, so that there is never an entry.
         (required.clone(), "Secret", "charts", false),
         (required, "configmap", "coredns", false),
         (allowed.clone(), "Secret", "pull-a", true),
@@ -736,7 +743,7 @@ fn downstream_resources_are_held_to_the_rules() {
         (allowed.clone(), "ConfigMap", "pull-a", false),
         (allowed.clone(), "Secret", "settings", false),
         (allowed.clone(), "Secret", "my-pull-a", false),
-        // One list counts, not both.
+        // Only one of the lists applies.
         (allowed, "Secret", "charts", false),
         (
             json!({ "allowedDownstreamResources": ["[a"] }),
@@ -751,21 +758,21 @@ fn downstream_resources_are_held_to_the_rules() {
             let path = (!is_allowed).then(|| path.to_owned());
             path.into_iter().collect()
         };
-        let whole = json!({ "serviceAccount": "a", "downstreamResources": resources.clone() });
+        let for_all = json!({ "serviceAccount": "a", "downstreamResources": resources.clone() });
         let target = json!({ "serviceAccount": "a", "targets": [{}, { "downstreamResources": resources }] });
         for (spec, path) in [
-            (whole, "spec.downstreamResources[0].name"),
+            (for_all, "spec.downstreamResources[0].name"),
             (target, "spec.targets[1].downstreamResources[0].name"),
         ] {
             assert_eq!(
-                refused_in_bundle(&policies, &spec),
+                rejected_in_bundle(&policies, &spec),
                 expected(path),
                 "{policy} {kind} {name}"
             );
-            // As names of HelmOps are never such, admission refuses it first.
+            // This name is never valid in HelmOps, so validation rejects it first.
             if name != "[a" {
                 let errors = policies.errors(&helmop(spec));
-                let fields: Vec<_> = refused(&errors)
+                let fields: Vec<_> = rejected(&errors)
                     .iter()
                     .map(|(path, _)| (*path).to_owned())
                     .collect();
@@ -776,7 +783,7 @@ fn downstream_resources_are_held_to_the_rules() {
 }
 
 #[test]
-fn messages_about_downstream_resources_name_the_resource_and_the_fix() {
+fn messages_about_downstream_resources_contain_the_resource_and_the_fix() {
     let over =
         json!({ "serviceAccount": "a", "downstreamResources": [{ "kind": "secret", "name": "kubeconfig" }] });
     for (policy, expected) in [
@@ -797,7 +804,7 @@ fn messages_about_downstream_resources_name_the_resource_and_the_fix() {
         ),
     ] {
         assert_eq!(
-            told(&one(policy), over.clone()),
+            error_text(&one(policy), over.clone()),
             format!(
                 "spec.downstreamResources[0].name: Forbidden: \"kubeconfig\": disallowed downstream resource \
                  Secret/kubeconfig: {expected}"
@@ -807,7 +814,7 @@ fn messages_about_downstream_resources_name_the_resource_and_the_fix() {
 }
 
 #[test]
-fn an_encoded_slash_is_allowed_where_a_slash_in_its_place_is() {
+fn an_encoded_slash_is_allowed_if_a_decoded_one_is() {
     let stable = "api/v4/projects/team%2Fcharts/packages/helm/stable";
     let everything = r"https://gitlab\.example\.com/.*";
     let of_the_team = r"https://gitlab\.example\.com/api/v4/projects/team%2F[^/]+/packages/helm/stable";
@@ -832,15 +839,15 @@ fn an_encoded_slash_is_allowed_where_a_slash_in_its_place_is() {
     }
     let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": [of_the_team] } }));
     let over = json!({ "helm": { "repo": format!("https://gitlab.example.com/{stable}") } });
-    let told = told(&policies, over);
+    let errors = error_text(&policies, over);
     assert!(
-        told.contains("is not allowed with a slash in its place") && told.contains("of Policy \"p\""),
-        "{told}"
+        errors.contains("is not allowed with a decoded slash") && errors.contains("of Policy \"p\""),
+        "{errors}"
     );
 }
 
 #[test]
-fn patterns_allow_no_url_that_servers_read_otherwise() {
+fn patterns_allow_no_ambiguous_url() {
     let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": [
         r"https://charts\.example\.com/tenant-a(/.*)?", r"https://[^/]+\.corp\.example/.*", "https://git.example.com/a%2Fb"
     ] } }));
@@ -860,7 +867,7 @@ fn patterns_allow_no_url_that_servers_read_otherwise() {
         ("https://charts.corp.example/x", true),
         ("https://elsewhere.example.net?x.corp.example/", false),
         ("https://elsewhere.example.net%2f.corp.example/", false),
-        // What is listed as it is written is allowed.
+        // A URL that is listed literally is allowed.
         ("https://git.example.com/a%2Fb", true),
         ("https://user:password@git.example.com/a%2Fb", true),
         ("https://git.example.com/a%2fb", false),

@@ -1,26 +1,26 @@
-//! When the next look is due.
+//! When the next poll is due.
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::Schedule;
 use crate::api::{Condition, HelmOpStatus};
 
-/// What a status says of earlier looks for newer versions.
+/// Earlier polls for newer versions, as the status of a HelmOp records them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollHistory {
-    /// When the last one began.
+    /// When the last poll started.
     pub last: Option<Timestamp>,
-    /// Whether there is a condition `Polled`, and when it began to say what it says.
-    polled: Option<(Polled, Option<Timestamp>)>,
-    /// Whether the status says anything at all.
+    /// The status of the condition `Polled`, if there is one, and when it was last updated.
+    polled: Option<(ConditionStatus, Option<Timestamp>)>,
+    /// Whether the HelmOp was accepted or rejected before; `false` if the status is empty or was lost.
     is_known: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Polled {
+enum ConditionStatus {
     True,
     False,
-    /// No look is on record, and one is awaited.
+    /// No poll is recorded yet, and one is scheduled.
     Unknown,
 }
 
@@ -36,9 +36,9 @@ impl PollHistory {
         };
         let polled = |condition: &Condition| {
             let state = match &*condition.status {
-                "True" => Polled::True,
-                "False" => Polled::False,
-                _ => Polled::Unknown,
+                "True" => ConditionStatus::True,
+                "False" => ConditionStatus::False,
+                _ => ConditionStatus::Unknown,
             };
             (state, condition.last_update_time.parse().ok())
         };
@@ -50,44 +50,44 @@ impl PollHistory {
     }
 }
 
-/// When to look.
+/// When to poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing newer is looked for.
+    /// Polling is off.
     Never,
-    /// Now. What a repository has said at `since` or later is news enough.
+    /// Now. A response of the repository from `since` or later is recent enough.
     Now {
-        /// The point of the schedule that it is for, or now.
+        /// The scheduled time that the poll is for, or now.
         since: Timestamp,
     },
-    /// Then.
+    /// At this time.
     At(Timestamp),
-    /// Then, and nothing tells of an earlier look: the status was lost. It is no reason to look sooner.
+    /// At this time, without a record of an earlier poll: the status was lost, which is no reason to poll earlier.
     First(Timestamp),
 }
 
-/// Decides when to look: `schedule` is `None` where polling is off, and `is_asked` says whether somebody asks for a look.
+/// Decides when to poll. `schedule` is `None` if polling is off; `is_requested` is set if a poll was requested explicitly.
 ///
-/// Looks that were missed are made up for by one. After a failure it is always time; how soon to try again is for who
-/// counts failures.
-pub fn due(schedule: Option<Schedule>, past: PollHistory, is_asked: bool, now: Timestamp) -> Due {
-    if is_asked {
+/// Any number of missed polls is made up for by one. After a failure a poll is always due; the caller, which counts
+/// failures, applies the backoff.
+pub fn due(schedule: Option<Schedule>, history: PollHistory, is_requested: bool, now: Timestamp) -> Due {
+    if is_requested {
         return Due::Now { since: now };
     }
     let Some(schedule) = schedule else {
         return Due::Never;
     };
-    let begun = match past.polled {
-        None if past.is_known => return Due::Now { since: now },
+    let start = match history.polled {
+        None if history.is_known => return Due::Now { since: now },
         None => return Due::First(schedule.next(now)),
-        Some((Polled::False, _)) => return Due::Now { since: now },
-        Some((Polled::True, told)) => past.last.or(told),
-        // Since the status was lost, whenever that was.
-        Some((Polled::Unknown, told)) => told,
+        Some((ConditionStatus::False, _)) => return Due::Now { since: now },
+        Some((ConditionStatus::True, updated)) => history.last.or(updated),
+        // When the lost status was written again.
+        Some((ConditionStatus::Unknown, updated)) => updated,
     };
-    // A time to come is a clock's mistake, and must not put looking off for ever.
-    let begun = begun.map_or(Timestamp::MIN, |begun| begun.min(now));
-    let next = schedule.after(begun);
+    // A start in the future comes from a wrong clock, and must not postpone polls forever.
+    let start = start.map_or(Timestamp::MIN, |start| start.min(now));
+    let next = schedule.after(start);
     if next <= now {
         Due::Now {
             since: schedule.last(now),
@@ -111,96 +111,96 @@ mod tests {
         Schedule::new(Duration::from_mins(1), REPO)
     }
 
-    /// A point of the schedule, and seconds after it.
+    /// A scheduled time plus this many seconds.
     fn point(seconds: i64) -> Timestamp {
         let point = schedule().last(Timestamp::from_second(1_800_000_000).unwrap());
         Timestamp::from_nanosecond(point.as_nanosecond() + i128::from(seconds) * 1_000_000_000).unwrap()
     }
 
-    fn past(last: Option<Timestamp>, conditions: &Value) -> PollHistory {
+    fn history(last: Option<Timestamp>, conditions: &Value) -> PollHistory {
         let last = last.map(|last| last.to_string()).unwrap_or_default();
         let status = json!({ "lastPollingTriggered": last, "conditions": conditions }).to_string();
         PollHistory::of(Some(&serde_json::from_str(&status).unwrap()))
     }
 
-    fn polled(status: &str, told: Timestamp) -> Value {
+    fn polled(status: &str, updated: Timestamp) -> Value {
         json!([
             { "type": "Accepted", "status": "True" },
-            { "type": "Polled", "status": status, "lastUpdateTime": told.to_string() }
+            { "type": "Polled", "status": status, "lastUpdateTime": updated.to_string() }
         ])
     }
 
-    fn next(past: PollHistory, now: Timestamp) -> Due {
-        due(Some(schedule()), past, false, now)
+    fn next(history: PollHistory, now: Timestamp) -> Due {
+        due(Some(schedule()), history, false, now)
     }
 
     #[test]
-    fn a_look_is_due_at_the_points_of_the_schedule() {
-        let past = past(Some(point(1)), &polled("True", point(-6000)));
-        assert_eq!(next(past, point(2)), Due::At(point(60)));
-        assert_eq!(next(past, point(59)), Due::At(point(60)));
-        assert_eq!(next(past, point(60)), Due::Now { since: point(60) });
-        assert_eq!(next(past, point(61)), Due::Now { since: point(60) });
+    fn polls_are_due_at_scheduled_times() {
+        let history = history(Some(point(1)), &polled("True", point(-6000)));
+        assert_eq!(next(history, point(2)), Due::At(point(60)));
+        assert_eq!(next(history, point(59)), Due::At(point(60)));
+        assert_eq!(next(history, point(60)), Due::Now { since: point(60) });
+        assert_eq!(next(history, point(61)), Due::Now { since: point(60) });
     }
 
     #[test]
-    fn who_looked_shortly_before_a_point_passes_it_over() {
-        let past = |last| past(Some(point(last)), &polled("True", point(-6000)));
-        assert_eq!(next(past(29), point(31)), Due::At(point(60)));
-        assert_eq!(next(past(31), point(32)), Due::At(point(120)));
+    fn a_poll_shortly_before_a_scheduled_time_replaces_it() {
+        let history = |last| history(Some(point(last)), &polled("True", point(-6000)));
+        assert_eq!(next(history(29), point(31)), Due::At(point(60)));
+        assert_eq!(next(history(31), point(32)), Due::At(point(120)));
     }
 
     #[test]
-    fn what_was_missed_is_made_up_for_once() {
-        let past = past(Some(point(-6000)), &polled("True", point(-6000)));
-        assert_eq!(next(past, point(7)), Due::Now { since: point(0) });
+    fn missed_polls_are_made_up_for_by_one() {
+        let history = history(Some(point(-6000)), &polled("True", point(-6000)));
+        assert_eq!(next(history, point(7)), Due::Now { since: point(0) });
     }
 
     #[test]
-    fn turned_on_it_looks_at_once() {
+    fn a_poll_is_due_when_polling_is_turned_on() {
         let accepted = json!([{ "type": "Accepted", "status": "True" }]);
         assert_eq!(
-            next(past(None, &accepted), point(7)),
+            next(history(None, &accepted), point(7)),
             Due::Now { since: point(7) }
         );
-        let long_ago = past(Some(point(-6000)), &accepted);
+        let long_ago = history(Some(point(-6000)), &accepted);
         assert_eq!(next(long_ago, point(7)), Due::Now { since: point(7) });
     }
 
     #[test]
-    fn a_lost_status_is_no_reason_to_look() {
+    fn a_lost_status_triggers_no_poll() {
         assert_eq!(next(PollHistory::default(), point(7)), Due::First(point(60)));
-        assert_eq!(next(past(None, &json!([])), point(7)), Due::First(point(60)));
-        let told = past(None, &polled("Unknown", point(7)));
-        assert_eq!(next(told, point(8)), Due::At(point(60)));
-        assert_eq!(next(told, point(61)), Due::Now { since: point(60) });
+        assert_eq!(next(history(None, &json!([])), point(7)), Due::First(point(60)));
+        let lost = history(None, &polled("Unknown", point(7)));
+        assert_eq!(next(lost, point(8)), Due::At(point(60)));
+        assert_eq!(next(lost, point(61)), Due::Now { since: point(60) });
     }
 
     #[test]
-    fn after_a_failure_it_is_time() {
-        let past = past(Some(point(1)), &polled("False", point(1)));
-        assert_eq!(next(past, point(2)), Due::Now { since: point(2) });
+    fn a_poll_is_due_after_a_failure() {
+        let history = history(Some(point(1)), &polled("False", point(1)));
+        assert_eq!(next(history, point(2)), Due::Now { since: point(2) });
     }
 
     #[test]
-    fn what_fleet_leaves_will_do() {
-        // It does not note the time of a look that finds nothing.
-        let told = past(None, &polled("True", point(1)));
-        assert_eq!(next(told, point(2)), Due::At(point(60)));
-        let nothing = past(None, &json!([{ "type": "Polled", "status": "True" }]));
+    fn a_status_written_by_fleet_is_understood() {
+        // Fleet does not record the time of a poll that finds no newer version.
+        let updated = history(None, &polled("True", point(1)));
+        assert_eq!(next(updated, point(2)), Due::At(point(60)));
+        let nothing = history(None, &json!([{ "type": "Polled", "status": "True" }]));
         assert_eq!(next(nothing, point(2)), Due::Now { since: point(0) });
     }
 
     #[test]
-    fn a_clock_that_was_wrong_does_not_put_it_off() {
-        let past = past(Some(point(1_000_000)), &polled("True", point(1)));
-        assert_eq!(next(past, point(2)), Due::At(point(60)));
+    fn a_start_in_the_future_postpones_no_poll() {
+        let history = history(Some(point(1_000_000)), &polled("True", point(1)));
+        assert_eq!(next(history, point(2)), Due::At(point(60)));
     }
 
     #[test]
-    fn off_is_never_unless_asked_for() {
-        let past = past(Some(point(-6000)), &polled("False", point(-6000)));
-        assert_eq!(due(None, past, false, point(2)), Due::Never);
-        assert_eq!(due(None, past, true, point(2)), Due::Now { since: point(2) });
+    fn without_a_schedule_only_requested_polls_are_due() {
+        let history = history(Some(point(-6000)), &polled("False", point(-6000)));
+        assert_eq!(due(None, history, false, point(2)), Due::Never);
+        assert_eq!(due(None, history, true, point(2)), Due::Now { since: point(2) });
     }
 }

@@ -1,16 +1,16 @@
-//! How often to look.
+//! The polling interval.
 
 use std::time::Duration;
 
 use crate::api::duration::{self, DurationError};
 
-/// Intervals below this are told to the user: registries notice them.
-pub const SHORT: Duration = Duration::from_secs(15);
+/// The user is warned about shorter intervals: registries limit requests.
+pub const SHORT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Reads `spec.pollingInterval`: `None` where polling is off, which is what an absent interval and `0s` say.
+/// Parses `spec.pollingInterval`: `None` if polling is off, that is, if the interval is missing or `0s`.
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// If the text is not a valid duration.
 pub fn interval(text: Option<&str>) -> Result<Option<Duration>, DurationError> {
     let interval = text.map(duration::parse).transpose()?;
     Ok(interval.filter(|interval| !interval.is_zero()))

@@ -1,12 +1,12 @@
-//! Is it time to look for a newer version?
+//! Whether a poll for a newer version is due.
 //!
 //! Everything follows from the HelmOp and the clock, so that a restart, another leader or a lost queue neither skips a
-//! look nor brings all of them at once:
+//! poll nor triggers all polls at the same time:
 //!
 //! ```text
-//! spec.pollingInterval ─► Schedule: points in time, the same for all HelmOps of a repository and interval
-//! status ─► Past: when the last look began, what came of it ─┬► due: now, then, or never
-//! annotation ─► a look that is asked for ────────────────────┘
+//! spec.pollingInterval ─► Schedule: times, the same for all HelmOps with one repository and interval
+//! status ─► PollHistory: start and result of the last poll ─┬► due: now, at a time, or never
+//! annotation ─► Request: an explicitly requested poll ──────┘
 //! ```
 
 mod due;
@@ -16,7 +16,7 @@ mod schedule;
 
 pub use self::{
     due::{Due, PollHistory, due},
-    interval::{SHORT, interval},
+    interval::{SHORT_INTERVAL, interval},
     request::Request,
     schedule::Schedule,
 };

@@ -1,14 +1,14 @@
-//! The points in time at which a repository is looked at.
+//! The times at which a repository is polled.
 
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-/// Points in time, `interval` apart.
+/// Times, `interval` apart.
 ///
-/// They are counted from the epoch and shifted by a phase that follows from the repository alone: HelmOps of one
-/// repository and interval share their points, and with them one request; those of a multiple of the interval share some;
-/// and other repositories are looked at at other times.
+/// They are counted from the epoch and shifted by a phase that is a hash of the repository: HelmOps with the same repository
+/// and interval share their times, and so one request; those with a multiple of the interval share some; other
+/// repositories are polled at other times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// In nanoseconds, at least one.
@@ -17,7 +17,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The points for a repository.
+    /// The times for a repository.
     pub fn new(interval: Duration, repo: &str) -> Self {
         let interval = nanos(interval).max(1);
         Self {
@@ -26,21 +26,21 @@ impl Schedule {
         }
     }
 
-    /// The last point that is not after `time`.
+    /// The last scheduled time that is not after `time`.
     pub fn last(self, time: Timestamp) -> Timestamp {
         let time = time.as_nanosecond();
         timestamp(time - (time - self.phase).rem_euclid(self.interval))
     }
 
-    /// The first point after `time`.
+    /// The first scheduled time after `time`.
     pub fn next(self, time: Timestamp) -> Timestamp {
         timestamp(self.last(time).as_nanosecond().saturating_add(self.interval))
     }
 
-    /// When to look again after a look that began at `start`: the first point that is not too soon after it.
+    /// When to poll again after a poll that started at `start`: the first scheduled time that is not too soon after it.
     ///
-    /// Too soon is half an interval: whoever came late looks again with the others. It is a second at least, since the
-    /// status holds whole seconds.
+    /// Too soon is less than half an interval, so that a HelmOp that polled late polls again with the others. It is at least
+    /// a second, because the status has whole seconds.
     pub fn after(self, start: Timestamp) -> Timestamp {
         let soon = (self.interval / 2).max(nanos(Duration::from_secs(1)));
         self.next(timestamp(start.as_nanosecond().saturating_add(soon)))
@@ -51,12 +51,12 @@ fn nanos(duration: Duration) -> i128 {
     i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX)
 }
 
-/// What lies beyond what a timestamp can hold never comes.
+/// A time that a timestamp cannot represent is the maximum: it is never reached.
 fn timestamp(nanos: i128) -> Timestamp {
     Timestamp::from_nanosecond(nanos).unwrap_or(Timestamp::MAX)
 }
 
-/// FNV-1a: the same on every machine and in every release, which is all that is asked of it.
+/// FNV-1a: it only needs to be the same on every machine and in every release.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn points_are_an_interval_apart(
+        fn scheduled_times_are_an_interval_apart(
             interval in 1_u64..100_000_000,
             repo in "[a-z]{0,8}",
             time in 1_700_000_000_i64..1_900_000_000,
@@ -85,14 +85,14 @@ mod tests {
             let (last, next) = (schedule.last(at(time)), schedule.next(at(time)));
             prop_assert!(last <= at(time) && at(time) < next);
             prop_assert_eq!(next.duration_since(last), interval.try_into().unwrap());
-            prop_assert_eq!(schedule.last(last), last, "a point is its own last one");
+            prop_assert_eq!(schedule.last(last), last, "a scheduled time is its own last one");
             let again = schedule.after(at(time));
             let wait = Duration::try_from(again.duration_since(at(time))).unwrap();
             prop_assert!(wait > interval / 2 && wait <= interval * 3 / 2 + Duration::from_secs(1), "{wait:?}");
         }
 
         #[test]
-        fn a_multiple_of_an_interval_shares_points(factor in 1_u32..50, time in 1_700_000_000_i64..1_900_000_000) {
+        fn a_multiple_of_an_interval_shares_scheduled_times(factor in 1_u32..50, time in 1_700_000_000_i64..1_900_000_000) {
             let short = Schedule::new(Duration::from_secs(30), "https://charts.example.com");
             let long = Schedule::new(Duration::from_secs(30) * factor, "https://charts.example.com");
             let point = long.last(at(time));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn repositories_are_spread_and_never_move() {
+    fn the_phases_of_repositories_differ_and_are_stable() {
         let phase = |repo| Schedule::new(Duration::from_hours(1), repo).phase / 1_000_000_000;
         assert_eq!(
             [phase("https://a"), phase("https://b"), phase("")],
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_interval_does_no_harm() {
+    fn the_longest_and_the_shortest_interval_do_not_overflow() {
         let schedule = Schedule::new(Duration::MAX, "");
         assert_eq!(schedule.next(at(0)), Timestamp::MAX);
         assert_eq!(Schedule::new(Duration::ZERO, "").last(at(7)), at(7));

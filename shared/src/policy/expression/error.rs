@@ -1,29 +1,29 @@
-//! What is wrong with an expression, in Go's words: people search for them.
+//! Syntax errors, in Go's words, so that a search finds them.
 
 use thiserror::Error;
 
 use crate::text::cut;
 
-/// Longest piece of an expression that is repeated, in bytes: enough to find it.
-const MAX_PIECE: usize = 80;
+/// Longest part of an expression that a message quotes, in bytes: enough to find it.
+const MAX_FRAGMENT: usize = 80;
 
-/// An expression that cannot be read, and where.
+/// A syntax error, and the part of the expression that it is about.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("error parsing regexp: {fault}: `{piece}`")]
+#[error("error parsing regexp: {kind}: `{fragment}`")]
 pub struct SyntaxError {
-    fault: Fault,
-    piece: String,
+    kind: ErrorKind,
+    fragment: String,
 }
 
 impl SyntaxError {
-    /// What is wrong, without the piece of the expression.
+    /// The error without the part of the expression.
     pub fn what(&self) -> String {
-        self.fault.to_string()
+        self.kind.to_string()
     }
 }
 
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ErrorKind {
     #[error("invalid escape sequence")]
     InvalidEscape,
     #[error("trailing backslash at end of expression")]
@@ -48,11 +48,11 @@ pub(super) enum Fault {
     InvalidCount,
 }
 
-impl Fault {
-    pub fn at(self, piece: &str) -> SyntaxError {
+impl ErrorKind {
+    pub fn at(self, fragment: &str) -> SyntaxError {
         SyntaxError {
-            fault: self,
-            piece: cut(piece.to_owned(), MAX_PIECE),
+            kind: self,
+            fragment: cut(fragment.to_owned(), MAX_FRAGMENT),
         }
     }
 }

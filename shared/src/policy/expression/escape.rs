@@ -1,22 +1,22 @@
-//! What stands behind a backslash.
+//! Escape sequences.
 
 use std::borrow::Cow;
 
 use super::{
     cursor::Cursor,
-    error::{Fault, SyntaxError},
+    error::{ErrorKind, SyntaxError},
 };
 
-/// A set of characters: what stands between the brackets of a class.
-pub struct Set {
-    /// All characters but these.
+/// A set of characters: the content of a class, without its brackets.
+pub struct CharSet {
+    /// Whether the set is all characters except these.
     pub negated: bool,
-    /// The characters, as the `regex` crate reads them.
+    /// The characters, in the syntax of the `regex` crate.
     pub items: Cow<'static, str>,
 }
 
-/// Reads `\d`, `\pL` and the like; `None` where something else comes next.
-pub fn set(cursor: &mut Cursor<'_>) -> Result<Option<Set>, SyntaxError> {
+/// Parses `\d`, `\pL` and similar sets; `None` if something else comes next.
+pub fn set(cursor: &mut Cursor<'_>) -> Result<Option<CharSet>, SyntaxError> {
     for (lower, upper, items) in [
         (r"\d", r"\D", "0-9"),
         (r"\s", r"\S", r"\t\n\f\r\x{20}"),
@@ -25,21 +25,23 @@ pub fn set(cursor: &mut Cursor<'_>) -> Result<Option<Set>, SyntaxError> {
         let negated = cursor.rest().starts_with(upper);
         if cursor.eat(lower) || cursor.eat(upper) {
             let items = items.into();
-            return Ok(Some(Set { negated, items }));
+            return Ok(Some(CharSet { negated, items }));
         }
     }
     unicode(cursor)
 }
 
 /// `\pL`, `\PL`, `\p{Greek}`, `\p{^Greek}` and `\P{Greek}`.
-fn unicode(cursor: &mut Cursor<'_>) -> Result<Option<Set>, SyntaxError> {
+fn unicode(cursor: &mut Cursor<'_>) -> Result<Option<CharSet>, SyntaxError> {
     let start = cursor.rest();
     let mut negated = start.starts_with(r"\P");
     if !cursor.eat(r"\p") && !cursor.eat(r"\P") {
         return Ok(None);
     }
     let name = if cursor.eat("{") {
-        cursor.until("}").ok_or_else(|| Fault::InvalidRange.at(start))?
+        cursor
+            .until("}")
+            .ok_or_else(|| ErrorKind::InvalidRange.at(start))?
     } else {
         let length = cursor.peek().map_or(0, char::len_utf8);
         cursor.skip(length)
@@ -53,16 +55,16 @@ fn unicode(cursor: &mut Cursor<'_>) -> Result<Option<Set>, SyntaxError> {
         .collect::<String>()
         .to_ascii_lowercase();
     if name.is_empty() || !name.bytes().all(|c| c.is_ascii_lowercase()) {
-        return Err(Fault::InvalidRange.at(cursor.since(start)));
+        return Err(ErrorKind::InvalidRange.at(cursor.since(start)));
     }
     let items = format!(r"\p{{{}={name}}}", property(&name)).into();
-    Ok(Some(Set { negated, items }))
+    Ok(Some(CharSet { negated, items }))
 }
 
-/// Whether a name is that of a general category or of a script, as the `regex` crate calls them.
+/// The property that a name belongs to, as the `regex` crate calls it: general category or script.
 fn property(name: &str) -> &'static str {
     match name {
-        // The one script with so short a name.
+        // The only script with a name of two letters.
         "yi" => "sc",
         "any" | "ascii" | "assigned" => "gc",
         _ if name.len() <= 2 => "gc",
@@ -70,14 +72,14 @@ fn property(name: &str) -> &'static str {
     }
 }
 
-/// Reads a character that is written with a backslash.
+/// Parses an escaped character.
 pub fn character(cursor: &mut Cursor<'_>) -> Result<char, SyntaxError> {
     let start = cursor.rest();
     cursor.eat("\\");
     let code = match cursor.peek() {
-        None => return Err(Fault::TrailingBackslash.at("")),
+        None => return Err(ErrorKind::TrailingBackslash.at("")),
         Some('0') => cursor.digits(8, 1, 3),
-        // A digit alone would be a reference to what a group matched, which Go does not have.
+        // A single digit would be a backreference, which Go does not support.
         Some('1'..='7') => cursor.digits(8, 2, 3).or_else(|| {
             cursor.next();
             None
@@ -89,10 +91,10 @@ pub fn character(cursor: &mut Cursor<'_>) -> Result<char, SyntaxError> {
         }
     };
     code.and_then(char::from_u32)
-        .ok_or_else(|| Fault::InvalidEscape.at(cursor.since(start)))
+        .ok_or_else(|| ErrorKind::InvalidEscape.at(cursor.since(start)))
 }
 
-/// A character that has a letter of its own, or stands for itself.
+/// A control character with a letter of its own, or an escaped punctuation character.
 fn letter(c: char) -> Option<char> {
     Some(match c {
         'a' => '\x07',
@@ -113,7 +115,7 @@ fn hexadecimal(cursor: &mut Cursor<'_>) -> Option<u32> {
         return cursor.digits(16, 2, 2);
     }
     let digits = cursor.until("}")?;
-    // A sign is no digit.
+    // `from_str_radix` also accepts a sign.
     let is_number = digits.bytes().all(|c| c.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| is_number)
 }

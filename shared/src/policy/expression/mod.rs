@@ -1,24 +1,23 @@
-//! Go's regular expressions, said in Rust's.
+//! Translates Go's regular expressions to those of the `regex` crate.
 //!
-//! Policies are written for Fleet, whose controller reads them with Go's `regexp`. The `regex` crate comes from the same
-//! house and is as safe against expressions that never end, but the same text can mean something else to it:
+//! Policies are written for Fleet, whose controller compiles them with Go's `regexp`. The `regex` crate has the same origin
+//! (RE2) and also matches in linear time, but some expressions have a different meaning:
 //!
 //! | written | Go | `regex` | here |
 //! |---|---|---|---|
 //! | `\d`, `\w`, `\s`, `\b` | ASCII alone (`\s` without `\v`) | all of Unicode | as in Go |
-//! | `\Q…\E`, `\123`, `\_`, `\<` | a quotation, an octal code, themselves | errors; `\<` is the start of a word | as in Go |
-//! | `{` that begins no count, `{,5}` | itself | an error; 0 to 5 times | as in Go |
-//! | `[a[b]`, `[a&&b]`, `[a~~b]` | these characters | sets within sets | as in Go |
-//! | `(?x)`, `(?u)`, `(?R)`, `\u0041`, `\b{start}` | errors, or other things | a meaning of their own | as in Go |
+//! | `\Q…\E`, `\123`, `\_`, `\<` | a quotation, an octal code, literals | errors; `\<` is the start of a word | as in Go |
+//! | `{` that starts no count, `{,5}` | a literal | an error; 0 to 5 times | as in Go |
+//! | `[a[b]`, `[a&&b]`, `[a~~b]` | these characters | nested sets | as in Go |
+//! | `(?x)`, `(?u)`, `(?R)`, `\u0041`, `\b{start}` | errors, or a different meaning | extensions | as in Go |
 //! | `a**`, `a{1001}`, `(a{40}){40}` | errors | allowed | as in Go |
 //! | `(?U)`, `\z`, `\A`, `(?P<name>…)`, `[[:alpha:]]`, `\pL`, `\p{^Greek}` | | the same, or nearly | as in Go |
 //!
-//! So an expression is read as Go reads it and written anew with nothing but what the crate takes in the same sense.
+//! So an expression is parsed as Go parses it, and written again with only those constructs that mean the same to the crate.
 //!
-//! Three things stay different, none of which lets anything through that its author did not mean. Categories have their short
-//! names alone: `\p{Lu}`, not `\p{Uppercase_Letter}`. A repetition cannot stand behind a change of flags, as in `a(?i)*`.
-//! And `\Q` without `\E` reaches to the end of the expression, where in Fleet it swallows the parenthesis behind it and is an
-//! error.
+//! Three differences remain, none of which allows a text that the author did not intend. Categories have only their short
+//! names: `\p{Lu}`, not `\p{Uppercase_Letter}`. A repetition cannot follow a change of flags, as in `a(?i)*`. And `\Q`
+//! without `\E` extends to the end of the expression, while in Fleet it includes the parenthesis that follows and is an error.
 
 mod class;
 mod cursor;
@@ -31,64 +30,64 @@ use std::fmt::Write as _;
 pub use self::error::SyntaxError;
 use self::{
     cursor::Cursor,
-    error::Fault,
-    escape::{Set, character, set},
+    error::ErrorKind,
+    escape::{CharSet, character, set},
     size::Sizes,
 };
 
-/// Go refuses to repeat anything more often, counts within counts multiplied.
+/// The maximum of Go for repetitions, where nested counts are multiplied.
 const MAX_COUNT: u32 = 1000;
 
-/// Whether an expression is one that matches nothing but its own text.
+/// Whether an expression matches only its own text.
 pub fn is_plain(expression: &str) -> bool {
     !expression.contains([
         '\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$',
     ])
 }
 
-/// Reads an expression as Go does and writes it for the `regex` crate.
+/// Parses an expression as Go does and writes it for the `regex` crate.
 ///
-/// What it writes stands for itself wherever it is put inside a group: it cannot close that group, as it could in Fleet,
-/// which pastes the text between parentheses unread.
+/// The result is complete, so that it can be inserted into a group. It cannot close that group, as it could in Fleet, which
+/// inserts the text between parentheses without parsing it.
 ///
 /// # Errors
-/// Says what Go would say, and where.
+/// Go's error for the expression, with the part that it is about.
 pub fn rewrite(expression: &str) -> Result<String, SyntaxError> {
     write(expression, false).map(|(text, _)| text)
 }
 
-/// The same, with groups that tell what they matched. Also gives how many items the expression has with counts written
-/// out, those for many characters counted as several: it says how long compiling and searching take.
+/// Like [`rewrite`], with capturing groups. Also returns the number of items with counts expanded, where sets of many
+/// characters count as several items: compiling and searching take time in proportion to it.
 ///
 /// # Errors
-/// Says what Go would say, and where.
+/// Go's error for the expression, with the part that it is about.
 pub fn rewrite_with_groups(expression: &str) -> Result<(String, u32), SyntaxError> {
     write(expression, true)
 }
 
-fn write(expression: &str, keeps_groups: bool) -> Result<(String, u32), SyntaxError> {
+fn write(expression: &str, captures: bool) -> Result<(String, u32), SyntaxError> {
     let mut rewriter = Rewriter {
         cursor: Cursor::new(expression),
         out: String::with_capacity(expression.len() * 2),
-        before: Before::Nothing,
+        previous: Previous::None,
         sizes: Sizes::default(),
-        keeps_groups,
+        captures,
     };
     while let Some(c) = rewriter.cursor.peek() {
         rewriter.token(c)?;
     }
     if rewriter.sizes.is_open() {
-        return Err(Fault::MissingParen.at(expression));
+        return Err(ErrorKind::MissingParen.at(expression));
     }
     Ok((rewriter.out, rewriter.sizes.items()))
 }
 
-/// What stands before a repetition.
+/// The token before a repetition.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    /// Nothing that could be repeated.
-    Nothing,
-    /// Something to repeat.
+enum Previous {
+    /// Nothing that can be repeated.
+    None,
+    /// An item, which can be repeated.
     Item,
     /// Another repetition.
     Repetition,
@@ -97,11 +96,11 @@ enum Before {
 struct Rewriter<'e> {
     cursor: Cursor<'e>,
     out: String,
-    before: Before,
-    /// Groups that are not closed yet, and how large everything is.
+    previous: Previous,
+    /// Groups that are not closed yet, and the sizes of all items.
     sizes: Sizes,
-    /// Whether what groups match is asked for.
-    keeps_groups: bool,
+    /// Whether groups capture.
+    captures: bool,
 }
 
 impl<'e> Rewriter<'e> {
@@ -113,7 +112,7 @@ impl<'e> Rewriter<'e> {
             '|' => {
                 self.cursor.next();
                 self.out.push('|');
-                self.before = Before::Nothing;
+                self.previous = Previous::None;
                 Ok(())
             }
             '^' | '$' | '.' => {
@@ -121,9 +120,9 @@ impl<'e> Rewriter<'e> {
                 self.item(c)
             }
             '[' => {
-                let class = class::read(&mut self.cursor)?;
+                let class = class::parse(&mut self.cursor)?;
                 let size = if class.contains(r"\p") || class.starts_with("[^") {
-                    size::MANY
+                    size::LARGE_SET
                 } else {
                     1
                 };
@@ -146,33 +145,33 @@ impl<'e> Rewriter<'e> {
         self.sized(text, 1)
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "the arms of token() end in it")]
+    #[expect(clippy::unnecessary_wraps, reason = "the arms of token() return it")]
     fn sized(&mut self, text: impl std::fmt::Display, size: u32) -> Result<(), SyntaxError> {
         self.sizes.item(size);
         // Writing to a string cannot fail.
         let _ = write!(self.out, "{text}");
-        self.before = Before::Item;
+        self.previous = Previous::Item;
         Ok(())
     }
 
     fn literal(&mut self, c: char) -> Result<(), SyntaxError> {
-        self.item(Exactly(c))
+        self.item(Literal(c))
     }
 
     /// `(…`, `(?:…`, `(?P<name>…`, `(?<name>…`, `(?flags)` and `(?flags:…`.
     ///
-    /// A group is written with its number and name only where somebody asks what it matched.
+    /// A group is written with its number and name only if groups capture.
     fn group(&mut self) -> Result<(), SyntaxError> {
         let start = self.cursor.rest();
         if self.cursor.eat("(?P<") || self.cursor.eat("(?<") {
             let name = self
                 .cursor
                 .until(">")
-                .ok_or_else(|| Fault::InvalidNamedCapture.at(start))?;
+                .ok_or_else(|| ErrorKind::InvalidNamedCapture.at(start))?;
             if name.is_empty() || !name.chars().all(is_word) {
-                return Err(Fault::InvalidNamedCapture.at(self.cursor.since(start)));
+                return Err(ErrorKind::InvalidNamedCapture.at(self.cursor.since(start)));
             }
-            if self.keeps_groups {
+            if self.captures {
                 self.open_with(&format!("(?P<{name}>"));
             } else {
                 self.open_with("(?:");
@@ -184,11 +183,11 @@ impl<'e> Rewriter<'e> {
             } else if !flags.is_empty() {
                 // Writing to a string cannot fail.
                 let _ = write!(self.out, "(?{flags})");
-                self.before = Before::Nothing;
+                self.previous = Previous::None;
             }
         } else {
             self.cursor.next();
-            self.open_with(if self.keeps_groups { "(" } else { "(?:" });
+            self.open_with(if self.captures { "(" } else { "(?:" });
         }
         Ok(())
     }
@@ -196,10 +195,10 @@ impl<'e> Rewriter<'e> {
     fn open_with(&mut self, text: &str) {
         self.out.push_str(text);
         self.sizes.open();
-        self.before = Before::Nothing;
+        self.previous = Previous::None;
     }
 
-    /// Flags up to `:` or `)`, and whether a group begins with them. Later ones win over earlier ones.
+    /// Flags up to `:` or `)`, and whether they start a group. Later flags override earlier ones.
     fn flags(&mut self, start: &'e str) -> Result<(String, bool), SyntaxError> {
         let (mut on, mut off) = (String::new(), String::new());
         let (mut negative, mut dangling) = (false, false);
@@ -218,39 +217,39 @@ impl<'e> Rewriter<'e> {
                     let minus = if off.is_empty() { "" } else { "-" };
                     return Ok((format!("{on}{minus}{off}"), end == ':'));
                 }
-                _ => return Err(Fault::InvalidGroup.at(self.cursor.since(start))),
+                _ => return Err(ErrorKind::InvalidGroup.at(self.cursor.since(start))),
             }
         }
     }
 
     fn close(&mut self) -> Result<(), SyntaxError> {
         if !self.sizes.close() {
-            return Err(Fault::UnexpectedParen.at(self.cursor.rest()));
+            return Err(ErrorKind::UnexpectedParen.at(self.cursor.rest()));
         }
         self.cursor.next();
         self.out.push(')');
-        self.before = Before::Item;
+        self.previous = Previous::Item;
         Ok(())
     }
 
-    /// `{n}`, `{n,}` and `{n,m}`; any other brace is a character like others.
+    /// `{n}`, `{n,}` and `{n,m}`; any other brace is a literal.
     fn count(&mut self, start: &'e str) -> Result<(), SyntaxError> {
-        let Some((least, most)) = self.cursor.count() else {
+        let Some((min, max)) = self.cursor.count() else {
             self.cursor.next();
             return self.literal('{');
         };
-        // Go takes `{0,}` for once where it multiplies counts.
-        let factor = most.unwrap_or(least.max(1));
-        let most = most.unwrap_or(least);
+        // Go counts `{0,}` as one where it multiplies counts.
+        let factor = max.unwrap_or(min.max(1));
+        let max = max.unwrap_or(min);
         let text = self.cursor.since(start);
-        if least > MAX_COUNT || most > MAX_COUNT || least > most {
-            return Err(Fault::InvalidCount.at(text));
+        if min > MAX_COUNT || max > MAX_COUNT || min > max {
+            return Err(ErrorKind::InvalidCount.at(text));
         }
         self.repetition(start)?;
         if self.sizes.repeat(factor) {
             Ok(())
         } else {
-            Err(Fault::InvalidCount.at(text))
+            Err(ErrorKind::InvalidCount.at(text))
         }
     }
 
@@ -258,13 +257,13 @@ impl<'e> Rewriter<'e> {
     fn repetition(&mut self, start: &'e str) -> Result<(), SyntaxError> {
         self.cursor.eat("?");
         let text = self.cursor.since(start);
-        match self.before {
-            Before::Item => {}
-            Before::Nothing => return Err(Fault::NothingToRepeat.at(text)),
-            Before::Repetition => return Err(Fault::RepeatedRepetition.at(text)),
+        match self.previous {
+            Previous::Item => {}
+            Previous::None => return Err(ErrorKind::NothingToRepeat.at(text)),
+            Previous::Repetition => return Err(ErrorKind::RepeatedRepetition.at(text)),
         }
         self.out.push_str(text);
-        self.before = Before::Repetition;
+        self.previous = Previous::Repetition;
         Ok(())
     }
 
@@ -283,15 +282,15 @@ impl<'e> Rewriter<'e> {
             }
         }
         match set(&mut self.cursor)? {
-            Some(Set {
+            Some(CharSet {
                 negated: false,
                 items,
-            }) if items.starts_with(r"\p") => self.sized(format_args!("[{items}]"), size::MANY),
-            Some(Set {
+            }) if items.starts_with(r"\p") => self.sized(format_args!("[{items}]"), size::LARGE_SET),
+            Some(CharSet {
                 negated: false,
                 items,
             }) => self.item(format_args!("[{items}]")),
-            Some(Set { negated: true, items }) => self.sized(format_args!("[^{items}]"), size::MANY),
+            Some(CharSet { negated: true, items }) => self.sized(format_args!("[^{items}]"), size::LARGE_SET),
             None => {
                 let c = character(&mut self.cursor)?;
                 self.literal(c)
@@ -299,7 +298,7 @@ impl<'e> Rewriter<'e> {
         }
     }
 
-    /// `\Q…\E`, or to the end where there is no `\E`.
+    /// `\Q…\E`, or to the end if there is no `\E`.
     fn quotation(&mut self) -> Result<(), SyntaxError> {
         let rest = self.cursor.rest();
         let quoted = match self.cursor.until(r"\E") {
@@ -309,8 +308,8 @@ impl<'e> Rewriter<'e> {
         for c in quoted.chars() {
             self.literal(c)?;
         }
-        if self.before == Before::Repetition {
-            self.before = Before::Item;
+        if self.previous == Previous::Repetition {
+            self.previous = Previous::Item;
         }
         Ok(())
     }
@@ -320,10 +319,10 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_ascii_alphanumeric()
 }
 
-/// A character that means nothing but itself, inside a class or outside.
-struct Exactly(char);
+/// A literal character, inside a class or outside.
+struct Literal(char);
 
-impl std::fmt::Display for Exactly {
+impl std::fmt::Display for Literal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_ascii_alphanumeric() {
             self.0.fmt(f)

@@ -1,15 +1,15 @@
-//! How large an expression is with its counts written out.
+//! The size of an expression with its counts expanded.
 
 use super::MAX_COUNT;
 
-/// What an item counts as that stands for many characters beyond ASCII, such as `\pL`: each byte of their encoding has
-/// branches of its own.
-pub const MANY: u32 = 50;
+/// The size of an item that matches many non-ASCII characters, such as `\pL`: each byte of their encoding has branches of
+/// its own.
+pub const LARGE_SET: u32 = 50;
 
-/// The sizes of what was read, by group.
+/// The sizes of the parsed items, by group.
 #[derive(Default)]
 pub struct Sizes {
-    /// Groups around the one that is read.
+    /// The groups that enclose the current one.
     outer: Vec<Group>,
     group: Group,
 }
@@ -23,9 +23,9 @@ struct Group {
 
 #[derive(Clone, Copy, Default)]
 struct Size {
-    /// Items, those in repetitions as often as they are repeated.
+    /// Number of items, where repeated items count as often as they are repeated.
     items: u32,
-    /// The largest product of counts within counts, as Go computes it.
+    /// The largest product of nested counts, as Go computes it.
     counts: u32,
 }
 
@@ -39,20 +39,20 @@ impl Group {
 }
 
 impl Sizes {
-    /// Another item of a size.
+    /// Adds an item of a size.
     pub fn item(&mut self, items: u32) {
         self.group.before = self.group.whole();
         self.group.last = Size { items, counts: 1 };
     }
 
-    /// The beginning of a group.
+    /// Starts a group.
     pub fn open(&mut self) {
         self.group.before = self.group.whole();
         self.group.last = Size::default();
         self.outer.push(std::mem::take(&mut self.group));
     }
 
-    /// The end of a group, which is an item then; `false` if there is none to end.
+    /// Ends a group, which becomes an item; `false` if no group is open.
     pub fn close(&mut self) -> bool {
         let Some(outer) = self.outer.pop() else {
             return false;
@@ -64,19 +64,19 @@ impl Sizes {
         true
     }
 
-    /// Repeats the last item; `false` if that is more than Go takes. What is repeated zero times counts for nothing.
-    pub fn repeat(&mut self, most: u32) -> bool {
+    /// Repeats the last item; `false` if that exceeds the maximum of Go. An item that is repeated zero times has the count 0.
+    pub fn repeat(&mut self, max: u32) -> bool {
         let last = &mut self.group.last;
-        last.items = last.items.saturating_mul(most.max(1));
-        last.counts = last.counts.saturating_mul(most);
-        most < 2 || last.counts <= MAX_COUNT
+        last.items = last.items.saturating_mul(max.max(1));
+        last.counts = last.counts.saturating_mul(max);
+        max < 2 || last.counts <= MAX_COUNT
     }
 
     pub fn is_open(&self) -> bool {
         !self.outer.is_empty()
     }
 
-    /// All items.
+    /// The number of all items.
     pub fn items(&self) -> u32 {
         self.outer
             .iter()

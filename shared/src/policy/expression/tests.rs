@@ -1,4 +1,4 @@
-//! What Go's `regexp` (1.26) says of each row.
+//! Each row has the result of Go's `regexp` (1.26).
 
 use regex::Regex;
 
@@ -12,9 +12,9 @@ fn matches(expression: &str, text: &str) -> bool {
 }
 
 #[test]
-fn matches_what_go_matches() {
+fn expressions_match_the_same_texts_as_in_go() {
     for (expression, yes, no) in [
-        // What people write.
+        // Common patterns.
         (
             r"^https://charts\.a\.example\.com/.*",
             &["https://charts.a.example.com/x"][..],
@@ -27,14 +27,14 @@ fn matches_what_go_matches() {
         ),
         ("a|bc", &["a", "bc"], &["ac", "abc", "b"]),
         ("", &[""], &["a"]),
-        // ASCII alone.
+        // ASCII only.
         (r"\d", &["1"], &["٣", "a"]),
         (r"[\w.]+", &["a_1.Z"], &["ä", "-"]),
         (r"[^\D]", &["1"], &["٣", "a"]),
         (r"\s", &[" ", "\t"], &["\x0b", "\u{a0}"]),
         (r"a\bä", &["aä"], &[]),
         (r"ä\Bé", &["äé"], &[]),
-        // Themselves.
+        // Literals.
         (r"\Q.*[\E+", &[".*[", ".*[["], &["ab", ".*"]),
         (r"\Qa.b", &["a.b"], &["axb"]),
         (r"\<\_\>\/\-\%\ ", &["<_>/-% "], &[]),
@@ -80,7 +80,7 @@ fn matches_what_go_matches() {
 }
 
 #[test]
-fn refuses_what_go_refuses_in_its_words() {
+fn syntax_errors_are_those_of_go() {
     for (expression, error) in [
         ("a[", "missing closing ]: `[`"),
         ("[]", "missing closing ]: `[]`"),
@@ -116,9 +116,9 @@ fn refuses_what_go_refuses_in_its_words() {
         (r"\x{+41}", r"invalid escape sequence: `\x{+41}`"),
         ("a\\", "trailing backslash at end of expression: ``"),
     ] {
-        let found = rewrite(expression).map_err(|error| error.to_string());
+        let result = rewrite(expression).map_err(|error| error.to_string());
         assert_eq!(
-            found,
+            result,
             Err(format!("error parsing regexp: {error}")),
             "{expression}"
         );
@@ -126,7 +126,7 @@ fn refuses_what_go_refuses_in_its_words() {
 }
 
 #[test]
-fn a_plain_text_has_nothing_that_an_expression_could_mean() {
+fn an_expression_without_metacharacters_is_plain() {
     for plain in ["web-app", "a b", "ä#&~<>", ""] {
         assert!(is_plain(plain), "{plain}");
     }
@@ -135,9 +135,9 @@ fn a_plain_text_has_nothing_that_an_expression_could_mean() {
     }
 }
 
-/// Only counts are multiplied, and only those within one another.
+/// Only nested counts are multiplied.
 #[test]
-fn counts_that_go_takes_are_taken() {
+fn counts_that_go_accepts_are_accepted() {
     for expression in [
         "(a{25}){40}",
         "a{1000}b{1000}",

@@ -17,8 +17,8 @@ use crate::{
 /// How many problems are returned for the values of one target.
 const MAX_PROBLEMS: usize = 5;
 
-/// Units of work for the values of all targets of an object: about a tenth of a second.
-const WORK: u64 = 100_000_000;
+/// Units of work for the values of all targets of an object: about 30 ms.
+const WORK: u64 = 30_000_000;
 
 /// What is wrong with a template in values.
 #[derive(Clone, Debug, PartialEq, Eq)]
