@@ -156,7 +156,6 @@ fn default_customization_mode(schema: &mut Value) {
     }
 }
 
-<<<<<<< HEAD
 /// Removes the bounds of a string field. The API server checks a schema before it calls the webhook, whose message names the fix.
 fn leave_to_admission(schema: &mut Value, field: &str) {
     if let Some(field) = schema
@@ -175,10 +174,7 @@ fn leave_to_admission(schema: &mut Value, field: &str) {
     }
 }
 
-fn definition<K>(mut schema: Value, category: Option<&str>, columns: &[Column], has_status: bool) -> Value
-=======
 fn crd<K>(mut schema: Value, category: Option<&str>, columns: &[Column], has_status: bool) -> Value
->>>>>>> names-a
 where
     K: Resource<DynamicType = ()> + JsonSchema,
 {
