@@ -39,7 +39,10 @@ pub enum Fault {
     )]
     Template(#[from] TemplateError),
     /// The output is not YAML. The message does not contain the output, which may contain secrets.
-    #[error("the template does not render to valid YAML: {error}{}; quote values that may contain special characters", at(*.line, .template))]
+    #[error(
+        "the template does not render to valid YAML: {error}{}; quote values that may contain special characters",
+        at(*.line, .template)
+    )]
     NotYaml {
         /// What is wrong with it.
         error: yaml::ReadError,
