@@ -1,8 +1,8 @@
-//! What the templates of one Bundle may use on all its clusters, and what one rendering may make.
+//! Limits on the work of all templates of one Bundle for all its clusters, and on the memory of one rendering.
 //!
-//! Work is counted in units of about a nanosecond. Functions charge for what they read, not only for what they return: a
-//! digest of a long text returns little. Processor time is the last limit, because the charges are estimates. It is that of
-//! the thread alone, so that a Bundle does not fail for what others compute at the same time.
+//! Work is counted in units of about a nanosecond. Functions charge for what they read, not only for what they return: the
+//! digest of a long text is short. Processor time is the last limit, because the charges are estimates. Only the time of the
+//! thread counts, so a Bundle does not fail because of other computations.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,43 +13,43 @@ use std::{
 
 use thiserror::Error;
 
-use super::patterns::Patterns;
+use super::patterns::PatternCache;
 
-/// How many bytes a text may have: more than the API server takes for a whole object.
+/// Maximum length of a text in bytes: more than the API server accepts for a whole object.
 pub const MAX_TEXT: usize = 2 << 20;
 
-/// How many bytes of texts, lists and maps a rendering may make in all. Lists and maps live until its end.
-pub const MAX_MADE: usize = 16 << 20;
+/// Maximum bytes of all texts, lists and maps that a rendering creates. Lists and maps live until it ends.
+pub const MAX_ALLOCATED: usize = 16 << 20;
 
 /// Work of a step: a node of the template, a call, a comparison.
 pub const STEP: u64 = 150;
 
-/// Work for each byte that a function reads or writes. The slowest function for its input takes about that much.
+/// Work for each byte that a function reads or writes. The slowest function takes about that much.
 pub const BYTE: u64 = 8;
 
-/// Work between two looks at the clock: about a millisecond.
+/// Work between two checks of the clock: about a millisecond.
 const CLOCK_INTERVAL: u64 = 1_000_000;
 
-/// What the templates of a Bundle may use on all its clusters together.
+/// The limits for the templates of a Bundle on all its clusters together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Units of work for the Bundle, however few clusters it goes to.
+    /// Units of work for the Bundle, independent of the number of clusters.
     pub work: u64,
     /// Units of work that each cluster adds.
     pub work_per_cluster: u64,
-    /// Bytes of Helm values and options of all clusters: they are in memory at the same time.
+    /// Bytes of the Helm values and options of all clusters, which are in memory at the same time.
     pub kept: usize,
     /// Bytes of Helm values and options that each cluster adds.
     pub kept_per_cluster: usize,
-    /// Processor time, however few clusters there are.
+    /// Processor time, independent of the number of clusters.
     pub time: Duration,
     /// Processor time that each cluster adds.
     pub time_per_cluster: Duration,
 }
 
 impl Limits {
-    /// The limits of the controller; see docs/standalone.md. Templates of 10 KB with 160 actions take some 3 million units
-    /// and 1.5 ms on a cluster, so that 2,000 clusters fit.
+    /// The limits of the controller; see docs/standalone.md. Templates of 10 KB with 160 actions take about 3 million units
+    /// and 1.5 ms for a cluster, so 2,000 clusters fit.
     pub const fn within(time: Duration) -> Self {
         Self {
             work: 1_000_000_000,
@@ -71,7 +71,7 @@ pub enum Exceeded {
          patterns, or several Bundles"
     )]
     Work {
-        /// Units of work that were allowed so far.
+        /// The allowed units of work when it was exceeded.
         limit: u64,
     },
     /// Too much processor time.
@@ -80,25 +80,25 @@ pub enum Exceeded {
          several Bundles with fewer clusters each", limit.as_millis()
     )]
     Time {
-        /// Processor time that was allowed so far.
+        /// The allowed processor time when it was exceeded.
         limit: Duration,
     },
-    /// Too many values and options.
+    /// Too many bytes of values and options.
     #[error(
         "the values and options of this Bundle for its clusters, each counted once, have more than {limit} bytes together; use \
          smaller ones, valuesFrom, or several Bundles with fewer clusters each"
     )]
-    Interner {
-        /// Bytes that were allowed so far.
+    Memory {
+        /// The allowed bytes when it was exceeded.
         limit: usize,
     },
 }
 
 /// The budget of one Bundle: clones share it.
 #[derive(Clone)]
-pub struct Budget(Rc<Shared>);
+pub struct Budget(Rc<State>);
 
-struct Shared {
+struct State {
     limits: Limits,
     clock: Box<dyn Fn() -> Duration>,
     clusters: Cell<u32>,
@@ -106,7 +106,7 @@ struct Shared {
     unchecked: Cell<u64>,
     kept: Cell<usize>,
     exceeded: Cell<Option<Exceeded>>,
-    patterns: RefCell<Patterns>,
+    patterns: RefCell<PatternCache>,
 }
 
 impl fmt::Debug for Budget {
@@ -120,9 +120,9 @@ impl fmt::Debug for Budget {
 }
 
 impl Budget {
-    /// A budget that nothing of is used yet. `clock` gives the processor time since it began.
+    /// An unused budget. `clock` returns the processor time since its start.
     pub fn new(limits: Limits, clock: impl Fn() -> Duration + 'static) -> Self {
-        Self(Rc::new(Shared {
+        Self(Rc::new(State {
             limits,
             clock: Box::new(clock),
             clusters: Cell::new(0),
@@ -134,15 +134,15 @@ impl Budget {
         }))
     }
 
-    /// A budget without a clock, for what is not of a tenant.
+    /// A budget without a clock, for input that does not come from a tenant.
     pub fn without_clock() -> Self {
         Self::new(Limits::within(Duration::MAX), || Duration::ZERO)
     }
 
-    /// Begins a cluster, which adds to what may be used.
+    /// Starts the next cluster, which raises the limits.
     ///
     /// # Errors
-    /// Where a limit was exceeded before, or the time is over.
+    /// If a limit was exceeded before, or the time is up.
     pub fn next_cluster(&self) -> Result<(), Exceeded> {
         if let Some(exceeded) = self.0.exceeded.get() {
             return Err(exceeded);
@@ -156,16 +156,16 @@ impl Budget {
         self.0.exceeded.get()
     }
 
-    /// Units of work that were used.
+    /// The units of work used.
     #[cfg(test)]
     pub fn used(&self) -> u64 {
         self.0.work.get()
     }
 
-    /// Counts work before it is done.
+    /// Charges for work before it is done.
     ///
     /// # Errors
-    /// Where a limit is exceeded.
+    /// If a limit is exceeded.
     pub fn charge(&self, units: u64) -> Result<(), Exceeded> {
         let used = self.0.work.get().saturating_add(units);
         self.0.work.set(used);
@@ -184,7 +184,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Looks at the clock.
+    /// Checks the clock.
     pub(super) fn check_time(&self) -> Result<(), Exceeded> {
         self.0.unchecked.set(0);
         let limits = &self.0.limits;
@@ -196,10 +196,10 @@ impl Budget {
         self.0.exceeded.get().map_or(Ok(()), Err)
     }
 
-    /// Counts values and options that are kept until all clusters have theirs.
+    /// Charges for values and options that stay in memory until all clusters have theirs.
     ///
     /// # Errors
-    /// Where those of all clusters together are too long.
+    /// If those of all clusters together exceed the limit.
     pub fn keep(&self, bytes: usize) -> Result<(), Exceeded> {
         let kept = self.0.kept.get().saturating_add(bytes);
         self.0.kept.set(kept);
@@ -209,41 +209,41 @@ impl Budget {
             .saturating_mul(clusters)
             .saturating_add(limits.kept);
         if kept > limit {
-            return self.exceed(Exceeded::Interner { limit });
+            return self.exceed(Exceeded::Memory { limit });
         }
         Ok(())
     }
 
-    /// The bytes of all values and options that are kept.
+    /// The bytes of all values and options that stay in memory.
     pub fn kept(&self) -> usize {
         self.0.kept.get()
     }
 
-    pub(super) fn patterns(&self) -> &RefCell<Patterns> {
+    pub(super) fn patterns(&self) -> &RefCell<PatternCache> {
         &self.0.patterns
     }
 
     fn exceed(&self, exceeded: Exceeded) -> Result<(), Exceeded> {
-        // The first one is what matters; others follow from it.
+        // The first one is the cause; others follow from it.
         let first = self.0.exceeded.get().unwrap_or(exceeded);
         self.0.exceeded.set(Some(first));
         Err(first)
     }
 }
 
-/// What one rendering uses: work of the Bundle's budget, and memory of its own.
+/// Counts what one rendering uses: work from the Bundle's budget, and its own memory.
 #[derive(Debug)]
 pub struct Meter {
     budget: Budget,
-    made: Cell<usize>,
+    allocated: Cell<usize>,
 }
 
 impl Meter {
-    /// One that has made nothing yet.
+    /// A meter without any memory in use.
     pub fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
-            made: Cell::new(0),
+            allocated: Cell::new(0),
         }
     }
 
@@ -252,47 +252,47 @@ impl Meter {
         &self.budget
     }
 
-    /// Counts units of work before they are done.
-    pub fn work(&self, units: u64) -> Result<(), String> {
+    /// Charges for work before it is done.
+    pub fn charge(&self, units: u64) -> Result<(), String> {
         self.budget.charge(units).map_err(|exceeded| exceeded.to_string())
     }
 
-    /// Counts `count` things that take `each` units of work.
-    pub fn each(&self, count: usize, each: u64) -> Result<(), String> {
-        self.work(u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(each))
+    /// Charges `units` of work for each of `count` items.
+    pub fn charge_each(&self, count: usize, units: u64) -> Result<(), String> {
+        self.charge(u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(units))
     }
 
-    /// Counts bytes before they are made.
-    pub fn make(&self, bytes: usize) -> Result<(), String> {
-        self.room(bytes)?;
-        self.made.set(self.made.get().saturating_add(bytes));
+    /// Charges for memory before it is allocated.
+    pub fn allocate(&self, bytes: usize) -> Result<(), String> {
+        self.check_memory(bytes)?;
+        self.allocated.set(self.allocated.get().saturating_add(bytes));
         Ok(())
     }
 
-    /// Bytes that were made.
-    pub const fn made(&self) -> usize {
-        self.made.get()
+    /// The bytes that were charged.
+    pub const fn allocated(&self) -> usize {
+        self.allocated.get()
     }
 
-    /// Refuses bytes that there is no room for. Whoever makes them counts them.
-    pub fn room(&self, bytes: usize) -> Result<(), String> {
-        if self.made.get().saturating_add(bytes) > MAX_MADE {
+    /// Fails if `bytes` more would exceed the limit. The caller charges for them when it allocates them.
+    pub fn check_memory(&self, bytes: usize) -> Result<(), String> {
+        if self.allocated.get().saturating_add(bytes) > MAX_ALLOCATED {
             return Err(format!(
-                "the template makes more than {MAX_MADE} bytes of texts, lists and maps; make fewer or shorter ones"
+                "the template creates more than {MAX_ALLOCATED} bytes of texts, lists and maps; create fewer or shorter ones"
             ));
         }
         Ok(())
     }
 
-    /// Refuses a text of `bytes` bytes before it is made, without counting it.
-    pub fn text_room(&self, bytes: usize) -> Result<(), String> {
+    /// Fails if a text of `bytes` bytes would be too long, before it is created and without charging for it.
+    pub fn check_text(&self, bytes: usize) -> Result<(), String> {
         if bytes > MAX_TEXT {
             return Err(format!("the text would be longer than {MAX_TEXT} bytes"));
         }
-        self.room(bytes)
+        self.check_memory(bytes)
     }
 
-    /// Looks at the clock, after something whose work is not known before.
+    /// Checks the clock, after an operation whose work cannot be estimated.
     pub fn check_time(&self) -> Result<(), String> {
         self.budget.check_time().map_err(|exceeded| exceeded.to_string())
     }

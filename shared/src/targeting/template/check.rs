@@ -20,7 +20,7 @@ pub struct UnsupportedFunction {
 /// Parses a template, and returns the unsupported functions that it calls, each once. Rendering fails with the first of them.
 ///
 /// # Errors
-/// Where rendering would fail with the same error for every cluster: a syntax error, or a function that is not defined. If
+/// If rendering would fail with the same error for every cluster: a syntax error, or a function that is not defined. If
 /// a limit of `budget` is exceeded, `budget` contains it, and the template may be valid.
 pub fn check(text: &str, budget: &Budget) -> Result<Vec<UnsupportedFunction>, TemplateError> {
     if !has_actions(text) {
@@ -28,7 +28,7 @@ pub fn check(text: &str, budget: &Budget) -> Result<Vec<UnsupportedFunction>, Te
     }
     let meter = Meter::new(budget);
     meter
-        .text_room(text.len())
+        .check_text(text.len())
         .map_err(|message| TemplateError::new("", 0..0, message))?;
     parse::check(text, &meter)
 }
@@ -58,7 +58,7 @@ mod tests {
             ("${ end }", "at <end>: unexpected {{end}}"),
             ("${ xyz }", "at <xyz>: function \"xyz\" not defined"),
             ("${ env \"HOME\" }", "at <env>: function \"env\" not defined"),
-            // An unsupported function does not hide a syntax error behind it.
+            // An unsupported function does not hide a syntax error after it.
             ("${ now }${ xyz }", "at <xyz>: function \"xyz\" not defined"),
             (
                 "${ define \"a\" }${ $x }${ end }",

@@ -1,42 +1,42 @@
-//! What is wrong with a template.
+//! The error of a template.
 
 use thiserror::Error;
 
 use crate::text::cut;
 
-/// Longest piece of the template that an error repeats, in bytes.
+/// Maximum length of the piece of the template that an error quotes, in bytes.
 const MAX_PIECE: usize = 80;
 
-/// Longest message, in bytes: `fail` takes any text.
+/// Maximum length of a message, in bytes: `fail` accepts any text.
 const MAX_MESSAGE: usize = 400;
 
-/// What is wrong with a template, and where.
+/// What is wrong with a template, and at which position.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{}{message}", at(.piece))]
 pub struct TemplateError {
-    /// The byte of the text at which it is.
+    /// The offset in the template, in bytes.
     pub offset: usize,
-    /// The piece of the template that it is about; empty where that is unknown.
+    /// The piece of the template that causes it; empty if that is unknown.
     pub piece: String,
     /// What is wrong.
     pub message: String,
 }
 
 impl TemplateError {
-    /// An error about a piece of `text`.
-    pub(super) fn new(text: &str, place: std::ops::Range<usize>, message: impl Into<String>) -> Self {
-        let piece = text.get(place.clone()).unwrap_or_default();
+    /// An error about the piece of `text` at `span`.
+    pub(super) fn new(text: &str, span: std::ops::Range<usize>, message: impl Into<String>) -> Self {
+        let piece = text.get(span.clone()).unwrap_or_default();
         Self {
-            offset: place.start,
+            offset: span.start,
             piece: line(piece),
             message: cut(message.into(), MAX_MESSAGE),
         }
     }
 }
 
-/// A piece of a template on one line, however it was written.
+/// A piece of a template on one line, with white space collapsed, and cut if it is long.
 pub fn line(piece: &str) -> String {
-    // Words enough for the longest piece.
+    // A word has at least one byte, so more words than bytes are never needed.
     let words: Vec<&str> = piece.split_whitespace().take(MAX_PIECE).collect();
     cut(words.join(" "), MAX_PIECE)
 }

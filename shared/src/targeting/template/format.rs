@@ -1,4 +1,4 @@
-//! How values print: `%v` of Go's `fmt`.
+//! Prints values as `%v` of Go's `fmt` does.
 
 use super::{
     heap::{Heap, check_depth},
@@ -6,7 +6,7 @@ use super::{
     value::Value,
 };
 
-/// What an action prints.
+/// Prints the value of an action.
 pub fn print(heap: &Heap, value: &Value) -> Result<String, String> {
     if matches!(value, Value::Nil) {
         return Ok("<no value>".to_owned());
@@ -18,22 +18,22 @@ pub fn print(heap: &Heap, value: &Value) -> Result<String, String> {
 pub fn display(heap: &Heap, value: &Value) -> Result<String, String> {
     let mut out = String::new();
     write(heap, &mut out, value, 0)?;
-    heap.meter.make(out.len())?;
+    heap.meter.allocate(out.len())?;
     Ok(out)
 }
 
 fn write(heap: &Heap, out: &mut String, value: &Value, depth: usize) -> Result<(), String> {
     check_depth(depth)?;
-    heap.spend(1)?;
-    heap.meter.text_room(out.len())?;
+    heap.charge_steps(1)?;
+    heap.meter.check_text(out.len())?;
     match value {
         Value::Nil => out.push_str("<nil>"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Int(number) | Value::Int64(number) => out.push_str(&number.to_string()),
         Value::Float(number) => out.push_str(&print_float(*number)),
         Value::Str(text) => {
-            heap.read(text.len())?;
-            heap.meter.text_room(out.len().saturating_add(text.len()))?;
+            heap.charge_read(text.len())?;
+            heap.meter.check_text(out.len().saturating_add(text.len()))?;
             out.push_str(text);
         }
         Value::Version(version) => out.push_str(&version.to_string()),
@@ -91,12 +91,11 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// `unicode.IsPrint`, as far as the standard library tells: it escapes what does not print, and a few characters that
-/// combine with others.
+/// `unicode.IsPrint`, derived from the standard library, which escapes what is not printable and a few combining characters.
 pub fn is_printable(c: char) -> bool {
     match c {
         ' ' => true,
-        // Spaces other than that one do not print in Go.
+        // Other spaces are not printable in Go.
         c if c.is_whitespace() || c.is_control() => false,
         '\'' | '"' | '\\' => true,
         c => c.is_ascii_graphic() || (u32::from(c) > 0x7f && !is_escaped(c)),
@@ -104,7 +103,7 @@ pub fn is_printable(c: char) -> bool {
 }
 
 fn is_escaped(c: char) -> bool {
-    // Letters that combine print in Go; `escape_debug` escapes them at the beginning of a text alone.
+    // Combining letters are printable in Go; `escape_debug` escapes them only at the start of a text.
     let text = String::from_iter(['a', c]);
     text.escape_debug().nth(1) == Some('\\')
 }

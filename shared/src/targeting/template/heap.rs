@@ -1,7 +1,7 @@
-//! Where the lists and maps of a rendering live, and what it may use up.
+//! The lists and maps of a rendering.
 //!
-//! Go's maps are shared: `set $d "a" 1` changes the map wherever it is named, and a map can even be put into itself. In
-//! one place they can be shared without counting who holds them, and are gone with the rendering whatever holds what.
+//! Go's maps are shared: `set $d "a" 1` changes the map for every variable that refers to it, and a map can even contain
+//! itself. In one heap they can be shared without reference counts, and cycles are freed with the rendering.
 
 use std::{cmp::Ordering, collections::BTreeMap, rc::Rc};
 
@@ -12,7 +12,7 @@ use super::{
     value::{Elements, Value},
 };
 
-/// How deep lists and maps nest before they are refused, so that a map within itself ends.
+/// How deep lists and maps may nest. It also stops the recursion into a map that contains itself.
 pub const MAX_DEPTH: usize = 100;
 
 /// Bytes of an element of a list, and of a list.
@@ -21,28 +21,27 @@ const LIST: usize = size_of::<List>() + 16;
 /// Bytes of an entry of a map, without its key and in a node that is half full; and of the first node of a map.
 const ENTRY: usize = 112;
 const FIRST_ENTRY: usize = 560;
-/// Bytes of a text beside its own.
+/// Bytes of a text in addition to its content.
 const TEXT: usize = 32;
 /// Work for each element that is copied, and each entry.
 const COPY: u64 = 10;
 const COPY_ENTRY: u64 = 60;
 
-/// A list and what it is made of. It never changes.
+/// A list and the type of its elements. It never changes.
 #[derive(Debug, Default)]
 pub struct List {
-    pub of: Elements,
+    pub elements: Elements,
     pub items: Vec<Value>,
 }
 
-/// A map and what it is made of.
+/// A map and the type of its values.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
-    pub of: Elements,
+    pub elements: Elements,
     pub entries: BTreeMap<String, Value>,
 }
 
-/// The lists and maps of a rendering. Whoever goes through one shares it: functions that call themselves would otherwise
-/// hold a copy for each level.
+/// The lists and maps of a rendering. Iteration shares them: recursive functions would otherwise hold a copy for each level.
 #[derive(Debug)]
 pub struct Heap {
     lists: Vec<Rc<List>>,
@@ -50,7 +49,7 @@ pub struct Heap {
     pub meter: Meter,
 }
 
-/// What `.` and `$` are: lists and maps that any number of renderings begin with. What one of them changes is a copy.
+/// The context of templates, `.` and `$`: lists and maps that any number of renderings start with. A rendering changes a copy.
 #[derive(Debug)]
 pub struct Context {
     lists: Vec<Rc<List>>,
@@ -60,7 +59,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Takes in a JSON object.
+    /// Converts a JSON object.
     pub(super) fn new(json: &Json, meter: Meter) -> Result<Self, String> {
         let mut heap = Heap {
             lists: Vec::new(),
@@ -70,7 +69,7 @@ impl Context {
         let root = heap.import(json)?;
         Ok(Self {
             root,
-            bytes: heap.meter.made(),
+            bytes: heap.meter.allocated(),
             lists: heap.lists,
             maps: heap.maps,
         })
@@ -83,10 +82,10 @@ impl Context {
 }
 
 impl Heap {
-    /// One that begins with a context, which counts as made.
+    /// A heap that starts with a context, whose memory it charges for.
     pub fn with(context: &Context, meter: Meter) -> Result<Self, String> {
-        meter.each(context.lists.len() + context.maps.len(), COPY)?;
-        meter.make(context.bytes)?;
+        meter.charge_each(context.lists.len() + context.maps.len(), COPY)?;
+        meter.allocate(context.bytes)?;
         Ok(Self {
             lists: context.lists.clone(),
             maps: context.maps.clone(),
@@ -94,46 +93,46 @@ impl Heap {
         })
     }
 
-    /// Counts steps.
-    pub fn spend(&self, steps: usize) -> Result<(), String> {
-        self.meter.each(steps, STEP)
+    /// Charges for steps.
+    pub fn charge_steps(&self, steps: usize) -> Result<(), String> {
+        self.meter.charge_each(steps, STEP)
     }
 
-    /// Counts a text that is read or compared.
-    pub fn read(&self, bytes: usize) -> Result<(), String> {
-        self.meter.each(bytes, BYTE)
+    /// Charges for a text that is read or compared.
+    pub fn charge_read(&self, bytes: usize) -> Result<(), String> {
+        self.meter.charge_each(bytes, BYTE)
     }
 
-    /// Counts a text that is written, before it is.
-    pub fn write(&self, bytes: usize) -> Result<(), String> {
-        self.read(bytes)?;
-        self.meter.make(bytes.saturating_add(TEXT))
+    /// Charges for a text before it is written.
+    pub fn charge_write(&self, bytes: usize) -> Result<(), String> {
+        self.charge_read(bytes)?;
+        self.meter.allocate(bytes.saturating_add(TEXT))
     }
 
-    /// Makes a text of another one.
+    /// Copies a text.
     pub fn text(&self, text: &str) -> Result<Value, String> {
-        self.write(text.len())?;
+        self.charge_write(text.len())?;
         Ok(Value::str(text))
     }
 
-    /// Makes a list.
-    pub fn list(&mut self, of: Elements, items: Vec<Value>) -> Result<Value, String> {
+    /// Creates a list.
+    pub fn list(&mut self, elements: Elements, items: Vec<Value>) -> Result<Value, String> {
         self.count_list(items.len())?;
-        Ok(self.add_list(of, items))
+        Ok(self.add_list(elements, items))
     }
 
     fn count_list(&self, length: usize) -> Result<(), String> {
-        self.spend(1)?;
-        self.meter.each(length, COPY)?;
-        self.meter.make(LIST + length.saturating_mul(ELEMENT))
+        self.charge_steps(1)?;
+        self.meter.charge_each(length, COPY)?;
+        self.meter.allocate(LIST + length.saturating_mul(ELEMENT))
     }
 
-    fn add_list(&mut self, of: Elements, items: Vec<Value>) -> Value {
-        self.lists.push(Rc::new(List { of, items }));
+    fn add_list(&mut self, elements: Elements, items: Vec<Value>) -> Value {
+        self.lists.push(Rc::new(List { elements, items }));
         Value::List(self.lists.len() - 1)
     }
 
-    /// Makes a list of strings. Each is counted before it is made.
+    /// Creates a list of strings. Each is charged for before it is created.
     pub fn strings<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) -> Result<Value, String> {
         let items = items
             .into_iter()
@@ -142,58 +141,58 @@ impl Heap {
         self.list(Elements::Strings, items)
     }
 
-    /// Makes a map.
-    pub fn map(&mut self, of: Elements, entries: BTreeMap<String, Value>) -> Result<Value, String> {
+    /// Creates a map.
+    pub fn map(&mut self, elements: Elements, entries: BTreeMap<String, Value>) -> Result<Value, String> {
         self.count_map(&entries)?;
-        Ok(self.add_map(of, entries))
+        Ok(self.add_map(elements, entries))
     }
 
     fn count_map(&self, entries: &BTreeMap<String, Value>) -> Result<(), String> {
-        self.spend(1)?;
-        self.meter.each(entries.len(), COPY_ENTRY)?;
+        self.charge_steps(1)?;
+        self.meter.charge_each(entries.len(), COPY_ENTRY)?;
         self.meter
-            .make(LIST + map_bytes(entries.len(), key_bytes(entries)))
+            .allocate(LIST + map_bytes(entries.len(), key_bytes(entries)))
     }
 
-    fn add_map(&mut self, of: Elements, entries: BTreeMap<String, Value>) -> Value {
-        self.maps.push(Rc::new(Map { of, entries }));
+    fn add_map(&mut self, elements: Elements, entries: BTreeMap<String, Value>) -> Value {
+        self.maps.push(Rc::new(Map { elements, entries }));
         Value::Map(self.maps.len() - 1)
     }
 
-    /// A list to go through.
+    /// A list to iterate over.
     pub fn list_of(&self, list: usize) -> Result<Rc<List>, String> {
         let list = self.lists.get(list).map(Rc::clone).unwrap_or_default();
-        self.meter.each(list.items.len(), COPY)?;
+        self.meter.charge_each(list.items.len(), COPY)?;
         Ok(list)
     }
 
-    /// A copy of the elements of a list, for a function that makes another list of them. Not for functions that call
-    /// themselves meanwhile.
+    /// A copy of the elements of a list, for a function that creates another list from them. Not for recursive functions.
     pub fn items_of(&self, list: usize) -> Result<Vec<Value>, String> {
         let items = self.items(list);
-        self.meter.each(items.len(), COPY)?;
-        self.meter.room(items.len() * ELEMENT)?;
+        self.meter.charge_each(items.len(), COPY)?;
+        self.meter.check_memory(items.len() * ELEMENT)?;
         Ok(items.to_vec())
     }
 
-    /// A map to go through, as it is now. If it changes meanwhile, that is another copy of it.
+    /// A map to iterate over, as it is now. A change during the iteration is made to a copy.
     pub fn map_of(&self, map: usize) -> Result<Rc<Map>, String> {
         let map = self.maps.get(map).map(Rc::clone).unwrap_or_default();
-        self.meter.each(map.entries.len(), COPY_ENTRY)?;
-        self.read(key_bytes(&map.entries))?;
+        self.meter.charge_each(map.entries.len(), COPY_ENTRY)?;
+        self.charge_read(key_bytes(&map.entries))?;
         Ok(map)
     }
 
-    /// A copy of the entries of a map, in their order.
+    /// A copy of the entries of a map, sorted by key.
     pub fn entries_of(&self, map: usize) -> Result<Vec<(String, Value)>, String> {
         let map = self.map_of(map)?;
         let each = map.entries.len().saturating_mul(ELEMENT + TEXT);
-        self.meter.make(key_bytes(&map.entries).saturating_add(each))?;
+        self.meter
+            .allocate(key_bytes(&map.entries).saturating_add(each))?;
         let entries = map.entries.iter();
         Ok(entries.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
-    /// Makes an empty map, and tells its place.
+    /// Creates an empty map, and returns its index.
     pub fn empty_map(&mut self) -> Result<usize, String> {
         self.map(Elements::Any, BTreeMap::new())?;
         Ok(self.maps.len() - 1)
@@ -204,14 +203,14 @@ impl Heap {
         self.lists.get(list).map_or(&[], |list| &list.items)
     }
 
-    /// What a list is made of.
+    /// The type of a list's elements.
     pub fn elements(&self, list: usize) -> Elements {
-        self.lists.get(list).map_or(Elements::Any, |list| list.of)
+        self.lists.get(list).map_or(Elements::Any, |list| list.elements)
     }
 
-    /// What a map is made of.
+    /// The type of a map's values.
     pub fn map_elements(&self, map: usize) -> Elements {
-        self.maps.get(map).map_or(Elements::Any, |map| map.of)
+        self.maps.get(map).map_or(Elements::Any, |map| map.elements)
     }
 
     /// Number of entries of a map.
@@ -226,10 +225,10 @@ impl Heap {
 
     /// Sets an entry of a map.
     pub fn set(&mut self, map: usize, key: &str, value: Value) -> Result<(), String> {
-        self.spend(1)?;
+        self.charge_steps(1)?;
         let is_first = usize::from(self.len(map) == 0);
-        self.meter.make(map_bytes(is_first, key.len()) + ENTRY)?;
-        if let Some(map) = self.own(map)? {
+        self.meter.allocate(map_bytes(is_first, key.len()) + ENTRY)?;
+        if let Some(map) = self.make_mut(map)? {
             map.entries.insert(key.to_owned(), value);
         }
         Ok(())
@@ -237,27 +236,27 @@ impl Heap {
 
     /// Removes an entry of a map.
     pub fn unset(&mut self, map: usize, key: &str) -> Result<(), String> {
-        if let Some(map) = self.own(map)? {
+        if let Some(map) = self.make_mut(map)? {
             map.entries.remove(key);
         }
         Ok(())
     }
 
-    /// A map to change. Where somebody goes through it, or another rendering has it too, that is a copy.
-    fn own(&mut self, map: usize) -> Result<Option<&mut Map>, String> {
+    /// A map to change. If an iteration or another rendering shares it, it is copied first.
+    fn make_mut(&mut self, map: usize) -> Result<Option<&mut Map>, String> {
         let Some(map) = self.maps.get_mut(map) else {
             return Ok(None);
         };
         if Rc::strong_count(map) > 1 {
             let keys = key_bytes(&map.entries);
-            self.meter.each(map.entries.len(), COPY_ENTRY)?;
-            self.meter.each(keys, BYTE)?;
-            self.meter.make(map_bytes(map.entries.len(), keys))?;
+            self.meter.charge_each(map.entries.len(), COPY_ENTRY)?;
+            self.meter.charge_each(keys, BYTE)?;
+            self.meter.allocate(map_bytes(map.entries.len(), keys))?;
         }
         Ok(Some(Rc::make_mut(map)))
     }
 
-    /// Takes JSON in, as Go decodes it.
+    /// Converts JSON, as Go decodes it.
     pub fn import(&mut self, json: &Json) -> Result<Value, String> {
         Ok(match json {
             Json::Null => Value::Nil,
@@ -287,14 +286,14 @@ impl Heap {
         match value {
             Value::List(list) => {
                 let list = self.list_of(*list)?;
-                // Counted before it is made: a list can be within itself, by way of a map.
+                // Charged for before it is created: a list can contain itself through a map.
                 self.count_list(list.items.len())?;
                 let items = list
                     .items
                     .iter()
                     .map(|item| self.deep_copy(item, depth + 1))
                     .collect::<Result<_, _>>()?;
-                Ok(self.add_list(list.of, items))
+                Ok(self.add_list(list.elements, items))
             }
             Value::Map(map) => {
                 let map = self.map_of(*map)?;
@@ -304,7 +303,7 @@ impl Heap {
                     .iter()
                     .map(|(key, value)| Ok((key.clone(), self.deep_copy(value, depth + 1)?)))
                     .collect::<Result<_, String>>()?;
-                Ok(self.add_map(map.of, entries))
+                Ok(self.add_map(map.elements, entries))
             }
             Value::Nil
             | Value::Bool(_)
@@ -319,20 +318,20 @@ impl Heap {
     /// `reflect.DeepEqual`: values of different types are never equal.
     pub fn deep_equal(&self, one: &Value, other: &Value, depth: usize) -> Result<bool, String> {
         check_depth(depth)?;
-        self.spend(1)?;
+        self.charge_steps(1)?;
         Ok(match (one, other) {
             (Value::Nil, Value::Nil) => true,
             (Value::Bool(one), Value::Bool(other)) => one == other,
             (Value::Int(one), Value::Int(other)) | (Value::Int64(one), Value::Int64(other)) => one == other,
             (Value::Float(one), Value::Float(other)) => one.partial_cmp(other) == Some(Ordering::Equal),
             (Value::Str(one), Value::Str(other)) => {
-                self.read(one.len().min(other.len()) / 8)?;
+                self.charge_read(one.len().min(other.len()) / 8)?;
                 one == other
             }
             (Value::Version(one), Value::Version(other)) => one.original() == other.original(),
             (Value::List(one), Value::List(other)) => {
                 let (one, other) = (self.list_of(*one)?, self.list_of(*other)?);
-                let mut equal = one.of == other.of && one.items.len() == other.items.len();
+                let mut equal = one.elements == other.elements && one.items.len() == other.items.len();
                 for (a, b) in one.items.iter().zip(&other.items) {
                     equal = equal && self.deep_equal(a, b, depth + 1)?;
                 }
@@ -340,7 +339,7 @@ impl Heap {
             }
             (Value::Map(one), Value::Map(other)) => {
                 let (one, other) = (self.map_of(*one)?, self.map_of(*other)?);
-                let mut equal = one.of == other.of && one.entries.len() == other.entries.len();
+                let mut equal = one.elements == other.elements && one.entries.len() == other.entries.len();
                 for ((key, a), (other_key, b)) in one.entries.iter().zip(&other.entries) {
                     equal = equal && key == other_key && self.deep_equal(a, b, depth + 1)?;
                 }
@@ -363,7 +362,7 @@ impl Heap {
         }
     }
 
-    /// What `if` takes for true.
+    /// Whether `if` treats a value as true.
     pub fn is_true(&self, value: &Value) -> bool {
         match value {
             Value::Nil => false,
@@ -382,18 +381,18 @@ fn key_bytes(entries: &BTreeMap<String, Value>) -> usize {
     entries.keys().map(String::len).sum()
 }
 
-/// Bytes of a map with that many entries, whose keys have `keys` bytes together.
+/// Bytes of a map with so many entries, whose keys have `keys` bytes together.
 const fn map_bytes(entries: usize, keys: usize) -> usize {
     let first = if entries > 0 { FIRST_ENTRY } else { 0 };
     keys.saturating_add(entries.saturating_mul(ENTRY))
         .saturating_add(first)
 }
 
-/// Refuses what nests too deeply, such as a map within itself.
+/// Fails for values that nest too deep, such as a map that contains itself.
 pub fn check_depth(depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Err(format!(
-            "lists and maps nest more than {MAX_DEPTH} deep, or one is within itself"
+            "lists and maps nest more than {MAX_DEPTH} deep, or one contains itself"
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! JSON in templates: `toJson`, `fromJson` and their relatives.
+//! JSON in templates: `toJson`, `fromJson` and their variants.
 
 use super::{
     heap::{Heap, check_depth},
@@ -6,12 +6,12 @@ use super::{
 };
 use crate::targeting::go_json;
 
-/// How JSON is laid out.
+/// The layout of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// On one line, with `<`, `>` and `&` escaped.
     Plain,
-    /// On one line, as it is.
+    /// On one line, without these escapes.
     Raw,
     /// Indented by two spaces.
     Pretty,
@@ -26,9 +26,9 @@ pub fn encode(heap: &Heap, value: &Value, layout: Layout) -> Result<String, Stri
 
 fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: usize) -> Result<(), String> {
     check_depth(depth)?;
-    heap.spend(1)?;
+    heap.charge_steps(1)?;
     heap.meter
-        .text_room(out.len().saturating_sub(super::budget::MAX_TEXT / 2))?;
+        .check_text(out.len().saturating_sub(super::budget::MAX_TEXT / 2))?;
     match value {
         Value::Nil => out.push_str("null"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -36,7 +36,7 @@ fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: us
         Value::Float(number) if number.is_finite() => out.push_str(&go_json::number(*number)),
         Value::Float(_) => return Err("json: unsupported value: NaN or infinity".to_owned()),
         Value::Str(text) => {
-            heap.write(text.len())?;
+            heap.charge_write(text.len())?;
             go_json::string(out, text, layout != Layout::Raw);
         }
         Value::Version(version) => go_json::string(out, &version.to_string(), layout != Layout::Raw),

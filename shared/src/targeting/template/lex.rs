@@ -1,4 +1,4 @@
-//! From text to tokens.
+//! The lexer: splits a template into tokens.
 
 use std::ops::Range;
 
@@ -7,22 +7,22 @@ use super::{
     error::TemplateError,
 };
 
-/// What begins an action. Braces alone would be flow collections in YAML.
+/// Starts an action. Braces alone would be flow collections in YAML.
 pub const LEFT: &str = "${";
 const RIGHT: &str = "}";
 
-/// Bytes of a token and of what is made of it, at the most.
+/// Maximum bytes of a token and of the node that the parser makes of it.
 const TOKEN: usize = 192;
 
-/// A token and where it is.
+/// A token and its position in the template.
 #[derive(Clone, Debug)]
 pub struct Token {
-    pub kind: Kind,
-    pub place: Range<usize>,
+    pub kind: TokenKind,
+    pub span: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     Text,
     Left,
     Right,
@@ -43,15 +43,15 @@ pub enum Kind {
     Number,
     Character,
     Quoted,
-    /// Punctuation that means nothing.
+    /// Punctuation without a meaning.
     Other,
     End,
 }
 
-/// Splits a text into tokens, the last of which is [`Kind::End`].
+/// Splits a template into tokens, the last of which is [`TokenKind::End`].
 pub fn tokens(text: &str, meter: &Meter) -> Result<Vec<Token>, TemplateError> {
     let whole = |message| TemplateError::new(text, 0..0, message);
-    meter.each(text.len(), BYTE).map_err(whole)?;
+    meter.charge_each(text.len(), BYTE).map_err(whole)?;
     let mut lexer = Lexer {
         text,
         at: 0,
@@ -59,7 +59,7 @@ pub fn tokens(text: &str, meter: &Meter) -> Result<Vec<Token>, TemplateError> {
         meter,
     };
     lexer.run()?;
-    lexer.push(Kind::End, text.len());
+    lexer.push(TokenKind::End, text.len());
     Ok(lexer.tokens)
 }
 
@@ -85,14 +85,14 @@ impl<'t> Lexer<'t> {
             };
             if !kept.is_empty() {
                 self.tokens.push(Token {
-                    kind: Kind::Text,
-                    place: start..start + kept.len(),
+                    kind: TokenKind::Text,
+                    span: start..start + kept.len(),
                 });
             }
             if trims {
                 self.at += 1;
             }
-            // A comment directly follows the delimiter, or the space that the mark needs.
+            // A comment follows the delimiter directly, or the space that a trim marker (`-`) requires.
             let comment = if trims {
                 self.rest().get(1..).unwrap_or_default()
             } else {
@@ -103,14 +103,14 @@ impl<'t> Lexer<'t> {
                 self.comment()?;
             } else {
                 self.tokens.push(Token {
-                    kind: Kind::Left,
-                    place: left..self.at,
+                    kind: TokenKind::Left,
+                    span: left..self.at,
                 });
                 self.action(left)?;
             }
         }
         if !self.rest().is_empty() {
-            self.push(Kind::Text, self.text.len());
+            self.push(TokenKind::Text, self.text.len());
         }
         Ok(())
     }
@@ -127,14 +127,14 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
-    /// Goes past the end of the action, if it is here.
+    /// Consumes the end of the action, if it is next.
     fn right(&mut self) -> bool {
         let rest = self.rest();
         let trimmed = rest
             .strip_prefix(is_space)
             .and_then(|rest| rest.strip_prefix('-'));
-        if let Some(behind) = trimmed.and_then(|rest| rest.strip_prefix(RIGHT)) {
-            self.at = self.text.len() - behind.trim_start_matches(is_space).len();
+        if let Some(after) = trimmed.and_then(|rest| rest.strip_prefix(RIGHT)) {
+            self.at = self.text.len() - after.trim_start_matches(is_space).len();
             return true;
         }
         if rest.starts_with(RIGHT) {
@@ -153,8 +153,8 @@ impl<'t> Lexer<'t> {
                     return Err(self.error(left..self.at, "unclosed left paren"));
                 }
                 self.tokens.push(Token {
-                    kind: Kind::Right,
-                    place: start..self.at,
+                    kind: TokenKind::Right,
+                    span: start..self.at,
                 });
                 return Ok(());
             }
@@ -164,47 +164,54 @@ impl<'t> Lexer<'t> {
             self.count(left)?;
             let (kind, length) = self.token(first)?;
             match kind {
-                Kind::Open => depth += 1,
-                Kind::Close if depth == 0 => {
+                TokenKind::Open => depth += 1,
+                TokenKind::Close if depth == 0 => {
                     return Err(self.error(left..start + 1, "unexpected right paren"));
                 }
-                Kind::Close => depth -= 1,
+                TokenKind::Close => depth -= 1,
                 _ => {}
             }
             self.push(kind, start + length);
         }
     }
 
-    /// The token that begins with `first`, and its length in bytes.
-    fn token(&self, first: char) -> Result<(Kind, usize), TemplateError> {
+    /// The token that starts with `first`, and its length in bytes.
+    fn token(&self, first: char) -> Result<(TokenKind, usize), TemplateError> {
         let rest = self.rest();
         let second = rest.chars().nth(1);
         Ok(match first {
-            c if is_space(c) => (Kind::Space, self.space()),
-            '=' => (Kind::Assign, 1),
-            ':' if second == Some('=') => (Kind::Declare, 2),
+            c if is_space(c) => (TokenKind::Space, self.space()),
+            '=' => (TokenKind::Assign, 1),
+            ':' if second == Some('=') => (TokenKind::Declare, 2),
             ':' => return Err(self.error(self.at..self.at + 1, "expected :=")),
-            '|' => (Kind::Pipe, 1),
-            ',' => (Kind::Comma, 1),
-            '(' => (Kind::Open, 1),
-            ')' => (Kind::Close, 1),
-            '"' => (Kind::Quoted, self.quoted('"', "unterminated quoted string")?),
+            '|' => (TokenKind::Pipe, 1),
+            ',' => (TokenKind::Comma, 1),
+            '(' => (TokenKind::Open, 1),
+            ')' => (TokenKind::Close, 1),
+            '"' => (TokenKind::Quoted, self.quoted('"', "unterminated quoted string")?),
             '\'' => (
-                Kind::Character,
+                TokenKind::Character,
                 self.quoted('\'', "unterminated character constant")?,
             ),
             '`' => match rest.get(1..).and_then(|rest| rest.find('`')) {
-                Some(length) => (Kind::Quoted, length + 2),
+                Some(length) => (TokenKind::Quoted, length + 2),
                 None => return Err(self.error(self.at..self.text.len(), "unterminated raw quoted string")),
             },
             '.' if !second.is_some_and(|c| c.is_ascii_digit()) => {
                 let length = self.word(1)?;
-                (if length == 1 { Kind::Dot } else { Kind::Field }, length)
+                (
+                    if length == 1 {
+                        TokenKind::Dot
+                    } else {
+                        TokenKind::Field
+                    },
+                    length,
+                )
             }
-            '$' => (Kind::Variable, self.word(1)?),
-            '.' | '+' | '-' | '0'..='9' => (Kind::Number, self.number()?),
-            c if is_alphanumeric(c) => (Kind::Word, self.word(0)?),
-            c if c.is_ascii_graphic() => (Kind::Other, 1),
+            '$' => (TokenKind::Variable, self.word(1)?),
+            '.' | '+' | '-' | '0'..='9' => (TokenKind::Number, self.number()?),
+            c if is_alphanumeric(c) => (TokenKind::Word, self.word(0)?),
+            c if c.is_ascii_graphic() => (TokenKind::Other, 1),
             c => {
                 let message = format!("unrecognized character in action: {c:?}");
                 return Err(self.error(self.at..self.at + c.len_utf8(), message));
@@ -212,14 +219,14 @@ impl<'t> Lexer<'t> {
         })
     }
 
-    /// Spaces, but not the one before the mark that trims.
+    /// The length of the spaces, without the one that belongs to a trim marker.
     fn space(&self) -> usize {
         let rest = self.rest();
         let length = rest.len() - rest.trim_start_matches(is_space).len();
-        let behind = rest.get(length..).unwrap_or_default();
-        if behind
+        let after = rest.get(length..).unwrap_or_default();
+        if after
             .strip_prefix('-')
-            .is_some_and(|behind| behind.starts_with(RIGHT))
+            .is_some_and(|after| after.starts_with(RIGHT))
         {
             length - 1
         } else {
@@ -243,12 +250,12 @@ impl<'t> Lexer<'t> {
 
     fn word(&self, skip: usize) -> Result<usize, TemplateError> {
         let rest = self.rest().get(skip..).unwrap_or_default();
-        let behind = rest.trim_start_matches(is_alphanumeric);
-        let length = skip + rest.len() - behind.len();
-        match behind.chars().next() {
-            Some(c) if !(is_space(c) || ".,|:)(".contains(c) || behind.starts_with(RIGHT)) => {
-                let place = self.at..self.at + length + c.len_utf8();
-                Err(self.error(place, format!("bad character {c:?}")))
+        let after = rest.trim_start_matches(is_alphanumeric);
+        let length = skip + rest.len() - after.len();
+        match after.chars().next() {
+            Some(c) if !(is_space(c) || ".,|:)(".contains(c) || after.starts_with(RIGHT)) => {
+                let span = self.at..self.at + length + c.len_utf8();
+                Err(self.error(span, format!("bad character {c:?}")))
             }
             _ => Ok(length),
         }
@@ -270,17 +277,17 @@ impl<'t> Lexer<'t> {
                 !(sign || *c == '.' || is_alphanumeric(*c))
             })
             .map_or(rest.len(), |(index, _)| index);
-        let place = self.at..self.at + length;
+        let span = self.at..self.at + length;
         let text = rest.get(..length).unwrap_or_default();
         if text.ends_with('i') || !text.contains(|c: char| c.is_ascii_digit()) {
-            return Err(self.error(place, format!("bad number syntax: {text:?}")));
+            return Err(self.error(span, format!("bad number syntax: {text:?}")));
         }
         Ok(length)
     }
 
-    /// Counts a token before it is made.
+    /// Charges for a token before it is created.
     fn count(&self, left: usize) -> Result<(), TemplateError> {
-        let counted = self.meter.work(STEP).and_then(|()| self.meter.make(TOKEN));
+        let counted = self.meter.charge(STEP).and_then(|()| self.meter.allocate(TOKEN));
         counted.map_err(|message| self.error(left..self.at, message))
     }
 
@@ -288,16 +295,16 @@ impl<'t> Lexer<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn push(&mut self, kind: Kind, end: usize) {
+    fn push(&mut self, kind: TokenKind, end: usize) {
         self.tokens.push(Token {
             kind,
-            place: self.at..end,
+            span: self.at..end,
         });
         self.at = end;
     }
 
-    fn error(&self, place: Range<usize>, message: impl Into<String>) -> TemplateError {
-        TemplateError::new(self.text, place, message)
+    fn error(&self, span: Range<usize>, message: impl Into<String>) -> TemplateError {
+        TemplateError::new(self.text, span, message)
     }
 }
 

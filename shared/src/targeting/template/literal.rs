@@ -1,6 +1,6 @@
-//! Texts and characters written in a template: `strconv.Unquote`.
+//! String and character literals in a template: `strconv.Unquote`.
 
-/// The text that a quoted literal means.
+/// The value of a string literal.
 pub fn unquote(literal: &str) -> Result<String, String> {
     let inner = literal
         .get(1..literal.len().saturating_sub(1))
@@ -20,7 +20,7 @@ pub fn unquote(literal: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{literal} is not valid UTF-8"))
 }
 
-/// The character that a literal such as `'a'` means.
+/// The value of a character literal such as `'a'`.
 pub fn character(literal: &str) -> Result<char, String> {
     let malformed = || format!("malformed character constant: {literal}");
     let mut rest = literal.strip_prefix('\'').ok_or_else(malformed)?.chars();
@@ -38,8 +38,8 @@ pub fn character(literal: &str) -> Result<char, String> {
 }
 
 fn escape(rest: &mut std::str::Chars<'_>, quote: char, out: &mut Vec<u8>) -> Result<(), String> {
-    let wrong = || "invalid syntax in an escape sequence".to_owned();
-    let c = rest.next().ok_or_else(wrong)?;
+    let invalid_escape = || "invalid syntax in an escape sequence".to_owned();
+    let c = rest.next().ok_or_else(invalid_escape)?;
     match c {
         'a' => out.push(7),
         'b' => out.push(8),
@@ -50,15 +50,17 @@ fn escape(rest: &mut std::str::Chars<'_>, quote: char, out: &mut Vec<u8>) -> Res
         'v' => out.push(11),
         '\\' => out.push(b'\\'),
         c if c == quote => push(out, c),
-        'x' => out.push(u8::try_from(digits(rest, 2, 16).ok_or_else(wrong)?).map_err(|_| wrong())?),
-        'u' => push(out, code(digits(rest, 4, 16)).ok_or_else(wrong)?),
-        'U' => push(out, code(digits(rest, 8, 16)).ok_or_else(wrong)?),
+        'x' => out.push(
+            u8::try_from(digits(rest, 2, 16).ok_or_else(invalid_escape)?).map_err(|_| invalid_escape())?,
+        ),
+        'u' => push(out, code(digits(rest, 4, 16)).ok_or_else(invalid_escape)?),
+        'U' => push(out, code(digits(rest, 8, 16)).ok_or_else(invalid_escape)?),
         '0'..='7' => {
-            let first = c.to_digit(8).ok_or_else(wrong)?;
-            let others = digits(rest, 2, 8).ok_or_else(wrong)?;
-            out.push(u8::try_from(first * 64 + others).map_err(|_| wrong())?);
+            let first = c.to_digit(8).ok_or_else(invalid_escape)?;
+            let others = digits(rest, 2, 8).ok_or_else(invalid_escape)?;
+            out.push(u8::try_from(first * 64 + others).map_err(|_| invalid_escape())?);
         }
-        _ => return Err(wrong()),
+        _ => return Err(invalid_escape()),
     }
     Ok(())
 }

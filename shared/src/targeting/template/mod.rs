@@ -1,23 +1,11 @@
-//! Go's `text/template`, as far as Helm values use it: texts with actions between `${` and `}`.
+//! Go's `text/template`, as far as Helm values use it: text with actions between `${` and `}`.
 //!
 //! Values are written for Fleet, whose controller renders them with Go's package and the functions of `sprig`. The same
-//! text must give the same values here, or every deployment would change when the controller does. So the grammar, the
-//! types and the way in which values are printed are Go's: a number of a Cluster's `templateValues` is a `float64` and
-//! prints as `1e+06`, a missing key is an error, and a function that wants a string takes nothing else.
+//! template must give the same values here, or every deployment would change when the controller changes. So the grammar,
+//! the types and the way values are printed are Go's: a number in a Cluster's `templateValues` is a `float64` and prints as
+//! `1e+06`, a missing key is an error, and a function that expects a string accepts no other type.
 //!
-//! Different on purpose:
-//! - What gives another result each time (`randAlphaNum`, `uuidv4`, `genCA`, `now` and the like) is an error that says
-//!   so: it would deploy again and again. `keys` and `values` list in the order of the keys, not in any.
-//! - Every rendering begins with what the Cluster says. In Fleet `set` and `merge` change the Cluster itself, for all
-//!   that is rendered later.
-//! - Rendering has limits: on the work for all clusters of a Bundle, on what it makes and on how deep it nests; see
-//!   [`budget`].
-//! - No error has a text that a template gives: values may be secrets of others. Only `fail` says what its template says.
-//! - What is no Base64 or Base32 is an error, where Fleet deploys the text of the error.
-//! - A text that a function would cut in the middle of a character is an error here, and is not valid YAML there.
-//!
-//! Not there: complex numbers, functions as values, and those functions of `sprig` that need a clock, keys or passwords;
-//! `functions/mod.rs` lists them, and using one is an error that names it.
+//! docs/from-fleet.md lists the differences from Fleet ("Value templates").
 
 pub mod budget;
 mod check;
@@ -49,10 +37,10 @@ use serde_json::Value as Json;
 
 use self::budget::Meter;
 
-/// Takes in what `.` and `$` are in templates: a JSON object. It serves any number of renderings.
+/// Converts a JSON object to the context of templates: their `.` and `$`. Any number of renderings can use it.
 ///
 /// # Errors
-/// Where it is too large, or the limit of the Bundle is exceeded: `budget` says which.
+/// If it is too large, or a limit of the Bundle is exceeded: then `budget` contains that limit.
 pub fn context(json: &Json, budget: &Budget) -> Result<Context, TemplateError> {
     Context::new(json, Meter::new(budget)).map_err(|message| TemplateError::new("", 0..0, message))
 }
@@ -60,23 +48,23 @@ pub fn context(json: &Json, budget: &Budget) -> Result<Context, TemplateError> {
 /// Renders a template.
 ///
 /// # Errors
-/// Says what is wrong and at which byte of the text. Where the limit of the Bundle is exceeded, `budget` says which.
+/// What is wrong, and at which byte of the text. If a limit of the Bundle is exceeded, `budget` contains it.
 pub fn render(text: &str, context: &Context, budget: &Budget) -> Result<Rendered, TemplateError> {
     let meter = Meter::new(budget);
     let templates = parse::parse(text, &meter)?;
     exec::run(text, &templates, context, meter)
 }
 
-/// What a text without actions renders to: itself.
+/// Renders a text without actions: the result is the text itself.
 ///
 /// # Errors
-/// Where it is too long, or the limit of the Bundle is exceeded.
+/// If it is too long, or a limit of the Bundle is exceeded.
 pub fn plain(text: &str, budget: &Budget) -> Result<Rendered, TemplateError> {
     let meter = Meter::new(budget);
     exec::plain(text, &meter).map_err(|message| TemplateError::new(text, 0..0, message))
 }
 
-/// Whether there is anything to render.
+/// Whether a text contains actions, and so needs to be rendered.
 pub fn has_actions(text: &str) -> bool {
     text.contains(lex::LEFT)
 }

@@ -1,28 +1,28 @@
-//! What a template is made of, once it is parsed.
+//! The nodes of a parsed template.
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
 use super::functions::Function;
 
-/// The templates of a text: the text itself, and what it defines under a name.
+/// The templates in a text: the text itself, and those that it defines under a name.
 #[derive(Debug, Default)]
 pub struct Templates {
     pub main: Vec<Node>,
     pub named: BTreeMap<String, Vec<Node>>,
 }
 
-/// A piece of a template.
+/// A node of a template.
 #[derive(Debug)]
 pub enum Node {
-    /// Text that stands for itself.
+    /// Text that is copied to the output.
     Text(Range<usize>),
-    /// An action that prints what it gives.
+    /// An action that prints the value of its pipeline.
     Action(Pipe),
     If(Branch),
     With(Branch),
     Range(Branch),
     Template {
-        place: Range<usize>,
+        span: Range<usize>,
         name: String,
         pipe: Option<Pipe>,
     },
@@ -30,37 +30,37 @@ pub enum Node {
     Continue,
 }
 
-/// `if`, `with` and `range`: what is asked, and what follows.
+/// `if`, `with` or `range`: the condition, and the nodes for both outcomes.
 #[derive(Debug)]
 pub struct Branch {
     pub pipe: Pipe,
-    pub then: Vec<Node>,
-    pub otherwise: Option<Vec<Node>>,
+    pub body: Vec<Node>,
+    pub else_body: Option<Vec<Node>>,
 }
 
-/// Commands, each of which gets what the one before gives, and the variables that get the result.
+/// A pipeline: each command gets the result of the previous one, and the variables get the last result.
 #[derive(Debug)]
 pub struct Pipe {
-    pub place: Range<usize>,
-    /// `=` rather than `:=`.
+    pub span: Range<usize>,
+    /// `=` instead of `:=`.
     pub assigns: bool,
     pub variables: Vec<String>,
     pub commands: Vec<Vec<Operand>>,
 }
 
-/// A word of a command.
+/// An operand of a command, or its function.
 #[derive(Debug)]
 pub struct Operand {
-    pub place: Range<usize>,
+    pub span: Range<usize>,
     pub term: Term,
-    /// `.a.b` behind it.
+    /// The fields `.a.b` after it.
     pub fields: Vec<String>,
 }
 
-/// What a word is.
+/// What an operand starts with.
 #[derive(Debug)]
 pub enum Term {
-    /// `.`, with fields perhaps.
+    /// `.`, possibly with fields.
     Dot,
     Nil,
     Bool(bool),
@@ -69,8 +69,8 @@ pub enum Term {
     Str(Rc<str>),
     /// `$x`
     Variable(String),
-    /// `None` for `and` and `or`.
+    /// A function call; `None` for `and` and `or`, which evaluate their arguments themselves.
     Function(String, Option<Function>),
-    /// Commands in parentheses.
+    /// A pipeline in parentheses.
     Pipe(Box<Pipe>),
 }

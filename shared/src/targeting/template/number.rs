@@ -26,7 +26,7 @@ pub fn parse_uint(text: &str) -> Option<u64> {
     } else {
         (10, &*lower)
     };
-    // An underscore stands between digits, or between the prefix and a digit.
+    // An underscore is allowed between digits, and between the prefix and a digit.
     let has_prefix = digits.len() != lower.len();
     if digits.ends_with('_') || digits.contains("__") || (!has_prefix && digits.starts_with('_')) {
         return None;
@@ -48,12 +48,12 @@ pub fn parse_float(text: &str) -> Option<f64> {
         return None;
     }
     let number: f64 = text.parse().ok()?;
-    // Go says that it is out of range.
+    // Go returns an error: out of range.
     (number.is_finite() || !lower.starts_with(|c: char| c.is_ascii_digit() || c == '.')).then_some(number)
 }
 
-/// `%v` of a `float64`, which is `strconv.FormatFloat(number, 'g', -1, 64)`: the shortest text that means it, with an
-/// exponent below 0.0001 and from a million on.
+/// `%v` of a `float64`, which is `strconv.FormatFloat(number, 'g', -1, 64)`: the shortest text that parses to the same number,
+/// with an exponent below 0.0001 and from a million on.
 pub fn print_float(number: f64) -> String {
     if !number.is_finite() {
         return not_finite(number).to_owned();
@@ -69,7 +69,7 @@ pub fn print_float(number: f64) -> String {
     format!("{number}")
 }
 
-/// An exponent as Go writes it: with a sign and two digits at least.
+/// A number with an exponent as Go prints it: with a sign and at least two digits.
 pub fn exponential(scientific: &str) -> String {
     let Some((mantissa, exponent)) = scientific.rsplit_once(['e', 'E']) else {
         return scientific.to_owned();
@@ -80,7 +80,7 @@ pub fn exponential(scientific: &str) -> String {
     }
 }
 
-/// What is no number.
+/// The text for a number that is not finite.
 pub fn not_finite(number: f64) -> &'static str {
     if number.is_nan() {
         "NaN"

@@ -1,4 +1,4 @@
-//! `printf`: Go's verbs, for the types that there are.
+//! `printf`: Go's verbs, for the types of templates.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::text::hex;
 
-/// What stands between `%` and the verb.
+/// The flags, width and precision between `%` and the verb.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct Spec {
@@ -29,20 +29,20 @@ pub fn printf(heap: &Heap, format: &str, args: &[Value]) -> Result<String, Strin
     let mut out = String::with_capacity(format.len() + 16);
     let mut args = args.iter();
     let mut rest = format;
-    while let Some((text, behind)) = rest.split_once('%') {
+    while let Some((text, after)) = rest.split_once('%') {
         out.push_str(text);
-        let (spec, verb, behind) = spec(behind)?;
-        rest = behind;
+        let (spec, verb, after) = spec(after)?;
+        rest = after;
         match verb {
             None => out.push_str("%!(NOVERB)"),
             Some('%') => out.push('%'),
             Some(verb) => match args.next() {
                 None => _ = write!(out, "%!{verb}(MISSING)"),
-                Some(value) => out.push_str(&verb_of(heap, spec, verb, value)?),
+                Some(value) => out.push_str(&format_verb(heap, spec, verb, value)?),
             },
         }
-        heap.spend(1)?;
-        heap.meter.text_room(out.len())?;
+        heap.charge_steps(1)?;
+        heap.meter.check_text(out.len())?;
     }
     out.push_str(rest);
     let extra = args.as_slice();
@@ -55,12 +55,12 @@ pub fn printf(heap: &Heap, format: &str, args: &[Value]) -> Result<String, Strin
             match value {
                 Value::Nil => out.push_str("<nil>"),
                 other => {
-                    heap.spend(1)?;
+                    heap.charge_steps(1)?;
                     // Writing into a string cannot fail.
                     _ = write!(out, "{}={}", heap.type_of(other), display(heap, other)?);
                 }
             }
-            heap.meter.text_room(out.len())?;
+            heap.meter.check_text(out.len())?;
         }
         out.push(')');
     }
@@ -81,7 +81,7 @@ fn spec(text: &str) -> Result<(Spec, Option<char>, &str), String> {
             _ => spec.zero = true,
         }
     }
-    // Padding with zeros on the right would change a number.
+    // Zeros on the right would change the number.
     spec.zero &= !spec.minus;
     let (width, rest) = number(rest)?;
     spec.width = width.unwrap_or_default();
@@ -112,15 +112,15 @@ fn number(text: &str) -> Result<(Option<usize>, &str), String> {
     match digits.parse() {
         Ok(number) if number <= MAX_TEXT => Ok((Some(number), rest)),
         _ => Err(format!(
-            "printf: a width or precision is too large; {MAX_TEXT} is the most"
+            "printf: a width or precision is too large; the maximum is {MAX_TEXT}"
         )),
     }
 }
 
-fn verb_of(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
+fn format_verb(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
     let padding = spec.width.saturating_add(spec.precision.unwrap_or_default());
-    heap.meter.room(padding)?;
-    heap.read(padding)?;
+    heap.meter.check_memory(padding)?;
+    heap.charge_read(padding)?;
     if verb == 'T' {
         return Ok(pad(spec, heap.type_of(value).to_owned()));
     }
@@ -141,7 +141,7 @@ fn verb_of(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String,
             let list = heap.list_of(*list)?;
             let mut out = "[".to_owned();
             for (index, item) in list.items.iter().enumerate() {
-                heap.spend(1)?;
+                heap.charge_steps(1)?;
                 if index > 0 {
                     out.push(' ');
                 }
@@ -153,7 +153,7 @@ fn verb_of(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String,
             let map = heap.map_of(*map)?;
             let mut out = "map[".to_owned();
             for (index, (key, item)) in map.entries.iter().enumerate() {
-                heap.spend(1)?;
+                heap.charge_steps(1)?;
                 if index > 0 {
                     out.push(' ');
                 }
@@ -165,11 +165,11 @@ fn verb_of(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String,
         }
         other => format!("%!{verb}({}={})", heap.type_of(other), display(heap, other)?),
     };
-    heap.write(text.len())?;
+    heap.charge_write(text.len())?;
     Ok(text)
 }
 
-/// Writes an element of a list or map, which may be neither again: that would nest without bound.
+/// Writes an element of a list or map. Nested lists and maps are not supported, because they could nest without limit.
 fn element(heap: &Heap, out: &mut String, spec: Spec, verb: char, value: &Value) -> Result<(), String> {
     match value {
         Value::Nil => out.push_str("<nil>"),
@@ -181,9 +181,9 @@ fn element(heap: &Heap, out: &mut String, spec: Spec, verb: char, value: &Value)
                 "printf: %{verb} of lists and maps within others is not supported"
             ));
         }
-        other => out.push_str(&verb_of(heap, spec, verb, other)?),
+        other => out.push_str(&format_verb(heap, spec, verb, other)?),
     }
-    heap.meter.text_room(out.len())
+    heap.meter.check_text(out.len())
 }
 
 fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {
@@ -239,7 +239,7 @@ fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
             ('e' | 'E', precision) => scientific(number, precision.unwrap_or(6)),
             ('f' | 'F', precision) => fixed(number, precision.unwrap_or(6)),
             (_, None) => print_float(number),
-            // More digits are zeros, which are left out.
+            // Further digits are zeros, which are omitted.
             (_, Some(precision)) => significant(number, precision.clamp(1, MAX_DIGITS)),
         }
     } else {
@@ -257,7 +257,7 @@ fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
         None if spec.space => (" ", &*text),
         None => ("", &*text),
     };
-    // Go keeps the sign of an infinity.
+    // Go prints the sign of an infinity.
     let sign = if text == "+Inf" { "+" } else { sign };
     if spec.zero && number.is_finite() {
         let least = spec.width.saturating_sub(sign.len());
@@ -266,8 +266,8 @@ fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
     Ok(pad(Spec { zero: false, ..spec }, format!("{sign}{digits}")))
 }
 
-/// How many digits a `float64` can have behind the point; more are zeros. The standard library formats no more than
-/// 65,535 and panics where more are asked for.
+/// How many decimal places a `float64` can have; further ones are zeros. The standard library formats at most 65,535 and
+/// panics for more.
 const MAX_DIGITS: usize = 1100;
 
 fn zeros_before(digits: &str, least: usize) -> String {
@@ -329,7 +329,7 @@ fn string(spec: Spec, verb: char, text: &str) -> String {
     pad(spec, text)
 }
 
-/// Fills up to the width, which counts characters.
+/// Pads to the width, which counts characters.
 fn pad(spec: Spec, text: String) -> String {
     let missing = spec.width.saturating_sub(text.chars().count());
     if missing == 0 {

@@ -1,27 +1,27 @@
-//! URLs in their parts, as Go's package `net/url` takes them apart and writes them.
+//! Parses and formats URLs as Go's package `net/url` does.
 
 use std::{
     fmt::{self, Write as _},
     net::Ipv6Addr,
 };
 
-/// A URL in its parts, without the signs between them and decoded where Go decodes them.
+/// The parts of a URL, without the delimiters, and decoded where Go decodes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
-    /// In small letters.
+    /// In lower case.
     pub scheme: String,
-    /// What follows the scheme where it is no path, as in `mailto:`.
+    /// What follows the scheme if it is not a path, as in `mailto:`.
     pub opaque: String,
     pub user: Option<User>,
     /// With the port.
     pub host: String,
     pub path: String,
-    /// As it was written.
+    /// Not decoded.
     pub query: String,
     pub fragment: String,
 }
 
-/// Who is to log in.
+/// The user information of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     name: String,
@@ -29,11 +29,11 @@ pub struct User {
 }
 
 impl Url {
-    /// Takes a URL apart, which may be relative.
+    /// Parses a URL, which may be relative.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         if text.contains(|c: char| c.is_ascii_control()) {
-            return Err("it has a control character".to_owned());
+            return Err("it contains a control character".to_owned());
         }
         let (scheme, rest) = split_scheme(text)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -52,7 +52,7 @@ impl Url {
             .next()
             .is_some_and(|segment| segment.contains(':'))
         {
-            return Err("its first segment has a colon".to_owned());
+            return Err("its first segment contains a colon".to_owned());
         }
         let path = match rest.strip_prefix("//") {
             Some(after) if !scheme.is_empty() || !after.starts_with('/') => {
@@ -104,7 +104,7 @@ impl Url {
         if !self.host.is_empty() && !path.is_empty() && !path.starts_with('/') {
             out.push('/');
         }
-        // Not to be taken for a scheme.
+        // Otherwise it would be parsed as a scheme.
         let has_colon = path
             .split('/')
             .next()
@@ -140,7 +140,7 @@ impl User {
     fn parse(text: &str) -> Result<Self, String> {
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
         if !text.chars().all(is_allowed) {
-            return Err("its user or password has a character that must be written with %".to_owned());
+            return Err("its user or password contains a character that must be escaped with %".to_owned());
         }
         let (name, password) = match text.split_once(':') {
             Some((name, password)) => (name, Some(password)),
@@ -163,7 +163,7 @@ impl fmt::Display for User {
     }
 }
 
-/// Writes a key or a value of a query, as `url.QueryEscape` does: with `+` for a blank.
+/// Escapes a key or a value of a query as `url.QueryEscape` does: with `+` for a space.
 pub fn query(text: &str) -> String {
     encode(text, Part::Query).replace("%20", "+")
 }
@@ -178,7 +178,7 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     match scheme {
-        "" => Err("it begins with a colon".to_owned()),
+        "" => Err("it starts with a colon".to_owned()),
         scheme if is_scheme => Ok((scheme, rest)),
         _ => Ok(("", text)),
     }
@@ -187,10 +187,10 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
 fn parse_host(scheme: &str, host: &str) -> Result<String, String> {
     match host.rfind('[') {
         Some(0) => return parse_address(host),
-        Some(_) => return Err("its host has a [ in the middle".to_owned()),
+        Some(_) => return Err("its host contains a [ in the middle".to_owned()),
         None => {}
     }
-    // Databases write several hosts, each with a port.
+    // URLs of databases can contain several hosts, each with a port.
     let port = if matches!(scheme, "http" | "https") {
         host.split_once(':')
     } else {
@@ -202,23 +202,23 @@ fn parse_host(scheme: &str, host: &str) -> Result<String, String> {
     decode(host, Part::Host)
 }
 
-/// An IPv6 address in brackets, perhaps with a zone and a port.
+/// An IPv6 address in brackets, optionally with a zone and a port.
 fn parse_address(host: &str) -> Result<String, String> {
     let (address, after) = host.rsplit_once(']').ok_or("its host has no ]")?;
     let address = address.strip_prefix('[').unwrap_or(address);
     match after.strip_prefix(':') {
         Some(port) => check_port(port)?,
         None if after.is_empty() => {}
-        None => return Err(NO_PORT.to_owned()),
+        None => return Err(INVALID_PORT.to_owned()),
     }
     let (address, zone) = address.split_at(address.find("%25").unwrap_or(address.len()));
     if address.parse::<Ipv6Addr>().is_err() || zone == "%25" {
-        return Err("its host is no IPv6 address".to_owned());
+        return Err("its host is not an IPv6 address".to_owned());
     }
     Ok(format!("[{address}{}]{after}", decode(zone, Part::Zone)?))
 }
 
-const NO_PORT: &str = "what follows its host is no port";
+const INVALID_PORT: &str = "the text after its host is not a port";
 
 fn is_port(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit())
@@ -228,25 +228,25 @@ fn check_port(text: &str) -> Result<(), String> {
     if is_port(text) {
         return Ok(());
     }
-    Err(NO_PORT.to_owned())
+    Err(INVALID_PORT.to_owned())
 }
 
-/// Parts in which different characters stand for themselves.
+/// The parts of a URL, which differ in the characters that need no escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     User,
     Host,
-    /// Of an IPv6 address.
+    /// The zone of an IPv6 address.
     Zone,
     Path,
-    /// A key or a value in it.
+    /// A key or a value in the query.
     Query,
     Fragment,
 }
 
 impl Part {
-    /// Whether a byte stands for itself.
-    fn keeps(self, byte: u8) -> bool {
+    /// Whether a byte needs no escape.
+    fn is_unescaped(self, byte: u8) -> bool {
         let more: &[u8] = match self {
             Self::User => b"$&+,;=",
             Self::Host | Self::Zone => b"!\"$&'()*+,:;<=>[]",
@@ -257,11 +257,11 @@ impl Part {
         byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || more.contains(&byte)
     }
 
-    /// Whether a byte may be written with `%`.
-    fn takes_encoded(self, byte: u8) -> bool {
+    /// Whether a byte may be escaped with `%`.
+    fn may_be_escaped(self, byte: u8) -> bool {
         match self {
             Self::Host => !byte.is_ascii() || byte == b'%',
-            Self::Zone => matches!(byte, b'%' | b' ') || self.keeps(byte),
+            Self::Zone => matches!(byte, b'%' | b' ') || self.is_unescaped(byte),
             Self::User | Self::Path | Self::Query | Self::Fragment => true,
         }
     }
@@ -274,22 +274,23 @@ fn decode(text: &str, part: Part) -> Result<String, String> {
         rest = after;
         if *first == b'%' {
             let (byte, after) = escaped(after)
-                .filter(|(byte, _)| part.takes_encoded(*byte))
+                .filter(|(byte, _)| part.may_be_escaped(*byte))
                 .ok_or_else(|| {
-                    "a % in it does not begin the two digits of a byte that may stand there".to_owned()
+                    "it contains a % that is not followed by two hexadecimal digits of an allowed byte"
+                        .to_owned()
                 })?;
             rest = after;
             bytes.push(byte);
-        } else if matches!(part, Part::Host | Part::Zone) && first.is_ascii() && !part.keeps(*first) {
-            return Err("its host has a character that may not be there".to_owned());
+        } else if matches!(part, Part::Host | Part::Zone) && first.is_ascii() && !part.is_unescaped(*first) {
+            return Err("its host contains a character that is not allowed there".to_owned());
         } else {
             bytes.push(*first);
         }
     }
-    String::from_utf8(bytes).map_err(|_| "it stands for bytes that are not text in UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "its decoded bytes are not UTF-8".to_owned())
 }
 
-/// The byte that two hexadecimal digits stand for, and what follows them.
+/// The byte for two hexadecimal digits, and the rest of the text.
 fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = text.split_at_checked(2)?;
     let digit = |index: usize| char::from(*digits.get(index)?).to_digit(16);
@@ -300,7 +301,7 @@ fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
 fn encode(text: &str, part: Part) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if part.keeps(byte) {
+        if part.is_unescaped(byte) {
             out.push(char::from(byte));
         } else {
             // Writing into a string cannot fail.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::chart::version::Version;
 
-/// A value. Lists and maps are in the [`Heap`](super::heap::Heap); copies of a value mean the same list or map.
+/// A value. Lists and maps are in the [`Heap`](super::heap::Heap); copies of a value refer to the same list or map.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Go's `nil`, or no value at all.
@@ -13,31 +13,31 @@ pub enum Value {
     Bool(bool),
     /// `int`, the type of numbers in a template.
     Int(i64),
-    /// `int64`, the type that arithmetic gives.
+    /// `int64`, the type of the results of arithmetic.
     Int64(i64),
     /// `float64`, the type of every number in JSON.
     Float(f64),
     /// `string`
     Str(Rc<str>),
-    /// `*semver.Version`, what the function `semver` gives.
+    /// `*semver.Version`, the result of the function `semver`.
     Version(Rc<Version>),
-    /// A slice, by its place in the heap.
+    /// A slice: its index in the heap.
     List(usize),
-    /// A map, by its place in the heap.
+    /// A map: its index in the heap.
     Map(usize),
 }
 
-/// What a list is made of.
+/// The type of the elements of a list or map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Elements {
-    /// Anything.
+    /// `interface {}`
     #[default]
     Any,
-    /// Strings alone.
+    /// `string`
     Strings,
-    /// Integers alone.
+    /// `int`
     Ints,
-    /// Lists of anything.
+    /// `[]interface {}`
     Lists,
 }
 
@@ -64,7 +64,7 @@ impl Value {
         Self::Str(text.into())
     }
 
-    /// The number of an integer of any type.
+    /// The number, if it is an integer of any type.
     pub fn integer(&self) -> Option<i64> {
         match self {
             Self::Int(number) | Self::Int64(number) => Some(*number),
@@ -78,7 +78,7 @@ impl Value {
         }
     }
 
-    /// Go's word for the kind.
+    /// Go's name for the kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Nil => "invalid",

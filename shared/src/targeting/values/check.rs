@@ -62,7 +62,7 @@ pub fn check(helm: &HelmOptions, budget: &Budget) -> Vec<TemplateProblem> {
     let values = helm.values.as_ref().map(|values| values.to_value());
     if let Some(Ok(Value::Object(mut values))) = values {
         // Rendering replaces these strings first, so that templates in them are never parsed.
-        if has_actions(&values) && labels::replace(&mut values, &BTreeMap::new(), 0) {
+        if has_actions(&values) && labels::substitute(&mut values, &BTreeMap::new(), 0) {
             check_values(&values, budget, &mut problems);
         }
     }
@@ -107,7 +107,7 @@ fn check_values(values: &Map<String, Value>, budget: &Budget, problems: &mut Vec
         }
         Err(_) if budget.exceeded().is_some() => {}
         Err(error) => {
-            // An unclosed action extends into the next strings, so the error is often found behind the string that
+            // An unclosed action extends into the next strings, so the error is often found after the string that
             // causes it. The strings on their own show it.
             if template::check_tokens(&emitted, budget).is_err() {
                 let mut path = VALUES.to_owned();

@@ -1,21 +1,21 @@
-//! Labels and annotations as templates and BundleDeployments get them.
+//! Labels and annotations for templates and BundleDeployments.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// What stands for the value of a label.
+/// A string with this prefix is replaced by the value of a label.
 const PREFIX: &str = "global.fleet.clusterLabels.";
 
-/// How deep values are looked through, as in Fleet.
+/// How deep values are searched for labels, as in Fleet.
 pub const MAX_DEPTH: usize = 50;
 
-/// Without what belongs to tools: keys of `kubectl.kubernetes.io` and those with `cattle.io/` in them.
+/// Removes the keys of tools: those that start with `kubectl.kubernetes.io` or contain `cattle.io/`.
 pub fn clean(map: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     with_fleets(map, &[])
 }
 
-/// Cleaned, but with the keys that have one of these prefixes.
+/// Like [`clean`], but keeps the keys with one of these prefixes.
 pub fn with_fleets(map: Option<&BTreeMap<String, String>>, prefixes: &[&str]) -> BTreeMap<String, String> {
     map.into_iter()
         .flatten()
@@ -27,13 +27,13 @@ pub fn with_fleets(map: Option<&BTreeMap<String, String>>, prefixes: &[&str]) ->
         .collect()
 }
 
-/// Whether values, as JSON, may name a label.
-pub fn are_in(values: &str) -> bool {
+/// Whether values, as JSON, may refer to a label.
+pub fn are_referenced(values: &str) -> bool {
     values.contains(PREFIX)
 }
 
-/// Puts the values of labels where values ask for them. `false` where they nest too deeply.
-pub fn replace(values: &mut Map<String, Value>, labels: &BTreeMap<String, String>, depth: usize) -> bool {
+/// Replaces references to labels by their values. Returns `false` if the values nest too deep.
+pub fn substitute(values: &mut Map<String, Value>, labels: &BTreeMap<String, String>, depth: usize) -> bool {
     if depth > MAX_DEPTH {
         return false;
     }
@@ -44,10 +44,10 @@ pub fn replace(values: &mut Map<String, Value>, labels: &BTreeMap<String, String
             }
             true
         }
-        Value::Object(entries) => replace(entries, labels, depth + 1),
-        // Texts in lists stay, and so does everything in lists of lists.
+        Value::Object(entries) => substitute(entries, labels, depth + 1),
+        // As in Fleet, strings in lists and nested lists are not processed.
         Value::Array(items) => items.iter_mut().all(|item| match item {
-            Value::Object(entries) => replace(entries, labels, depth + 1),
+            Value::Object(entries) => substitute(entries, labels, depth + 1),
             _ => true,
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => true,

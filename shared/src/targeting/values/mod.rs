@@ -1,11 +1,11 @@
-//! Helm values, from what stands in a Bundle to what a cluster gets.
+//! Helm values: from the values in a Bundle to the values of a cluster.
 //!
-//! 1. A text that is `global.fleet.clusterLabels.<label>` becomes the value of the Cluster's label, or empty.
-//! 2. Unless `disablePreProcess` is set, all values are rendered as a [template](super::template), in one text, and so is
-//!    each of `templateValues`, which then takes the place of the top-level value of its name.
+//! 1. A string `global.fleet.clusterLabels.<label>` is replaced by the value of the Cluster's label, or by an empty string.
+//! 2. Unless `disablePreProcess` is set, all values are rendered as one [template](super::template). Each of `templateValues`
+//!    is rendered too, and replaces the top-level value of its name.
 //!
-//! As in Fleet nothing of this is done for a Cluster without any label that counts; its values stay as they are written.
-//! Rendering them would change what is deployed there when the controller changes.
+//! As in Fleet, the values of a Cluster without labels (other than those of tools) are not processed. Rendering them would
+//! change what is deployed there when the controller changes.
 
 mod check;
 mod labels;

@@ -1,4 +1,4 @@
-//! What a cluster makes of values.
+//! Processes the values of a Bundle for a cluster.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,14 +20,14 @@ use crate::{
     },
 };
 
-/// Values cannot be made for a cluster.
+/// The values of a cluster cannot be rendered.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{path}: {fault}")]
+#[error("{path}: {kind}")]
 pub struct ValuesError {
     /// Path of the field, such as `helm.values.image.tag`.
     pub path: String,
     /// What is wrong with it.
-    pub fault: Fault,
+    pub kind: Fault,
 }
 
 /// What is wrong with values.
@@ -35,24 +35,29 @@ pub struct ValuesError {
 pub enum Fault {
     /// The template cannot be parsed or rendered.
     #[error(
-        "the template cannot be rendered: {0}; mend it, give the Cluster what it wants, or set helm.disablePreProcess"
+        "the template cannot be rendered: {0}; fix it, add what it needs to the Cluster, or set helm.disablePreProcess"
     )]
     Template(#[from] TemplateError),
-    /// What it renders to is no YAML. What that is stays out of the message: values may be secrets.
-    #[error("the template renders to what is not YAML: {error}{}; quote what may hold special characters", at(*.line, .template))]
+    /// The output is not YAML. The message does not contain the output, which may contain secrets.
+    #[error(
+        "the template does not render to valid YAML: {error}{}; quote values that may contain special characters",
+        at(*.line, .template)
+    )]
     NotYaml {
         /// What is wrong with it.
-        error: yaml::Unreadable,
-        /// The line of what it renders to, counted from 1, where it is known.
+        error: yaml::ReadError,
+        /// The line of the output, counted from 1, if it is known.
         line: Option<usize>,
-        /// The line of the template that wrote it; empty where that is unknown.
+        /// The line of the template that wrote it; empty if that is unknown.
         template: String,
     },
     /// The budget of the Bundle was exceeded here.
     #[error("{0}")]
     Exceeded(Exceeded),
-    /// The budget of the Bundle was exceeded before.
-    #[error("no values were made for this cluster, since others before it used up what the Bundle may: {0}")]
+    /// The budget of the Bundle was exceeded by earlier clusters.
+    #[error(
+        "values were not rendered for this cluster, because earlier clusters exceeded a limit of the Bundle: {0}"
+    )]
     NotMade(Exceeded),
     /// Values nest too deeply for JSON.
     #[error("{0}")]
@@ -60,30 +65,30 @@ pub enum Fault {
     /// Values are too long for a template.
     #[error("{0}")]
     TooLong(#[from] yaml::TooLong),
-    /// Texts of the cluster render to too much.
+    /// The output of all templates of the cluster is too long.
     #[error(
         "helm.values and helm.templateValues render to more than {MAX_TEXT} bytes together for this cluster; make them shorter"
     )]
     RenderedTooLong,
-    /// Texts of the cluster mean too much.
+    /// The values in the output of all templates of the cluster are too large.
     #[error("{0}; make helm.values and helm.templateValues smaller")]
-    TooLarge(yaml::Unreadable),
-    /// All values together render to something else than a mapping.
-    #[error("the values render to something else than a mapping")]
+    TooLarge(yaml::ReadError),
+    /// The values do not render to a mapping.
+    #[error("the values do not render to a mapping")]
     NotAMapping,
     /// Values nest too deeply.
     #[error(
-        "the values nest more than {MAX_DEPTH} deep, which is as far as labels of the Cluster are put in"
+        "the values nest more than {MAX_DEPTH} deep, which is the limit for the substitution of Cluster labels"
     )]
     TooDeep,
 }
 
 impl ValuesError {
     /// An error about a field.
-    pub fn new(path: impl Into<String>, fault: impl Into<Fault>) -> Self {
+    pub fn new(path: impl Into<String>, kind: impl Into<Fault>) -> Self {
         Self {
             path: path.into(),
-            fault: fault.into(),
+            kind: kind.into(),
         }
     }
 }
@@ -92,27 +97,27 @@ fn at(line: Option<usize>, template: &str) -> String {
     match (line, template) {
         (None, _) => String::new(),
         (Some(line), "") => format!(", in line {line} of the result"),
-        (Some(line), template) => format!(", in line {line} of the result, which <{template}> writes"),
+        (Some(line), template) => format!(", in line {line} of the result, written by <{template}>"),
     }
 }
 
-/// The field that most errors are about.
+/// The field of most errors.
 pub const VALUES: &str = "helm.values";
 
-/// Helm values as they are for all clusters that the same targets match.
+/// The Helm values of a group of clusters that the same targets match.
 #[derive(Clone, Debug)]
 pub struct Source {
     options: Arc<BundleDeploymentOptions>,
-    /// In one form, so that equal values are equal texts.
+    /// In canonical form, so that equal values are equal texts.
     values: Option<FreeForm>,
     is_same: bool,
 }
 
 impl Source {
-    /// `options` come without the values.
+    /// `options` do not contain the values.
     ///
     /// # Errors
-    /// Where values nest too deeply.
+    /// If the values nest too deep.
     pub fn new(options: Arc<BundleDeploymentOptions>, values: Option<FreeForm>) -> Result<Self, ValuesError> {
         let tree = values.map(|values| values.to_value()).transpose();
         let tree = tree.map_err(|error| ValuesError::new(VALUES, error))?;
@@ -124,7 +129,7 @@ impl Source {
         });
         let has_labels = values
             .as_ref()
-            .is_some_and(|values| labels::are_in(values.as_str()));
+            .is_some_and(|values| labels::are_referenced(values.as_str()));
         Ok(Self {
             is_same: !is_rendered && !has_labels,
             options,
@@ -132,20 +137,20 @@ impl Source {
         })
     }
 
-    /// The options without values.
+    /// The options without the values.
     pub const fn options(&self) -> &Arc<BundleDeploymentOptions> {
         &self.options
     }
 
-    /// Whether all clusters with such labels get the same values: none at all, or some.
+    /// Whether all clusters that have labels get the same values, or, if `labels` is empty, all clusters without labels.
     pub fn is_same(&self, labels: &BTreeMap<String, String>) -> bool {
         self.is_same || labels.is_empty()
     }
 
-    /// Makes the values of a cluster, whose labels come from [`labels_of`]. `budget` is that of the Bundle.
+    /// The values of a cluster, whose `labels` come from [`labels_of`]. `budget` is that of the Bundle.
     ///
     /// # Errors
-    /// Where a template is wrong, or wants something that the Cluster does not have, and where the budget is exceeded.
+    /// If a template is invalid or refers to something that the Cluster does not have, or the budget is exceeded.
     pub fn values(
         &self,
         cluster: &Cluster,
@@ -162,7 +167,7 @@ impl Source {
             Some(Ok(Value::Object(values))) => values,
             _ => Map::new(),
         };
-        if !labels::replace(&mut values, labels, 0) {
+        if !labels::substitute(&mut values, labels, 0) {
             return Err(ValuesError::new(VALUES, Fault::TooDeep));
         }
         if !helm.disable_pre_process {
@@ -172,7 +177,7 @@ impl Source {
     }
 }
 
-/// The labels of a Cluster that values can name.
+/// The labels of a Cluster that values can refer to.
 pub fn labels_of(cluster: &Cluster) -> BTreeMap<String, String> {
     let fleets = ["fleet.cattle.io/", "management.cattle.io/"];
     labels::with_fleets(cluster.metadata.labels.as_ref(), &fleets)
@@ -190,22 +195,22 @@ fn render(
 ) -> Result<Map<String, Value>, ValuesError> {
     let has_actions = has_actions(&values);
     let mut texts = helm.template_values.values();
-    // To take the context in takes a while: not where nothing can look at it.
+    // Converting the context takes time, so it is only done if a template can use it.
     let is_used = has_actions || texts.any(|text| template::has_actions(text));
     let context = is_used.then(context).transpose()?;
-    let mut room = Room::default();
+    let mut quota = OutputQuota::default();
     match &context {
-        Some(context) if has_actions => values = render_values(&values, context, budget, &mut room)?,
-        // Writing and reading would give the same, but for this.
+        Some(context) if has_actions => values = render_values(&values, context, budget, &mut quota)?,
+        // A round trip through YAML would change nothing else.
         _ => values.values_mut().for_each(without_negative_zero),
     }
     for (key, text) in &helm.template_values {
-        let fail = |fault| ValuesError::new(format!("helm.templateValues.{key}"), fault);
-        let rendered = rendered(text, context.as_ref(), budget).map_err(|(_, fault)| fail(fault))?;
-        let value = room
+        let fail = |kind| ValuesError::new(format!("helm.templateValues.{key}"), kind);
+        let rendered = render_text(text, context.as_ref(), budget).map_err(|(_, kind)| fail(kind))?;
+        let value = quota
             .read(&rendered, budget)
-            .map_err(|error| fail(not_read(error, text, &rendered)))?;
-        // It is one level deeper in the values.
+            .map_err(|error| fail(output_error(error, text, &rendered)))?;
+        // In the values it is one level deeper.
         let depth = depth(&value) + 1;
         if depth > free_form::MAX_DEPTH {
             return Err(fail(TooDeep { depth }.into()));
@@ -219,34 +224,34 @@ fn render_values(
     values: &Map<String, Value>,
     context: &template::Context,
     budget: &Budget,
-    room: &mut Room,
+    quota: &mut OutputQuota,
 ) -> Result<Map<String, Value>, ValuesError> {
     let emitted = yaml::emit(values).map_err(|error| ValuesError::new(VALUES, error))?;
     let path = |offset: Option<usize>| {
         let path = offset.and_then(|offset| yaml::path_at(values, offset));
         path.map_or_else(|| VALUES.to_owned(), |path| format!("{VALUES}.{path}"))
     };
-    // Written once and read once more where an error is to name its field.
+    // Emitted once, and once more to find the field of an error.
     charge(budget, emitted.len().saturating_mul(2))
         .map_err(|exceeded| ValuesError::new(VALUES, Fault::Exceeded(exceeded)))?;
-    let rendered = rendered(&emitted, Some(context), budget)
-        .map_err(|(offset, fault)| ValuesError::new(path(Some(offset)), fault))?;
-    match room.read(&rendered, budget) {
+    let rendered = render_text(&emitted, Some(context), budget)
+        .map_err(|(offset, kind)| ValuesError::new(path(Some(offset)), kind))?;
+    match quota.read(&rendered, budget) {
         Ok(Value::Object(values)) => Ok(values),
         Ok(Value::Null) => Ok(Map::new()),
         Ok(_) => Err(ValuesError::new(VALUES, Fault::NotAMapping)),
         Err(error) => {
-            let offset = source(&error, &rendered);
+            let offset = source_offset(&error, &rendered);
             Err(ValuesError::new(
                 path(offset),
-                not_read(error, &emitted, &rendered),
+                output_error(error, &emitted, &rendered),
             ))
         }
     }
 }
 
-/// Renders a template; an error comes with its place. Without actions it is the text itself.
-fn rendered(
+/// Renders a template; an error has its offset. Without actions, the result is the text itself.
+fn render_text(
     text: &str,
     context: Option<&template::Context>,
     budget: &Budget,
@@ -255,46 +260,46 @@ fn rendered(
         Some(context) if template::has_actions(text) => template::render(text, context, budget),
         _ => template::plain(text, budget),
     };
-    rendered.map_err(|error| (error.offset, failed(error, budget)))
+    rendered.map_err(|error| (error.offset, render_error(error, budget)))
 }
 
-/// Why a template gave nothing.
-fn failed(error: TemplateError, budget: &Budget) -> Fault {
+/// The cause of a rendering error: the exceeded budget, if any.
+fn render_error(error: TemplateError, budget: &Budget) -> Fault {
     budget.exceeded().map_or_else(|| error.into(), Fault::Exceeded)
 }
 
-/// Why a rendered text gives no value.
-enum NotRead {
+/// Why the output of a template cannot be used.
+enum OutputError {
     Exceeded(Exceeded),
     TooLong,
-    Unreadable(yaml::Unreadable),
+    Yaml(yaml::ReadError),
 }
 
-/// What is left for the rendered texts of a cluster: what they mean is in memory at the same time.
-struct Room {
+/// What remains for the output of all templates of a cluster, whose values are in memory at the same time.
+struct OutputQuota {
     bytes: usize,
-    yaml: yaml::Room,
+    yaml: yaml::Quota,
 }
 
-impl Default for Room {
+impl Default for OutputQuota {
     fn default() -> Self {
         Self {
             bytes: MAX_TEXT,
-            yaml: yaml::Room::default(),
+            yaml: yaml::Quota::default(),
         }
     }
 }
 
-impl Room {
-    fn read(&mut self, rendered: &Rendered, budget: &Budget) -> Result<Value, NotRead> {
+impl OutputQuota {
+    fn read(&mut self, rendered: &Rendered, budget: &Budget) -> Result<Value, OutputError> {
         let text = &rendered.text;
-        self.bytes = self.bytes.checked_sub(text.len()).ok_or(NotRead::TooLong)?;
-        charge(budget, text.len()).map_err(NotRead::Exceeded)?;
-        yaml::read(text, &mut self.yaml).map_err(NotRead::Unreadable)
+        self.bytes = self.bytes.checked_sub(text.len()).ok_or(OutputError::TooLong)?;
+        charge(budget, text.len()).map_err(OutputError::Exceeded)?;
+        yaml::read(text, &mut self.yaml).map_err(OutputError::Yaml)
     }
 }
 
-/// Counts a text that goes to or comes from YAML.
+/// Charges for a text that is emitted or read as YAML.
 pub fn charge(budget: &Budget, bytes: usize) -> Result<(), Exceeded> {
     /// Units of work for each byte.
     const YAML: u64 = 60;
@@ -302,21 +307,21 @@ pub fn charge(budget: &Budget, bytes: usize) -> Result<(), Exceeded> {
     budget.charge(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(YAML))
 }
 
-/// The byte of the template that wrote the line which cannot be read.
-fn source(error: &NotRead, rendered: &Rendered) -> Option<usize> {
+/// The offset in the template of what wrote the line that cannot be read.
+fn source_offset(error: &OutputError, rendered: &Rendered) -> Option<usize> {
     match error {
-        NotRead::Exceeded(_) | NotRead::TooLong => None,
-        NotRead::Unreadable(error) => rendered.source_of(error.line()?),
+        OutputError::Exceeded(_) | OutputError::TooLong => None,
+        OutputError::Yaml(error) => rendered.source_of(error.line()?),
     }
 }
 
-fn not_read(error: NotRead, template: &str, rendered: &Rendered) -> Fault {
-    let offset = source(&error, rendered);
+fn output_error(error: OutputError, template: &str, rendered: &Rendered) -> Fault {
+    let offset = source_offset(&error, rendered);
     match error {
-        NotRead::Exceeded(exceeded) => Fault::Exceeded(exceeded),
-        NotRead::TooLong => Fault::RenderedTooLong,
-        NotRead::Unreadable(error) if error.is_too_large() => Fault::TooLarge(error),
-        NotRead::Unreadable(error) => Fault::NotYaml {
+        OutputError::Exceeded(exceeded) => Fault::Exceeded(exceeded),
+        OutputError::TooLong => Fault::RenderedTooLong,
+        OutputError::Yaml(error) if error.is_too_large() => Fault::TooLarge(error),
+        OutputError::Yaml(error) => Fault::NotYaml {
             line: error.line(),
             template: offset.map_or_else(String::new, |offset| line_at(template, offset)),
             error,
@@ -324,7 +329,7 @@ fn not_read(error: NotRead, template: &str, rendered: &Rendered) -> Fault {
     }
 }
 
-/// How deep lists and mappings nest.
+/// The depth of nested lists and mappings.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
@@ -333,7 +338,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Whether any text or key in values has a template, or means something else once it is written as YAML.
+/// Whether any string or key in the values contains an action, or has another meaning in YAML (the key `<<`).
 pub fn has_actions(values: &Map<String, Value>) -> bool {
     fn has(value: &Value) -> bool {
         match value {
@@ -348,7 +353,7 @@ pub fn has_actions(values: &Map<String, Value>) -> bool {
         .any(|(key, value)| template::has_actions(key) || key == "<<" || has(value))
 }
 
-/// YAML has an integer for it, which has no sign.
+/// Replaces negative zero by the integer 0, as a round trip through YAML does.
 fn without_negative_zero(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_f64() == Some(0.0) => *value = Value::from(0),
@@ -358,13 +363,13 @@ fn without_negative_zero(value: &mut Value) {
     }
 }
 
-/// What templates can use.
+/// The context of templates.
 fn context(
     cluster: &Cluster,
     cluster_labels: &BTreeMap<String, String>,
     budget: &Budget,
 ) -> Result<template::Context, ValuesError> {
-    let fail = |fault| ValuesError::new("Cluster: spec.templateValues", fault);
+    let fail = |kind| ValuesError::new("Cluster: spec.templateValues", kind);
     let values = cluster.spec.template_values.as_ref().map(FreeForm::to_value);
     let values = values.transpose().map_err(|error| fail(error.into()))?;
     let context = json!({
@@ -374,5 +379,5 @@ fn context(
         "ClusterAnnotations": labels::clean(cluster.metadata.annotations.as_ref()),
         "ClusterValues": values.filter(Value::is_object).unwrap_or_else(|| json!({})),
     });
-    template::context(&context, budget).map_err(|error| fail(failed(error, budget)))
+    template::context(&context, budget).map_err(|error| fail(render_error(error, budget)))
 }

@@ -1,4 +1,4 @@
-//! Running a template.
+//! Executes a parsed template.
 
 mod call;
 
@@ -13,14 +13,14 @@ use super::{
     value::Value,
 };
 
-/// How deep templates call one another.
+/// How deep templates may call each other.
 const MAX_CALLS: usize = 20;
 
-/// How deep blocks and parentheses nest, those of the templates around included: what fits into the stack of a thread.
+/// How deep blocks and parentheses may nest, including those of the calling templates: what fits into the stack of a thread.
 /// The parser limits them within one template.
 const MAX_DEPTH: usize = 150;
 
-/// Runs the main template of a text.
+/// Executes the main template of a text.
 pub fn run(
     text: &str,
     templates: &Templates,
@@ -30,7 +30,7 @@ pub fn run(
     let whole = |message| TemplateError::new(text, 0..0, message);
     let heap = Heap::with(context, meter).map_err(whole)?;
     let root = context.root().clone();
-    let mut run = Run {
+    let mut executor = Executor {
         text,
         templates,
         heap,
@@ -38,23 +38,23 @@ pub fn run(
         calls: 0,
         depth: 0,
         out: String::new(),
-        writes: Vec::new(),
+        segments: Vec::new(),
     };
-    match run.list(&root, &templates.main)? {
-        Flow::On | Flow::Break | Flow::Continue => Ok(Rendered {
-            text: run.out,
-            writes: run.writes,
+    match executor.list(&root, &templates.main)? {
+        Flow::Normal | Flow::Break | Flow::Continue => Ok(Rendered {
+            text: executor.out,
+            segments: executor.segments,
         }),
     }
 }
 
-/// A text as it is.
+/// Renders a text without actions.
 pub fn plain(text: &str, meter: &Meter) -> Result<Rendered, String> {
-    meter.text_room(text.len())?;
-    meter.each(text.len(), BYTE)?;
+    meter.check_text(text.len())?;
+    meter.charge_each(text.len(), BYTE)?;
     Ok(Rendered {
         text: text.to_owned(),
-        writes: vec![Write {
+        segments: vec![Segment {
             end: text.len(),
             offset: 0,
             is_action: false,
@@ -62,58 +62,59 @@ pub fn plain(text: &str, meter: &Meter) -> Result<Rendered, String> {
     })
 }
 
-/// What a template renders to, and which of its pieces wrote what.
+/// The output of a template, and which piece of the template wrote which part.
 #[derive(Debug)]
 pub struct Rendered {
     /// The text.
     pub text: String,
-    writes: Vec<Write>,
+    segments: Vec<Segment>,
 }
 
-/// The end of what a piece of a template wrote, and where that piece is.
+/// The end of a part of the output, and the offset of the piece of the template that wrote it.
 #[derive(Debug)]
-struct Write {
+struct Segment {
     end: usize,
     offset: usize,
     is_action: bool,
 }
 
 impl Rendered {
-    /// Which byte of the template wrote a line, counted from 1: that of its first action, or of the text where it has none.
+    /// The offset in the template of what wrote a line of the output (counted from 1): of the line's first action, or of its
+    /// first text if it has no action.
     pub fn source_of(&self, line: usize) -> Option<usize> {
         let mut lines = self.text.split_inclusive('\n');
         let start: usize = lines.by_ref().take(line.checked_sub(1)?).map(str::len).sum();
         let end = start + lines.next().map_or(0, str::len);
-        let first = self.writes.partition_point(|write| write.end <= start);
+        let first = self.segments.partition_point(|segment| segment.end <= start);
         let mut on_line = Vec::new();
-        for write in self.writes.iter().skip(first) {
-            on_line.push(write);
-            if write.end >= end {
+        for segment in self.segments.iter().skip(first) {
+            on_line.push(segment);
+            if segment.end >= end {
                 break;
             }
         }
-        let action = on_line.iter().find(|write| write.is_action);
-        action.or(on_line.first()).map(|write| write.offset)
+        let action = on_line.iter().find(|segment| segment.is_action);
+        action.or(on_line.first()).map(|segment| segment.offset)
     }
 }
 
-/// The line of a template that a byte of it is on, as its author wrote it.
+/// The line of a template at an offset.
 pub fn line_at(template: &str, offset: usize) -> String {
-    let (before, behind) = template.split_at_checked(offset).unwrap_or((template, ""));
+    let (before, after) = template.split_at_checked(offset).unwrap_or((template, ""));
     let before = before.rsplit('\n').next().unwrap_or_default();
-    let behind = behind.split('\n').next().unwrap_or_default();
-    line(&format!("{before}{behind}"))
+    let after = after.split('\n').next().unwrap_or_default();
+    line(&format!("{before}{after}"))
 }
 
-/// What comes after a node.
+/// How execution continues after a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
-    On,
+    Normal,
     Break,
     Continue,
 }
 
-struct Run<'t> {
+struct Executor<'t> {
     text: &'t str,
     templates: &'t Templates,
     heap: Heap,
@@ -121,19 +122,19 @@ struct Run<'t> {
     calls: usize,
     depth: usize,
     out: String,
-    writes: Vec<Write>,
+    segments: Vec<Segment>,
 }
 
-type Ran<T> = Result<T, TemplateError>;
+type ExecResult<T> = Result<T, TemplateError>;
 
-/// What `range` goes through. A list never changes, a map may.
-enum Steps {
+/// What `range` iterates over. A list never changes; a map can, so its entries are copied.
+enum Iteration {
     List(usize),
     Map(Vec<(String, Value)>),
     Numbers(i64, fn(i64) -> Value),
 }
 
-impl Steps {
+impl Iteration {
     fn len(&self, heap: &Heap) -> usize {
         match self {
             Self::List(list) => heap.items(*list).len(),
@@ -142,15 +143,15 @@ impl Steps {
         }
     }
 
-    /// Index and element.
-    fn get(&self, heap: &Heap, place: usize) -> (Value, Value) {
-        let number = i64::try_from(place).unwrap_or(i64::MAX);
+    /// The index or key, and the element.
+    fn get(&self, heap: &Heap, index: usize) -> (Value, Value) {
+        let number = i64::try_from(index).unwrap_or(i64::MAX);
         match self {
             Self::List(list) => {
-                let element = heap.items(*list).get(place).cloned().unwrap_or(Value::Nil);
+                let element = heap.items(*list).get(index).cloned().unwrap_or(Value::Nil);
                 (Value::Int(number), element)
             }
-            Self::Map(entries) => match entries.get(place) {
+            Self::Map(entries) => match entries.get(index) {
                 Some((key, value)) => (Value::str(key), value.clone()),
                 None => (Value::Nil, Value::Nil),
             },
@@ -159,13 +160,13 @@ impl Steps {
     }
 }
 
-impl Run<'_> {
-    fn list(&mut self, dot: &Value, nodes: &[Node]) -> Ran<Flow> {
-        self.deeper(&(0..0))?;
-        let mut flow = Flow::On;
+impl Executor<'_> {
+    fn list(&mut self, dot: &Value, nodes: &[Node]) -> ExecResult<Flow> {
+        self.enter(&(0..0))?;
+        let mut flow = Flow::Normal;
         for node in nodes {
             flow = self.node(dot, node)?;
-            if flow != Flow::On {
+            if flow != Flow::Normal {
                 break;
             }
         }
@@ -173,112 +174,112 @@ impl Run<'_> {
         Ok(flow)
     }
 
-    /// Enters a block or parentheses. An error ends the rendering, so that nobody leaves them then.
-    fn deeper(&mut self, place: &Range<usize>) -> Ran<()> {
+    /// Enters a block or parentheses. An error ends the rendering, so no caller leaves them after an error.
+    fn enter(&mut self, span: &Range<usize>) -> ExecResult<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             let message = format!("templates and the blocks within them nest more than {MAX_DEPTH} deep");
-            return Err(self.error(place, message));
+            return Err(self.error(span, message));
         }
         Ok(())
     }
 
-    fn node(&mut self, dot: &Value, node: &Node) -> Ran<Flow> {
+    fn node(&mut self, dot: &Value, node: &Node) -> ExecResult<Flow> {
         match node {
-            Node::Text(place) => {
+            Node::Text(span) => {
                 let text = self.text;
-                self.write(place, text.get(place.clone()).unwrap_or_default(), false)?;
+                self.write(span, text.get(span.clone()).unwrap_or_default(), false)?;
             }
             Node::Action(pipe) => {
                 let value = self.pipe(dot, pipe)?;
                 if let (Value::Str(text), true) = (&value, pipe.variables.is_empty()) {
-                    self.write(&pipe.place, text, true)?;
+                    self.write(&pipe.span, text, true)?;
                 } else if pipe.variables.is_empty() {
-                    let text = self.at(&pipe.place, |heap| format::print(heap, &value))?;
-                    self.write(&pipe.place, &text, true)?;
+                    let text = self.at(&pipe.span, |heap| format::print(heap, &value))?;
+                    self.write(&pipe.span, &text, true)?;
                 }
             }
             Node::If(branch) => return self.branch(dot, branch, false),
             Node::With(branch) => return self.branch(dot, branch, true),
             Node::Range(branch) => return self.range(dot, branch),
-            Node::Template { place, name, pipe } => self.template(dot, place, name, pipe.as_ref())?,
+            Node::Template { span, name, pipe } => self.template(dot, span, name, pipe.as_ref())?,
             Node::Break => {
-                self.at(&(0..0), |heap| heap.spend(1))?;
+                self.at(&(0..0), |heap| heap.charge_steps(1))?;
                 return Ok(Flow::Break);
             }
             Node::Continue => {
-                self.at(&(0..0), |heap| heap.spend(1))?;
+                self.at(&(0..0), |heap| heap.charge_steps(1))?;
                 return Ok(Flow::Continue);
             }
         }
-        Ok(Flow::On)
+        Ok(Flow::Normal)
     }
 
-    fn branch(&mut self, dot: &Value, branch: &Branch, is_with: bool) -> Ran<Flow> {
-        let seen = self.variables.len();
+    fn branch(&mut self, dot: &Value, branch: &Branch, is_with: bool) -> ExecResult<Flow> {
+        let outer_variables = self.variables.len();
         let value = self.pipe(dot, &branch.pipe)?;
         let flow = if self.heap.is_true(&value) {
-            self.list(if is_with { &value } else { dot }, &branch.then)?
+            self.list(if is_with { &value } else { dot }, &branch.body)?
         } else {
-            self.list(dot, branch.otherwise.as_deref().unwrap_or_default())?
+            self.list(dot, branch.else_body.as_deref().unwrap_or_default())?
         };
-        self.variables.truncate(seen);
+        self.variables.truncate(outer_variables);
         Ok(flow)
     }
 
-    fn range(&mut self, dot: &Value, branch: &Branch) -> Ran<Flow> {
-        let seen = self.variables.len();
+    fn range(&mut self, dot: &Value, branch: &Branch) -> ExecResult<Flow> {
+        let outer_variables = self.variables.len();
         let value = self.pipe(dot, &branch.pipe)?;
-        let steps = self.steps(&branch.pipe, &value)?;
-        let count = steps.len(&self.heap);
-        let mut flow = Flow::On;
+        let iteration = self.iteration(&branch.pipe, &value)?;
+        let count = iteration.len(&self.heap);
+        let mut flow = Flow::Normal;
         if count == 0 {
-            flow = self.list(dot, branch.otherwise.as_deref().unwrap_or_default())?;
+            flow = self.list(dot, branch.else_body.as_deref().unwrap_or_default())?;
         }
         let body = self.variables.len();
-        for place in 0..count {
-            self.at(&branch.pipe.place, |heap| heap.spend(1))?;
-            let (index, element) = steps.get(&self.heap, place);
-            self.declare(&branch.pipe, seen, index, &element)?;
-            let step = self.list(&element, &branch.then)?;
+        for index in 0..count {
+            self.at(&branch.pipe.span, |heap| heap.charge_steps(1))?;
+            let (key, element) = iteration.get(&self.heap, index);
+            self.declare(&branch.pipe, outer_variables, key, &element)?;
+            let item_flow = self.list(&element, &branch.body)?;
             self.variables.truncate(body);
-            if step == Flow::Break {
+            if item_flow == Flow::Break {
                 break;
             }
         }
-        self.variables.truncate(seen);
+        self.variables.truncate(outer_variables);
         Ok(flow)
     }
 
-    /// What `range` goes through.
-    fn steps(&mut self, pipe: &Pipe, value: &Value) -> Ran<Steps> {
+    /// What `range` iterates over.
+    fn iteration(&mut self, pipe: &Pipe, value: &Value) -> ExecResult<Iteration> {
         match value {
-            Value::List(list) => Ok(Steps::List(*list)),
-            Value::Map(map) => Ok(Steps::Map(self.at(&pipe.place, |heap| heap.entries_of(*map))?)),
-            Value::Nil => Ok(Steps::Numbers(0, Value::Int)),
+            Value::List(list) => Ok(Iteration::List(*list)),
+            Value::Map(map) => Ok(Iteration::Map(self.at(&pipe.span, |heap| heap.entries_of(*map))?)),
+            Value::Nil => Ok(Iteration::Numbers(0, Value::Int)),
             Value::Int(_) | Value::Int64(_) if pipe.variables.len() > 1 => Err(self.error(
-                &pipe.place,
+                &pipe.span,
                 "can't iterate over a number with more than one variable",
             )),
-            Value::Int(count) => Ok(Steps::Numbers(*count, Value::Int)),
-            Value::Int64(count) => Ok(Steps::Numbers(*count, Value::Int64)),
+            Value::Int(count) => Ok(Iteration::Numbers(*count, Value::Int)),
+            Value::Int64(count) => Ok(Iteration::Numbers(*count, Value::Int64)),
             Value::Bool(_) | Value::Float(_) | Value::Str(_) | Value::Version(_) => {
                 let type_name = self.heap.type_of(value);
-                Err(self.error(&pipe.place, format!("range can't iterate over a {type_name}")))
+                Err(self.error(&pipe.span, format!("range can't iterate over a {type_name}")))
             }
         }
     }
 
-    /// Gives the variables of a `range` their values for a step. `first` is the place of the first of them.
-    fn declare(&mut self, pipe: &Pipe, first: usize, index: Value, element: &Value) -> Ran<()> {
+    /// Sets the variables of a `range` for an iteration. `first` is the index of the first of them.
+    fn declare(&mut self, pipe: &Pipe, first: usize, key: Value, element: &Value) -> ExecResult<()> {
         let values = match pipe.variables.len() {
             0 => return Ok(()),
             1 => vec![element.clone()],
-            _ => vec![index, element.clone()],
+            _ => vec![key, element.clone()],
         };
         for (offset, (name, value)) in pipe.variables.iter().zip(values).enumerate() {
             if pipe.assigns {
-                self.assign(&pipe.place, name, value)?;
+                self.assign(&pipe.span, name, value)?;
             } else if let Some((_, variable)) = self.variables.get_mut(first + offset) {
                 *variable = value;
             }
@@ -286,22 +287,28 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn template(&mut self, dot: &Value, place: &Range<usize>, name: &str, pipe: Option<&Pipe>) -> Ran<()> {
+    fn template(
+        &mut self,
+        dot: &Value,
+        span: &Range<usize>,
+        name: &str,
+        pipe: Option<&Pipe>,
+    ) -> ExecResult<()> {
         let value = match pipe {
             Some(pipe) => self.pipe(dot, pipe)?,
             None => Value::Nil,
         };
-        self.at(place, |heap| {
-            heap.spend(1)?;
-            heap.read(name.len())
+        self.at(span, |heap| {
+            heap.charge_steps(1)?;
+            heap.charge_read(name.len())
         })?;
         let Some(body) = self.templates.named.get(name) else {
-            return Err(self.error(place, format!("template {name:?} not defined")));
+            return Err(self.error(span, format!("template {name:?} not defined")));
         };
         self.calls += 1;
         if self.calls > MAX_CALLS {
             return Err(self.error(
-                place,
+                span,
                 format!("templates call one another more than {MAX_CALLS} deep"),
             ));
         }
@@ -312,31 +319,35 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn write(&mut self, place: &Range<usize>, text: &str, is_action: bool) -> Ran<()> {
+    fn write(&mut self, span: &Range<usize>, text: &str, is_action: bool) -> ExecResult<()> {
         let length = self.out.len() + text.len();
-        self.at(place, |heap| {
+        self.at(span, |heap| {
             if length > MAX_TEXT {
-                return heap.meter.text_room(length);
+                return heap.meter.check_text(length);
             }
-            heap.meter.each(text.len(), BYTE)?;
-            heap.meter.work(STEP)?;
-            heap.meter.make(size_of::<Write>())
+            heap.meter.charge_each(text.len(), BYTE)?;
+            heap.meter.charge(STEP)?;
+            heap.meter.allocate(size_of::<Segment>())
         })?;
         self.out.push_str(text);
-        self.writes.push(Write {
+        self.segments.push(Segment {
             end: length,
-            offset: place.start,
+            offset: span.start,
             is_action,
         });
         Ok(())
     }
 
-    /// Does something that can fail at a place of the text.
-    fn at<T>(&mut self, place: &Range<usize>, what: impl FnOnce(&mut Heap) -> Result<T, String>) -> Ran<T> {
-        what(&mut self.heap).map_err(|message| self.error(place, message))
+    /// Runs `what`, and adds the position in the template to its error.
+    fn at<T>(
+        &mut self,
+        span: &Range<usize>,
+        what: impl FnOnce(&mut Heap) -> Result<T, String>,
+    ) -> ExecResult<T> {
+        what(&mut self.heap).map_err(|message| self.error(span, message))
     }
 
-    fn error(&self, place: &Range<usize>, message: impl Into<String>) -> TemplateError {
-        TemplateError::new(self.text, place.clone(), message)
+    fn error(&self, span: &Range<usize>, message: impl Into<String>) -> TemplateError {
+        TemplateError::new(self.text, span.clone(), message)
     }
 }

@@ -1,4 +1,4 @@
-//! What functions get, and the types that they want it to have.
+//! The arguments of functions, and conversions to the types that they expect.
 
 use std::rc::Rc;
 
@@ -9,30 +9,30 @@ use super::super::{
     value::{Elements, Value},
 };
 
-type Run = fn(&mut Call<'_>) -> Result<Value, String>;
+type Body = fn(&mut Call<'_>) -> Result<Value, String>;
 
-/// A function and how many arguments it takes.
+/// A function and its number of arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
-    pub least: usize,
-    pub most: Option<usize>,
-    pub run: Run,
+    pub min_args: usize,
+    pub max_args: Option<usize>,
+    pub run: Body,
 }
 
 /// A function with a fixed number of arguments.
-pub const fn exactly(count: usize, run: Run) -> Function {
+pub const fn exactly(count: usize, run: Body) -> Function {
     Function {
-        least: count,
-        most: Some(count),
+        min_args: count,
+        max_args: Some(count),
         run,
     }
 }
 
-/// A function that takes any number of arguments from `least` on.
-pub const fn at_least(least: usize, run: Run) -> Function {
+/// A function with at least `min_args` arguments.
+pub const fn at_least(min_args: usize, run: Body) -> Function {
     Function {
-        least,
-        most: None,
+        min_args,
+        max_args: None,
         run,
     }
 }
@@ -53,7 +53,7 @@ impl Call<'_> {
     pub fn text(&self, index: usize) -> Result<Rc<str>, String> {
         match self.args.get(index) {
             Some(Value::Str(text)) => Ok(Rc::clone(text)),
-            other => Err(self.wrong(other, "string")),
+            other => Err(self.type_error(other, "string")),
         }
     }
 
@@ -61,11 +61,11 @@ impl Call<'_> {
     pub fn int(&self, index: usize) -> Result<i64, String> {
         match self.args.get(index) {
             Some(Value::Int(number)) => Ok(*number),
-            other => Err(self.wrong(other, "int")),
+            other => Err(self.type_error(other, "int")),
         }
     }
 
-    /// A number of elements or characters: an `int`, and none for a negative one.
+    /// A number of elements or characters: an `int`; 0 for a negative one.
     pub fn count(&self, index: usize) -> Result<usize, String> {
         Ok(usize::try_from(self.int(index)?).unwrap_or_default())
     }
@@ -74,16 +74,16 @@ impl Call<'_> {
     pub fn flag(&self, index: usize) -> Result<bool, String> {
         match self.args.get(index) {
             Some(Value::Bool(value)) => Ok(*value),
-            other => Err(self.wrong(other, "bool")),
+            other => Err(self.type_error(other, "bool")),
         }
     }
 
-    /// A `map[string]interface{}`, by its place in the heap. `nil` is an empty one.
+    /// A `map[string]interface{}`: its index in the heap. `nil` is an empty one.
     pub fn map(&mut self, index: usize) -> Result<usize, String> {
         match self.args.get(index) {
             Some(Value::Map(map)) if self.heap.map_elements(*map) == Elements::Any => Ok(*map),
             Some(Value::Nil) => self.heap.empty_map(),
-            other => Err(self.wrong(other, Elements::Any.map_type())),
+            other => Err(self.type_error(other, Elements::Any.map_type())),
         }
     }
 
@@ -96,39 +96,39 @@ impl Call<'_> {
         }
     }
 
-    /// An argument as `toString` writes it.
-    pub fn shown(&mut self, index: usize) -> Result<String, String> {
+    /// An argument as `toString` prints it.
+    pub fn display(&mut self, index: usize) -> Result<String, String> {
         let value = self.any(index);
         format::display(self.heap, &value)
     }
 
-    /// The arguments from `start` on.
+    /// The arguments from index `start`.
     pub fn rest(&self, start: usize) -> Vec<Value> {
         self.args.get(start..).unwrap_or_default().to_vec()
     }
 
-    fn wrong(&self, value: Option<&Value>, wanted: &str) -> String {
+    fn type_error(&self, value: Option<&Value>, expected: &str) -> String {
         match value {
-            None | Some(Value::Nil) => format!("invalid value; expected {wanted}"),
+            None | Some(Value::Nil) => format!("invalid value; expected {expected}"),
             Some(other) => {
                 let got = self.heap.type_of(other);
-                format!("wrong type for value; expected {wanted}; got {got}")
+                format!("wrong type for value; expected {expected}; got {got}")
             }
         }
     }
 }
 
-/// Whether `default` and its relatives take a value for missing.
+/// Whether `default`, `empty` and similar functions treat a value as missing.
 pub fn is_empty(heap: &Heap, value: &Value) -> bool {
     !heap.is_true(value)
 }
 
-/// Makes an `int64` of anything; 0 of what is no number.
+/// Converts any value to an `int64`; 0 if it is not a number.
 pub fn to_int64(value: &Value) -> i64 {
     match value {
         Value::Int(number) | Value::Int64(number) => *number,
         Value::Bool(value) => i64::from(*value),
-        // What does not fit becomes the smallest number, as on the machines that controllers run on.
+        // Out of range, the result is the smallest number, as Go gives on amd64.
         #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
         Value::Float(number) if (-9.3e18..9.2e18).contains(number) => *number as i64,
         Value::Float(_) => i64::MIN,
@@ -137,7 +137,7 @@ pub fn to_int64(value: &Value) -> i64 {
     }
 }
 
-/// Makes a `float64` of anything; 0 of what is no number.
+/// Converts any value to a `float64`; 0 if it is not a number.
 pub fn to_float(value: &Value) -> f64 {
     match value {
         #[expect(clippy::cast_precision_loss, reason = "so does Go")]

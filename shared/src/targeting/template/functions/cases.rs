@@ -1,6 +1,6 @@
-//! Upper and lower case, as `strings`, `goutils` and `xstrings` have it.
+//! Upper and lower case, as in `strings`, `goutils` and `xstrings`.
 
-/// `unicode.ToUpper` of each character: one for one, so that `ß` stays.
+/// `unicode.ToUpper` of each character, one by one, so `ß` does not change.
 pub fn upper(text: &str) -> String {
     text.chars().map(upper_char).collect()
 }
@@ -22,7 +22,7 @@ fn lower_char(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
-/// `strings.Title`: the first letter of each word.
+/// `strings.Title`: the first letter of each word in upper case.
 pub fn title(text: &str) -> String {
     let mut before = ' ';
     text.chars()
@@ -59,7 +59,7 @@ pub fn untitle(text: &str) -> String {
         .collect()
 }
 
-/// Each letter in the other case.
+/// Swaps the case of each letter.
 pub fn swap(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -87,11 +87,11 @@ pub fn camel(text: &str) -> String {
     };
     let mut chars = words.chars();
     let Some(first) = chars.next() else {
-        // Go's function writes the last one twice.
+        // Go's function writes the last character twice.
         out.extend(text.chars().next_back());
         return out;
     };
-    // Behind a capital others become small, until there is a small one.
+    // After a capital, further capitals become lower case, until a lower-case letter follows.
     let mut after_capital = first.is_uppercase();
     let mut last = upper_char(first);
     for c in chars {
@@ -154,7 +154,7 @@ pub fn separated(text: &str, connector: char) -> String {
             Word::None | Word::Upper | Word::Alphabet | Word::Other => {
                 let number = word;
                 (kind, word, rest) = next_word(rest);
-                // A number belongs to the word before, unless small letters follow it.
+                // A number belongs to the previous word, unless lower-case letters follow it.
                 if kind == Word::Alphabet {
                     out.push(connector);
                     append(&mut out, Word::Number, number, connector);
@@ -175,9 +175,9 @@ pub fn separated(text: &str, connector: char) -> String {
     out
 }
 
-type Next<'t> = (Word, &'t str, &'t str);
+type NextWord<'t> = (Word, &'t str, &'t str);
 
-fn append_alphanumeric<'t>(out: &mut String, next: Next<'t>, connector: char) -> Next<'t> {
+fn append_alphanumeric<'t>(out: &mut String, next: NextWord<'t>, connector: char) -> NextWord<'t> {
     let mut next = next;
     while matches!(next.0, Word::Alphabet | Word::Number) {
         append(out, next.0, next.1, connector);
@@ -197,33 +197,33 @@ fn append(out: &mut String, kind: Word, word: &str, connector: char) {
     );
 }
 
-/// The word that a text begins with, and what follows it.
-fn next_word(text: &str) -> Next<'_> {
+/// The first word of a text, and the rest.
+fn next_word(text: &str) -> NextWord<'_> {
     let Some(first) = text.chars().next() else {
         return (Word::None, "", "");
     };
-    let is_small = |c: char| c.is_alphabetic() && !c.is_uppercase();
+    let is_lower = |c: char| c.is_alphabetic() && !c.is_uppercase();
     let (kind, length) = if is_connector(first) {
         (Word::Connector, run(text, is_connector))
     } else if is_punctuation(first) {
         (Word::Punctuation, run(text, is_punctuation))
     } else if first.is_uppercase() {
         let capitals = run(text, char::is_uppercase);
-        let behind = text.get(capitals..).unwrap_or_default();
-        let small = run(behind, is_small);
+        let after = text.get(capitals..).unwrap_or_default();
+        let lower = run(after, is_lower);
         let last = text
             .get(..capitals)
             .and_then(|text| text.chars().next_back())
             .map_or(0, char::len_utf8);
-        let length = match (capitals > first.len_utf8(), small > 0) {
-            // The last capital begins the next word, as in `HTTPStatus`.
+        let length = match (capitals > first.len_utf8(), lower > 0) {
+            // The last capital starts the next word, as in `HTTPStatus`.
             (true, true) => capitals - last,
             (true, false) => capitals,
-            (false, _) => capitals + small,
+            (false, _) => capitals + lower,
         };
         (Word::Upper, length)
     } else if first.is_alphabetic() {
-        (Word::Alphabet, run(text, is_small))
+        (Word::Alphabet, run(text, is_lower))
     } else if first.is_numeric() {
         (Word::Number, run(text, char::is_numeric))
     } else {
@@ -234,12 +234,12 @@ fn next_word(text: &str) -> Next<'_> {
     (kind, word, rest)
 }
 
-/// How many bytes of the beginning are of such characters.
+/// The length in bytes of the prefix of such characters.
 fn run(text: &str, is_one: impl Fn(char) -> bool) -> usize {
     text.len() - text.trim_start_matches(is_one).len()
 }
 
-/// `unicode.IsPunct` for ASCII, where some of what is not a letter is a symbol.
+/// `unicode.IsPunct` for ASCII, which treats some characters as symbols instead.
 fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() && !"$+<=>^`|~".contains(c)
 }

@@ -1,4 +1,4 @@
-//! JSON.
+//! JSON functions.
 
 use serde_json::Value as Json;
 
@@ -17,7 +17,7 @@ pub fn find(name: &str) -> Option<Function> {
         "toPrettyJson" | "mustToPrettyJson" => exactly(1, |c| encode(c, Layout::Pretty)),
         "fromJson" => exactly(1, |c| {
             let text = c.text(0)?;
-            room(c, &text)?;
+            check_size(c, &text)?;
             match serde_json::from_str::<Json>(&text) {
                 Ok(json) => c.heap.import(&json),
                 Err(_) => Ok(Value::Nil),
@@ -25,7 +25,7 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "mustFromJson" => exactly(1, |c| {
             let text = c.text(0)?;
-            room(c, &text)?;
+            check_size(c, &text)?;
             let json: Json = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             c.heap.import(&json)
         }),
@@ -33,8 +33,8 @@ pub fn find(name: &str) -> Option<Function> {
     })
 }
 
-/// Refuses JSON that would be too large in memory: small objects take a hundred times their text.
-fn room(c: &Call<'_>, text: &str) -> Result<(), String> {
+/// Fails for JSON that would be too large in memory: small objects take a hundred times the memory of their text.
+fn check_size(c: &Call<'_>, text: &str) -> Result<(), String> {
     const VALUE: usize = 32;
     const ENTRY: usize = 112;
     const OBJECT: usize = 700;
@@ -45,8 +45,8 @@ fn room(c: &Call<'_>, text: &str) -> Result<(), String> {
         b'[' | b',' => VALUE,
         _ => 1,
     });
-    c.heap.read(text.len())?;
-    c.heap.meter.room(bytes.sum())
+    c.heap.charge_read(text.len())?;
+    c.heap.meter.check_memory(bytes.sum())
 }
 
 fn encode(c: &mut Call<'_>, layout: Layout) -> Result<Value, String> {

@@ -1,4 +1,4 @@
-//! Spans of time.
+//! Durations.
 
 use super::{
     super::value::Value,
@@ -12,13 +12,13 @@ const DAY: u64 = 24 * HOUR;
 
 pub fn find(name: &str) -> Option<Function> {
     Some(match name {
-        "duration" => exactly(1, |c| Ok(written(seconds(&c.any(0))).into())),
-        "durationRound" => exactly(1, |c| Ok(rounded(nanoseconds(&c.any(0))).into())),
+        "duration" => exactly(1, |c| Ok(format_seconds(seconds(&c.any(0))).into())),
+        "durationRound" => exactly(1, |c| Ok(format_rounded(nanoseconds(&c.any(0))).into())),
         _ => return None,
     })
 }
 
-/// Seconds as `sprig` takes them: a number in a template, which is an `int`, is none.
+/// Seconds as `sprig` accepts them: a number in a template is an `int`, which counts as 0.
 fn seconds(value: &Value) -> i64 {
     match value {
         Value::Int64(number) => *number,
@@ -27,8 +27,8 @@ fn seconds(value: &Value) -> i64 {
     }
 }
 
-/// As Go writes a duration of whole seconds.
-fn written(seconds: i64) -> String {
+/// A duration of whole seconds as Go prints it.
+fn format_seconds(seconds: i64) -> String {
     let sign = if seconds < 0 { "-" } else { "" };
     let size = seconds.unsigned_abs();
     let (hours, minutes, seconds) = (size / HOUR, size % HOUR / MINUTE, size % MINUTE);
@@ -39,7 +39,7 @@ fn written(seconds: i64) -> String {
     }
 }
 
-/// How long a duration is, whatever its sign.
+/// The absolute length of a duration.
 fn nanoseconds(value: &Value) -> u128 {
     match value {
         Value::Int64(number) => number.unsigned_abs().into(),
@@ -51,8 +51,8 @@ fn nanoseconds(value: &Value) -> u128 {
     }
 }
 
-/// In the largest unit of which it is more than one.
-fn rounded(nanoseconds: u128) -> String {
+/// The duration in the largest unit that is shorter than it.
+fn format_rounded(nanoseconds: u128) -> String {
     let units = [
         (365 * DAY, "y"),
         (30 * DAY, "mo"),

@@ -54,7 +54,7 @@ fn printed(c: &mut Call<'_>) -> Result<String, String> {
 fn decoded(bytes: Vec<u8>) -> Result<Value, String> {
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text.into()),
-        Err(_) => Err("what was encoded is not text in UTF-8".to_owned()),
+        Err(_) => Err("the decoded bytes are not UTF-8".to_owned()),
     }
 }
 
@@ -76,8 +76,8 @@ fn base32(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(5) * 8);
     for chunk in bytes.chunks(5) {
         let mut buffer = [0_u8; 8];
-        for (place, byte) in buffer.iter_mut().skip(3).zip(chunk) {
-            *place = *byte;
+        for (slot, byte) in buffer.iter_mut().skip(3).zip(chunk) {
+            *slot = *byte;
         }
         let number = u64::from_be_bytes(buffer);
         let digits = (chunk.len() * 8).div_ceil(5);
@@ -125,7 +125,7 @@ fn html(text: &str) -> String {
     out
 }
 
-/// A text that may stand between the quotes of a script.
+/// Escapes a text for a string literal in JavaScript.
 fn script(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {

@@ -7,7 +7,7 @@ use super::{
     args::{Call, Function, at_least, exactly, is_empty, to_int64},
 };
 
-/// Work for each number that is made.
+/// Work for each number that is created.
 const NUMBER: u64 = 40;
 
 pub fn find(name: &str) -> Option<Function> {
@@ -82,7 +82,7 @@ pub fn find(name: &str) -> Option<Function> {
             let mut items = Vec::new();
             for index in 0..c.args.len() {
                 items.extend(c.list(index, "concat")?);
-                c.heap.meter.room(items.len() * size_of::<Value>())?;
+                c.heap.meter.check_memory(items.len() * size_of::<Value>())?;
             }
             c.heap.list(Elements::Any, items)
         }),
@@ -148,7 +148,7 @@ fn chunk(c: &mut Call<'_>) -> Result<Value, String> {
     let size = usize::try_from(size)
         .ok()
         .filter(|size| *size > 0)
-        .ok_or("chunks need a size from 1 on")?;
+        .ok_or("chunks need a size of at least 1")?;
     let chunks = items
         .chunks(size)
         .map(|chunk| c.heap.list(Elements::Any, chunk.to_vec()))
@@ -161,7 +161,7 @@ fn numbers(c: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Value, S
     c.heap.list(Elements::Ints, items)
 }
 
-/// From `start` on in steps until `end`, which is not among them.
+/// The numbers from `start` in steps to `end`, which is excluded.
 fn steps(c: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<i64>, String> {
     let goes_there = if end < start { step < 0 } else { step > 0 };
     if !goes_there {
@@ -169,8 +169,10 @@ fn steps(c: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<i64>, 
     }
     let count = start.abs_diff(end).div_ceil(step.unsigned_abs());
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    c.heap.meter.each(count, NUMBER)?;
-    c.heap.meter.room(count.saturating_mul(2 * size_of::<Value>()))?;
+    c.heap.meter.charge_each(count, NUMBER)?;
+    c.heap
+        .meter
+        .check_memory(count.saturating_mul(2 * size_of::<Value>()))?;
     Ok(
         std::iter::successors(Some(start), |number| number.checked_add(step))
             .take_while(|number| if step < 0 { *number > end } else { *number < end })
@@ -178,7 +180,7 @@ fn steps(c: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<i64>, 
     )
 }
 
-/// Numbers as a text, like the command of that name.
+/// Numbers as a text, like the command `seq`.
 fn seq(c: &mut Call<'_>) -> Result<Value, String> {
     let params = (0..c.args.len())
         .map(|index| c.int(index))
@@ -194,7 +196,7 @@ fn seq(c: &mut Call<'_>) -> Result<Value, String> {
     let numbers = steps(c, start, beyond, step)?;
     let mut out = String::new();
     for number in numbers {
-        c.heap.meter.text_room(out.len())?;
+        c.heap.meter.check_text(out.len())?;
         if !out.is_empty() {
             out.push(' ');
         }
@@ -210,22 +212,22 @@ fn index(c: &mut Call<'_>) -> Result<Value, String> {
         return Err("index of untyped nil".to_owned());
     }
     for key in c.rest(1) {
-        c.heap.spend(1)?;
+        c.heap.charge_steps(1)?;
         if let Value::Str(key) = &key {
-            c.heap.read(key.len())?;
+            c.heap.charge_read(key.len())?;
         }
         item = match &item {
             Value::List(list) => {
                 let items = c.heap.items(*list);
-                let place = position(c, &key, items.len())?;
-                match items.get(place) {
+                let index = position(c, &key, items.len())?;
+                match items.get(index) {
                     Some(item) => item.clone(),
                     None => return Err("reflect: slice index out of range".to_owned()),
                 }
             }
             Value::Str(text) => {
-                let place = position(c, &key, text.len())?;
-                match text.as_bytes().get(place) {
+                let index = position(c, &key, text.len())?;
+                match text.as_bytes().get(index) {
                     Some(byte) => Value::Int(i64::from(*byte)),
                     None => return Err("reflect: string index out of range".to_owned()),
                 }
@@ -260,6 +262,6 @@ fn position(c: &Call<'_>, key: &Value, length: usize) -> Result<usize, String> {
     };
     usize::try_from(number)
         .ok()
-        .filter(|place| *place <= length)
+        .filter(|index| *index <= length)
         .ok_or_else(|| "index out of range".to_owned())
 }

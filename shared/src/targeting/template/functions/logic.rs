@@ -1,4 +1,4 @@
-//! Comparisons, and what is used when something is missing.
+//! Comparisons, defaults and reflection.
 
 use std::{cmp::Ordering, rc::Rc};
 
@@ -16,7 +16,7 @@ pub fn find(name: &str) -> Option<Function> {
         "le" => exactly(2, |c| {
             Ok(matches!(order(c)?, Some(Ordering::Less | Ordering::Equal)).into())
         }),
-        // Go turns these round, so that they hold where a number is none.
+        // Go negates `le` and `lt` for these, so they are true for NaN.
         "gt" => exactly(2, |c| {
             Ok((!matches!(order(c)?, Some(Ordering::Less | Ordering::Equal))).into())
         }),
@@ -40,11 +40,11 @@ pub fn find(name: &str) -> Option<Function> {
         "fail" => exactly(1, |c| Err(c.text(0)?.to_string())),
         "typeOf" => exactly(1, |c| Ok(Value::str(c.heap.type_of(&c.any(0))))),
         "typeIs" => exactly(2, |c| Ok((*c.text(0)? == *c.heap.type_of(&c.any(1))).into())),
-        // A pointer is like what it points to.
+        // A pointer type is like the type that it points to.
         "typeIsLike" => exactly(2, |c| {
             let found = c.heap.type_of(&c.any(1));
-            let wanted = c.text(0)?;
-            Ok((*wanted == *found || found.strip_prefix('*') == Some(&wanted)).into())
+            let expected = c.text(0)?;
+            Ok((*expected == *found || found.strip_prefix('*') == Some(&expected)).into())
         }),
         "kindOf" => exactly(1, |c| Ok(Value::str(c.any(0).kind()))),
         "kindIs" => exactly(2, |c| Ok((*c.text(0)? == *c.any(1).kind()).into())),
@@ -86,7 +86,7 @@ fn equals(heap: &Heap, one: &Value, other: &Value) -> Result<bool, String> {
         (Value::Bool(one), Value::Bool(other)) => one == other,
         (Value::Float(one), Value::Float(other)) => one.partial_cmp(other) == Some(Ordering::Equal),
         (Value::Str(one), Value::Str(other)) => one == other,
-        // Whether it is the same one, as Go compares pointers.
+        // Go compares pointers.
         (Value::Version(one), Value::Version(other)) => Rc::ptr_eq(one, other),
         (Value::List(_), Value::List(_)) | (Value::Map(_), Value::Map(_)) => {
             return Err(format!("non-comparable type {}", heap.type_of(other)));

@@ -60,7 +60,7 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         "values" => exactly(1, |c| {
             let map = c.map(0)?;
-            c.heap.meter.room(c.heap.len(map) * size_of::<Value>())?;
+            c.heap.meter.check_memory(c.heap.len(map) * size_of::<Value>())?;
             let values = c.heap.map_of(map)?.entries.values().cloned().collect();
             c.heap.list(Elements::Any, values)
         }),
@@ -79,21 +79,21 @@ fn dict(c: &mut Call<'_>) -> Result<Value, String> {
     for pair in args.chunks(2) {
         let key = pair.first().cloned().unwrap_or(Value::Nil);
         let key = format::display(c.heap, &key)?;
-        c.heap.spend(1)?;
+        c.heap.charge_steps(1)?;
         entries.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::str("")));
     }
     c.heap.map(Elements::Any, entries)
 }
 
-/// The entries with the keys that are listed, or those with others.
+/// The entries whose keys are listed, or the other ones.
 fn select(c: &mut Call<'_>, listed: bool) -> Result<Value, String> {
     let map = c.map(0)?;
     let keys = (1..c.args.len())
         .map(|index| c.text(index))
         .collect::<Result<Vec<_>, _>>()?;
-    // Whether a key is listed is compared with each of them.
+    // Each key of the map is compared with each listed one.
     let compared = c.heap.len(map).saturating_mul(keys.len() + 1);
-    c.heap.meter.each(compared, COMPARISON)?;
+    c.heap.meter.charge_each(compared, COMPARISON)?;
     let map = c.heap.map_of(map)?;
     let entries = map
         .entries
@@ -113,11 +113,11 @@ fn merge_all(c: &mut Call<'_>, overwrites: bool) -> Result<Value, String> {
     Ok(Value::Map(into))
 }
 
-/// Merges a map into another one, as `mergo` does: what is empty counts as missing.
+/// Merges a map into another one as `mergo` does: an empty value counts as missing.
 fn merge(heap: &mut Heap, into: usize, from: usize, overwrites: bool, depth: usize) -> Result<(), String> {
     check_depth(depth)?;
     let from = heap.map_of(from)?;
-    heap.spend(from.entries.len())?;
+    heap.charge_steps(from.entries.len())?;
     for (key, value) in &from.entries {
         let present = heap.get(into, key).cloned();
         match (&present, value) {
@@ -155,7 +155,7 @@ fn dig(c: &mut Call<'_>) -> Result<Value, String> {
             Some(other) => {
                 let type_name = c.heap.type_of(other);
                 return Err(format!(
-                    "what key number {} names is a {type_name}, not a map[string]interface {{}}",
+                    "the value of key number {} is a {type_name}, not a map[string]interface {{}}",
                     index + 1
                 ));
             }

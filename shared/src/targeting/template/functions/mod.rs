@@ -1,4 +1,4 @@
-//! The functions that templates can use: Go's own, and those of `sprig` that give the same result each time.
+//! The functions of templates: Go's own, and those of `sprig` that return the same result each time.
 
 mod args;
 mod cases;
@@ -21,7 +21,7 @@ use args::Call;
 pub use args::Function;
 pub use versions::method;
 
-/// Functions that give another result each time.
+/// Functions that return another result each time.
 const RANDOM: &[&str] = &[
     "randAlphaNum",
     "randAlpha",
@@ -43,7 +43,7 @@ const RANDOM: &[&str] = &[
     "genSignedCertWithKey",
 ];
 
-/// Functions that go by the clock or the time zone of the machine.
+/// Functions that depend on the clock or the time zone of the machine.
 const TIME: &[&str] = &[
     "ago",
     "date",
@@ -92,7 +92,7 @@ impl ResolveError {
 /// does it once for each call in a template.
 ///
 /// # Errors
-/// Where a function cannot be used.
+/// If a function cannot be used.
 pub fn resolve(name: &str) -> Result<Option<Function>, ResolveError> {
     if matches!(name, "and" | "or") {
         return Ok(None);
@@ -103,7 +103,7 @@ pub fn resolve(name: &str) -> Result<Option<Function>, ResolveError> {
 fn resolve_error(name: &str) -> ResolveError {
     if RANDOM.contains(&name) {
         ResolveError::Unsupported(format!(
-            "function {name:?} gives another result each time, so it would deploy again and again; put the result into \
+            "function {name:?} returns another result each time, so it would deploy again and again; put the result into \
              the values, or into templateValues of the Cluster"
         ))
     } else if TIME.contains(&name) {
@@ -122,25 +122,23 @@ fn resolve_error(name: &str) -> ResolveError {
 
 /// Checks the number of arguments.
 pub fn check_count(name: &str, function: Option<&Function>, count: usize) -> Result<(), String> {
-    let (least, most) = match function {
-        Some(function) => (function.least, function.most),
+    let (min, max) = match function {
+        Some(function) => (function.min_args, function.max_args),
         None => (1, None),
     };
-    match most {
-        Some(most) if most == least && count != least => Err(format!(
-            "wrong number of args for {name}: want {least} got {count}"
-        )),
-        Some(most) if count > most => Err(format!(
-            "wrong number of args for {name}: want {most} got {count}"
-        )),
-        _ if count < least => Err(format!(
-            "wrong number of args for {name}: want at least {least} got {count}"
+    match max {
+        Some(max) if max == min && count != min => {
+            Err(format!("wrong number of args for {name}: want {min} got {count}"))
+        }
+        Some(max) if count > max => Err(format!("wrong number of args for {name}: want {max} got {count}")),
+        _ if count < min => Err(format!(
+            "wrong number of args for {name}: want at least {min} got {count}"
         )),
         _ => Ok(()),
     }
 }
 
-/// Functions that neither read the texts that they are given nor make any: what they do takes as long for any.
+/// Functions that neither read their texts nor create new ones, so their work does not depend on the length of the texts.
 const CHEAP: &[&str] = &[
     "all",
     "any",
@@ -169,19 +167,19 @@ const CHEAP: &[&str] = &[
     "typeOf",
 ];
 
-/// Calls a function. What it reads is counted before, what it gives behind.
+/// Calls a function. It is charged for what it reads before the call, and for its result after it.
 pub fn call(name: &str, function: &Function, heap: &mut Heap, args: Vec<Value>) -> Result<Value, String> {
     let is_cheap = CHEAP.contains(&name);
     for arg in args.iter().filter(|_| !is_cheap) {
         if let Value::Str(text) = arg {
-            heap.read(text.len())?;
+            heap.charge_read(text.len())?;
         }
     }
     let mut call = Call { heap, args };
     let value = (function.run)(&mut call).map_err(|message| format!("error calling {name}: {message}"))?;
     if let (Value::Str(text), false) = (&value, is_cheap) {
-        heap.meter.text_room(text.len())?;
-        heap.write(text.len())?;
+        heap.meter.check_text(text.len())?;
+        heap.charge_write(text.len())?;
     }
     Ok(value)
 }

@@ -1,4 +1,4 @@
-//! Numbers.
+//! Arithmetic.
 
 use super::{
     super::value::Value,
@@ -15,7 +15,7 @@ pub fn find(name: &str) -> Option<Function> {
         "int" => exactly(1, |c| Ok(Value::Int(to_int64(&c.any(0))))),
         "float64" => exactly(1, |c| Ok(Value::Float(to_float(&c.any(0))))),
         "toDecimal" => exactly(1, |c| {
-            let text = c.shown(0)?;
+            let text = c.display(0)?;
             Ok(Value::Int64(i64::from_str_radix(&text, 8).unwrap_or_default()))
         }),
         "add1" => exactly(1, |c| Ok(Value::Int64(to_int64(&c.any(0)).wrapping_add(1)))),
@@ -44,7 +44,7 @@ pub fn find(name: &str) -> Option<Function> {
     })
 }
 
-/// `strconv.Atoi`; 0 of what is no number.
+/// `strconv.Atoi`; 0 if it is not a number.
 fn decimal(text: &str) -> i64 {
     text.parse().unwrap_or_default()
 }
@@ -108,7 +108,7 @@ fn exact(value: &Value) -> Result<Decimal, String> {
     Err("a number is too large or too small to calculate with".to_owned())
 }
 
-/// A number of decimal digits: `digits * 10^exponent`. With them 0.1 and 0.2 are 0.3.
+/// A decimal number: `digits * 10^exponent`. In decimals, 0.1 + 0.2 is 0.3.
 #[derive(Clone, Copy)]
 struct Decimal {
     digits: i128,
@@ -116,7 +116,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// How many digits behind the point a division gives.
+    /// The decimal places of the result of a division.
     const PRECISION: i32 = 16;
 
     fn from_float(number: f64) -> Option<Self> {
@@ -135,7 +135,7 @@ impl Decimal {
             .unwrap_or_default()
     }
 
-    /// Both with the smaller exponent.
+    /// The digits of both with the smaller exponent.
     fn aligned(self, other: Self) -> Option<(i128, i128, i32)> {
         let exponent = self.exponent.min(other.exponent);
         let digits = |decimal: Self| {

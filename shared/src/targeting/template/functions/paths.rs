@@ -1,4 +1,4 @@
-//! Paths, as Go's package `path` has them.
+//! Paths, as in Go's package `path`.
 
 use super::{
     super::value::Value,
@@ -36,7 +36,7 @@ fn base(path: &str) -> &str {
     if name.is_empty() { "/" } else { name }
 }
 
-/// Without `.`, `..` and double slashes, as far as that can be said without looking.
+/// Resolves `.`, `..` and double slashes lexically.
 fn clean(path: &str) -> String {
     let is_absolute = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();

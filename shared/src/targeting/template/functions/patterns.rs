@@ -1,4 +1,4 @@
-//! Regular expressions, and ranges of versions.
+//! Regular expressions.
 
 use regex::{Captures, Regex};
 
@@ -14,7 +14,7 @@ pub fn find(name: &str) -> Option<Function> {
     Some(match name {
         "regexMatch" => exactly(2, |c| {
             let (pattern, text) = (c.text(0)?, c.text(1)?);
-            // Go's function says no where it cannot read the expression.
+            // Go's function returns false for an invalid expression.
             let Ok(pattern) = patterns::compile(&c.heap.meter, &pattern)? else {
                 return Ok(false.into());
             };
@@ -45,7 +45,7 @@ pub fn find(name: &str) -> Option<Function> {
             let new = c.text(2)?;
             replace(c, |_, out| {
                 out.push_str(&new);
-                c.heap.meter.text_room(out.len())
+                c.heap.meter.check_text(out.len())
             })
         }),
         "regexSplit" | "mustRegexSplit" => exactly(3, split),
@@ -54,7 +54,7 @@ pub fn find(name: &str) -> Option<Function> {
     })
 }
 
-/// Work for each match and the look at the clock, beside the search of the whole text.
+/// Work for each match and its check of the clock, in addition to the search of the whole text.
 const MATCH: u64 = 800;
 
 fn compile(c: &Call<'_>) -> Result<Pattern, String> {
@@ -71,32 +71,34 @@ fn limit(count: i64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Counts a match. To find it can take a look at the whole rest of the text, so that only the clock knows how long it took.
+/// Charges for a match. The search for it may read the whole rest of the text, so only the clock shows how long it took.
 fn count(c: &Call<'_>) -> Result<(), String> {
-    c.heap.meter.work(MATCH)?;
+    c.heap.meter.charge(MATCH)?;
     c.heap.meter.check_time()
 }
 
-/// Where matches begin and end.
+/// The start and end of each match.
 fn matches(c: &Call<'_>, pattern: &Pattern, text: &str, most: usize) -> Result<Vec<(usize, usize)>, String> {
     pattern.search(&c.heap.meter, text.len())?;
     let mut found = Vec::new();
     for one in pattern.regex.find_iter(text).take(most) {
         count(c)?;
-        c.heap.meter.room((found.len() + 1) * 4 * size_of::<usize>())?;
+        c.heap
+            .meter
+            .check_memory((found.len() + 1) * 4 * size_of::<usize>())?;
         found.push((one.start(), one.end()));
     }
     Ok(found)
 }
 
-/// Replaces all matches by what `write` puts in their place.
+/// Replaces all matches with what `write` writes.
 fn replace(
     c: &Call<'_>,
     write: impl Fn(&Captures<'_>, &mut String) -> Result<(), String>,
 ) -> Result<Value, String> {
     let (pattern, text) = (compile(c)?, c.text(1)?);
     let regex: &Regex = &pattern.regex;
-    // Once for the place of the match and once for its groups.
+    // One search for the position of the match and one for its groups.
     pattern.search(&c.heap.meter, text.len().saturating_mul(2))?;
     let (mut out, mut end) = (String::new(), 0);
     for found in regex.captures_iter(&text) {
@@ -106,35 +108,35 @@ fn replace(
         let before = out.len();
         write(&found, &mut out)?;
         end = whole.end();
-        c.heap.read(out.len() - before)?;
+        c.heap.charge_read(out.len() - before)?;
     }
     out.push_str(text.get(end..).unwrap_or_default());
     Ok(out.into())
 }
 
-/// Writes a replacement with its groups filled in, one group at a time: each can be as long as the whole text.
+/// Writes a replacement with its groups expanded, one group at a time, because each can be as long as the whole text.
 fn expand(c: &Call<'_>, found: &Captures<'_>, new: &str, out: &mut String) -> Result<(), String> {
-    c.heap.read(new.len())?;
+    c.heap.charge_read(new.len())?;
     let mut rest = new;
     while !rest.is_empty() {
-        let (one, behind) = rest.split_at_checked(group_end(rest)).unwrap_or((rest, ""));
+        let (one, after) = rest.split_at_checked(group_end(rest)).unwrap_or((rest, ""));
         found.expand(one, out);
-        c.heap.meter.text_room(out.len())?;
-        rest = behind;
+        c.heap.meter.check_text(out.len())?;
+        rest = after;
     }
     Ok(())
 }
 
-/// Where the next group of a replacement begins, behind the one at its start.
+/// The start of the next group of a replacement, after the one at its start.
 fn group_end(new: &str) -> usize {
     let name = match new.as_bytes() {
-        // Braces may hold any text.
+        // Braces can contain any text.
         [b'$', b'{', ..] => new.find('}').unwrap_or(1),
         [b'$', b'$', ..] => 2,
         _ => 1,
     };
-    let behind = new.as_bytes().iter().skip(name);
-    name + behind.take_while(|byte| **byte != b'$').count()
+    let after = new.as_bytes().iter().skip(name);
+    name + after.take_while(|byte| **byte != b'$').count()
 }
 
 fn split(c: &mut Call<'_>) -> Result<Value, String> {

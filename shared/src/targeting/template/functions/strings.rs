@@ -1,4 +1,4 @@
-//! Texts.
+//! Strings.
 
 use super::{
     super::{
@@ -23,7 +23,7 @@ pub fn find(name: &str) -> Option<Function> {
         "trim" => exactly(1, |c| Ok(Value::str(c.text(0)?.trim()))),
         "trimall" | "trimAll" => exactly(2, |c| {
             let (set, text) = (c.text(0)?, c.text(1)?);
-            c.heap.meter.room(set.len().saturating_mul(8))?;
+            c.heap.meter.check_memory(set.len().saturating_mul(8))?;
             let mut set: Vec<char> = set.chars().collect();
             set.sort_unstable();
             Ok(Value::str(text.trim_matches(|ch| set.binary_search(&ch).is_ok())))
@@ -68,7 +68,7 @@ pub fn find(name: &str) -> Option<Function> {
         "quote" => at_least(0, |c| joined(c, |out, text| out.push_str(&format::quote(text)))),
         "squote" => at_least(0, |c| joined(c, |out, text| out.extend(["'", text, "'"]))),
         "cat" => at_least(0, |c| joined(c, String::push_str)),
-        "toString" => exactly(1, |c| Ok(c.shown(0)?.into())),
+        "toString" => exactly(1, |c| Ok(c.display(0)?.into())),
         "toStrings" => exactly(1, |c| {
             let items = strings_of(c, 0)?;
             c.heap.strings(items)
@@ -78,13 +78,13 @@ pub fn find(name: &str) -> Option<Function> {
             let items = strings_of(c, 1)?;
             c.heap
                 .meter
-                .text_room(items.iter().map(String::len).sum::<usize>() + separator.len() * items.len())?;
+                .check_text(items.iter().map(String::len).sum::<usize>() + separator.len() * items.len())?;
             Ok(items.join(&separator).into())
         }),
         "sortAlpha" => exactly(1, |c| {
             let mut items = match c.any(0) {
                 Value::List(_) => strings_of(c, 0)?,
-                _ => vec![c.shown(0)?],
+                _ => vec![c.display(0)?],
             };
             items.sort();
             c.heap.strings(items)
@@ -115,17 +115,17 @@ pub fn find(name: &str) -> Option<Function> {
 fn repeat(c: &mut Call<'_>) -> Result<Value, String> {
     let (count, text) = (c.int(0)?, c.text(1)?);
     let count = usize::try_from(count).map_err(|_| "strings: negative Repeat count".to_owned())?;
-    c.heap.meter.text_room(text.len().saturating_mul(count))?;
+    c.heap.meter.check_text(text.len().saturating_mul(count))?;
     Ok(text.repeat(count).into())
 }
 
 fn replace(c: &mut Call<'_>) -> Result<Value, String> {
     let (old, new, text) = (c.text(0)?, c.text(1)?, c.text(2)?);
-    // An empty `old` stands before every character and at the end.
+    // An empty `old` matches before every character and at the end.
     let count = text.matches(&*old).count();
     c.heap
         .meter
-        .text_room(text.len() + count.saturating_mul(new.len()))?;
+        .check_text(text.len() + count.saturating_mul(new.len()))?;
     Ok(text.replace(&*old, &new).into())
 }
 
@@ -151,9 +151,9 @@ fn truncate(c: &mut Call<'_>) -> Result<Value, String> {
     .map(Value::str)
 }
 
-fn abbreviate(text: &str, offset: i64, width: i64, least: i64) -> Result<String, String> {
+fn abbreviate(text: &str, offset: i64, width: i64, min_width: i64) -> Result<String, String> {
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
-    if width < least || length <= width {
+    if width < min_width || length <= width {
         return Ok(text.to_owned());
     }
     let kept = width - 3;
@@ -170,7 +170,7 @@ fn abbreviate(text: &str, offset: i64, width: i64, least: i64) -> Result<String,
     }
     if offset + kept < length {
         let rest = slice(text, offset, length)?;
-        // What is too narrow for dots is nothing.
+        // A width that is too small for the dots gives an empty text.
         let rest = if kept < 4 {
             String::new()
         } else {
@@ -187,7 +187,7 @@ pub fn slice(text: &str, start: i64, end: i64) -> Result<&str, String> {
     match bounds {
         Some((start, end)) if start <= end && end <= text.len() => text
             .get(start..end)
-            .ok_or_else(|| "the bytes of the text that are asked for cut a character in two".to_owned()),
+            .ok_or_else(|| "the requested bytes of the text cut a character in two".to_owned()),
         _ => Err("slice bounds out of range of the text".to_owned()),
     }
 }
@@ -203,7 +203,7 @@ fn indent(c: &Call<'_>) -> Result<String, String> {
     Ok(format!("{pad}{}", text.replace('\n', &format!("\n{pad}"))))
 }
 
-/// The arguments that are something, with a space between them. Their size is checked after each.
+/// The arguments that are not nil, with a space between them. The length is checked after each.
 fn joined(c: &mut Call<'_>, write: fn(&mut String, &str)) -> Result<Value, String> {
     let mut out = String::new();
     for value in c.args.iter().filter(|value| !matches!(value, Value::Nil)) {
@@ -211,12 +211,12 @@ fn joined(c: &mut Call<'_>, write: fn(&mut String, &str)) -> Result<Value, Strin
             out.push(' ');
         }
         write(&mut out, &format::display(c.heap, value)?);
-        c.heap.meter.text_room(out.len())?;
+        c.heap.meter.check_text(out.len())?;
     }
     Ok(out.into())
 }
 
-/// The elements of a list as texts; of anything else, the one text that it is.
+/// The elements of a list as texts; any other value as one text.
 pub fn strings_of(c: &mut Call<'_>, index: usize) -> Result<Vec<String>, String> {
     let items = match c.any(index) {
         Value::List(list) => c.heap.items_of(list)?,
@@ -231,19 +231,19 @@ pub fn strings_of(c: &mut Call<'_>, index: usize) -> Result<Vec<String>, String>
     Ok(texts)
 }
 
-/// Bytes of a text and of an entry of a map, beside its own.
+/// Bytes of a text, and of an entry of a map, in addition to its content.
 const TEXT: usize = 32;
 const ENTRY: usize = 160;
 
-/// Refuses a text of too many pieces, each of which takes some bytes.
+/// Fails for a text with too many pieces, each of which takes `each` bytes.
 fn check_pieces(c: &Call<'_>, text: &str, separator: &str, each: usize) -> Result<(), String> {
     let count = if separator.is_empty() {
         text.len()
     } else {
         text.matches(separator).count() + 1
     };
-    c.heap.meter.each(count, 100)?;
-    c.heap.meter.room(count.saturating_mul(each))
+    c.heap.meter.charge_each(count, 100)?;
+    c.heap.meter.check_memory(count.saturating_mul(each))
 }
 
 fn pieces<'t>(text: &'t str, separator: &str, most: Option<usize>) -> Vec<&'t str> {
@@ -251,7 +251,7 @@ fn pieces<'t>(text: &'t str, separator: &str, most: Option<usize>) -> Vec<&'t st
         return Vec::new();
     }
     if separator.is_empty() {
-        // Every character, and the rest behind the last but one.
+        // Each character is a piece; the last piece is the rest of the text.
         let mut starts: Vec<_> = text.char_indices().map(|(start, _)| start).collect();
         starts.truncate(most.unwrap_or(usize::MAX));
         let ends = starts.iter().skip(1).copied().chain([text.len()]);
@@ -278,7 +278,7 @@ fn numbered(c: &mut Call<'_>, text: &str, separator: &str, most: Option<usize>) 
     c.heap.map(Elements::Strings, entries)
 }
 
-/// `print` puts a space between arguments neither of which is a text, `println` between all.
+/// `print` writes a space between two arguments if neither is a text, `println` between all.
 fn print(c: &mut Call<'_>, is_line: bool) -> Result<Value, String> {
     let args = c.rest(0);
     let text = sprint(c, &args, is_line)?;
@@ -295,7 +295,7 @@ pub fn sprint(c: &mut Call<'_>, args: &[Value], is_line: bool) -> Result<String,
             out.push(' ');
         }
         out.push_str(&format::display(c.heap, value)?);
-        c.heap.meter.text_room(out.len())?;
+        c.heap.meter.check_text(out.len())?;
         was_text = is_text;
     }
     if is_line {

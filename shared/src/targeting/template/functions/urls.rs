@@ -1,4 +1,4 @@
-//! URLs, taken apart and put together.
+//! Parses and formats URLs.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn join(c: &mut Call<'_>) -> Result<Url, String> {
         Value::Str(text) => text.len(),
         _ => 0,
     });
-    c.heap.meter.text_room(bytes.sum())?;
+    c.heap.meter.check_text(bytes.sum())?;
     let text = |key: &str| match c.heap.get(map, key) {
         None => Ok(String::new()),
         Some(Value::Str(text)) => Ok(text.to_string()),
@@ -58,7 +58,7 @@ fn join(c: &mut Call<'_>) -> Result<Url, String> {
     };
     let user = match &*text("userinfo")? {
         "" => None,
-        // With the rules that hold for it in a URL.
+        // Parsed with the rules for user information in a URL.
         user => Url::parse(&format!("any://{user}@host"))?.user,
     };
     Ok(Url {

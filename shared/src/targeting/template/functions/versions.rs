@@ -10,43 +10,43 @@ use crate::chart::{constraint::Constraint, version::Version};
 
 pub fn find(name: &str) -> Option<Function> {
     Some(match name {
-        "semver" => exactly(1, |c| read(c.heap, &c.text(0)?)),
+        "semver" => exactly(1, |c| parse(c.heap, &c.text(0)?)),
         "semverCompare" => exactly(2, |c| {
-            c.heap.spend(CONSTRAINT)?;
-            // Without the texts, which may be values.
+            c.heap.charge_steps(CONSTRAINT_STEPS)?;
+            // The messages do not contain the texts, which may be values.
             let constraint = Constraint::parse(&c.text(0)?)
                 .map_err(|_| "improper constraint; write one such as >=1.2 <2 or ~3.1")?;
-            let version = Version::parse(&c.text(1)?).map_err(|_| NO_VERSION)?;
+            let version = Version::parse(&c.text(1)?).map_err(|_| INVALID_VERSION)?;
             Ok(constraint.matches(&version).into())
         }),
         _ => return None,
     })
 }
 
-const NO_VERSION: &str = "invalid semantic version; write one such as 1.2.3";
+const INVALID_VERSION: &str = "invalid semantic version; write one such as 1.2.3";
 
-/// Steps to read a constraint, which has 512 bytes at the most.
-const CONSTRAINT: usize = 100;
-/// Steps to read a version, which has 256 bytes at the most.
-const VERSION: usize = 10;
+/// Steps to parse a constraint, which has at most 512 bytes.
+const CONSTRAINT_STEPS: usize = 100;
+/// Steps to parse a version, which has at most 256 bytes.
+const VERSION_STEPS: usize = 10;
 
-fn read(heap: &Heap, text: &str) -> Result<Value, String> {
-    heap.spend(VERSION)?;
-    let version = Version::parse(text).map_err(|_| NO_VERSION)?;
-    heap.write(2 * text.len())?;
+fn parse(heap: &Heap, text: &str) -> Result<Value, String> {
+    heap.charge_steps(VERSION_STEPS)?;
+    let version = Version::parse(text).map_err(|_| INVALID_VERSION)?;
+    heap.charge_write(2 * text.len())?;
     Ok(Value::Version(Rc::new(version)))
 }
 
-/// Calls a method of a version, or reads what Go has methods for. Numbers are `int64`, where they are `uint64` in Go.
+/// Calls a method of a version. Numbers are `int64`, unlike in Go, where they are `uint64`.
 pub fn method(heap: &Heap, version: &Version, name: &str, args: &[Value]) -> Result<Value, String> {
-    heap.spend(2)?;
-    heap.write(version.original().len())?;
+    heap.charge_steps(2)?;
+    heap.charge_write(version.original().len())?;
     match (comparison(name), args) {
-        (Some(told), [Value::Version(other)]) => Ok(told(version.precedence(other))),
+        (Some(result_of), [Value::Version(other)]) => Ok(result_of(version.precedence(other))),
         (Some(_), [_]) => Err(format!(
             "wrong type for value; expected *semver.Version; {name} compares with what semver gives"
         )),
-        (None, []) => plain(heap, version, name),
+        (None, []) => property(heap, version, name),
         (comparison, _) => Err(format!(
             "wrong number of args for {name}: want {} got {}",
             usize::from(comparison.is_some()),
@@ -55,7 +55,7 @@ pub fn method(heap: &Heap, version: &Version, name: &str, args: &[Value]) -> Res
     }
 }
 
-/// What a method that takes another version tells of their order.
+/// Converts the order of two versions to the result of a method that compares them.
 fn comparison(name: &str) -> Option<fn(Ordering) -> Value> {
     Some(match name {
         "Compare" => |order| Value::Int(order as i64),
@@ -68,7 +68,7 @@ fn comparison(name: &str) -> Option<fn(Ordering) -> Value> {
     })
 }
 
-fn plain(heap: &Heap, version: &Version, name: &str) -> Result<Value, String> {
+fn property(heap: &Heap, version: &Version, name: &str) -> Result<Value, String> {
     let number = |number: u64| {
         let number = i64::try_from(number).map_err(|_| "the number is too large for a template")?;
         Ok(Value::Int64(number))
@@ -88,7 +88,7 @@ fn plain(heap: &Heap, version: &Version, name: &str) -> Result<Value, String> {
             [version.major(), version.minor().saturating_add(1), 0],
         ),
         "IncPatch" => {
-            // The release comes after its own pre-releases.
+            // The next patch of a pre-release is its release.
             let step = u64::from(version.prerelease().is_empty());
             next(
                 heap,
@@ -104,12 +104,12 @@ fn plain(heap: &Heap, version: &Version, name: &str) -> Result<Value, String> {
     }
 }
 
-/// A release, written with a `v` if the version was.
+/// A release, with the prefix `v` if the version has it.
 fn next(heap: &Heap, version: &Version, [major, minor, patch]: [u64; 3]) -> Result<Value, String> {
     let v = if version.original().starts_with('v') {
         "v"
     } else {
         ""
     };
-    read(heap, &format!("{v}{major}.{minor}.{patch}"))
+    parse(heap, &format!("{v}{major}.{minor}.{patch}"))
 }

@@ -1,8 +1,8 @@
-//! Texts broken into lines, and what `goutils` does byte by byte.
+//! Word wrap, and functions of `goutils` that work on bytes.
 
 use super::strings::slice;
 
-/// Breaks a text into lines of `width` bytes at the most.
+/// Breaks a text into lines of at most `width` bytes.
 pub fn wrap(text: &str, width: usize, line_end: &str, breaks_words: bool) -> Result<String, String> {
     let line_end = if line_end.is_empty() { "\n" } else { line_end };
     let width = width.max(1);
@@ -23,12 +23,12 @@ pub fn wrap(text: &str, width: usize, line_end: &str, breaks_words: bool) -> Res
             rest.iter()
                 .skip(width)
                 .position(|byte| *byte == b' ')
-                .map(|at| at + width)
+                .map(|index| index + width)
         };
         let (length, skip) = match last_space {
             Some(space) => (space, 1),
             None if breaks_words => (width, 0),
-            // A last word that is too long takes all that is left.
+            // A last word that is too long takes the rest of the text.
             None => (next_space().unwrap_or(rest.len()), 1),
         };
         out.push_str(piece(text, offset, offset + length)?);
@@ -44,11 +44,11 @@ pub fn wrap(text: &str, width: usize, line_end: &str, breaks_words: bool) -> Res
 }
 
 fn piece(text: &str, start: usize, end: usize) -> Result<&str, String> {
-    let number = |place: usize| i64::try_from(place).unwrap_or(i64::MAX);
+    let number = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
     slice(text, number(start), number(end))
 }
 
-/// Without spaces. Go's function takes each byte for a character.
+/// Removes spaces. Go's function treats each byte as a character.
 pub fn without_spaces(text: &str) -> String {
     if !text.bytes().any(is_space) {
         return text.to_owned();
@@ -72,7 +72,7 @@ pub fn initials(text: &str) -> String {
         .collect()
 }
 
-/// `unicode.IsSpace` of the character that has the byte for its code.
+/// `unicode.IsSpace` of the character with this code.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t'..=b'\r' | b' ' | 0x85 | 0xa0)
 }

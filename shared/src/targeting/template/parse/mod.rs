@@ -1,4 +1,4 @@
-//! From tokens to nodes.
+//! The parser: turns tokens into nodes.
 
 mod pipe;
 
@@ -9,11 +9,11 @@ use super::{
     check::UnsupportedFunction,
     error::TemplateError,
     lex,
-    lex::{Kind, Token},
+    lex::{Token, TokenKind},
     node::{Branch, Node, Templates},
 };
 
-/// How deep blocks and parentheses nest: more than anybody writes, and little enough for the stack.
+/// How deep blocks and parentheses may nest: deeper than any practical template, and shallow enough for the stack.
 const MAX_DEPTH: usize = 50;
 
 /// Parses a template.
@@ -45,36 +45,36 @@ fn parse_with(
     };
     let (main, end) = parser.list(true)?;
     match end {
-        Close::Text => {}
-        Close::End(place) => return Err(parser.error(place, "unexpected {{end}}")),
-        Close::Else(place) => return Err(parser.error(place, "unexpected {{else}}")),
+        ListEnd::Eof => {}
+        ListEnd::End(span) => return Err(parser.error(span, "unexpected {{end}}")),
+        ListEnd::Else(span) => return Err(parser.error(span, "unexpected {{else}}")),
     }
     parser.templates.main = main;
     Ok((parser.templates, parser.unsupported.unwrap_or_default()))
 }
 
-/// What a list of nodes ends with.
-enum Close {
-    Text,
+/// What ends a list of nodes.
+enum ListEnd {
+    Eof,
     End(Range<usize>),
     Else(Range<usize>),
 }
 
-/// A node, or what ends the list that it would be in.
+/// A node, or the end of the list of nodes.
 enum Item {
     Node(Node),
-    /// It is defined elsewhere.
-    Nothing,
-    Ends(Close),
+    /// A definition, which is stored under its name.
+    Definition,
+    End(ListEnd),
 }
 
 struct Parser<'t> {
     text: &'t str,
     tokens: &'t [Token],
     at: usize,
-    /// The variables that can be seen.
+    /// The variables in scope.
     variables: Vec<String>,
-    /// How many `range`s this is in.
+    /// How many `range` blocks are open.
     ranges: usize,
     depth: usize,
     templates: Templates,
@@ -83,40 +83,40 @@ struct Parser<'t> {
     meter: &'t Meter,
 }
 
-type Parsed<T> = Result<T, TemplateError>;
+type ParseResult<T> = Result<T, TemplateError>;
 
 impl<'t> Parser<'t> {
-    fn list(&mut self, is_main: bool) -> Parsed<(Vec<Node>, Close)> {
+    fn list(&mut self, is_main: bool) -> ParseResult<(Vec<Node>, ListEnd)> {
         let mut nodes = Vec::new();
         loop {
             let token = self.next();
             match token.kind {
-                Kind::End if is_main => return Ok((nodes, Close::Text)),
-                Kind::End => return Err(self.error(token.place, "unexpected EOF; an {{end}} is missing")),
-                Kind::Left => match self.action(is_main && self.depth == 0)? {
+                TokenKind::End if is_main => return Ok((nodes, ListEnd::Eof)),
+                TokenKind::End => return Err(self.error(token.span, "unexpected EOF; an {{end}} is missing")),
+                TokenKind::Left => match self.action(is_main && self.depth == 0)? {
                     Item::Node(node) => nodes.push(node),
-                    Item::Nothing => {}
-                    Item::Ends(end) => return Ok((nodes, end)),
+                    Item::Definition => {}
+                    Item::End(end) => return Ok((nodes, end)),
                 },
-                _ => nodes.push(Node::Text(token.place)),
+                _ => nodes.push(Node::Text(token.span)),
             }
         }
     }
 
-    /// An action; its delimiter is past.
-    fn action(&mut self, can_define: bool) -> Parsed<Item> {
+    /// An action whose left delimiter is already consumed.
+    fn action(&mut self, can_define: bool) -> ParseResult<Item> {
         self.space();
         let token = self.peek();
-        let word = if token.kind == Kind::Word {
+        let word = if token.kind == TokenKind::Word {
             self.text_of(&token)
         } else {
             ""
         };
-        let keyword = matches!(
+        let is_keyword = matches!(
             word,
             "block" | "break" | "continue" | "define" | "else" | "end" | "if" | "range" | "template" | "with"
         );
-        if keyword {
+        if is_keyword {
             self.at += 1;
         }
         let node = match word {
@@ -125,21 +125,21 @@ impl<'t> Parser<'t> {
             "range" => Node::Range(self.branch("range")?),
             "end" => {
                 self.expect_right("end")?;
-                return Ok(Item::Ends(Close::End(token.place)));
+                return Ok(Item::End(ListEnd::End(token.span)));
             }
             "else" => {
                 self.space();
                 let next = self.peek();
-                let chained = next.kind == Kind::Word && matches!(self.text_of(&next), "if" | "with");
+                let chained = next.kind == TokenKind::Word && matches!(self.text_of(&next), "if" | "with");
                 if !chained {
                     self.expect_right("else")?;
                 }
-                return Ok(Item::Ends(Close::Else(token.place)));
+                return Ok(Item::End(ListEnd::Else(token.span)));
             }
             "break" | "continue" => {
                 self.expect_right(word)?;
                 if self.ranges == 0 {
-                    return Err(self.error(token.place, format!("{{{{{word}}}}} outside {{{{range}}}}")));
+                    return Err(self.error(token.span, format!("{{{{{word}}}}} outside {{{{range}}}}")));
                 }
                 if word == "break" {
                     Node::Break
@@ -149,47 +149,47 @@ impl<'t> Parser<'t> {
             }
             "define" if can_define => {
                 self.define()?;
-                return Ok(Item::Nothing);
+                return Ok(Item::Definition);
             }
-            "define" => return Err(self.error(token.place, "unexpected {{define}}")),
+            "define" => return Err(self.error(token.span, "unexpected {{define}}")),
             "block" | "template" => self.template(word == "block")?,
-            _ => Node::Action(self.pipe("command", Kind::Right)?),
+            _ => Node::Action(self.pipe("command", TokenKind::Right)?),
         };
         Ok(Item::Node(node))
     }
 
-    fn branch(&mut self, what: &str) -> Parsed<Branch> {
-        let seen = self.variables.len();
-        let pipe = self.pipe(what, Kind::Right)?;
-        self.deeper(&pipe.place)?;
-        let is_range = usize::from(what == "range");
+    fn branch(&mut self, keyword: &str) -> ParseResult<Branch> {
+        let outer_variables = self.variables.len();
+        let pipe = self.pipe(keyword, TokenKind::Right)?;
+        self.enter(&pipe.span)?;
+        let is_range = usize::from(keyword == "range");
         self.ranges += is_range;
-        let (then, end) = self.list(false)?;
+        let (body, end) = self.list(false)?;
         self.ranges -= is_range;
-        let otherwise = match end {
-            Close::Else(place) => Some(self.otherwise(what, place)?),
-            Close::End(_) | Close::Text => None,
+        let else_body = match end {
+            ListEnd::Else(span) => Some(self.else_body(keyword, span)?),
+            ListEnd::End(_) | ListEnd::Eof => None,
         };
         self.depth -= 1;
-        self.variables.truncate(seen);
+        self.variables.truncate(outer_variables);
         Ok(Branch {
             pipe,
-            then,
-            otherwise,
+            body,
+            else_body,
         })
     }
 
-    fn otherwise(&mut self, what: &str, place: Range<usize>) -> Parsed<Vec<Node>> {
+    fn else_body(&mut self, keyword: &str, span: Range<usize>) -> ParseResult<Vec<Node>> {
         let token = self.peek();
-        // `else if` stands for an `if` within the `else`, and needs no end of its own.
-        if token.kind == Kind::Word {
+        // `else if` is an `if` in the `else` block, without an `end` of its own.
+        if token.kind == TokenKind::Word {
             let word = self.text_of(&token);
-            if word != what {
-                return Err(self.error(place, format!("unexpected {word} after else")));
+            if word != keyword {
+                return Err(self.error(span, format!("unexpected {word} after else")));
             }
             self.at += 1;
-            let branch = self.branch(what)?;
-            return Ok(vec![if what == "if" {
+            let branch = self.branch(keyword)?;
+            return Ok(vec![if keyword == "if" {
                 Node::If(branch)
             } else {
                 Node::With(branch)
@@ -197,61 +197,61 @@ impl<'t> Parser<'t> {
         }
         let (nodes, end) = self.list(false)?;
         match end {
-            Close::End(_) => Ok(nodes),
-            Close::Else(place) => Err(self.error(place, "expected end; found {{else}}")),
-            Close::Text => Err(self.error(place, "unexpected EOF")),
+            ListEnd::End(_) => Ok(nodes),
+            ListEnd::Else(span) => Err(self.error(span, "expected end; found {{else}}")),
+            ListEnd::Eof => Err(self.error(span, "unexpected EOF")),
         }
     }
 
-    fn define(&mut self) -> Parsed<()> {
-        let (name, place) = self.name("define clause")?;
+    fn define(&mut self) -> ParseResult<()> {
+        let (name, span) = self.name("define clause")?;
         self.expect_right("define clause")?;
-        let body = self.body(&place, "define clause")?;
+        let body = self.body(&span, "define clause")?;
         self.add(name, body);
         Ok(())
     }
 
-    fn template(&mut self, is_block: bool) -> Parsed<Node> {
+    fn template(&mut self, is_block: bool) -> ParseResult<Node> {
         let context = if is_block {
             "block clause"
         } else {
             "template clause"
         };
-        let (name, place) = self.name(context)?;
+        let (name, span) = self.name(context)?;
         self.space();
-        let pipe = if !is_block && self.peek().kind == Kind::Right {
+        let pipe = if !is_block && self.peek().kind == TokenKind::Right {
             self.at += 1;
             None
         } else {
-            Some(self.pipe(context, Kind::Right)?)
+            Some(self.pipe(context, TokenKind::Right)?)
         };
         if is_block {
-            let body = self.body(&place, context)?;
+            let body = self.body(&span, context)?;
             self.add(name.clone(), body);
         }
-        Ok(Node::Template { place, name, pipe })
+        Ok(Node::Template { span, name, pipe })
     }
 
-    /// The body of a template of its own, which sees no variables from outside.
-    fn body(&mut self, place: &Range<usize>, context: &str) -> Parsed<Vec<Node>> {
+    /// The body of a named template, which has its own scope.
+    fn body(&mut self, span: &Range<usize>, context: &str) -> ParseResult<Vec<Node>> {
         let variables = std::mem::replace(&mut self.variables, root_variables());
         let ranges = std::mem::take(&mut self.ranges);
-        self.deeper(place)?;
+        self.enter(span)?;
         let (body, end) = self.list(false)?;
         self.depth -= 1;
-        if let Close::Else(place) = end {
-            return Err(self.error(place, format!("unexpected {{{{else}}}} in {context}")));
+        if let ListEnd::Else(span) = end {
+            return Err(self.error(span, format!("unexpected {{{{else}}}} in {context}")));
         }
         (self.variables, self.ranges) = (variables, ranges);
         Ok(body)
     }
 
-    /// A later definition takes the place of an earlier one, unless it is empty.
+    /// A later definition replaces an earlier one, unless it is empty.
     fn add(&mut self, name: String, body: Vec<Node>) {
         let is_empty = body.iter().all(|node| match node {
-            Node::Text(place) => self
+            Node::Text(span) => self
                 .text
-                .get(place.clone())
+                .get(span.clone())
                 .is_some_and(|text| text.trim().is_empty()),
             _ => false,
         });
@@ -260,33 +260,33 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn deeper(&mut self, place: &Range<usize>) -> Parsed<()> {
+    fn enter(&mut self, span: &Range<usize>) -> ParseResult<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.error(place.clone(), format!("nests more than {MAX_DEPTH} deep")));
+            return Err(self.error(span.clone(), format!("nests more than {MAX_DEPTH} deep")));
         }
         Ok(())
     }
 
-    fn expect_right(&mut self, context: &str) -> Parsed<()> {
+    fn expect_right(&mut self, context: &str) -> ParseResult<()> {
         self.space();
         let token = self.next();
-        if token.kind == Kind::Right {
+        if token.kind == TokenKind::Right {
             return Ok(());
         }
         Err(self.unexpected(&token, context))
     }
 
     fn space(&mut self) {
-        while self.peek().kind == Kind::Space {
+        while self.peek().kind == TokenKind::Space {
             self.at += 1;
         }
     }
 
     fn peek(&self) -> Token {
         self.tokens.get(self.at).cloned().unwrap_or(Token {
-            kind: Kind::End,
-            place: self.text.len()..self.text.len(),
+            kind: TokenKind::End,
+            span: self.text.len()..self.text.len(),
         })
     }
 
@@ -297,16 +297,16 @@ impl<'t> Parser<'t> {
     }
 
     fn text_of(&self, token: &Token) -> &'t str {
-        self.text.get(token.place.clone()).unwrap_or_default()
+        self.text.get(token.span.clone()).unwrap_or_default()
     }
 
     fn unexpected(&self, token: &Token, context: &str) -> TemplateError {
         let text = self.text_of(token);
-        self.error(token.place.clone(), format!("unexpected {text:?} in {context}"))
+        self.error(token.span.clone(), format!("unexpected {text:?} in {context}"))
     }
 
-    fn error(&self, place: Range<usize>, message: impl Into<String>) -> TemplateError {
-        TemplateError::new(self.text, place, message)
+    fn error(&self, span: Range<usize>, message: impl Into<String>) -> TemplateError {
+        TemplateError::new(self.text, span, message)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pipelines, commands and the words in them.
+//! Pipelines, commands and operands.
 
 use std::ops::Range;
 
@@ -7,29 +7,29 @@ use super::{
         check::UnsupportedFunction,
         error::TemplateError,
         functions::{self, ResolveError},
-        lex::{Kind, Token},
+        lex::{Token, TokenKind},
         literal,
         node::{Operand, Pipe, Term},
         number,
     },
-    Parsed, Parser,
+    ParseResult, Parser,
 };
 
 impl Parser<'_> {
     /// The name of a template.
-    pub(super) fn name(&mut self, context: &str) -> Parsed<(String, Range<usize>)> {
+    pub(super) fn name(&mut self, context: &str) -> ParseResult<(String, Range<usize>)> {
         self.space();
         let token = self.next();
-        if token.kind != Kind::Quoted {
+        if token.kind != TokenKind::Quoted {
             return Err(self.unexpected(&token, context));
         }
-        let name = literal::unquote(self.text_of(&token)).map_err(|e| self.error(token.place.clone(), e))?;
-        Ok((name, token.place))
+        let name = literal::unquote(self.text_of(&token)).map_err(|e| self.error(token.span.clone(), e))?;
+        Ok((name, token.span))
     }
 
-    pub(super) fn pipe(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
+    pub(super) fn pipe(&mut self, context: &str, end: TokenKind) -> ParseResult<Pipe> {
         self.space();
-        let start = self.peek().place.start;
+        let start = self.peek().span.start;
         let (assigns, variables) = self.declarations(context)?;
         let mut commands = Vec::new();
         loop {
@@ -38,40 +38,43 @@ impl Parser<'_> {
             match token.kind {
                 kind if kind == end => {
                     self.at += 1;
-                    let place = start..token.place.start;
-                    self.check(&place, &commands, context)?;
+                    let span = start..token.span.start;
+                    self.check(&span, &commands, context)?;
                     return Ok(Pipe {
-                        place,
+                        span,
                         assigns,
                         variables,
                         commands,
                     });
                 }
-                Kind::Word
-                | Kind::Character
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Number
-                | Kind::Quoted
-                | Kind::Variable
-                | Kind::Open => commands.push(self.command()?),
+                TokenKind::Word
+                | TokenKind::Character
+                | TokenKind::Dot
+                | TokenKind::Field
+                | TokenKind::Number
+                | TokenKind::Quoted
+                | TokenKind::Variable
+                | TokenKind::Open => commands.push(self.command()?),
                 _ => return Err(self.unexpected(&token, context)),
             }
         }
     }
 
     /// `$x :=`, `$x =`, and with `range` also `$i, $x :=`.
-    fn declarations(&mut self, context: &str) -> Parsed<(bool, Vec<String>)> {
+    fn declarations(&mut self, context: &str) -> ParseResult<(bool, Vec<String>)> {
         let mut names = Vec::new();
         loop {
             let (start, token) = (self.at, self.peek());
-            if token.kind != Kind::Variable {
+            if token.kind != TokenKind::Variable {
                 return Ok((false, names));
             }
             self.at += 1;
             self.space();
             let next = self.peek();
-            if !matches!(next.kind, Kind::Assign | Kind::Declare | Kind::Comma) {
+            if !matches!(
+                next.kind,
+                TokenKind::Assign | TokenKind::Declare | TokenKind::Comma
+            ) {
                 self.at = start;
                 return Ok((false, names));
             }
@@ -80,21 +83,24 @@ impl Parser<'_> {
             self.variables.push(name.clone());
             names.push(name);
             self.space();
-            if next.kind != Kind::Comma {
-                return Ok((next.kind == Kind::Assign, names));
+            if next.kind != TokenKind::Comma {
+                return Ok((next.kind == TokenKind::Assign, names));
             }
             if context != "range" || names.len() > 1 {
-                return Err(self.error(token.place, format!("too many declarations in {context}")));
+                return Err(self.error(token.span, format!("too many declarations in {context}")));
             }
-            if !matches!(self.peek().kind, Kind::Variable | Kind::Right | Kind::Close) {
-                return Err(self.error(token.place, "range can only initialize variables"));
+            if !matches!(
+                self.peek().kind,
+                TokenKind::Variable | TokenKind::Right | TokenKind::Close
+            ) {
+                return Err(self.error(token.span, "range can only initialize variables"));
             }
         }
     }
 
-    fn check(&self, place: &Range<usize>, commands: &[Vec<Operand>], context: &str) -> Parsed<()> {
+    fn check(&self, span: &Range<usize>, commands: &[Vec<Operand>], context: &str) -> ParseResult<()> {
         if commands.is_empty() {
-            return Err(self.error(place.clone(), format!("missing value for {context}")));
+            return Err(self.error(span.clone(), format!("missing value for {context}")));
         }
         for (stage, command) in commands.iter().enumerate().skip(1) {
             let is_value = command.first().is_some_and(|first| {
@@ -106,13 +112,13 @@ impl Parser<'_> {
             });
             if is_value {
                 let message = format!("non executable command in pipeline stage {}", stage + 1);
-                return Err(self.error(place.clone(), message));
+                return Err(self.error(span.clone(), message));
             }
         }
         Ok(())
     }
 
-    fn command(&mut self) -> Parsed<Vec<Operand>> {
+    fn command(&mut self) -> ParseResult<Vec<Operand>> {
         let mut operands = Vec::new();
         loop {
             self.space();
@@ -121,9 +127,9 @@ impl Parser<'_> {
             }
             let token = self.peek();
             match token.kind {
-                Kind::Space => self.at += 1,
-                Kind::Right | Kind::Close => break,
-                Kind::Pipe => {
+                TokenKind::Space => self.at += 1,
+                TokenKind::Right | TokenKind::Close => break,
+                TokenKind::Pipe => {
                     self.at += 1;
                     break;
                 }
@@ -131,14 +137,14 @@ impl Parser<'_> {
             }
         }
         if operands.is_empty() {
-            let place = self.peek().place;
-            return Err(self.error(place, "empty command"));
+            let span = self.peek().span;
+            return Err(self.error(span, "empty command"));
         }
         Ok(operands)
     }
 
-    fn operand(&mut self) -> Parsed<Option<Operand>> {
-        let start = self.peek().place.start;
+    fn operand(&mut self) -> ParseResult<Option<Operand>> {
+        let start = self.peek().span.start;
         let Some((term, mut fields)) = self.term()? else {
             return Ok(None);
         };
@@ -147,50 +153,50 @@ impl Parser<'_> {
                 term,
                 Term::Bool(_) | Term::Str(_) | Term::Int(_) | Term::Float(_) | Term::Nil | Term::Dot
             );
-        while self.peek().kind == Kind::Field {
+        while self.peek().kind == TokenKind::Field {
             let token = self.next();
             if is_literal {
-                return Err(self.error(start..token.place.end, "unexpected . after a value"));
+                return Err(self.error(start..token.span.end, "unexpected . after a value"));
             }
             fields.extend(field(self.text_of(&token)));
         }
         let end = self
             .tokens
             .get(self.at.wrapping_sub(1))
-            .map_or(start, |token| token.place.end);
+            .map_or(start, |token| token.span.end);
         Ok(Some(Operand {
-            place: start..end,
+            span: start..end,
             term,
             fields,
         }))
     }
 
-    fn term(&mut self) -> Parsed<Option<(Term, Vec<String>)>> {
+    fn term(&mut self) -> ParseResult<Option<(Term, Vec<String>)>> {
         let token = self.peek();
         let text = self.text_of(&token);
-        let fail = |message: String| TemplateError::new(self.text, token.place.clone(), message);
+        let fail = |message: String| TemplateError::new(self.text, token.span.clone(), message);
         let term = match token.kind {
-            Kind::Word => self.word(&token, text)?,
-            Kind::Dot => Term::Dot,
-            Kind::Field => {
+            TokenKind::Word => self.word(&token, text)?,
+            TokenKind::Dot => Term::Dot,
+            TokenKind::Field => {
                 self.at += 1;
                 return Ok(Some((Term::Dot, field(text).into_iter().collect())));
             }
-            Kind::Variable => {
+            TokenKind::Variable => {
                 let compared = self.variables.len().saturating_add(text.len());
-                self.meter.each(compared, 4).map_err(fail)?;
+                self.meter.charge_each(compared, 4).map_err(fail)?;
                 if !self.variables.iter().any(|known| known == text) {
                     return Err(fail(format!("undefined variable {text:?}")));
                 }
                 Term::Variable(text.to_owned())
             }
-            Kind::Number => numeral(text).map_err(fail)?,
-            Kind::Character => Term::Int(i64::from(u32::from(literal::character(text).map_err(fail)?))),
-            Kind::Quoted => Term::Str(literal::unquote(text).map_err(fail)?.into()),
-            Kind::Open => {
-                self.deeper(&token.place)?;
+            TokenKind::Number => numeral(text).map_err(fail)?,
+            TokenKind::Character => Term::Int(i64::from(u32::from(literal::character(text).map_err(fail)?))),
+            TokenKind::Quoted => Term::Str(literal::unquote(text).map_err(fail)?.into()),
+            TokenKind::Open => {
+                self.enter(&token.span)?;
                 self.at += 1;
-                let pipe = self.pipe("parenthesized pipeline", Kind::Close)?;
+                let pipe = self.pipe("parenthesized pipeline", TokenKind::Close)?;
                 self.depth -= 1;
                 return Ok(Some((Term::Pipe(Box::new(pipe)), Vec::new())));
             }
@@ -200,12 +206,12 @@ impl Parser<'_> {
         Ok(Some((term, Vec::new())))
     }
 
-    fn word(&mut self, token: &Token, word: &str) -> Parsed<Term> {
+    fn word(&mut self, token: &Token, word: &str) -> ParseResult<Term> {
         match word {
             "true" | "false" => Ok(Term::Bool(word == "true")),
             "nil" => Ok(Term::Nil),
             "block" | "break" | "continue" | "define" | "else" | "end" | "if" | "range" | "template"
-            | "with" => Err(self.error(token.place.clone(), format!("unexpected <{word}> in operand"))),
+            | "with" => Err(self.error(token.span.clone(), format!("unexpected <{word}> in operand"))),
             name => {
                 let function = match functions::resolve(name) {
                     Ok(function) => function,
@@ -220,19 +226,19 @@ impl Parser<'_> {
     }
 
     /// Reports a function that cannot be used: as an error, or in the list if unsupported functions are collected.
-    fn refuse(&mut self, token: &Token, name: &str, error: ResolveError) -> Parsed<()> {
+    fn refuse(&mut self, token: &Token, name: &str, error: ResolveError) -> ParseResult<()> {
         match (&mut self.unsupported, error) {
             (Some(unsupported), ResolveError::Unsupported(reason)) => {
                 if unsupported.iter().all(|function| function.name != name) {
                     unsupported.push(UnsupportedFunction {
                         name: name.to_owned(),
-                        offset: token.place.start,
+                        offset: token.span.start,
                         reason,
                     });
                 }
                 Ok(())
             }
-            (_, error) => Err(self.error(token.place.clone(), error.into_message())),
+            (_, error) => Err(self.error(token.span.clone(), error.into_message())),
         }
     }
 }
@@ -241,7 +247,7 @@ fn field(token: &str) -> Option<String> {
     token.strip_prefix('.').map(str::to_owned)
 }
 
-/// A number, of the type that it is written as.
+/// A number: an integer or a float, depending on how it is written.
 fn numeral(text: &str) -> Result<Term, String> {
     if let Some(number) = number::parse_int(text) {
         return Ok(Term::Int(number));

@@ -1,4 +1,4 @@
-//! No template takes more work or memory than it may, whatever function it calls with whatever argument.
+//! No template exceeds the limits on work and memory, for any function with any argument.
 
 use std::{cell::Cell, fmt::Write as _, rc::Rc, time::Duration};
 
@@ -161,7 +161,7 @@ const ON_MAPS: &[&str] = &[
     "dict \"a\" $x | toJson",
 ];
 
-/// What a template takes until it is stopped, and why.
+/// The work of a template until it is stopped, and the error.
 fn stopped(template: &str) -> (u64, String) {
     let budget = Budget::without_clock();
     let error = render(template, &context(), &budget)
@@ -219,7 +219,7 @@ fn hostile() -> Vec<String> {
     templates
 }
 
-/// The map is part of the context, where it costs no steps.
+/// The map is part of the context, so creating it costs no work.
 fn with_map() -> serde_json::Value {
     let mut context = context();
     let entries = (0..20_000).map(|index| (format!("key-{index}"), json!(index)));
@@ -228,7 +228,7 @@ fn with_map() -> serde_json::Value {
 }
 
 #[test]
-fn every_function_pays_for_what_it_reads() {
+fn every_function_is_charged_for_what_it_reads() {
     for template in hostile() {
         let budget = Budget::new(
             Limits {
@@ -242,14 +242,14 @@ fn every_function_pays_for_what_it_reads() {
         };
         let is_limit =
             error.message.contains("more work than") || error.message.contains("more than 16777216 bytes");
-        // What is no number, URL or Base64 says so at once.
-        let is_refused = error.message.contains("error calling") && budget.used() < 40_000_000;
-        assert!(is_limit || is_refused, "{template:.200}: {error}");
+        // Invalid numbers, URLs and Base64 fail immediately.
+        let is_call_error = error.message.contains("error calling") && budget.used() < 40_000_000;
+        assert!(is_limit || is_call_error, "{template:.200}: {error}");
     }
 }
 
 #[test]
-fn the_tokens_of_a_template_are_limited() {
+fn the_number_of_tokens_is_limited() {
     for piece in [
         "${1}",
         "${1 1}",
@@ -263,7 +263,7 @@ fn the_tokens_of_a_template_are_limited() {
             "{piece}: {message}"
         );
     }
-    // To be read in one go, not once for each number.
+    // The work for a long command is linear.
     let budget = Budget::without_clock();
     assert!(
         render(
@@ -276,7 +276,7 @@ fn the_tokens_of_a_template_are_limited() {
 }
 
 #[test]
-fn memory_is_limited_in_all() {
+fn the_memory_of_a_rendering_is_limited() {
     for template in [
         "${ $l := list }${ range until 240 }${ $l = append $l (repeat 2097152 \"x\") }${ end }",
         "${ $t := repeat 2000000 \"x\" }${ $l := list }${ range until 200 }${ $l = append $l $t }${ end }${ join \"\" $l | len }",
@@ -296,11 +296,11 @@ fn memory_is_limited_in_all() {
     }
 }
 
-/// Templates that nest as deep as they may fit into the stack of a thread.
+/// Templates at the maximum depth fit into the stack of a thread.
 #[test]
 fn the_deepest_templates_fit_into_the_stack() {
     let nested = |ifs: usize, parentheses: usize| {
-        let (before, behind) = ("${ if true }".repeat(ifs), "${ end }".repeat(ifs));
+        let (before, after) = ("${ if true }".repeat(ifs), "${ end }".repeat(ifs));
         let deepest = format!(
             "${{ print {}1{} }}",
             "(print ".repeat(parentheses),
@@ -311,7 +311,7 @@ fn the_deepest_templates_fit_into_the_stack() {
             let next = level + 1;
             _ = write!(
                 text,
-                "${{ define \"t{level}\" }}{before}${{ template \"t{next}\" }}{behind}${{ end }}"
+                "${{ define \"t{level}\" }}{before}${{ template \"t{next}\" }}{after}${{ end }}"
             );
         }
         render(
@@ -326,7 +326,7 @@ fn the_deepest_templates_fit_into_the_stack() {
 }
 
 #[test]
-fn the_clock_stops_what_the_charges_do_not() {
+fn processor_time_stops_a_template_within_its_work_limit() {
     let calls = Rc::new(Cell::new(0));
     let counted = Rc::clone(&calls);
     let limits = Limits::within(Duration::from_secs(2));

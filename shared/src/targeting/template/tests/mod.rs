@@ -1,6 +1,6 @@
-//! What Go gives for the same templates, and what differs on purpose.
+//! The results of Go for the same templates, and the intended differences.
 //!
-//! `go.jsonl` was made with `text/template` of Go 1.26 and `sprig` 3.3.0, from the context in `context.json`, with the
+//! `go.jsonl` was generated with `text/template` of Go 1.26 and `sprig` 3.3.0, from the context in `context.json`, with the
 //! delimiters and options that Fleet sets.
 
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn render_within(template: &str, context: &Value, budget: &Budget) -> Result<Str
 #[derive(Deserialize)]
 struct Case {
     template: String,
-    gives: Option<String>,
+    output: Option<String>,
 }
 
 fn context() -> Value {
@@ -33,15 +33,15 @@ fn error(template: &str) -> String {
 }
 
 #[test]
-fn templates_give_what_they_give_in_go() {
+fn templates_render_as_in_go() {
     let context = context();
     let mut count = 0;
     for line in include_str!("go.jsonl").lines() {
         let case: Case = serde_json::from_str(line).unwrap();
         let rendered = render(&case.template, &context);
-        match case.gives {
+        match case.output {
             Some(expected) => assert_eq!(rendered.as_deref(), Ok(&*expected), "{}", case.template),
-            None => assert!(rendered.is_err(), "{} gives {rendered:?}", case.template),
+            None => assert!(rendered.is_err(), "{} renders to {rendered:?}", case.template),
         }
         count += 1;
     }
@@ -49,7 +49,7 @@ fn templates_give_what_they_give_in_go() {
 }
 
 #[test]
-fn errors_name_the_piece_and_say_what_is_wrong() {
+fn errors_contain_the_piece_and_the_cause() {
     for (template, expected) in [
         (
             "x: ${ .ClusterValues.absent }",
@@ -75,7 +75,7 @@ fn errors_name_the_piece_and_say_what_is_wrong() {
 }
 
 #[test]
-fn what_differs_each_time_is_refused() {
+fn functions_with_changing_results_are_rejected() {
     for template in [
         "${ randAlphaNum 5 }",
         "${ uuidv4 }",
@@ -88,20 +88,20 @@ fn what_differs_each_time_is_refused() {
 }
 
 #[test]
-fn lists_of_keys_have_an_order() {
+fn keys_and_values_are_sorted_by_key() {
     let keys = "${ keys .ClusterValues.zone | join \",\" } ${ values (dict \"b\" 1 \"a\" 2) }";
     assert_eq!(render(keys, &context()).unwrap(), "deep,list,name [2 1]");
 }
 
 #[test]
-fn what_is_not_encoded_is_no_value() {
+fn invalid_encodings_and_cut_characters_are_errors() {
     assert!(error("${ b64dec \"c0\" }").contains("illegal base64 data"));
     assert!(error("${ b32dec \"c0\" }").contains("illegal base32 data"));
     assert!(error("${ trunc 1 \"é\" }").contains("cut a character in two"));
 }
 
 #[test]
-fn a_rendering_changes_no_other() {
+fn a_rendering_does_not_change_the_context_of_others() {
     let budget = Budget::without_clock();
     let context = super::context(&context(), &budget).unwrap();
     let render = |template| super::render(template, &context, &budget).map(|rendered| rendered.text);
@@ -116,16 +116,16 @@ fn a_rendering_changes_no_other() {
     }
 }
 
-/// What `range` goes through stays as it was.
+/// `range` iterates over the map as it was at its start.
 #[test]
-fn a_map_can_change_while_a_template_goes_through_it() {
+fn a_map_can_change_during_a_range_over_it() {
     let template = "${ $m := dict \"a\" 1 \"b\" 2 }${ range $k, $v := $m }${ $_ := set $m (print $k $k) $v }\
                     ${ $_ := unset $m \"b\" }${ $k }${ end } ${ keys $m | join \",\" }";
     assert_eq!(render(template, &json!({})).unwrap(), "ab a,aa,bb");
 }
 
 #[test]
-fn everything_has_bounds() {
+fn output_work_and_depth_are_limited() {
     let mut text = "x".to_owned();
     for _ in 0..40 {
         text = format!("${{ $s = print $s $s }}{text}");
@@ -146,15 +146,15 @@ fn everything_has_bounds() {
         (format!("${{ $s := repeat 1000 \"x\" }}{text}"), "longer than"),
         (
             "${ $d := dict }${ $_ := set $d \"d\" $d }${ toJson $d }".to_owned(),
-            "one is within itself",
+            "one contains itself",
         ),
         (
             "${ $d := dict }${ $_ := set $d \"d\" $d }${ $d }".to_owned(),
-            "one is within itself",
+            "one contains itself",
         ),
         (
             "${ $d := dict }${ $_ := set $d \"d\" $d }${ deepCopy $d }".to_owned(),
-            "one is within itself",
+            "one contains itself",
         ),
         (
             "${ define \"a\" }${ template \"a\" }${ end }${ template \"a\" }".to_owned(),
@@ -168,9 +168,9 @@ fn everything_has_bounds() {
     }
 }
 
-/// A map that has been put into one another very often is gone without a trace.
+/// Dropping deeply nested maps does not overflow the stack.
 #[test]
-fn a_long_chain_of_maps_breaks_nothing() {
+fn a_long_chain_of_maps_is_dropped_without_recursion() {
     let template = "${ $d := dict }${ range until 15000 }${ $d = dict \"d\" $d }${ end }done";
     assert_eq!(render(template, &context()).unwrap(), "done");
 }
@@ -194,9 +194,9 @@ fn patterns_are_limited_as_in_go() {
     }
 }
 
-/// The standard library formats with 65,535 digits at the most.
+/// The standard library formats at most 65,535 digits.
 #[test]
-fn wide_numbers_are_written() {
+fn numbers_with_large_widths_are_formatted() {
     for (verb, argument, length) in [
         ("%070000d", "1", 70_000),
         ("%.70000d", "1", 70_000),
@@ -216,9 +216,9 @@ fn wide_numbers_are_written() {
     }
 }
 
-/// Also where a replacement is filled in piece by piece.
+/// A replacement is expanded piece by piece.
 #[test]
-fn replacements_mean_what_they_mean_in_the_library() {
+fn replacements_expand_as_in_the_regex_crate() {
     let (pattern, text) = ("(?P<first>[a-z])([0-9]*)", "a1 b22 c");
     let pieces = [
         "$1", "$2", "$first", "${first}", "${2}x", "$$", "$", "${", "${a$1}", "}", "é", "x", "$9", "$1x", " ",
@@ -242,9 +242,9 @@ fn replacements_mean_what_they_mean_in_the_library() {
 mod budget;
 
 proptest! {
-    /// Whatever the text, there is an answer.
+    /// No input panics.
     #[test]
-    fn no_text_breaks_it(text in "(\\$\\{|\\}| |-|\"|`|'|\\(|\\)|\\||\\.|\\$x|:=|=|,|if|else|end|range|with|print|index|1|nil|a|\\\\|\n){0,20}") {
+    fn rendering_any_text_does_not_panic(text in "(\\$\\{|\\}| |-|\"|`|'|\\(|\\)|\\||\\.|\\$x|:=|=|,|if|else|end|range|with|print|index|1|nil|a|\\\\|\n){0,20}") {
         _ = render(&text, &json!({ "a": { "a": [1, "é"] } }));
     }
 }

@@ -1,6 +1,6 @@
-//! What clusters make of values.
+//! Values of clusters, compared with Fleet.
 //!
-//! `go.jsonl` was made with what Fleet puts together: `sigs.k8s.io/yaml`, `text/template` and `sprig`.
+//! `go.jsonl` was generated with the libraries that Fleet uses: `sigs.k8s.io/yaml`, `text/template` and `sprig`.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ use crate::{
     targeting::{template::Budget, values::ValuesError},
 };
 
-/// Makes the values of one cluster, and puts them into the options.
+/// Replaces the values in the options by those of one cluster.
 fn preprocess_within(
     options: &mut BundleDeploymentOptions,
     cluster: &Cluster,
@@ -35,8 +35,7 @@ fn preprocess(options: &mut BundleDeploymentOptions, cluster: &Cluster) -> Resul
 #[derive(Deserialize)]
 struct Case {
     values: Map<String, Value>,
-    #[serde(rename = "become")]
-    becomes: Option<String>,
+    expected: Option<String>,
 }
 
 fn cluster(labels: &Value, values: &Value) -> Cluster {
@@ -60,7 +59,7 @@ fn values(helm: &Value) -> Result<Value, String> {
 }
 
 #[test]
-fn values_become_what_they_become_in_fleet() {
+fn values_are_processed_as_in_fleet() {
     let context: Value = serde_json::from_str(include_str!("../../template/tests/context.json")).unwrap();
     let cluster: Cluster = serde_json::from_str(
         &json!({
@@ -78,7 +77,7 @@ fn values_become_what_they_become_in_fleet() {
         let helm = json!({ "helm": { "values": case.values } });
         let mut options: BundleDeploymentOptions = serde_json::from_str(&helm.to_string()).unwrap();
         let result = preprocess(&mut options, &cluster);
-        match case.becomes {
+        match case.expected {
             Some(expected) => {
                 assert_eq!(result, Ok(()), "{line}");
                 assert_eq!(options.helm.unwrap().values.unwrap().as_str(), expected, "{line}");
@@ -89,7 +88,7 @@ fn values_become_what_they_become_in_fleet() {
 }
 
 #[test]
-fn labels_are_put_in_where_a_text_names_them() {
+fn references_to_labels_are_replaced() {
     let helm = json!({ "values": {
         "env": "global.fleet.clusterLabels.env",
         "absent": "global.fleet.clusterLabels.absent",
@@ -114,20 +113,20 @@ fn labels_are_put_in_where_a_text_names_them() {
 }
 
 #[test]
-fn template_values_take_the_place_of_values_and_are_yaml() {
+fn template_values_replace_values_and_are_read_as_yaml() {
     let helm = json!({
         "values": { "a": { "b": 1 }, "c": "${ .ClusterName }" },
         "templateValues": { "a": "count: ${ .ClusterValues.n }\nn: 1", "d": "- ${ .ClusterLabels.env }" }
     });
     assert_eq!(
         values(&helm).unwrap(),
-        // In YAML 1.1 `n` means no, and Fleet makes a text of it.
+        // In YAML 1.1 `n` is the boolean false, and Fleet converts the key to a string.
         json!({ "a": { "count": 1, "false": 1 }, "c": "c0", "d": ["prod"] })
     );
 }
 
 #[test]
-fn values_without_templates_stay_but_for_the_sign_of_zero() {
+fn values_without_templates_change_only_in_the_sign_of_zero() {
     let helm = json!({ "values": { "a": -0.0, "b": [-0.0, { "c": -0.0 }], "d": -1.5, "e": 9_007_199_254_740_993_u64 } });
     let cluster = cluster(&json!({ "env": "prod" }), &json!({}));
     let mut options: BundleDeploymentOptions =
@@ -141,7 +140,7 @@ fn values_without_templates_stay_but_for_the_sign_of_zero() {
 }
 
 #[test]
-fn without_processing_templates_stay_and_labels_do_not() {
+fn disable_pre_process_keeps_templates_and_replaces_labels() {
     let helm = json!({
         "disablePreProcess": true,
         "values": { "a": "${ nosuch }", "b": "global.fleet.clusterLabels.env" },
@@ -151,7 +150,7 @@ fn without_processing_templates_stay_and_labels_do_not() {
 }
 
 #[test]
-fn a_cluster_without_labels_gets_values_as_they_are() {
+fn values_of_a_cluster_without_labels_are_not_processed() {
     let helm = json!({ "values": { "a": "${ .ClusterName }", "b": "global.fleet.clusterLabels.env" } });
     for labels in [
         json!(null),
@@ -170,12 +169,12 @@ fn a_cluster_without_labels_gets_values_as_they_are() {
 }
 
 #[test]
-fn values_are_there_as_soon_as_there_is_a_chart() {
+fn a_chart_without_values_has_empty_values() {
     assert_eq!(values(&json!({ "chart": "web" })).unwrap(), json!({}));
 }
 
 #[test]
-fn errors_name_the_value() {
+fn errors_contain_the_path_of_the_value() {
     for (helm, expected) in [
         (
             json!({ "values": { "a": 1, "image": [{ "tag": "v${ .ClusterValues.tag }" }] } }),
@@ -187,15 +186,15 @@ fn errors_name_the_value() {
         ),
         (
             json!({ "templateValues": { "a": "b: ${ \"c: d\" }" } }),
-            "helm.templateValues.a: the template renders to what is not YAML: ",
+            "helm.templateValues.a: the template does not render to valid YAML: ",
         ),
         (
             json!({ "values": { "a": 1, "b": "${ printf \"x%s y\" \":\" }" } }),
-            "helm.values.b: the template renders to what is not YAML: ",
+            "helm.values.b: the template does not render to valid YAML: ",
         ),
         (
             json!({ "values": { "a": "${ \"\\nx\\n\" }", "b": 1 } }),
-            "helm.values.a: the template renders to what is not YAML: ",
+            "helm.values.a: the template does not render to valid YAML: ",
         ),
     ] {
         let error = values(&helm).unwrap_err();
@@ -204,7 +203,7 @@ fn errors_name_the_value() {
 }
 
 #[test]
-fn values_nest_only_so_deep() {
+fn the_depth_of_label_substitution_is_limited() {
     let mut nested = json!({ "x": "${ .ClusterName }" });
     for _ in 0..60 {
         nested = json!({ "x": nested });
@@ -215,9 +214,9 @@ fn values_nest_only_so_deep() {
 
 const SECRET: &str = "hunter2-geheim";
 
-/// Values of a Cluster may be secrets of another team; statuses and logs are read by many.
+/// Values of a Cluster may be secrets of another team, and many can read statuses and logs.
 #[test]
-fn no_error_has_a_value_of_the_cluster() {
+fn errors_do_not_contain_values_of_the_cluster() {
     let own = json!({
         "s": SECRET, "yaml": format!("{SECRET}: {SECRET}: x"), "tab": format!("\t{SECRET}"), "list": [SECRET], "map": { SECRET: SECRET },
         "pattern": format!("({SECRET}"), "umlaut": format!("{SECRET}ä"), "json": format!("{{\"{SECRET}\"}}"),
@@ -299,18 +298,18 @@ fn no_error_has_a_value_of_the_cluster() {
 }
 
 #[test]
-fn an_error_in_yaml_names_the_line_of_the_template() {
+fn invalid_yaml_is_reported_with_the_line_of_the_template() {
     let cluster = cluster(&json!({ "env": "prod" }), &json!({ "s": "x: y: z" }));
     let helm = json!({ "templateValues": { "a": "b: 1\nc: ${ .ClusterValues.s }\nd: 2" } });
     let error = processed(&helm, &cluster).unwrap_err();
     assert!(
-        error.contains("in line 2 of the result, which <c: ${ .ClusterValues.s }> writes; quote"),
+        error.contains("in line 2 of the result, written by <c: ${ .ClusterValues.s }>; quote"),
         "{error}"
     );
 }
 
 #[test]
-fn values_that_nest_too_deeply_are_an_error_everywhere() {
+fn values_that_nest_too_deep_are_an_error() {
     let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     let text = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
     let plain = cluster(&json!(null), &json!(null));
@@ -336,7 +335,7 @@ fn values_that_nest_too_deeply_are_an_error_everywhere() {
 }
 
 #[test]
-fn long_paths_and_deep_indentation_take_no_memory() {
+fn long_paths_and_deep_indentation_do_not_exceed_memory() {
     let many = vec![json!("${ 1 }"); 50_000];
     let nested = (0..90).fold(json!(vec![1; 100_000]), |inner, _| json!([inner]));
     assert!(values(&json!({ "values": { "k".repeat(300_000): many } })).is_err());
@@ -345,7 +344,7 @@ fn long_paths_and_deep_indentation_take_no_memory() {
 }
 
 #[test]
-fn clusters_without_values_say_what_was_exceeded() {
+fn clusters_after_an_exceeded_limit_report_it() {
     use crate::targeting::{Member, targets, template::Limits};
     use std::time::Duration;
 
@@ -388,7 +387,7 @@ fn clusters_without_values_say_what_was_exceeded() {
     );
     for index in [3, 4] {
         assert!(
-            has(index, "no values were made for this cluster") && has(index, "more work than"),
+            has(index, "values were not rendered for this cluster") && has(index, "more work than"),
             "{found:?}"
         );
     }
@@ -406,7 +405,7 @@ fn clusters_without_values_say_what_was_exceeded() {
 }
 
 #[test]
-fn what_all_texts_of_a_cluster_render_to_is_bounded_together() {
+fn the_output_of_all_templates_of_a_cluster_is_limited() {
     let long = "${ repeat 1200000 \"x\" }";
     for helm in [
         json!({ "templateValues": { "a": long, "b": long } }),
@@ -431,9 +430,9 @@ fn what_all_texts_of_a_cluster_render_to_is_bounded_together() {
     assert!(values(&json!({ "templateValues": { "a": many } })).is_ok());
 }
 
-/// What templates see of a Cluster may be large.
+/// The context of a Cluster can be large.
 #[test]
-fn a_cluster_is_taken_in_once_and_only_for_templates() {
+fn the_context_is_converted_once_and_only_for_templates() {
     let cluster = cluster(&json!({ "env": "prod" }), &json!({ "long": "x".repeat(500_000) }));
     let used = |keys: usize, text: &str| {
         let keys: Map<_, _> = (0..keys)
@@ -453,9 +452,9 @@ fn a_cluster_is_taken_in_once_and_only_for_templates() {
     );
 }
 
-/// A Bundle as people write them, on 2,000 clusters. Run with `--ignored --nocapture` to see how long it takes.
+/// A typical Bundle on 2,000 clusters.
 #[test]
-fn an_honest_bundle_for_two_thousand_clusters_fits() {
+fn a_typical_bundle_for_two_thousand_clusters_is_within_the_limits() {
     let mut values = Map::new();
     for index in 0..40 {
         values.insert(format!("service-{index}"), json!({
@@ -474,7 +473,7 @@ fn an_honest_bundle_for_two_thousand_clusters_fits() {
     );
     let options = json!({ "helm": helm }).to_string();
     let budget = Budget::without_clock();
-    // The budget is per cluster in effect: a tenth of them shows it.
+    // The limits grow with the number of clusters, so a tenth of them is sufficient.
     for _ in 0..200 {
         let mut options: BundleDeploymentOptions = serde_json::from_str(&options).unwrap();
         preprocess_within(&mut options, &cluster, &budget).unwrap();

@@ -1,4 +1,4 @@
-//! Writing.
+//! The emitter.
 
 use std::cmp::Ordering;
 
@@ -15,9 +15,9 @@ use crate::targeting::{
     template::{MAX_TEXT, number},
 };
 
-/// The column after which a text goes on in the next line, where it has a space.
+/// The column after which a text continues on the next line, at a space.
 const WIDTH: usize = 80;
-/// The longest key, in bytes, that stands on one line with its value.
+/// The maximum length in bytes of a key on the same line as its value.
 const MAX_KEY: usize = 128;
 const INDENT: usize = 2;
 
@@ -26,53 +26,53 @@ const INDENT: usize = 2;
 #[error("the values would have more than {MAX_TEXT} bytes as YAML; make them shorter or flatter")]
 pub struct TooLong;
 
-/// Writes values.
+/// Emits values as YAML.
 ///
 /// # Errors
-/// Where the text would be longer than a template may be: indentation alone can make it much longer than the values.
+/// If the text would be longer than a template may be: indentation can make it much longer than the values.
 pub fn emit(values: &Map<String, Value>) -> Result<String, TooLong> {
     let mut emitter = Emitter::new(None);
-    emitter.whole(values);
+    emitter.document(values);
     if emitter.is_too_long() {
         return Err(TooLong);
     }
     Ok(emitter.out)
 }
 
-/// The path of the text with a template that is at a byte of the YAML which [`emit`] writes.
+/// The path of the string or key with an action at an offset in the output of [`emit`].
 pub fn path_at(values: &Map<String, Value>, offset: usize) -> Option<String> {
     let mut emitter = Emitter::new(Some(offset));
-    emitter.whole(values);
+    emitter.document(values);
     emitter.found
 }
 
 struct Emitter {
     out: String,
     column: usize,
-    /// Whether the last character is white space, so that none is needed.
+    /// Whether the last character is white space, so no separator is needed.
     is_after_space: bool,
-    /// Whether there is nothing but indentation and `-` on the line so far.
+    /// Whether the line contains only indentation and `-` so far.
     is_in_indentation: bool,
-    /// The byte whose path is wanted.
-    wanted: Option<usize>,
+    /// The offset whose path is searched for.
+    offset: Option<usize>,
     path: Vec<String>,
     found: Option<String>,
 }
 
 impl Emitter {
-    const fn new(wanted: Option<usize>) -> Self {
+    const fn new(offset: Option<usize>) -> Self {
         Self {
             out: String::new(),
             column: 0,
             is_after_space: true,
             is_in_indentation: true,
-            wanted,
+            offset,
             path: Vec::new(),
             found: None,
         }
     }
 
-    fn whole(&mut self, values: &Map<String, Value>) {
+    fn document(&mut self, values: &Map<String, Value>) {
         if values.is_empty() {
             self.indicator("{}", true, false, false);
         } else {
@@ -86,7 +86,7 @@ impl Emitter {
     }
 
     fn enter(&mut self, step: impl FnOnce() -> String) {
-        if self.wanted.is_some() {
+        if self.offset.is_some() {
             self.path.push(step());
         }
     }
@@ -122,7 +122,7 @@ impl Emitter {
             Value::Array(items) if items.is_empty() => self.indicator("[]", true, false, false),
             Value::Object(entries) if entries.is_empty() => self.indicator("{}", true, false, false),
             Value::Array(items) => {
-                // A list in a mapping is not indented, unless it begins on the line of a complex key's colon.
+                // A list in a mapping is not indented, unless it starts on the line of a complex key's colon.
                 let is_flush = is_in_mapping && !self.is_in_indentation;
                 let indent = if is_flush { indent } else { indent + INDENT };
                 for (index, item) in items.iter().enumerate() {
@@ -140,7 +140,7 @@ impl Emitter {
         }
     }
 
-    /// Begins a line with its indentation, unless this is where it would begin.
+    /// Starts a line with its indentation, unless the current position is the start of that line.
     fn indentation(&mut self, indent: usize) {
         if !self.is_in_indentation || self.column > indent || (self.column == indent && !self.is_after_space)
         {
@@ -175,7 +175,7 @@ impl Emitter {
 
     fn text(&mut self, text: &str, indent: usize, is_key: bool) {
         let start = self.out.len();
-        // What is within a mapping or list is indented below its key or dash.
+        // The content of a mapping or list is indented below its key or dash.
         let indent = indent + INDENT;
         match style(text, is_key) {
             Style::Plain => {
@@ -199,15 +199,15 @@ impl Emitter {
         }
         self.is_after_space = self.column == 0;
         self.is_in_indentation = self.column == 0;
-        let is_wanted = self
-            .wanted
-            .is_some_and(|wanted| (start..self.out.len()).contains(&wanted));
-        if is_wanted && template::has_actions(text) {
+        let is_match = self
+            .offset
+            .is_some_and(|offset| (start..self.out.len()).contains(&offset));
+        if is_match && template::has_actions(text) {
             self.found = Some(self.path.concat());
         }
     }
 
-    /// Writes words, and breaks the line at a space between them where it is long.
+    /// Writes words, and breaks a long line at a space between them.
     fn words(&mut self, text: &str, indent: usize, is_key: bool, mut write: impl FnMut(&mut Self, char)) {
         let mut after_space = false;
         let mut chars = text.char_indices().peekable();
@@ -262,7 +262,7 @@ impl Emitter {
         let mut from_end = text.chars().rev();
         match (from_end.next().is_some_and(is_break), from_end.next()) {
             (false, _) => self.put('-'),
-            (true, Some(before)) if !is_break(before) => {}
+            (true, Some(previous)) if !is_break(previous) => {}
             (true, _) => self.put('+'),
         }
         self.new_line();
@@ -296,31 +296,30 @@ impl Emitter {
     }
 }
 
-/// Entries in the order of their keys.
+/// The entries, sorted by key.
 ///
-/// Not by `sort`, which may panic where an order contradicts itself, as this one does for some numbers. The halves are
-/// sorted and then merged, so that many keys take no long time.
+/// This is a merge sort, because `sort` may panic if the order is not total, and this one is not for some numbers.
 fn sorted<'v>(mut entries: Vec<(&'v String, &'v Value)>) -> Vec<(&'v String, &'v Value)> {
     if entries.len() < 2 {
         return entries;
     }
-    let behind = sorted(entries.split_off(entries.len() / 2));
-    let before = sorted(entries);
-    let mut merged = Vec::with_capacity(before.len() + behind.len());
-    let (mut before, mut behind) = (before.into_iter().peekable(), behind.into_iter().peekable());
-    while let (Some(one), Some(other)) = (before.peek(), behind.peek()) {
+    let right = sorted(entries.split_off(entries.len() / 2));
+    let left = sorted(entries);
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    while let (Some(one), Some(other)) = (left.peek(), right.peek()) {
         if compare(other.0, one.0) == Ordering::Less {
-            merged.extend(behind.next());
+            merged.extend(right.next());
         } else {
-            merged.extend(before.next());
+            merged.extend(left.next());
         }
     }
-    merged.extend(before);
-    merged.extend(behind);
+    merged.extend(left);
+    merged.extend(right);
     merged
 }
 
-/// A number as it is written after it went through JSON.
+/// A number as it is emitted after a round trip through JSON.
 fn number_text(value: f64) -> String {
     let text = go_json::number(value);
     match resolve(&text) {

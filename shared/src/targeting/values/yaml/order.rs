@@ -1,8 +1,8 @@
-//! The order of keys.
+//! The order of mapping keys.
 
 use std::cmp::Ordering;
 
-/// The order of keys: numbers within them by their value, and letters behind everything else.
+/// Compares keys: numbers in them by value, and letters after all other characters.
 pub fn compare(one: &str, other: &str) -> Ordering {
     let (mut a, mut b) = (one.chars(), other.chars());
     let mut at = 0;
@@ -19,7 +19,7 @@ pub fn compare(one: &str, other: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero within a number is not a leading one.
+    // A zero in the middle of a number is not a leading zero.
     let is_within = (x == '0' || y == '0')
         && one
             .get(..at)

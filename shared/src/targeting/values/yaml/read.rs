@@ -1,4 +1,4 @@
-//! Reading.
+//! The reader.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -10,22 +10,22 @@ use thiserror::Error;
 use super::resolve::{Resolved, resolve};
 use crate::targeting::template::{MAX_TEXT, number};
 
-/// How many nodes texts may have together, aliases counted as what they stand for, and what is in lists and mappings once more
-/// at each level: some 20 MB in memory.
+/// Maximum number of nodes of all texts together, with aliases expanded; the content of lists and mappings counts again at
+/// each level. This is about 20 MB in memory.
 const MAX_NODES: usize = 200_000;
-/// How deep it may nest. The parser has a limit of its own, but aliases nest further.
+/// How deep a document may nest. The parser has its own limit, but aliases nest deeper.
 const MAX_DEPTH: usize = 100;
-/// How many bytes scalars may have together, aliases counted as what they stand for. An anchor keeps a copy, which counts too.
+/// Maximum bytes of all scalars together, with aliases expanded. An anchor keeps a copy, which counts too.
 const MAX_BYTES: usize = 2 * MAX_TEXT;
 
-/// What is left for the texts that are read for one cluster: all values are in memory at the same time.
+/// What remains for the texts that are read for one cluster, whose values are in memory at the same time.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct Quota {
     nodes: usize,
     bytes: usize,
 }
 
-impl Default for Room {
+impl Default for Quota {
     fn default() -> Self {
         Self {
             nodes: MAX_NODES,
@@ -34,54 +34,54 @@ impl Default for Room {
     }
 }
 
-/// Why a text is not YAML that values can be read from.
+/// Values cannot be read from a text.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{message}")]
-pub struct Unreadable {
+pub struct ReadError {
     message: String,
-    /// The line that it is about, counted from 1, where the text itself is wrong.
+    /// The line of a syntax error, counted from 1.
     line: Option<usize>,
     is_too_large: bool,
 }
 
-impl Unreadable {
-    /// The line of the text that it is about, counted from 1.
+impl ReadError {
+    /// The line of a syntax error, counted from 1.
     pub const fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// Whether it is YAML, and more than there is room for.
+    /// Whether the text is valid, but exceeds a limit.
     pub const fn is_too_large(&self) -> bool {
         self.is_too_large
     }
 }
 
-fn unreadable(message: impl Into<String>) -> Unreadable {
-    Unreadable {
+fn invalid(message: impl Into<String>) -> ReadError {
+    ReadError {
         message: message.into(),
         line: None,
         is_too_large: false,
     }
 }
 
-fn too_large(message: String) -> Unreadable {
-    Unreadable {
+fn too_large(message: String) -> ReadError {
+    ReadError {
         is_too_large: true,
-        ..unreadable(message)
+        ..invalid(message)
     }
 }
 
-/// Reads the first document of a text, with numbers as `float64`. `room` is what is left for it and for others.
+/// Reads the first document of a text, with numbers as `float64`, and takes its size from `quota`.
 ///
 /// # Errors
-/// Says what is wrong, and where the text itself is wrong also in which line.
-pub fn read(text: &str, room: &mut Room) -> Result<Value, Unreadable> {
+/// If the text is not valid, or exceeds a limit. A syntax error has its line.
+pub fn read(text: &str, quota: &mut Quota) -> Result<Value, ReadError> {
     let mut options = granit_parser::options! {};
     options.set_emit_comments(false);
     let mut reader = Reader {
         parser: Parser::new_from_str_with_options(text, options),
         anchors: BTreeMap::new(),
-        room,
+        quota,
     };
     loop {
         match reader.event()? {
@@ -89,7 +89,7 @@ pub fn read(text: &str, room: &mut Room) -> Result<Value, Unreadable> {
             Event::StreamStart | Event::DocumentStart(..) => {}
             event => {
                 let node = reader.node(event, 0)?;
-                // What is wrong behind the node spoils the document, too.
+                // A syntax error after the node makes the document invalid too.
                 reader.event()?;
                 return Ok(owned(node.value));
             }
@@ -97,14 +97,14 @@ pub fn read(text: &str, room: &mut Room) -> Result<Value, Unreadable> {
     }
 }
 
-/// A value, how many nodes it has, and how it can be a key.
+/// A value, its size, and its use as a key.
 #[derive(Clone)]
 struct Node {
     value: Rc<Value>,
     nodes: usize,
     bytes: usize,
     depth: usize,
-    /// The key that a scalar is, or why it cannot be one.
+    /// The value as a key, or why it cannot be one.
     key: Result<Rc<str>, &'static str>,
     is_merge: bool,
 }
@@ -112,18 +112,18 @@ struct Node {
 struct Reader<'t, 'r> {
     parser: Parser<'t, StrInput<'t>>,
     anchors: BTreeMap<usize, Node>,
-    room: &'r mut Room,
+    quota: &'r mut Quota,
 }
 
 impl<'t> Reader<'t, '_> {
-    fn event(&mut self) -> Result<Event<'t>, Unreadable> {
+    fn event(&mut self) -> Result<Event<'t>, ReadError> {
         match self.parser.next_event() {
             Some(Ok((event, _))) => Ok(event),
             Some(Err(error)) => {
-                let place = error.marker();
-                Err(Unreadable {
+                let position = error.marker();
+                Err(ReadError {
                     message: error.info(),
-                    line: Some(place.line()),
+                    line: Some(position.line()),
                     is_too_large: false,
                 })
             }
@@ -131,9 +131,9 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node, Unreadable> {
+    fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node, ReadError> {
         if depth > MAX_DEPTH {
-            return Err(unreadable(format!("nests more than {MAX_DEPTH} deep")));
+            return Err(invalid(format!("nests more than {MAX_DEPTH} deep")));
         }
         let is_counted = matches!(event, Event::Scalar(..) | Event::Alias(_));
         let (node, anchor) = match event {
@@ -142,21 +142,21 @@ impl<'t> Reader<'t, '_> {
             Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
                 Some(node) if node.depth + depth <= MAX_DEPTH => (node.clone(), 0),
-                Some(_) => return Err(unreadable(format!("nests more than {MAX_DEPTH} deep"))),
-                None => return Err(unreadable("an alias stands for what it is in")),
+                Some(_) => return Err(invalid(format!("nests more than {MAX_DEPTH} deep"))),
+                None => return Err(invalid("an alias refers to a node that contains it")),
             },
-            _ => return Err(unreadable("the document ends too early")),
+            _ => return Err(invalid("unexpected end of the document")),
         };
-        self.room.nodes = self.room.nodes.checked_sub(node.nodes).ok_or_else(|| {
+        self.quota.nodes = self.quota.nodes.checked_sub(node.nodes).ok_or_else(|| {
             too_large(format!(
                 "the values of the cluster have more than {MAX_NODES} nodes together"
             ))
         })?;
         let copies = usize::from(is_counted) + usize::from(anchor != 0);
         let bytes = node.bytes.saturating_mul(copies);
-        self.room.bytes = self.room.bytes.checked_sub(bytes).ok_or_else(|| {
+        self.quota.bytes = self.quota.bytes.checked_sub(bytes).ok_or_else(|| {
             too_large(format!(
-                "scalars of the cluster's values, with aliases written out, have more than {MAX_BYTES} bytes together"
+                "the scalars of the cluster's values, with aliases expanded, have more than {MAX_BYTES} bytes together"
             ))
         })?;
         if anchor != 0 {
@@ -165,23 +165,23 @@ impl<'t> Reader<'t, '_> {
         Ok(node)
     }
 
-    fn sequence(&mut self, depth: usize) -> Result<Node, Unreadable> {
-        let mut whole = Collected::default();
+    fn sequence(&mut self, depth: usize) -> Result<Node, ReadError> {
+        let mut size = CollectionSize::default();
         let mut items = Vec::new();
         loop {
             match self.event()? {
-                Event::SequenceEnd => return Ok(whole.node(Value::Array(items))),
+                Event::SequenceEnd => return Ok(size.node(Value::Array(items))),
                 event => {
                     let item = self.node(event, depth + 1)?;
-                    whole.add(&item);
+                    size.add(&item);
                     items.push(owned(item.value));
                 }
             }
         }
     }
 
-    fn mapping(&mut self, depth: usize) -> Result<Node, Unreadable> {
-        let mut whole = Collected::default();
+    fn mapping(&mut self, depth: usize) -> Result<Node, ReadError> {
+        let mut size = CollectionSize::default();
         let (mut entries, mut merged) = (Map::new(), Map::new());
         loop {
             let key = match self.event()? {
@@ -190,34 +190,34 @@ impl<'t> Reader<'t, '_> {
             };
             let event = self.event()?;
             let value = self.node(event, depth + 1)?;
-            whole.add(&key);
-            whole.add(&value);
+            size.add(&key);
+            size.add(&value);
             if key.is_merge {
                 merge(&mut merged, &value.value)?;
             } else {
-                let key = key.key.map_err(unreadable)?;
+                let key = key.key.map_err(invalid)?;
                 entries.insert(key.to_string(), owned(value.value));
             }
         }
         for (key, value) in merged {
             entries.entry(key).or_insert(value);
         }
-        Ok(whole.node(Value::Object(entries)))
+        Ok(size.node(Value::Object(entries)))
     }
 }
 
 /// The size of a collection.
 #[derive(Default)]
-struct Collected {
+struct CollectionSize {
     nodes: usize,
     bytes: usize,
     depth: usize,
 }
 
-impl Collected {
+impl CollectionSize {
     fn add(&mut self, node: &Node) {
         self.depth = self.depth.max(node.depth + 1);
-        // Counted when it was read; aliases of the whole count it again.
+        // Already counted when it was read; aliases of the collection count it again.
         self.nodes = self.nodes.saturating_add(node.nodes);
         self.bytes = self.bytes.saturating_add(node.bytes);
     }
@@ -238,8 +238,8 @@ fn owned(value: Rc<Value>) -> Value {
     Rc::try_unwrap(value).unwrap_or_else(|shared| (*shared).clone())
 }
 
-/// `<<: *other`: the entries of other mappings, the first of which counts.
-fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), Unreadable> {
+/// `<<: *other`: the entries of other mappings, of which the first one takes precedence.
+fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), ReadError> {
     match value {
         Value::Object(entries) => {
             for (key, value) in entries {
@@ -250,11 +250,11 @@ fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), Unreadabl
         Value::Array(items) if items.iter().all(Value::is_object) => {
             items.iter().try_for_each(|item| merge(merged, item))
         }
-        _ => Err(unreadable("<< merges mappings, and nothing else")),
+        _ => Err(invalid("<< accepts only mappings")),
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, Unreadable> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, ReadError> {
     let suffix = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
     let is_plain = style == ScalarStyle::Plain;
     let resolved = match (tag, suffix.as_deref()) {
@@ -274,27 +274,27 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, Unr
     })
 }
 
-fn tagged(text: &str, name: &str) -> Result<Resolved, Unreadable> {
+fn tagged(text: &str, name: &str) -> Result<Resolved, ReadError> {
     let resolved = resolve(text);
-    #[expect(clippy::cast_precision_loss, reason = "a float is asked for")]
+    #[expect(clippy::cast_precision_loss, reason = "the tag requests a float")]
     match (name, resolved) {
         ("null", Resolved::Null) | ("bool", Resolved::Bool(_)) | ("float", Resolved::Float(_)) => {
             Ok(resolved)
         }
         ("int", Resolved::Int(_) | Resolved::Unsigned(_)) => Ok(resolved),
         ("float", Resolved::Int(number)) => Ok(Resolved::Float(number as f64)),
-        ("null" | "bool" | "float" | "int", _) => Err(unreadable(format!(
-            "a scalar cannot be decoded as its tag !!{name} says"
-        ))),
+        ("null" | "bool" | "float" | "int", _) => {
+            Err(invalid(format!("a scalar does not match its tag !!{name}")))
+        }
         _ => Ok(Resolved::Text),
     }
 }
 
-fn binary(text: &str) -> Result<Node, Unreadable> {
+fn binary(text: &str) -> Result<Node, ReadError> {
     let bytes = STANDARD.decode(text.replace(['\n', '\r'], "")).ok();
     let text = bytes
         .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| unreadable("!!binary value is not text in Base64"))?;
+        .ok_or_else(|| invalid("!!binary value is not UTF-8 text in Base64"))?;
     Ok(Node {
         key: Ok(text.as_str().into()),
         bytes: text.len(),
@@ -305,7 +305,7 @@ fn binary(text: &str) -> Result<Node, Unreadable> {
     })
 }
 
-fn value(text: &str, resolved: Resolved) -> Result<Value, Unreadable> {
+fn value(text: &str, resolved: Resolved) -> Result<Value, ReadError> {
     #[expect(
         clippy::cast_precision_loss,
         reason = "every number is a float64 to Go's JSON"
@@ -320,14 +320,14 @@ fn value(text: &str, resolved: Resolved) -> Result<Value, Unreadable> {
     };
     Number::from_f64(number)
         .map(Value::Number)
-        .ok_or_else(|| unreadable("a number is not one that JSON has"))
+        .ok_or_else(|| invalid("a number is not representable in JSON"))
 }
 
-/// The text that a key becomes.
+/// A key as a string.
 fn key(text: &str, resolved: Resolved) -> Result<Rc<str>, &'static str> {
     Ok(match resolved {
         Resolved::Null => return Err("null cannot be a key"),
-        Resolved::Unsigned(_) => return Err("a number from 2^63 on cannot be a key"),
+        Resolved::Unsigned(_) => return Err("a number of 2^63 or more cannot be a key"),
         Resolved::Bool(value) => if value { "true" } else { "false" }.into(),
         Resolved::Int(number) => number.to_string().into(),
         Resolved::Float(number) if number.is_nan() => ".nan".into(),
@@ -338,7 +338,7 @@ fn key(text: &str, resolved: Resolved) -> Result<Rc<str>, &'static str> {
 
 /// Go prints such keys with the precision of a `float32`.
 fn single_precision(value: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "that precision is wanted")]
+    #[expect(clippy::cast_possible_truncation, reason = "the result has this precision")]
     let value = value as f32;
     if value.is_infinite() {
         return if value > 0.0 { ".inf" } else { "-.inf" }.to_owned();

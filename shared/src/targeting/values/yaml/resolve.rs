@@ -1,22 +1,22 @@
-//! What a text without quotes means.
+//! Resolves plain scalars to types.
 
 use crate::targeting::template::number;
 
-/// What a scalar is.
+/// The type and value of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Resolved {
     Null,
     Bool(bool),
     Int(i64),
-    /// Too large for the other.
+    /// Too large for `Int`.
     Unsigned(u64),
     Float(f64),
-    /// A point in time. It is read as text, but written with quotes.
+    /// A timestamp. It is read as a string, but emitted with quotes.
     Timestamp,
     Text,
 }
 
-/// The meaning of a text without quotes or tag.
+/// Resolves a scalar without quotes and tag.
 pub fn resolve(text: &str) -> Resolved {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Resolved::Null,
@@ -75,7 +75,7 @@ fn is_float(text: &str) -> bool {
         && exponent.is_none_or(|exponent| !exponent.is_empty() && digits(exponent))
 }
 
-/// A date, perhaps with a time.
+/// A date, optionally with a time.
 fn is_timestamp(text: &str) -> bool {
     let mut parts = text.splitn(3, '-');
     let (Some(year), Some(month), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
@@ -88,9 +88,7 @@ fn is_timestamp(text: &str) -> bool {
     year.len() == 4
         && [(year, 0, 9999), (month, 1, 12), (day, 1, days(year, month))]
             .iter()
-            .all(|(text, least, most)| {
-                (*year == **text || text.len() <= 2) && is_between(text, *least, *most)
-            })
+            .all(|(text, min, max)| (*year == **text || text.len() <= 2) && is_between(text, *min, *max))
         && (time.is_empty() || is_time(time))
 }
 
@@ -125,7 +123,7 @@ fn is_time(text: &str) -> bool {
     let is_clock = match fields.as_slice() {
         [hours, minutes, seconds] => [(hours, 23), (minutes, 59), (seconds, 59)]
             .iter()
-            .all(|(text, most)| text.len() <= 2 && is_between(text, 0, *most)),
+            .all(|(text, max)| text.len() <= 2 && is_between(text, 0, *max)),
         _ => false,
     };
     let is_zone = zone.is_none_or(|zone| zone == "Z" || is_offset(zone));
@@ -143,9 +141,9 @@ fn is_offset(zone: &str) -> bool {
     })
 }
 
-fn is_between(text: &str, least: u32, most: u32) -> bool {
+fn is_between(text: &str, min: u32, max: u32) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
         && text
             .parse()
-            .is_ok_and(|number: u32| (least..=most).contains(&number))
+            .is_ok_and(|number: u32| (min..=max).contains(&number))
 }

@@ -1,20 +1,20 @@
-//! In which style a text is written.
+//! The style in which a string is emitted.
 
 use std::fmt::Write as _;
 
 use super::resolve::{Resolved, resolve};
 
-/// How a scalar is written.
+/// The style of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain,
     Single,
     Double,
-    /// `|` and the text on lines of its own.
+    /// `|`, and the text on separate lines.
     Literal,
 }
 
-/// The style of a text. `is_key` is for keys that stand on one line with their value.
+/// The style of a text. `is_key` is set for keys on the same line as their value.
 pub fn style(text: &str, is_key: bool) -> Style {
     let shape = Shape::of(text);
     if text.contains('\n') || (is_key && shape.has_breaks) {
@@ -42,7 +42,7 @@ pub fn style(text: &str, is_key: bool) -> Style {
     }
 }
 
-/// What a text is made of, as far as its style depends on it.
+/// The properties of a text that its style depends on.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of one text")]
 struct Shape {
@@ -62,7 +62,7 @@ impl Shape {
             has_trailing_space: text.ends_with(' '),
             ..Self::default()
         };
-        // The beginning counts as white space.
+        // The start of the text counts as white space.
         let mut before = ' ';
         let mut chars = text.chars().peekable();
         let mut is_first = true;
@@ -90,17 +90,17 @@ impl Shape {
     }
 }
 
-/// Whether a text has to have a line of its own: only `\n` chooses the literal style.
+/// Whether a character is a line break. Only `\n` leads to the literal style.
 pub fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What `go-yaml` 2 writes without an escape: nothing beyond the first 65,536 characters.
+/// Whether `go-yaml` 2 emits a character without an escape: none beyond the first 65,536 code points.
 pub fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{fffd}') && c != '\u{feff}'
 }
 
-/// `1:30` is 90 to other readers. `[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?`
+/// Other readers parse `1:30` as 90. `[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?`
 fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let Some((first, rest)) = unsigned.split_once(':') else {
@@ -115,7 +115,7 @@ fn is_base_60(text: &str) -> bool {
         && rest.split(':').all(part)
 }
 
-/// A character between double quotes that cannot stand for itself there.
+/// Escapes a character for a double-quoted string.
 pub fn escape(c: char) -> String {
     let mut escape = String::from("\\");
     match c {

@@ -1,52 +1,52 @@
-//! What Go writes and reads.
+//! The output and results of Go.
 //!
-//! `written.jsonl` and `read.jsonl` were made with `sigs.k8s.io/yaml` 1.6.0.
+//! `emit.jsonl` and `read.jsonl` were generated with `sigs.k8s.io/yaml` 1.6.0.
 
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Room, Unreadable, emit};
+use super::{Quota, ReadError, emit};
 use crate::targeting::go_json;
 
-fn read(text: &str) -> Result<Value, Unreadable> {
-    super::read(text, &mut Room::default())
+fn read(text: &str) -> Result<Value, ReadError> {
+    super::read(text, &mut Quota::default())
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct EmitCase {
     values: Map<String, Value>,
     text: String,
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct ReadCase {
     text: String,
-    means: Option<String>,
+    expected: Option<String>,
 }
 
 #[test]
-fn values_are_written_as_go_writes_them() {
-    for line in include_str!("written.jsonl").lines() {
-        let case: Written = serde_json::from_str(line).unwrap();
+fn values_are_emitted_as_in_go() {
+    for line in include_str!("emit.jsonl").lines() {
+        let case: EmitCase = serde_json::from_str(line).unwrap();
         assert_eq!(emit(&case.values).unwrap(), case.text);
     }
 }
 
 #[test]
-fn texts_mean_what_they_mean_in_go() {
+fn texts_are_read_as_in_go() {
     for line in include_str!("read.jsonl").lines() {
-        let case: Read = serde_json::from_str(line).unwrap();
+        let case: ReadCase = serde_json::from_str(line).unwrap();
         let read = read(&case.text).map(|value| go_json::encode(&value));
-        match case.means {
-            Some(means) => assert_eq!(read, Ok(means), "{:?}", case.text),
+        match case.expected {
+            Some(expected) => assert_eq!(read, Ok(expected), "{:?}", case.text),
             None => assert!(read.is_err(), "{:?} is {read:?}", case.text),
         }
     }
 }
 
 #[test]
-fn what_aliases_stand_for_is_bounded() {
+fn expanded_aliases_are_limited() {
     let mut text = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (one, next) in ('a'..='y').zip('b'..='z') {
         let list = format!("*{one},").repeat(9);
@@ -62,9 +62,9 @@ fn what_aliases_stand_for_is_bounded() {
     assert!(read(&"[".repeat(5000)).is_err());
 }
 
-/// By the algorithm: with insertion it would take a hundred times as long.
+/// With an insertion sort this would take a hundred times as long.
 #[test]
-fn many_keys_are_sorted() {
+fn many_keys_are_sorted_quickly() {
     let values: Map<String, Value> = (0..100_000_u32)
         .map(|number| (format!("{:x}", number.wrapping_mul(2_654_435_761)), Value::Null))
         .collect();
@@ -86,7 +86,7 @@ fn values() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i32>().prop_map(|number| Value::from(f64::from(number))),
         any::<f64>().prop_filter_map("a number", |number| {
-            // A zero loses its sign.
+            // Negative zero loses its sign.
             serde_json::Number::from_f64(number + 0.0).map(Value::from)
         }),
         texts().prop_map(Value::from),
@@ -101,9 +101,9 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// So values without templates need neither.
+    /// So values without templates need not be emitted and read.
     #[test]
-    fn what_is_written_reads_as_it_was(values in values()) {
+    fn emitted_values_are_read_back_unchanged(values in values()) {
         let values = Map::from_iter([("values".to_owned(), values)]);
         let text = emit(&values).unwrap();
         let back = read(&text);
