@@ -103,16 +103,16 @@ pub struct Args {
     )]
     pub fleet_metrics: bool,
 
-    /// Leader election.
+    /// Flags of leader election.
     #[command(flatten)]
     pub lease: LeaseArgs,
 
-    /// What both processes have in common.
+    /// Flags that both processes have.
     #[command(flatten)]
     pub process: ProcessArgs,
 }
 
-/// A controller that can be run.
+/// A controller that can be enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Controller {
     /// Writes a Bundle for each HelmOp.
@@ -121,35 +121,35 @@ pub enum Controller {
     Bundle,
 }
 
-/// Flags that do not go together.
+/// Invalid flags, or flags that cannot be combined.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ArgsError {
-    /// The loops must include the first.
+    /// The helmop controller is required.
     #[error(
         "--controllers=bundle: the bundle controller needs the helmop controller; use --controllers=helmop,bundle"
     )]
     NoHelmOpLoop,
-    /// BundleDeployments are in the namespaces of clusters.
+    /// BundleDeployments are written to the namespaces of clusters.
     #[error(
         "--controllers=helmop,bundle cannot be combined with --watch-namespaces: BundleDeployments are written to the namespaces \
          of clusters, which needs permissions in the whole cluster"
     )]
     NamespacesOfClusters,
-    /// A range of addresses is none.
+    /// A CIDR is invalid.
     #[error("{flag}: {source}")]
     Cidr {
-        /// Which flag names it.
+        /// The flag.
         flag: &'static str,
-        /// What is wrong.
+        /// The cause.
         source: CidrError,
     },
 }
 
-/// Workers wait for registries and the API server most of the time, so there are many more than processors.
+/// Workers wait for registries and the API server most of the time, so there are many more of them than processors.
 const DEFAULT_WORKERS: NonZeroU16 = NonZeroU16::new(50).unwrap();
 
 impl Args {
-    /// Which HelmOps to work on.
+    /// Which HelmOps to reconcile.
     pub fn scope(&self) -> Scope {
         let mut namespaces: Vec<_> = self
             .watch_namespaces
@@ -165,10 +165,10 @@ impl Args {
         }
     }
 
-    /// Whether Bundles are brought to clusters.
+    /// Whether Bundles are deployed to clusters.
     ///
     /// # Errors
-    /// Where the flags do not go together.
+    /// If the flags cannot be combined.
     pub fn delivers(&self) -> Result<bool, ArgsError> {
         let delivers = self.controllers.contains(&Controller::Bundle);
         if !self.controllers.contains(&Controller::Helmop) {
@@ -185,10 +185,10 @@ impl Args {
         self.memory_limit.unwrap_or_else(MemoryLimit::detected)
     }
 
-    /// Which addresses requests may go to.
+    /// The addresses to which requests may be sent.
     ///
     /// # Errors
-    /// Where a range is none.
+    /// If a CIDR is invalid.
     pub fn addresses(&self) -> Result<Addresses, ArgsError> {
         Ok(Addresses {
             allow: cidrs("--allow-cidrs", &self.allow_cidrs)?,
@@ -202,7 +202,7 @@ impl Args {
     }
 }
 
-/// Ranges of addresses. An empty one is none, as in an environment variable that is set to nothing.
+/// Parses CIDRs. Empty ones are ignored, as in an environment variable without a value.
 fn cidrs(flag: &'static str, texts: &[String]) -> Result<Vec<Cidr>, ArgsError> {
     let texts = texts
         .iter()
@@ -215,7 +215,7 @@ fn cidrs(flag: &'static str, texts: &[String]) -> Result<Vec<Cidr>, ArgsError> {
 
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration::parse(text).map_err(|error| error.to_string())?;
-    // The status tells times in whole seconds.
+    // Times in the status are in whole seconds.
     if interval < Duration::from_secs(1) {
         return Err("too short; at least 1s".to_owned());
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn booleans_and_sizes_are_those_of_kubernetes_components() {
+    fn booleans_and_sizes_are_parsed_as_in_kubernetes_components() {
         let args = |flag: &str| Args::try_parse_from(["helmops-controller", flag]);
         assert!(!args("--fleet-metrics=false").unwrap().fleet_metrics);
         assert!(args("--fleet-metrics").unwrap().fleet_metrics);
@@ -244,11 +244,11 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_addresses_are_read_and_an_empty_one_is_none() {
+    fn cidrs_are_parsed_and_empty_ones_are_ignored() {
         let args = |flags: &[&str]| Args::try_parse_from(["helmops-controller"].iter().chain(flags)).unwrap();
-        let read = args(&["--allow-cidrs=127.0.0.0/8, ::1/128", "--deny-cidrs="]).addresses();
-        let read = read.unwrap();
-        assert_eq!((read.allow.len(), read.deny.len()), (2, 0));
+        let addresses = args(&["--allow-cidrs=127.0.0.0/8, ::1/128", "--deny-cidrs="]).addresses();
+        let addresses = addresses.unwrap();
+        assert_eq!((addresses.allow.len(), addresses.deny.len()), (2, 0));
         let error = args(&["--deny-cidrs=10.0.0.0/8,corp"]).addresses().unwrap_err();
         let error = error.to_string();
         assert!(
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_are_chosen_together() {
+    fn the_bundle_controller_needs_the_helmop_controller_and_all_namespaces() {
         assert_eq!(delivers(&[]), Ok(false));
         assert_eq!(delivers(&["--controllers=helmop,bundle"]), Ok(true));
         assert_eq!(delivers(&["--controllers=bundle"]), Err(ArgsError::NoHelmOpLoop));

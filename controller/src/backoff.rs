@@ -1,4 +1,4 @@
-//! How long to wait before the next try.
+//! The delay before a retry: exponential backoff for each object.
 
 use std::{
     collections::HashMap,
@@ -9,33 +9,33 @@ use std::{
 
 use helmops_shared::runtime::lock;
 
-/// How a kind of failure is retried.
+/// The backoff for a class of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// After the first failure; each further one doubles it.
+    /// Delay after the first failure. Each further failure doubles it.
     pub first: Duration,
-    /// At the longest.
+    /// Maximum delay.
     pub longest: Duration,
 }
 
 impl Pace {
-    /// Somebody else was quicker: look again as soon as the news is here.
+    /// A conflict with another client: retried as soon as the caches have caught up.
     pub const CONFLICT: Self = Self {
         first: Duration::from_millis(100),
         longest: Duration::from_secs(5),
     };
-    /// What usually passes by itself.
+    /// Errors that usually resolve themselves.
     pub const TRANSIENT: Self = Self {
         first: Duration::from_secs(1),
         longest: Duration::from_mins(2),
     };
-    /// What somebody has to mend or publish first.
+    /// Errors that last until a user fixes or publishes something.
     pub const SLOW: Self = Self {
         first: Duration::from_secs(5),
         longest: Duration::from_mins(5),
     };
 
-    /// The same pace, but no earlier than after `least`.
+    /// The same policy, with a delay of at least `least`.
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
         Self {
@@ -44,31 +44,31 @@ impl Pace {
         }
     }
 
-    /// How long to wait after a failure, `failures` others before it.
+    /// The delay after a failure that follows `failures` others.
     pub fn after(self, failures: u32) -> Duration {
         let factor = 2_u32.saturating_pow(failures);
         self.first.saturating_mul(factor).min(self.longest)
     }
 }
 
-/// Failures in a row by object, each in doing something: whatever else is asked begins anew.
+/// Consecutive failures by object. When the retry key of an object changes, the count starts again.
 ///
-/// An object that fails has a retry due that ends in success or in its disappearance, and either forgets it; so there are
-/// never more entries than objects.
+/// Each failed object has a retry due, which ends in success or in the deletion of the object. Both remove its entry, so there
+/// are never more entries than objects.
 #[derive(Debug)]
-pub struct Backoff<K, W> {
-    failures: Mutex<HashMap<K, Failures<W>>>,
+pub struct Backoff<K, R> {
+    failures: Mutex<HashMap<K, Failures<R>>>,
     random: RandomState,
 }
 
 #[derive(Debug)]
-struct Failures<W> {
-    what: W,
+struct Failures<R> {
+    retry_key: R,
     count: u32,
     until: Instant,
 }
 
-impl<K, W> Default for Backoff<K, W> {
+impl<K, R> Default for Backoff<K, R> {
     fn default() -> Self {
         Self {
             failures: Mutex::default(),
@@ -77,19 +77,19 @@ impl<K, W> Default for Backoff<K, W> {
     }
 }
 
-impl<K: Eq + Hash, W: PartialEq> Backoff<K, W> {
-    /// Notes a failure and gives the time to wait: doubling from failure to failure, and up to a quarter shorter by
-    /// chance, so that what failed together is not retried together.
-    pub fn failed(&self, key: K, what: W, pace: Pace) -> Duration {
-        let chance = self.random.hash_one(&key) % 256;
+impl<K: Eq + Hash, R: PartialEq> Backoff<K, R> {
+    /// Records a failure and returns the delay: it doubles with each failure, and a random jitter shortens it by up to a quarter,
+    /// so that objects that failed together are not retried together.
+    pub fn failed(&self, key: K, retry_key: R, policy: Pace) -> Duration {
+        let random = self.random.hash_one(&key) % 256;
         let mut failures = lock(&self.failures);
-        let before = failures.get(&key).filter(|before| before.what == what);
+        let before = failures.get(&key).filter(|before| before.retry_key == retry_key);
         let count = before.map_or(0, |before| before.count);
-        let delay = pace.after(count);
-        let shorter = u32::try_from(chance).unwrap_or_default();
-        let delay = delay.saturating_sub(delay / 4 / 256 * shorter);
+        let delay = policy.after(count);
+        let jitter = u32::try_from(random).unwrap_or_default();
+        let delay = delay.saturating_sub(delay / 4 / 256 * jitter);
         let entry = Failures {
-            what,
+            retry_key,
             count: count.saturating_add(1),
             until: Instant::now() + delay,
         };
@@ -97,10 +97,12 @@ impl<K: Eq + Hash, W: PartialEq> Backoff<K, W> {
         delay
     }
 
-    /// How long it is still too early to try again, if it has failed.
-    pub fn remaining(&self, key: &K, what: &W) -> Option<Duration> {
+    /// The rest of the delay, if the object has failed and the delay is not over.
+    pub fn remaining(&self, key: &K, retry_key: &R) -> Option<Duration> {
         let failures = lock(&self.failures);
-        let failed = failures.get(key).filter(|failed| failed.what == *what)?;
+        let failed = failures
+            .get(key)
+            .filter(|failed| failed.retry_key == *retry_key)?;
         failed.until.checked_duration_since(Instant::now())
     }
 
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_up_to_the_longest_and_starts_anew_after_success() {
+    fn the_delay_doubles_up_to_the_maximum_and_is_reset_after_success() {
         let backoff = Backoff::<_, u8>::default();
         let within = |delay: Duration, whole: u64| {
             let whole = Duration::from_secs(whole);
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_too_early_for_the_same_thing_alone() {
+    fn the_delay_applies_only_to_the_same_retry_key() {
         let backoff = Backoff::<_, u8>::default();
         assert_eq!(backoff.remaining(&"a", &1), None);
         let delay = backoff.failed("a", 1, Pace::SLOW);

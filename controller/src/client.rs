@@ -1,4 +1,4 @@
-//! Calls of the API server.
+//! Clients for the API server, and the deadline and errors of its calls.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use kube::{Client, Config, client::ClientBuilder, core::Status};
 
 use crate::lease::{Guard, Leadership, NotLeading};
 
-/// Longest time for one call, the client's own retries included; a watch has its own.
+/// Maximum time for one call, including the client's own retries. Watches have their own.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A client for the election alone: with connections of its own, so that work never delays a renewal.
+/// A client for leader election only. It has its own connections, so reconciliations never delay a renewal.
 ///
 /// # Errors
-/// Where the certificates of the configuration are not usable.
+/// If the certificates of the configuration are unusable.
 pub fn for_election(config: Config) -> anyhow::Result<Client> {
     Client::try_from(config).context(NO_CLIENT)
 }
 
-/// A client for work: it writes while this process leads, and reads at any time.
+/// A client for reconciliations: it reads at any time, and writes only while this process is the leader.
 ///
 /// # Errors
-/// Where the certificates of the configuration are not usable.
+/// If the certificates of the configuration are unusable.
 pub fn for_work(config: Config, leadership: Leadership) -> anyhow::Result<Client> {
     let builder = ClientBuilder::try_from(config).context(NO_CLIENT)?;
     Ok(builder.with_layer(&Guard(leadership)).build())
 }
 
-const NO_CLIENT: &str = "cannot make a client for the API server";
+const NO_CLIENT: &str = "cannot create a client for the API server";
 
-/// The API server did not answer in time, or refused.
+/// A call of the API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// No answer.
-    #[error("the API server did not answer within {} s", DEADLINE.as_secs())]
+    /// No response.
+    #[error("the API server did not respond within {} s", DEADLINE.as_secs())]
     Timeout,
-    /// Nothing was sent, or what was sent counts as lost: another replica leads.
+    /// The request was not sent, or its result counts as lost: another replica is the leader.
     #[error(transparent)]
     NotLeading(NotLeading),
-    /// An answer that is an error, or no connection.
+    /// An error response, or no connection.
     #[error(transparent)]
     Kube(kube::Error),
 }
@@ -55,29 +55,29 @@ impl From<kube::Error> for ApiError {
 }
 
 impl ApiError {
-    /// Whether the object was changed by somebody else meanwhile, so that it must be looked at again.
+    /// Whether another client has changed the object meanwhile, so that it must be read again.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 409)
     }
 
-    /// Whether the object is not one that the API server takes, or not in place of the one that it has.
+    /// Whether the API server rejects the object, or rejects it as an update of the existing one.
     pub fn is_invalid(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 422)
     }
 
-    /// Whether an object of the name exists already.
+    /// Whether an object with this name already exists.
     pub fn exists_already(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if status.reason == "AlreadyExists")
     }
 
-    /// Whether nobody need be told: the object was changed by somebody else meanwhile, or is another replica's to write.
+    /// Whether it is not worth a warning: another client has changed the object, or another replica is the leader.
     pub fn is_benign(&self) -> bool {
         self.is_conflict() || matches!(self, Self::NotLeading(_))
     }
 
-    /// What was there a moment ago is not any more.
-    pub fn gone(name: &str) -> Self {
-        let status = Status::failure(&format!("{name} has just gone"), "Conflict").with_code(409);
+    /// A conflict: the object was deleted between two calls.
+    pub fn deleted(name: &str) -> Self {
+        let status = Status::failure(&format!("{name} was deleted meanwhile"), "Conflict").with_code(409);
         Self::Kube(kube::Error::Api(status.boxed()))
     }
 
@@ -87,10 +87,10 @@ impl ApiError {
     }
 }
 
-/// Bounds a call, which the client itself does not.
+/// Limits the time of a call. The client itself has no limit.
 ///
 /// # Errors
-/// Those of the call, and a timeout.
+/// The errors of the call, and a timeout.
 pub async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
     match tokio::time::timeout(DEADLINE, call).await {
         Ok(result) => Ok(result?),

@@ -1,6 +1,6 @@
-//! The cluster loop: each Cluster to its namespace, and to the numbers in its status.
+//! The cluster loop: creates the namespace of each Cluster, and updates the counts in its status.
 //!
-//! Whoever registers a cluster makes the Cluster object; the namespace for what is deployed there follows.
+//! A user or Rancher registers a cluster by creating the Cluster. This loop creates the namespace for its BundleDeployments.
 
 use std::time::Instant;
 
@@ -12,15 +12,16 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
-    backoff::Pace, bundle::DeliveryError, client::bounded, context::Context, error::shown, memory::Failure,
-    metrics::Reconciler, queue::Next, watch::DeliveryStores, work::ClusterKey, writes,
+    backoff::Pace, bundle::DeliveryError, client::bounded, context::Context, error::shown,
+    metrics::Reconciler, queue::Next, retry_state::ClassifiedError, watch::DeliveryStores, work::ClusterKey,
+    writes,
 };
 
-/// Brings one Cluster to what it is to be.
-pub async fn reconcile(key: &ClusterKey, reach: &DeliveryStores, context: &Context) -> Next {
-    let memory = &context.clusters;
-    let Some(object) = reach.clusters.all.get(key) else {
-        memory.forget(key);
+/// Reconciles one Cluster.
+pub async fn reconcile(key: &ClusterKey, stores: &DeliveryStores, context: &Context) -> Next {
+    let retry_state = &context.clusters;
+    let Some(object) = stores.clusters.all.get(key) else {
+        retry_state.forget(key);
         return None;
     };
     let cluster = match &*object {
@@ -31,29 +32,29 @@ pub async fn reconcile(key: &ClusterKey, reach: &DeliveryStores, context: &Conte
             return None;
         }
     };
-    let seen = cluster.metadata.resource_version.as_deref().unwrap_or_default();
-    if memory.written.is_behind(key, seen) {
+    let cached = cluster.metadata.resource_version.as_deref().unwrap_or_default();
+    if retry_state.pending_writes.is_stale(key, cached) {
         return Some(Pace::CONFLICT.first);
     }
     let started = Instant::now();
-    let result = Box::pin(sync(key, cluster, reach, context)).await;
-    let failure = result.as_ref().err().map(Failure::reason);
+    let result = Box::pin(sync(key, cluster, stores, context)).await;
+    let failure = result.as_ref().err().map(ClassifiedError::reason);
     context
         .metrics
         .reconciled(Reconciler::Cluster, failure, started.elapsed());
-    memory.ended(key, cluster.metadata.generation, result)
+    retry_state.requeue_after(key, cluster.metadata.generation, result)
 }
 
 async fn sync(
     key: &ClusterKey,
     cluster: &Cluster,
-    reach: &DeliveryStores,
+    stores: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
     let now = crate::helmop::seconds(k8s_openapi::jiff::Timestamp::now());
-    let next = match reach.clusters.namespace_of(cluster) {
+    let next = match stores.clusters.namespace_of(cluster) {
         Ok(namespace) => {
-            ensure_namespace(cluster, &namespace, reach, context).await?;
+            ensure_namespace(cluster, &namespace, stores, context).await?;
             let deployments = context.stores.deployments.in_namespace(&namespace);
             let deployments: Vec<_> = deployments.iter().map(|deployment| &**deployment).collect();
             status::cluster(cluster, &namespace, &deployments, &now)
@@ -66,29 +67,32 @@ async fn sync(
     let Some(change) = change(&cluster.status, &next) else {
         return Ok(());
     };
-    let home = cluster.namespace().unwrap_or_default();
-    let api = Api::<Cluster>::namespaced(context.client.clone(), &home);
+    let own_namespace = cluster.namespace().unwrap_or_default();
+    let api = Api::<Cluster>::namespaced(context.client.clone(), &own_namespace);
     match writes::status(&api, cluster, &change).await {
         Ok(written) => {
-            context.clusters.written.wrote(key.clone(), cluster, &written);
+            context
+                .clusters
+                .pending_writes
+                .record(key.clone(), cluster, &written);
             Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => {
-            let what = format!("Cluster {home}/{}", cluster.name_any());
-            Err(DeliveryError::of("write the status of", what)(error))
+            let object = format!("Cluster {own_namespace}/{}", cluster.name_any());
+            Err(DeliveryError::api("write the status of", object)(error))
         }
     }
 }
 
-/// Creates the namespace of a cluster where there is none. One that was created meanwhile is judged when it has been seen.
+/// Creates the namespace of a cluster if it does not exist. One that was created meanwhile is checked when it is in the cache.
 async fn ensure_namespace(
     cluster: &Cluster,
     name: &str,
-    reach: &DeliveryStores,
+    stores: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
-    let known = reach
+    let known = stores
         .clusters
         .namespaces
         .get(&kube::runtime::reflector::ObjectRef::new(name));
@@ -96,7 +100,7 @@ async fn ensure_namespace(
         return Ok(());
     }
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    let told = [
+    let annotations = [
         (labels::CLUSTER_NAMESPACE, part(&cluster.metadata.namespace)),
         (labels::CLUSTER, part(&cluster.metadata.name)),
     ];
@@ -104,15 +108,15 @@ async fn ensure_namespace(
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             labels: Some([(labels::MANAGED.to_owned(), "true".to_owned())].into()),
-            annotations: Some(told.map(|(key, value)| (key.to_owned(), value)).into()),
+            annotations: Some(annotations.map(|(key, value)| (key.to_owned(), value)).into()),
             ..ObjectMeta::default()
         },
         ..Namespace::default()
     };
-    let what = format!("Namespace {name}");
+    let object = format!("Namespace {name}");
     match bounded(Api::<Namespace>::all(context.client.clone()).create(&writes::post(), &namespace)).await {
-        Err(error) if error.exists_already() => Err(DeliveryError::Behind(what)),
-        Err(error) => Err(DeliveryError::of("create", what)(error)),
+        Err(error) if error.exists_already() => Err(DeliveryError::Stale(object)),
+        Err(error) => Err(DeliveryError::api("create", object)(error)),
         Ok(_) => Ok(()),
     }
 }

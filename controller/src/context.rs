@@ -1,4 +1,4 @@
-//! Everything that a reconciliation reaches out to.
+//! What a reconciliation uses: caches, clients, limits and retry state.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -9,51 +9,51 @@ use crate::{
     compute::Compute,
     events::Events,
     helmop::Interest,
-    memory::RetryState,
     metrics::Metrics,
     resolve::Resolver,
+    retry_state::RetryState,
     watch::{Scope, Stores},
     work::{BundleKey, ClusterKey, HelmOpKey},
     workers::Workers,
 };
 
-/// The name under which the API server notes who wrote a field.
+/// The field manager of all writes.
 pub const FIELD_MANAGER: &str = "helmops-controller";
 
-/// What the loops work with.
+/// What the loops share.
 pub struct Context {
-    /// The API server.
+    /// Client for the API server.
     pub client: Client,
-    /// Which HelmOps are worked on.
+    /// Which HelmOps are reconciled.
     pub scope: Scope,
-    /// HelmOps, Bundles and authorities, as last seen.
+    /// The caches.
     pub stores: Stores,
-    /// Chart repositories and registries.
+    /// Resolves chart versions in repositories and registries.
     pub resolver: Resolver,
-    /// Which charts HelmOps want of repositories.
+    /// Which charts HelmOps need from which repository.
     pub interest: Interest,
-    /// How many objects are worked on at a time.
+    /// Permits for reconciliations.
     pub workers: Workers,
-    /// Where long computations run.
+    /// Permits and threads for long computations.
     pub compute: Compute,
-    /// What `kubectl describe` shows.
+    /// The queue of Events.
     pub events: Events,
-    /// What Prometheus sees.
+    /// The metrics.
     pub metrics: Metrics,
-    /// What is remembered of HelmOps.
+    /// Retry state of HelmOps.
     pub helmops: RetryState<HelmOpKey, RetryKey>,
-    /// Of Bundles, where they are brought to clusters; they ask for what their generation says.
+    /// Retry state of Bundles, for the bundle loop; the retry key is the generation.
     pub bundles: RetryState<BundleKey, Option<i64>>,
-    /// Of Clusters, likewise.
+    /// Retry state of Clusters; the retry key is the generation.
     pub clusters: RetryState<ClusterKey, Option<i64>>,
-    /// The shortest time between two looks for newer versions.
+    /// The minimum polling interval.
     pub min_polling_interval: Duration,
-    /// Whether the cluster's definition of HelmOp has our fields of the status beyond Fleet's. Where it lacks them the
-    /// API server drops them, and they must not count as a difference.
+    /// Whether the CRD of HelmOp in the cluster has the status fields that helmops adds to Fleet's. If it lacks them, the API
+    /// server drops them, and they must not count as a difference.
     pub keeps_extras: AtomicBool,
 }
 
-/// What a HelmOp asked for when something failed: once it asks for something else, the failure no longer counts.
+/// Identifies what a HelmOp requests. When it changes, earlier failures do not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryKey {
     generation: Option<i64>,
@@ -61,12 +61,12 @@ pub struct RetryKey {
 }
 
 impl RetryKey {
-    /// What a HelmOp asks for.
+    /// The key of a HelmOp.
     pub fn of(helmop: &HelmOp) -> Self {
         Self::of_metadata(&helmop.metadata)
     }
 
-    /// What a HelmOp with these metadata asks for.
+    /// The key of a HelmOp with these metadata.
     pub fn of_metadata(metadata: &ObjectMeta) -> Self {
         let annotations = metadata.annotations.as_ref();
         Self {

@@ -1,4 +1,4 @@
-//! What can go wrong with a HelmOp, and what that means for its next try.
+//! Errors of the HelmOp loop, with the reason and the backoff of each.
 
 use std::time::Duration;
 
@@ -10,59 +10,59 @@ use helmops_shared::{
 use thiserror::Error;
 
 use crate::{
-    backoff::Pace, client::ApiError, memory::Failure, resolve::ResolveError, watch::MissingKey,
+    backoff::Pace, client::ApiError, resolve::ResolveError, retry_state::ClassifiedError, watch::MissingKey,
     workers::Interrupted,
 };
 
-/// What is reported of an object that cannot be read, in bytes: what an event has room for.
-const LONGEST_ERROR: usize = 1000;
+/// Maximum length of a reported decode error in bytes: what fits into an Event.
+const MAX_DECODE_ERROR: usize = 1000;
 
-/// Why an object cannot be read, for the log and for events. The text of the object may be in it, of any length.
+/// A decode error, cut for the log and for Events: it may contain text of the object, of any length.
 pub fn shown(error: &str) -> String {
-    cut(error.to_owned(), LONGEST_ERROR)
+    cut(error.to_owned(), MAX_DECODE_ERROR)
 }
 
-/// Why a HelmOp could not be brought to what it asks for.
+/// Why a HelmOp could not be reconciled.
 #[derive(Debug, Error)]
 pub enum ReconcileError {
-    /// The Bundle of its name is somebody else's.
+    /// The Bundle of the same name belongs to another owner.
     #[error(transparent)]
     OwnershipConflict(OwnershipConflict),
-    /// The Bundle of its name cannot be read: it does not decode, or the namespace has no memory left for it.
+    /// The Bundle of the same name cannot be read: it does not decode, or the cache has no memory left for its namespace.
     #[error("Bundle {name} cannot be read: {error}")]
-    OddBundle {
-        /// Its name.
+    InvalidBundle {
+        /// Name of the Bundle.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         error: String,
     },
-    /// Policies have not been seen yet.
+    /// The Policy cache is not synced.
     #[error("the Policy cache is not synced yet")]
     UnknownPolicies,
     /// No version could be determined.
     #[error("could not get a chart version: {0}")]
     Resolve(#[source] Box<ResolveError>),
-    /// Rancher's authorities cannot be told.
+    /// The Secret with Rancher's CA certificates lacks its key.
     #[error(transparent)]
     RancherCa(MissingKey),
-    /// The process stops, or leads no more, and nothing is known yet.
+    /// The process stops, or has lost leadership, before there is a result.
     #[error(transparent)]
     Interrupted(Interrupted),
-    /// The HelmOp was changed while its versions were looked up, or its Policies in a way that matters to it.
+    /// The HelmOp, or a Policy that matters to it, changed while its versions were resolved.
     #[error("the HelmOp or a Policy of its namespace changed during the reconciliation")]
     Superseded,
-    /// Repositories have been requested for the HelmOp too often of late.
+    /// Repositories have been requested too often for this HelmOp.
     #[error("rate limit of this HelmOp reached: its repository is requested again in {0:?}")]
     TooSoon(Duration),
-    /// A version is missing that was not looked up.
+    /// A version that the Bundle needs was not resolved.
     #[error(transparent)]
     Unresolved(MissingVersion),
     /// The Bundle could not be written.
     #[error("could not write Bundle {name}: {source}")]
     Bundle {
-        /// Its name.
+        /// Name of the Bundle.
         name: String,
-        /// Why.
+        /// The cause.
         source: ApiError,
     },
     /// The status could not be written.
@@ -70,24 +70,24 @@ pub enum ReconcileError {
     Status {
         /// Name of the HelmOp.
         name: String,
-        /// Why.
+        /// The cause.
         source: ApiError,
     },
-    /// A finalizer that Fleet left could not be removed.
+    /// The finalizer of Fleet's own controller could not be removed.
     #[error("could not remove Fleet's finalizer from HelmOp {name}: {source}")]
     Cleanup {
         /// Name of the HelmOp.
         name: String,
-        /// Why.
+        /// The cause.
         source: ApiError,
     },
 }
 
-impl Failure for ReconcileError {
+impl ClassifiedError for ReconcileError {
     fn reason(&self) -> Reason {
         match self {
             Self::OwnershipConflict(_) => Reason::BundleConflict,
-            Self::OddBundle { .. } => Reason::DecodeError,
+            Self::InvalidBundle { .. } => Reason::DecodeError,
             Self::Resolve(error) => error.reason(),
             Self::RancherCa(_) => Reason::InvalidSecret,
             Self::UnknownPolicies
@@ -99,19 +99,19 @@ impl Failure for ReconcileError {
         }
     }
 
-    fn pace(&self) -> Option<Pace> {
+    fn backoff_policy(&self) -> Option<Pace> {
         match self {
-            // Bundles of others are not watched.
+            // Bundles of other owners are not watched.
             Self::OwnershipConflict(_) => Some(Pace::SLOW),
-            // A change of that Bundle, Secret or HelmOp, or of Policies, is seen.
+            // A watch reports changes of that Bundle, Secret, HelmOp or Policy.
             Self::UnknownPolicies
-            | Self::OddBundle { .. }
+            | Self::InvalidBundle { .. }
             | Self::RancherCa(_)
             | Self::Superseded
             | Self::Interrupted(Interrupted::Stopping)
-            // It says itself when to come back.
+            // The error contains the delay.
             | Self::TooSoon(_) => None,
-            // Its next turn comes when this replica leads again.
+            // The next reconciliation starts when this replica is the leader again.
             Self::Interrupted(Interrupted::LeadershipLost) => Some(Pace::CONFLICT),
             Self::Resolve(error) => error.pace(),
             Self::Unresolved(_) => Some(Pace::TRANSIENT),
@@ -132,7 +132,7 @@ impl Failure for ReconcileError {
             }
             Self::UnknownPolicies | Self::Interrupted(_) | Self::Superseded | Self::TooSoon(_) => true,
             Self::OwnershipConflict(_)
-            | Self::OddBundle { .. }
+            | Self::InvalidBundle { .. }
             | Self::Resolve(_)
             | Self::RancherCa(_)
             | Self::Unresolved(_) => false,
@@ -141,16 +141,27 @@ impl Failure for ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether it may pass by itself: nobody need do anything yet.
+    /// Whether it may resolve itself, so that no user needs to act yet.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Resolve(error) => error.is_transient(),
-            _ => matches!(self.pace(), Some(Pace::TRANSIENT | Pace::CONFLICT)),
+            Self::Bundle { .. }
+            | Self::Status { .. }
+            | Self::Cleanup { .. }
+            | Self::Unresolved(_)
+            | Self::Interrupted(Interrupted::LeadershipLost) => true,
+            Self::OwnershipConflict(_)
+            | Self::InvalidBundle { .. }
+            | Self::UnknownPolicies
+            | Self::RancherCa(_)
+            | Self::Interrupted(Interrupted::Stopping)
+            | Self::Superseded
+            | Self::TooSoon(_) => false,
         }
     }
 
-    /// Whether a Bundle of the name exists that was not seen.
-    pub fn is_unseen_bundle(&self) -> bool {
+    /// Whether a Bundle with the name exists that is not in the cache.
+    pub fn is_uncached_bundle(&self) -> bool {
         matches!(self, Self::Bundle { source, .. } if source.exists_already())
     }
 }

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::bounded;
 
-/// As many as the API server takes in a few seconds.
-const QUEUE: usize = 1000;
+/// As many as the API server accepts in a few seconds.
+const CAPACITY: usize = 1000;
 
-/// The queue of events.
+/// The sending half of the queue of Events.
 #[derive(Clone, Debug)]
 pub struct Events {
     queue: mpsc::Sender<Pending>,
@@ -28,19 +28,19 @@ pub struct Events {
 /// Events of one object that are not written yet.
 type Pending = (ObjectReference, Vec<Event>);
 
-/// Writes the events of the queue.
+/// Writes the Events of the queue.
 #[derive(Debug)]
-pub struct Queue(mpsc::Receiver<Pending>);
+pub struct EventWriter(mpsc::Receiver<Pending>);
 
-/// A queue; what finds no room in it is counted in `dropped`.
-pub fn queue(dropped: IntCounter) -> (Events, Queue) {
-    let (sender, receiver) = mpsc::channel(QUEUE);
+/// A queue. Events that do not fit are counted in `dropped`.
+pub fn queue(dropped: IntCounter) -> (Events, EventWriter) {
+    let (sender, receiver) = mpsc::channel(CAPACITY);
     (
         Events {
             queue: sender,
             dropped,
         },
-        Queue(receiver),
+        EventWriter(receiver),
     )
 }
 
@@ -57,8 +57,8 @@ impl Events {
     }
 }
 
-impl Queue {
-    /// Writes events one after the other until `stop`; what is in the queue then is dropped.
+impl EventWriter {
+    /// Writes events one after the other until `stop`; the rest of the queue is dropped then.
     pub async fn run(mut self, client: Client, reporter: Reporter, stop: CancellationToken) {
         let recorder = Recorder::new(client, reporter);
         while let Some(Some((object, events))) = stop.run_until_cancelled(self.0.recv()).await {
@@ -89,7 +89,7 @@ async fn write(recorder: &Recorder, object: &ObjectReference, event: Event) {
             name = object.name,
             reason,
             error = with_causes(&error),
-            "failed to write an event"
+            "failed to write an Event"
         );
     }
 }
@@ -101,9 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn events_that_do_not_fit_are_counted() {
         let dropped = IntCounter::new("dropped", "Dropped.").unwrap();
-        let (events, mut queue) = queue(dropped.clone());
+        let (events, mut writer) = queue(dropped.clone());
         let event = Event {
             is_warning: false,
             reason: "Accepted".to_owned(),
@@ -112,11 +112,11 @@ mod tests {
         };
         let helmop = HelmOp::default();
         events.publish(&helmop, Vec::new());
-        assert!(queue.0.try_recv().is_err(), "nothing is nothing");
-        for _ in 0..QUEUE + 2 {
+        assert!(writer.0.try_recv().is_err(), "no events, no entry");
+        for _ in 0..CAPACITY + 2 {
             events.publish(&helmop, vec![event.clone()]);
         }
         assert_eq!(dropped.get(), 2);
-        assert!(queue.0.try_recv().is_ok());
+        assert!(writer.0.try_recv().is_ok());
     }
 }

@@ -1,9 +1,8 @@
-//! The gauges that Fleet's own controller has of each HelmOp, under its names and with its labels, so that dashboards and
-//! alerts go on working.
+//! The gauges that Fleet's own controller exposes for each HelmOp, with the same names and labels, so that existing dashboards
+//! and alerts keep working.
 //!
-//! They are made of the store when Prometheus asks, so that there is one series for each HelmOp at any time: nothing is
-//! left of those that are gone, or of what a chart was called before. Their number grows with that of HelmOps, so they can
-//! be switched off.
+//! They are computed from the cache at each scrape, so there is always exactly one series for each HelmOp: no stale series
+//! remains of a deleted HelmOp or of an earlier chart name. Their number grows with the number of HelmOps, so they can be disabled.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -14,10 +13,10 @@ use helmops_shared::{
 };
 use kube::runtime::reflector::Store;
 
-/// What a gauge tells of a status.
-type Value = fn(&HelmOpStatus) -> i64;
+/// Computes the value of a gauge from a status.
+type GaugeValue = fn(&HelmOpStatus) -> i64;
 
-const GAUGES: [(&str, &str, Value); 10] = [
+const GAUGES: [(&str, &str, GaugeValue); 10] = [
     (
         "fleet_helmop_desired_ready_clusters",
         "Clusters that the HelmOp should be ready on.",
@@ -70,13 +69,13 @@ const GAUGES: [(&str, &str, Value); 10] = [
     ),
 ];
 
-/// Longest value of a label in bytes: what names in Kubernetes have at the most. Prometheus keeps each of them in memory.
-const LONGEST_LABEL: usize = 253;
+/// Maximum length of a label value in bytes, as of names in Kubernetes. Prometheus keeps each value in memory.
+const MAX_LABEL: usize = 253;
 
-/// Most bytes of all gauges. 10,000 HelmOps with ordinary labels take about 25 MB; the container has 256 MiB.
-const LARGEST: usize = 40 << 20;
+/// Maximum size of all gauges in bytes. 10,000 HelmOps with ordinary labels take about 25 MB; the container has 256 MiB.
+const MAX_SIZE: usize = 40 << 20;
 
-/// The gauge of HelmOps that are left out.
+/// The gauge that counts omitted HelmOps.
 const OMITTED: &str = "helmops_fleet_metrics_omitted_helmops";
 
 /// A HelmOp, and the labels of its gauges.
@@ -86,9 +85,9 @@ struct Series {
 }
 
 impl Series {
-    /// About the bytes of all gauges; never less.
+    /// An upper estimate of the size of all its gauges in bytes.
     fn size(&self) -> usize {
-        // A name and a number are shorter than this.
+        // The name and the value are shorter than this.
         const WITHOUT_LABELS: usize = 64;
         GAUGES.len() * (self.labels.len() + WITHOUT_LABELS)
     }
@@ -96,26 +95,26 @@ impl Series {
 
 /// Writes the gauges of these HelmOps.
 ///
-/// Where they are too many for [`LARGEST`] bytes, those with the longest labels are left out, and a gauge says how many.
+/// If they exceed [`MAX_SIZE`] bytes, the HelmOps with the longest labels are omitted, and a gauge counts them.
 pub fn expose(helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
-    expose_within(LARGEST, helmops, text);
+    expose_within(MAX_SIZE, helmops, text);
 }
 
-fn expose_within(largest: usize, helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
+fn expose_within(max_size: usize, helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
     let mut series: Vec<_> = helmops.state().into_iter().filter_map(series_of).collect();
     if series.is_empty() {
         return;
     }
-    let omitted = omit(&mut series, largest);
-    // At once, because growing takes twice the memory for a while.
+    let omitted = omit(&mut series, max_size);
+    // In one step, because growing a String temporarily takes twice the memory.
     text.reserve(series.iter().map(Series::size).sum());
-    let none = HelmOpStatus::default();
+    let empty = HelmOpStatus::default();
     for (name, help, value) in GAUGES {
         // Writing into a String does not fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
         for Series { labels, helmop } in &series {
             let status = helmop.good().and_then(|helmop| helmop.status.as_ref());
-            let value = value(status.unwrap_or(&none));
+            let value = value(status.unwrap_or(&empty));
             let _ = writeln!(text, "{name}{{{labels}}} {value}");
         }
     }
@@ -131,9 +130,9 @@ fn series_of(helmop: Arc<Decoded<HelmOp>>) -> Option<Series> {
     Some(Series { labels, helmop })
 }
 
-/// Leaves out HelmOps until the rest takes no more than `largest` bytes, and gives their number.
-fn omit(series: &mut Vec<Series>, largest: usize) -> usize {
-    if series.iter().map(Series::size).sum::<usize>() <= largest {
+/// Omits HelmOps until the rest takes at most `max_size` bytes, and returns the number of omitted ones.
+fn omit(series: &mut Vec<Series>, max_size: usize) -> usize {
+    if series.iter().map(Series::size).sum::<usize>() <= max_size {
         return 0;
     }
     series.sort_by_key(|series| series.labels.len());
@@ -142,7 +141,7 @@ fn omit(series: &mut Vec<Series>, largest: usize) -> usize {
         .iter()
         .take_while(|series| {
             sum += series.size();
-            sum <= largest
+            sum <= max_size
         })
         .count();
     let omitted = series.len() - kept;
@@ -151,9 +150,9 @@ fn omit(series: &mut Vec<Series>, largest: usize) -> usize {
 }
 
 fn labels(helmop: &HelmOp) -> String {
-    let asked = helmop.spec.bundle.options.helm.as_ref();
-    let (repo, chart) = asked.map_or_else(Default::default, |asked| {
-        (redacted(&asked.repo), redacted(&asked.chart))
+    let helm = helmop.spec.bundle.options.helm.as_ref();
+    let (repo, chart) = helm.map_or_else(Default::default, |helm| {
+        (redacted(&helm.repo), redacted(&helm.chart))
     });
     let text = |text: &Option<String>| label(text.as_deref().unwrap_or_default());
     let version = helmop.status.as_ref().map(|status| label(&status.version));
@@ -167,9 +166,9 @@ fn labels(helmop: &HelmOp) -> String {
     )
 }
 
-/// A text as the value of a label.
+/// Escapes and cuts a label value.
 fn label(text: &str) -> String {
-    cut_distinct(text, LONGEST_LABEL)
+    cut_distinct(text, MAX_LABEL)
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
@@ -188,17 +187,17 @@ mod tests {
     use super::*;
 
     fn scrape(helmops: &[Value]) -> String {
-        scrape_within(LARGEST, helmops)
+        scrape_within(MAX_SIZE, helmops)
     }
 
-    fn scrape_within(largest: usize, helmops: &[Value]) -> String {
+    fn scrape_within(max_size: usize, helmops: &[Value]) -> String {
         let (store, mut writer) = reflector::store();
         for helmop in helmops {
             let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
             writer.apply_watcher_event(&watcher::Event::Apply(helmop));
         }
         let mut text = String::new();
-        expose_within(largest, &store, &mut text);
+        expose_within(max_size, &store, &mut text);
         text
     }
 
@@ -206,7 +205,7 @@ mod tests {
     fn each_helmop_has_one_series_of_each_gauge() {
         let helmop = json!({
             "metadata": { "name": "web", "namespace": "fleet-default" },
-            "spec": { "helm": { "repo": "https://u:geheim@charts.example.com", "chart": "web", "version": "1.x" } },
+            "spec": { "helm": { "repo": "https://u:s3cr3t@charts.example.com", "chart": "web", "version": "1.x" } },
             "status": { "version": "1.2.3", "readyClusters": 2, "resourceCounts": { "missing": 1 } }
         });
         let text = scrape(&[helmop]);
@@ -216,19 +215,22 @@ mod tests {
             format!("fleet_helmop_resources_missing{labels} 1"),
             format!("fleet_helmop_desired_ready_clusters{labels} 0"),
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|other| other == line),
+                "{line} is not in\n{text}"
+            );
         }
         let series = text.lines().filter(|line| line.starts_with("fleet_")).count();
         assert_eq!(series, GAUGES.len());
     }
 
     #[test]
-    fn labels_hold_anything() {
+    fn label_values_are_escaped() {
         assert_eq!(label("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
 
     #[test]
-    fn no_helmop_is_no_series() {
+    fn no_helmops_give_no_series() {
         assert_eq!(scrape(&[]), "");
     }
 
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn long_labels_are_cut_and_stay_different() {
+    fn long_labels_are_cut_and_stay_distinct() {
         let long = |end: &str| format!("https://charts.example.com/{}{end}", "a\"".repeat(500_000));
         let text = scrape(&[with_repo("one", &long("1")), with_repo("one", &long("2"))]);
         assert!(text.len() < 50_000, "{} bytes", text.len());
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn those_with_the_longest_labels_are_left_out_where_all_would_be_too_much() {
+    fn helmops_with_the_longest_labels_are_omitted_beyond_the_size_limit() {
         let ordinary: Vec<_> = (0..100)
             .map(|index| with_repo(&format!("web-{index}"), "https://charts.example.com"))
             .collect();
@@ -268,9 +270,9 @@ mod tests {
             )
         };
         let more = [ordinary.clone(), (0..100).map(long).collect()].concat();
-        let largest = all.len() * 2;
-        let text = scrape_within(largest, &more);
-        assert!(text.len() <= largest + 4_096, "{} of {largest}", text.len());
+        let max_size = all.len() * 2;
+        let text = scrape_within(max_size, &more);
+        assert!(text.len() <= max_size + 4_096, "{} of {max_size}", text.len());
         for index in 0..100 {
             assert!(text.contains(&format!("name=\"web-{index}\"")), "{index}");
         }

@@ -1,4 +1,4 @@
-//! The controller: it turns HelmOps into Bundles, and Bundles into what is deployed on each cluster.
+//! The controller: it turns HelmOps into Bundles, and Bundles into BundleDeployments for each cluster.
 //!
 //! ```text
 //!            ┌────────────── helmop ───────────────┐
@@ -6,13 +6,13 @@
 //!            │ (reads)    (HTTP)    (pure)  (writes) │
 //!            └─────────────────────────────────────┘
 //!            ┌────────────── bundle ───────────────┐
-//! Bundles ─► │ observe ─► roll-out ─► deliver      │ ─► BundleDeployments and copies, status of Bundles
-//!            │ (reads)     (pure)    (writes)      │
+//! Bundles ─► │ observe ─► plan ─► deliver          │ ─► BundleDeployments and copies, status of Bundles
+//!            │ (reads)   (pure)   (writes)         │
 //!            └─────────────────────────────────────┘
 //! ```
 //!
-//! It watches them and what concerns them. Of several replicas one works, which holds a Lease; the others watch, and are ready
-//! to take its place.
+//! It watches these resources and all that they depend on. Of several replicas, only the leader reconciles: it holds a Lease. The
+//! others fill their caches and are ready to take over.
 
 mod args;
 mod backoff;
@@ -27,20 +27,20 @@ mod fleet_metrics;
 mod helmop;
 mod lease;
 mod loops;
-mod memory;
 mod memory_limit;
 mod metrics;
+mod pending_writes;
 mod queue;
 mod rate;
 mod reference;
 mod resolve;
+mod retry_state;
 mod run;
 mod shares;
 mod watch;
 mod work;
 mod workers;
 mod writes;
-mod written;
 
 pub use args::Args;
 pub use reference::reference;

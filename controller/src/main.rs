@@ -1,4 +1,4 @@
-//! `helmops-controller`: the process.
+//! The program `helmops-controller`.
 
 use std::process::ExitCode;
 

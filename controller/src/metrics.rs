@@ -1,4 +1,4 @@
-//! What Prometheus sees of the controller.
+//! The metrics of the controller.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,14 +35,14 @@ pub struct Metrics {
     pub dropped_events: IntCounter,
 }
 
-/// A reconciler, by the kind of its objects.
+/// A loop, by the kind of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconciler {
-    /// HelmOps to Bundles.
+    /// Writes Bundles.
     HelmOp,
-    /// Bundles to BundleDeployments.
+    /// Writes BundleDeployments.
     Bundle,
-    /// Clusters to their namespaces.
+    /// Creates the namespaces of Clusters.
     Cluster,
 }
 
@@ -58,7 +58,7 @@ impl Reconciler {
         }
     }
 
-    /// The reasons for which it can fail.
+    /// The reasons of its errors.
     fn failures(self) -> Vec<Reason> {
         let delivery = match self {
             Self::HelmOp => vec![Reason::BundleConflict, Reason::APIError, Reason::DecodeError],
@@ -73,18 +73,18 @@ impl Reconciler {
     }
 }
 
-/// The reasons for which a chart has no version. The API server may fail while the Secret is read.
+/// The reasons of resolution errors. `APIError` is one of them because resolution reads a Secret.
 fn resolution_failures() -> Vec<Reason> {
     let all = [Reason::InvalidURL, Reason::InvalidVersion, Reason::APIError];
     all.iter().chain(Reason::RESOLUTION).copied().collect()
 }
 
-/// Counts something as being there while it lives.
+/// Counts itself in a gauge until it is dropped.
 #[derive(Debug)]
 pub struct Present(IntGauge);
 
 impl Present {
-    /// From now on.
+    /// Increments the gauge.
     pub fn new(gauge: &IntGauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
@@ -98,11 +98,11 @@ impl Drop for Present {
 }
 
 impl Metrics {
-    /// Makes the metrics and registers them. Every label value that can occur exists from the start, so that a rate sees
-    /// the first event.
+    /// Creates and registers the metrics. Every label value that can occur exists from the start, so that a rate includes the
+    /// first event.
     ///
     /// # Errors
-    /// Where one of them is registered already.
+    /// If one of them is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| {
             let labels = &["result", "reason"];
@@ -161,20 +161,20 @@ impl Metrics {
     }
 
     /// Counts a reconciliation. One that is retried because something changed meanwhile has the reason `Progressing`.
-    pub fn reconciled(&self, by: Reconciler, failure: Option<Reason>, took: Duration) {
+    pub fn reconciled(&self, reconciler: Reconciler, failure: Option<Reason>, took: Duration) {
         debug_assert!(
-            failure.is_none_or(|reason| reason == Reason::Progressing || by.failures().contains(&reason)),
-            "{by:?}: {failure:?} is not among its failures"
+            failure.is_none_or(|reason| reason == Reason::Progressing || reconciler.failures().contains(&reason)),
+            "{reconciler:?}: {failure:?} is not among its failures"
         );
         let [result, reason] = match failure {
             Some(Reason::Progressing) => [REQUEUE, ""],
             other => labels(other),
         };
         self.reconciles
-            .with_label_values(&[by.as_str(), result, reason])
+            .with_label_values(&[reconciler.as_str(), result, reason])
             .inc();
         self.reconcile_duration
-            .with_label_values(&[by.as_str()])
+            .with_label_values(&[reconciler.as_str()])
             .observe(took.as_secs_f64());
         if failure.is_none()
             && let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)
@@ -183,7 +183,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a poll that began `lag` late.
+    /// Counts a poll that started `lag` after its due time.
     pub fn polled(&self, failure: Option<Reason>, lag: Duration) {
         self.polls.with_label_values(&labels(failure)).inc();
         self.poll_lag.observe(lag.as_secs_f64());
@@ -208,12 +208,12 @@ fn reconciles(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
     );
     let labels = &["controller", "result", "reason"];
     let counter = registered(registry, IntCounterVec::new(options, labels)?)?;
-    for by in Reconciler::ALL {
+    for reconciler in Reconciler::ALL {
         for result in [SUCCESS, REQUEUE] {
-            counter.with_label_values(&[by.as_str(), result, ""]);
+            counter.with_label_values(&[reconciler.as_str(), result, ""]);
         }
-        for reason in by.failures() {
-            counter.with_label_values(&[by.as_str(), ERROR, reason.as_str()]);
+        for reason in reconciler.failures() {
+            counter.with_label_values(&[reconciler.as_str(), ERROR, reason.as_str()]);
         }
     }
     Ok(counter)
@@ -228,8 +228,8 @@ fn reconcile_duration(registry: &Registry) -> Result<HistogramVec, prometheus::E
         registry,
         HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["controller"])?,
     )?;
-    for by in Reconciler::ALL {
-        durations.with_label_values(&[by.as_str()]);
+    for reconciler in Reconciler::ALL {
+        durations.with_label_values(&[reconciler.as_str()]);
     }
     Ok(durations)
 }

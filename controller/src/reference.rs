@@ -15,7 +15,7 @@ use crate::{Args, fleet_metrics, lease::LeaseMetrics, metrics::Metrics, resolve:
 /// Flags and metrics of the controller in Markdown.
 ///
 /// # Errors
-/// Where metrics have the same name.
+/// If two metrics have the same name.
 pub fn reference() -> anyhow::Result<String> {
     let registry = registry()?;
     register(&registry)?;
@@ -32,7 +32,7 @@ fn register(registry: &Registry) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fleet's metrics exist only where there is a HelmOp.
+/// Fleet's metrics of an example HelmOp: without any HelmOp there are none.
 fn fleet_metrics() -> String {
     let (store, mut writer) = reflector::store::<Decoded<HelmOp>>();
     let mut helmop = HelmOp::default();

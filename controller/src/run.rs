@@ -1,4 +1,4 @@
-//! Puts the process together.
+//! Assembles and runs the process.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -14,25 +14,25 @@ use crate::{
     args::Args,
     client,
     compute::Compute,
-    context::{Context, FIELD_MANAGER as REPORTER},
+    context::{Context, FIELD_MANAGER},
     events, fleet_metrics,
     helmop::Interest,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
     loops,
-    memory::RetryState,
     metrics::Metrics,
     resolve::{Bounds, Fetches, Resolver},
+    retry_state::RetryState,
     watch::{self, StoreBudget},
     workers::Workers,
 };
 
-/// Runs the controller until it is told to stop.
+/// Runs the controller until a signal stops it.
 ///
 /// # Errors
-/// Where it cannot start, or a part of it fails.
+/// If it cannot start, or one of its tasks fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
-    // Without it the first HTTPS connection would panic.
+    // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = runtime::metrics::registry()?;
     let metrics = Metrics::register(&registry)?;
@@ -42,36 +42,36 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let memory_limit = args.memory_limit();
     let (stores, writers) = watch::stores(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
     let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
-    let mut more = Vec::<Arc<Expose>>::new();
+    let mut exposers = Vec::<Arc<Expose>>::new();
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();
-        more.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
+        exposers.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
     }
-    let app = admin::router(registry.clone(), more, health.clone());
+    let app = admin::router(registry.clone(), exposers, health.clone());
     supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop()));
     let probe_port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
     let app = probes::router(health.clone());
     supervisor.spawn("probe server", probe_port.run(app, supervisor.stop()));
 
     let config = configuration("helmops-controller", args.kubeconfig.as_deref()).await?;
-    // What the Lease is held for, to its end.
+    // The Lease is held until these tasks have ended.
     let work = TaskTracker::new();
-    let (election, leadership) = elect(&args, config.clone(), &registry, &health)?;
+    let (election, leadership) = leader_election(&args, config.clone(), &registry, &health)?;
     let client = client::for_work(config, leadership.clone())?;
     if let Some(election) = election {
         let drained = work.clone();
-        let part = election.run(supervisor.stop(), async move { drained.wait().await });
-        supervisor.spawn("leader election", part);
+        let election = election.run(supervisor.stop(), async move { drained.wait().await });
+        supervisor.spawn("leader election", election);
     }
     let bounds = Bounds::of(memory_limit.bytes(), args.cache_size());
-    let (events, queue) = events::queue(metrics.dropped_events.clone());
+    let (events, event_writer) = events::queue(metrics.dropped_events.clone());
     let scope = args.scope();
     let context = Arc::new(Context {
         client,
         scope: scope.clone(),
         stores,
         resolver: Resolver::new(&bounds, args.addresses()?, Fetches::register(&registry)?)
-            .context("cannot prepare requests to chart repositories")?,
+            .context("cannot create the HTTP client for chart repositories")?,
         interest: Interest::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop()),
         compute: Compute::new(),
@@ -93,7 +93,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     );
     supervisor.spawn(
         "events",
-        queue.run(context.client.clone(), REPORTER.into(), supervisor.stop()),
+        event_writer.run(context.client.clone(), FIELD_MANAGER.into(), supervisor.stop()),
     );
     supervisor.spawn(
         "loops",
@@ -109,8 +109,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// This process' part in the election, if there is one, and what comes of it.
-fn elect(
+/// Creates the leader election, if it is enabled, and the leadership that it controls.
+fn leader_election(
     args: &Args,
     config: Config,
     registry: &Registry,

@@ -1,25 +1,25 @@
-//! What is worked on: objects, each by its name.
+//! The items of the workqueue: keys of HelmOps, Bundles and Clusters.
 
 use helmops_shared::api::{Bundle, Cluster, Decoded, HelmOp};
 use kube::runtime::reflector::ObjectRef;
 
 use crate::queue;
 
-/// Names a HelmOp.
+/// Namespace and name of a HelmOp.
 pub type HelmOpKey = ObjectRef<Decoded<HelmOp>>;
-/// Names a Bundle.
+/// Namespace and name of a Bundle.
 pub type BundleKey = ObjectRef<Decoded<Bundle>>;
-/// Names a Cluster.
+/// Namespace and name of a Cluster.
 pub type ClusterKey = ObjectRef<Decoded<Cluster>>;
 
-/// An object that something is to be done about, by the loop of its kind.
+/// An object to reconcile, by the loop of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// To its Bundle.
+    /// Write its Bundle.
     HelmOp(HelmOpKey),
-    /// To its clusters.
+    /// Deploy it to its clusters.
     Bundle(BundleKey),
-    /// To its namespace, and to the numbers in its status.
+    /// Create its namespace, and update the counts in its status.
     Cluster(ClusterKey),
 }
 
@@ -34,7 +34,7 @@ impl queue::Object for Work {
     }
 }
 
-/// Names an object of a kind.
+/// The key for a namespace and name.
 pub fn key<K>(namespace: &str, name: &str) -> ObjectRef<K>
 where
     K: kube::runtime::reflector::Lookup,
@@ -43,7 +43,7 @@ where
     ObjectRef::new(name).within(namespace)
 }
 
-/// Names an object. Its UID and version are no part of its name: they would cost more than it.
+/// The key of an object. It does not contain UID and resource version, which would take more memory than the name.
 pub fn key_of<K>(object: &K) -> ObjectRef<K>
 where
     K: kube::runtime::reflector::Lookup<DynamicType = ()>,

@@ -1,4 +1,4 @@
-//! How objects are written: under which name, and over which version.
+//! The parameters of all writes: the field manager, and the version that a write is based on.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::{
     context::FIELD_MANAGER,
 };
 
-/// For making and replacing.
+/// For create and update.
 pub fn post() -> PostParams {
     PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -23,7 +23,7 @@ pub fn post() -> PostParams {
     }
 }
 
-/// For patching.
+/// For patches.
 pub fn patch() -> PatchParams {
     PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -31,7 +31,7 @@ pub fn patch() -> PatchParams {
     }
 }
 
-/// For deleting this very object, and none that has taken its name since.
+/// For deleting exactly this object, and no later one with the same name.
 pub fn delete(object: &impl ResourceExt) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
         uid: object.uid(),
@@ -39,7 +39,7 @@ pub fn delete(object: &impl ResourceExt) -> DeleteParams {
     })
 }
 
-/// For deleting this very object as long as nobody has changed it.
+/// For deleting exactly this object, if no client has changed it.
 pub fn delete_unchanged(object: &impl ResourceExt) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
         uid: object.uid(),
@@ -47,7 +47,7 @@ pub fn delete_unchanged(object: &impl ResourceExt) -> DeleteParams {
     })
 }
 
-/// Changes a status. It fails where somebody else was quicker.
+/// Patches a status. Fails with a conflict if another client has changed the object.
 pub async fn status<K>(api: &Api<K>, object: &K, change: &Value) -> Result<K, ApiError>
 where
     K: Resource + Clone + fmt::Debug + DeserializeOwned,
@@ -57,7 +57,7 @@ where
     bounded(api.patch_status(&object.name_any(), &patch(), &change)).await
 }
 
-/// Sets the finalizers. It fails where somebody else was quicker.
+/// Sets the finalizers. Fails with a conflict if another client has changed the object.
 pub async fn finalizers<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<K, ApiError>
 where
     K: Resource + Clone + fmt::Debug + DeserializeOwned,
@@ -67,7 +67,7 @@ where
     bounded(api.patch(&object.name_any(), &patch(), &change)).await
 }
 
-/// Sets the owners. It fails where somebody else was quicker.
+/// Sets the owner references. Fails with a conflict if another client has changed the object.
 pub async fn owners<K>(api: &Api<K>, object: &K, owners: &[OwnerReference]) -> Result<K, ApiError>
 where
     K: Resource + Clone + fmt::Debug + DeserializeOwned,
@@ -77,7 +77,7 @@ where
     bounded(api.patch(&object.name_any(), &patch(), &change)).await
 }
 
-/// The finalizers of an object without one of them; nothing if it is not there.
+/// The finalizers of an object without `finalizer`; `None` if the object does not have it.
 pub fn without_finalizer(object: &impl ResourceExt, finalizer: &str) -> Option<Vec<String>> {
     let all = object.finalizers();
     let others: Vec<_> = all.iter().filter(|one| *one != finalizer).cloned().collect();

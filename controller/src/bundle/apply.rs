@@ -1,4 +1,4 @@
-//! Writes.
+//! Writes Bundles and BundleDeployments, and deletes BundleDeployments.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::{
     writes,
 };
 
-/// The deployment that is to be, over what else stands in the metadata of the one that is there.
+/// The desired deployment, with the metadata of other clients taken from the existing one.
 pub fn merged(mut deployment: BundleDeployment, existing: Option<&BundleDeployment>) -> BundleDeployment {
     let Some(existing) = existing else {
         return deployment;
@@ -46,7 +46,7 @@ pub fn merged(mut deployment: BundleDeployment, existing: Option<&BundleDeployme
     deployment
 }
 
-/// Writes a deployment, unless it is as it should be.
+/// Writes a deployment, unless it is up to date.
 pub async fn deployment(
     context: &Context,
     deployment: BundleDeployment,
@@ -65,7 +65,7 @@ pub async fn deployment(
     if written.as_ref().is_err_and(ApiError::is_not_found) {
         context.stores.deployments.gone(&namespace, &name);
     }
-    let written = written.map_err(DeliveryError::of(
+    let written = written.map_err(DeliveryError::api(
         "write",
         format_args!("BundleDeployment {namespace}/{name}"),
     ))?;
@@ -77,7 +77,7 @@ fn is_same(one: &BundleDeployment, other: &BundleDeployment) -> bool {
     one.spec == other.spec && one.metadata == other.metadata
 }
 
-/// The Bundle with the finalizer that lets its deployments be withdrawn before it goes; nothing where it is gone already.
+/// The Bundle with the finalizer that keeps it until its deployments are deleted; `None` if the Bundle does not exist any more.
 pub async fn with_finalizer<'b>(
     context: &Context,
     bundle: &'b Bundle,
@@ -93,15 +93,15 @@ pub async fn with_finalizer<'b>(
     match writes::finalizers(&bundles(context, bundle), bundle, &finalizers).await {
         Ok(bundle) => Ok(Some(Cow::Owned(bundle))),
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(DeliveryError::of(
-            "put a finalizer on",
+        Err(error) => Err(DeliveryError::api(
+            "add a finalizer to",
             format_args!("Bundle {}", bundle.name_any()),
         )(error)),
     }
 }
 
-/// Withdraws a Bundle that is being deleted from its clusters, and lets it go when it is on none any more.
-pub async fn withdraw(
+/// Deletes the deployments of a Bundle that is being deleted, and removes its finalizer when none is left.
+pub async fn finalize(
     context: &Context,
     key: &BundleKey,
     bundle: &Decoded<Bundle>,
@@ -109,21 +109,21 @@ pub async fn withdraw(
     let Some(others) = writes::without_finalizer(bundle, labels::BUNDLE_FINALIZER) else {
         return Ok(());
     };
-    if !withdraw_all(context, key).await? {
-        // News of the last one that goes brings it here again.
+    if !delete_all(context, key).await? {
+        // The deletion of the last deployment triggers the next reconciliation.
         return Ok(());
     }
     match writes::finalizers(&bundles(context, bundle), bundle, &others).await {
-        Err(error) if !error.is_not_found() => Err(DeliveryError::of(
-            "let go",
+        Err(error) if !error.is_not_found() => Err(DeliveryError::api(
+            "remove the finalizer from",
             format_args!("Bundle {}", bundle.name_any()),
         )(error)),
         _ => Ok(()),
     }
 }
 
-/// Withdraws what is left of a Bundle that is gone, unless it is there after all.
-pub async fn withdraw_leftovers(context: &Context, key: &BundleKey) -> Result<(), DeliveryError> {
+/// Deletes the remaining deployments of a Bundle that is not in the cache, unless the API server still has the Bundle.
+pub async fn delete_leftovers(context: &Context, key: &BundleKey) -> Result<(), DeliveryError> {
     if context.stores.deployments.of_bundle(key).is_empty() {
         return Ok(());
     }
@@ -131,66 +131,69 @@ pub async fn withdraw_leftovers(context: &Context, key: &BundleKey) -> Result<()
     let api = Api::<Decoded<Bundle>>::namespaced(context.client.clone(), namespace);
     let found = bounded(api.get_opt(&key.name)).await;
     if found
-        .map_err(DeliveryError::of(
+        .map_err(DeliveryError::api(
             "read",
             format_args!("Bundle {namespace}/{}", key.name),
         ))?
         .is_none()
     {
-        withdraw_all(context, key).await?;
+        delete_all(context, key).await?;
     }
     Ok(())
 }
 
-/// Whether none was left. One that cannot be withdrawn holds up no other.
-async fn withdraw_all(context: &Context, key: &BundleKey) -> Result<bool, DeliveryError> {
+/// Deletes all deployments of a Bundle, and returns whether there were none. An error with one does not stop the others.
+async fn delete_all(context: &Context, key: &BundleKey) -> Result<bool, DeliveryError> {
     let deployments = context.stores.deployments.of_bundle(key);
-    let mut failure = None;
+    let mut first_error = None;
     for deployment in &deployments {
-        let withdrawn = match &**deployment {
-            Decoded::Valid(deployment) => withdraw_one(context, deployment).await,
+        let deleted = match &**deployment {
+            Decoded::Valid(deployment) => delete_deployment(context, deployment).await,
             Decoded::Invalid { metadata, .. } => {
                 let deployment = BundleDeployment {
                     metadata: (**metadata).clone(),
                     ..BundleDeployment::default()
                 };
-                withdraw_one(context, &deployment).await
+                delete_deployment(context, &deployment).await
             }
         };
-        failure = failure.or(withdrawn.err());
+        first_error = first_error.or(deleted.err());
     }
-    failure.map_or_else(|| Ok(deployments.is_empty()), Err)
+    first_error.map_or_else(|| Ok(deployments.is_empty()), Err)
 }
 
-/// Withdraws a Bundle from a cluster that it does not go to any more, as far as is seen. What is seen may be old, and what is
-/// removed is not easily brought back, so the Cluster is asked for once more.
-pub async fn withdraw_orphan(
+/// Deletes the deployment of a cluster that is not a target any more according to the caches. The caches may be stale, and a
+/// deletion is hard to undo, so the Cluster is read from the API server first.
+pub async fn delete_orphan(
     context: &Context,
-    surroundings: &ClusterSnapshot,
+    snapshot: &ClusterSnapshot,
     orphan: &BundleDeployment,
 ) -> Result<(), DeliveryError> {
     if let Some((namespace, name)) = cluster_of(orphan) {
-        let what = format!("Cluster {namespace}/{name}");
+        let object = format!("Cluster {namespace}/{name}");
         let api = Api::<MetadataOnly<Cluster>>::namespaced(context.client.clone(), namespace);
-        let now = bounded(api.get_opt(name))
+        let current = bounded(api.get_opt(name))
             .await
-            .map_err(DeliveryError::of("read", &what))?;
-        let seen = surroundings.cluster(namespace, name);
-        let seen = seen.and_then(|cluster| cluster.meta().resource_version.clone());
-        let now = now.and_then(|cluster| cluster.metadata.resource_version.clone());
-        // One that lies outside of what the Bundle looks at is not seen, and one that is gone may still be.
-        if seen.is_some() && now.is_some() && seen != now {
-            return Err(DeliveryError::Behind(what));
+            .map_err(DeliveryError::api("read", &object))?;
+        let cached = snapshot.cluster(namespace, name);
+        let cached = cached.and_then(|cluster| cluster.meta().resource_version.clone());
+        let current = current.and_then(|cluster| cluster.metadata.resource_version.clone());
+        // A Cluster outside of the namespaces of the Bundle is not in the snapshot, and a deleted one may still be in it.
+        if cached.is_some() && current.is_some() && cached != current {
+            return Err(DeliveryError::Stale(object));
         }
     }
-    withdraw_one(context, orphan).await
+    delete_deployment(context, orphan).await
 }
 
-/// Deletes a deployment. Its agent removes what it deployed when it is gone.
-pub async fn withdraw_one(context: &Context, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
+/// Deletes a deployment. Then its agent removes what it has deployed.
+pub async fn delete_deployment(
+    context: &Context,
+    deployment: &BundleDeployment,
+) -> Result<(), DeliveryError> {
     let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
     let api = Api::<BundleDeployment>::namespaced(context.client.clone(), &namespace);
-    let failed = DeliveryError::of("delete", format!("BundleDeployment {namespace}/{name}"));
+    let failed = DeliveryError::api("delete", format!("BundleDeployment {namespace}/{name}"));
     match delete(&api, &name, deployment).await {
         Err(error) if !error.is_not_found() => Err(failed(error)),
         Err(_) => {
@@ -237,19 +240,22 @@ pub async fn status(
     };
     match writes::status(&bundles(context, bundle), bundle, &change).await {
         Ok(written) => {
-            context.bundles.written.wrote(key.clone(), bundle, &written);
+            context
+                .bundles
+                .pending_writes
+                .record(key.clone(), bundle, &written);
             context.events.publish(bundle, bundle_events(&stored, &next));
             Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(DeliveryError::of(
+        Err(error) => Err(DeliveryError::api(
             "write the status of",
             format_args!("Bundle {}", bundle.name_any()),
         )(error)),
     }
 }
 
-/// The API for a Bundle, whether it decodes or not.
+/// The API of the Bundle's namespace, for Bundles that decode and for those that do not.
 fn bundles<K>(context: &Context, bundle: &K) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

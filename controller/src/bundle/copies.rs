@@ -1,4 +1,4 @@
-//! Copies in the namespaces of clusters: written, mended and cleared away.
+//! Copies in the namespaces of clusters: creates, repairs and prunes them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use k8s_openapi::{
 use kube::{Api, Resource, api::Patch};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{DeliveryError, deliver::named};
+use super::{DeliveryError, deliver::referenced_sources};
 use crate::{
     client::{ApiError, bounded},
     context::Context,
@@ -27,49 +27,49 @@ use crate::{
 };
 
 /// The UID of no deployment.
-const NOBODY: &str = "";
+const NO_UID: &str = "";
 
-/// The copies of a deployment's namespace.
-pub struct CopiesOf<'c> {
-    /// The API server and so on.
+/// Writes and deletes copies.
+pub struct CopyManager<'c> {
+    /// Clients and caches.
     pub context: &'c Context,
-    /// As they were last seen.
+    /// The cache of copies.
     pub copies: &'c Copies,
 }
 
-impl CopiesOf<'_> {
-    /// Brings a copy to what it is to be. `deployment` is what it is for, as it is stored, or is to be.
+impl CopyManager<'_> {
+    /// Creates or repairs a copy. `deployment` is the stored or desired deployment that needs it.
     pub async fn ensure(&self, copy: &Copy, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
         let reference = reference(copy);
         let owners = self.owners(copy, deployment);
         let known = self.copies.get(&reference).filter(|known| known.is_for(copy));
-        let is_written = known.as_ref().is_some_and(|known| is_written(known, copy));
+        let is_up_to_date = known.as_ref().is_some_and(|known| is_up_to_date(known, copy));
         if let Some(known) = &known {
             let is_owned = owners
                 .iter()
                 .all(|owner| known.owners.iter().any(|(_, uid)| *uid == owner.uid));
-            if is_owned && (is_written || known.was_left_for(&copy.made_from)) {
+            if is_owned && (is_up_to_date || known.was_left_for(&copy.made_from)) {
                 return Ok(());
             }
         }
-        let wanted = Wanted {
+        let desired = DesiredCopy {
             copy,
             deployment,
             is_known: known.is_some(),
-            // Its agent deploys anew when anything of it changes, a label included.
-            may_stay: copy.role == Role::Downstream && !is_written,
+            // The agent redeploys when anything of the object changes, even a label.
+            may_keep: copy.role == Role::Downstream && !is_up_to_date,
         };
         let CopyRef { kind, name } = &reference;
-        match self.write(&wanted, owners).await? {
-            Put::Written(metadata) => self.copies.wrote(*kind, &metadata),
-            Put::Left(metadata) => self.copies.left(copy, &metadata),
-            Put::Foreign => {
-                return Err(DeliveryError::Taken(format!(
-                    "the cluster's namespace {namespace} has a {kind} {name} of somebody else's, which was not made from \
-                     {source}; rename or delete it",
+        match self.write(&desired, owners).await? {
+            WriteResult::Written(metadata) => self.copies.wrote(*kind, &metadata),
+            WriteResult::Kept(metadata) => self.copies.left(copy, &metadata),
+            WriteResult::Foreign => {
+                return Err(DeliveryError::NameConflict(format!(
+                    "the cluster's namespace {namespace} has a {kind} {name} that helmops does not manage and that was not \
+                     made from {source}; rename or delete it",
                     namespace = name.namespace,
                     name = name.name,
-                    source = made_from(copy),
+                    source = source_of(copy),
                 )));
             }
         }
@@ -81,16 +81,16 @@ impl CopiesOf<'_> {
         let reference = reference(copy);
         if let Some(known) = self.copies.get(&reference)
             && known.is_for(copy)
-            && (is_written(&known, copy) || known.was_left_for(&copy.made_from))
+            && (is_up_to_date(&known, copy) || known.was_left_for(&copy.made_from))
         {
-            return Ok(same(copy, known.made_from));
+            return Ok(same_content(copy, known.made_from));
         }
         let CopyRef { kind, name } = &reference;
-        let compared = match &copy.object {
+        let state = match &copy.object {
             Object::Secret(secret) => self.compare(copy, secret).await,
             Object::ConfigMap(map) => self.compare(copy, map).await,
         };
-        compared.map_err(DeliveryError::of("read", format_args!("{kind} {name}")))
+        state.map_err(DeliveryError::api("read", format_args!("{kind} {name}")))
     }
 
     async fn compare<K: Copyable>(&self, copy: &Copy, object: &K) -> Result<CopyState, ApiError> {
@@ -99,14 +99,17 @@ impl CopiesOf<'_> {
         let Some(found) = bounded(api.get_opt(&name.name)).await? else {
             return Ok(CopyState::Missing);
         };
-        if !found.holds_same(object) {
+        if !found.has_same_content(object) {
             return Ok(CopyState::Different);
         }
-        let is_own = Purpose::of(found.meta()) == Purpose::of(object.meta());
-        Ok(same(copy, watch::made_from(found.meta()).filter(|_| is_own)))
+        let has_same_purpose = Purpose::of(found.meta()) == Purpose::of(object.meta());
+        Ok(same_content(
+            copy,
+            watch::made_from(found.meta()).filter(|_| has_same_purpose),
+        ))
     }
 
-    /// The deployments in the namespace of one, and that one as it is to be.
+    /// The deployments in the namespace of a deployment, and the desired deployment itself.
     fn deployments(&self, deployment: &BundleDeployment) -> Vec<Deployment> {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
         let own = Decoded::Valid(Arc::new(deployment.clone()));
@@ -115,8 +118,8 @@ impl CopiesOf<'_> {
         all
     }
 
-    /// Why a downstream resource cannot have a copy: two that have the same name would overwrite one another again and again.
-    pub fn taken(&self, bundle: &Bundle, namespace: &str, source: &Source) -> Option<String> {
+    /// Why a downstream resource cannot be copied: two copies with the same name would overwrite each other again and again.
+    pub fn name_conflict(&self, bundle: &Bundle, namespace: &str, source: &Source) -> Option<String> {
         let Source { kind, name } = source;
         if *kind == Kind::Secret && bundle.metadata.name.as_ref() == Some(name) {
             return Some(format!(
@@ -129,7 +132,7 @@ impl CopiesOf<'_> {
             name: NamespacedName::new(namespace, name),
         })?;
         if known.left_for.is_some() && !self.is_owned(&known, namespace) {
-            // It went with its deployment: no watch shows what another controller made.
+            // It was deleted with its deployment: no watch shows what another controller created.
             return None;
         }
         let purpose = &known.purpose;
@@ -137,8 +140,8 @@ impl CopiesOf<'_> {
             || Some(&purpose.bundle_namespace) != bundle.metadata.namespace.as_ref();
         is_other.then(|| {
             format!(
-                "spec.downstreamResources: the cluster's namespace {namespace} has a {kind} {name} for Bundles of \
-                 namespace {} already; rename one of them",
+                "spec.downstreamResources: the cluster's namespace {namespace} already has a {kind} {name} for Bundles of \
+                 namespace {}; rename one of them",
                 purpose.bundle_namespace
             )
         })
@@ -152,7 +155,7 @@ impl CopiesOf<'_> {
         })
     }
 
-    /// A downstream resource belongs to all deployments of the cluster that name it.
+    /// The owners of a copy. A downstream resource is owned by all deployments of the cluster that reference it.
     fn owners(&self, copy: &Copy, deployment: &BundleDeployment) -> Vec<OwnerReference> {
         let own = owner(deployment, copy.role);
         if copy.role != Role::Downstream {
@@ -160,8 +163,8 @@ impl CopiesOf<'_> {
         }
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
         let (kind, name) = (copy.object.kind(), copy.object.metadata().name.clone());
-        let names_it = |other: &BundleDeployment| {
-            named(other)
+        let references_it = |other: &BundleDeployment| {
+            referenced_sources(other)
                 .iter()
                 .any(|source| source.kind == kind && Some(&source.name) == name.as_ref())
         };
@@ -169,7 +172,7 @@ impl CopiesOf<'_> {
         let others = others.iter().filter_map(|other| other.good()).filter(|other| {
             other.metadata.uid != deployment.metadata.uid
                 && other.metadata.deletion_timestamp.is_none()
-                && names_it(other)
+                && references_it(other)
         });
         others
             .filter_map(|other| owner(other, copy.role))
@@ -177,12 +180,16 @@ impl CopiesOf<'_> {
             .collect()
     }
 
-    /// Writes it, unless what has its name is somebody else's, or may stay.
-    async fn write(&self, wanted: &Wanted<'_>, owners: Vec<OwnerReference>) -> Result<Put, DeliveryError> {
-        let object = &wanted.copy.object;
+    /// Writes a copy, unless an object that this controller does not manage has the name, or the existing object may be kept.
+    async fn write(
+        &self,
+        desired: &DesiredCopy<'_>,
+        owners: Vec<OwnerReference>,
+    ) -> Result<WriteResult, DeliveryError> {
+        let object = &desired.copy.object;
         let metadata = object.metadata();
         let text = |part: &Option<String>| part.clone().unwrap_or_default();
-        let what = format!(
+        let object_name = format!(
             "{} {}/{}",
             object.kind(),
             text(&metadata.namespace),
@@ -192,60 +199,60 @@ impl CopiesOf<'_> {
             Object::Secret(secret) => {
                 let mut secret = secret.clone();
                 secret.metadata.owner_references = Some(owners);
-                self.put(secret, wanted).await
+                self.put(secret, desired).await
             }
             Object::ConfigMap(map) => {
                 let mut map = map.clone();
                 map.metadata.owner_references = Some(owners);
-                self.put(map, wanted).await
+                self.put(map, desired).await
             }
         };
-        written.map_err(DeliveryError::of("write", what))
+        written.map_err(DeliveryError::api("write", object_name))
     }
 
-    /// Creates or applies it. A Secret of another type is deleted and created.
-    async fn put<K: Copyable>(&self, object: K, wanted: &Wanted<'_>) -> Result<Put, ApiError> {
+    /// Creates or applies a copy. A Secret of another type is deleted and created again.
+    async fn put<K: Copyable>(&self, object: K, desired: &DesiredCopy<'_>) -> Result<WriteResult, ApiError> {
         let (name, namespace) = (
             object.meta().name.clone().unwrap_or_default(),
             object.meta().namespace.clone().unwrap_or_default(),
         );
         let api = Api::<K>::namespaced(self.context.client.clone(), &namespace);
-        if !wanted.is_known {
+        if !desired.is_known {
             match bounded(api.create(&writes::post(), &object)).await {
                 Err(error) if error.exists_already() => {}
-                created => return Ok(Put::Written(created?.meta().clone())),
+                created => return Ok(WriteResult::Written(created?.meta().clone())),
             }
-        } else if !wanted.may_stay {
+        } else if !desired.may_keep {
             match apply(&api, &name, &object).await {
-                // Perhaps for its type, of which the metadata tell nothing.
+                // Perhaps because of the type, which the metadata do not contain.
                 Err(error) if error.is_invalid() => {}
-                applied => return applied.map(Put::Written),
+                applied => return applied.map(WriteResult::Written),
             }
         }
         let Some(found) = bounded(api.get_opt(&name)).await? else {
-            if wanted.is_known {
+            if desired.is_known {
                 let created = bounded(api.create(&writes::post(), &object)).await?;
-                return Ok(Put::Written(created.meta().clone()));
+                return Ok(WriteResult::Written(created.meta().clone()));
             }
-            return Err(ApiError::gone(&name));
+            return Err(ApiError::deleted(&name));
         };
-        if !self.is_same(wanted, &found) {
-            return Ok(Put::Foreign);
+        if !self.has_same_purpose(desired, &found) {
+            return Ok(WriteResult::Foreign);
         }
-        if wanted.may_stay && found.holds_same(&object) {
-            return own(&api, &found, &object).await.map(Put::Left);
+        if desired.may_keep && found.has_same_content(&object) {
+            return add_owners(&api, &found, &object).await.map(WriteResult::Kept);
         }
-        if found.has_type_of(&object) {
-            return apply(&api, &name, &object).await.map(Put::Written);
+        if found.has_same_type(&object) {
+            return apply(&api, &name, &object).await.map(WriteResult::Written);
         }
         bounded(api.delete(&name, &writes::delete(&found))).await?;
         let created = bounded(api.create(&writes::post(), &object)).await?;
-        Ok(Put::Written(created.meta().clone()))
+        Ok(WriteResult::Written(created.meta().clone()))
     }
 
-    /// Whether something under its name was made for the same, here or by Fleet's own controller.
-    fn is_same(&self, wanted: &Wanted<'_>, found: &impl Copyable) -> bool {
-        let deployments = self.deployments(wanted.deployment);
+    /// Whether an existing object of this name was created for the same purpose, by this controller or by Fleet's own.
+    fn has_same_purpose(&self, desired: &DesiredCopy<'_>, found: &impl Copyable) -> bool {
+        let deployments = self.deployments(desired.deployment);
         let deployments: Vec<_> = deployments
             .iter()
             .filter_map(|deployment| deployment.good())
@@ -254,11 +261,11 @@ impl CopiesOf<'_> {
             metadata: found.meta(),
             type_: found.secret_type(),
         };
-        wanted.copy.is_same(found, &deployments)
+        desired.copy.is_same(found, &deployments)
     }
 
-    /// Clears away copies that a deployment owns and needs no more. `needed` are those that it does.
-    pub async fn clear(
+    /// Prunes the copies that a deployment owns, except those that it needs (`needed`).
+    pub async fn prune(
         &self,
         deployment: &BundleDeployment,
         needed: &BTreeSet<CopyRef>,
@@ -268,32 +275,33 @@ impl CopiesOf<'_> {
         };
         for reference in self.copies.owned_by(namespace, uid) {
             if !needed.contains(&reference) {
-                self.leave(&reference, uid).await?;
+                self.release(&reference, uid).await?;
             }
         }
         Ok(())
     }
 
-    /// Clears away what was made for deployments of a Bundle that never came to be.
-    pub async fn clear_unowned(&self, bundle: &BundleKey) -> Result<(), DeliveryError> {
+    /// Prunes the copies for deployments of a Bundle that were never created.
+    pub async fn prune_unowned(&self, bundle: &BundleKey) -> Result<(), DeliveryError> {
         for reference in self.copies.without_owner(bundle) {
-            self.leave(&reference, NOBODY).await?;
+            self.release(&reference, NO_UID).await?;
         }
         Ok(())
     }
 
-    /// Leaves a copy to its other owners, or deletes it where there are none.
-    async fn leave(&self, reference: &CopyRef, uid: &str) -> Result<(), DeliveryError> {
+    /// Removes a deployment from the owners of a copy, and deletes the copy if there is no other owner.
+    async fn release(&self, reference: &CopyRef, uid: &str) -> Result<(), DeliveryError> {
         let CopyRef { kind, name } = reference;
-        let left = match kind {
-            Kind::Secret => self.disown::<Secret>(reference, uid).await,
-            Kind::ConfigMap => self.disown::<ConfigMap>(reference, uid).await,
+        let released = match kind {
+            Kind::Secret => self.remove_owner::<Secret>(reference, uid).await,
+            Kind::ConfigMap => self.remove_owner::<ConfigMap>(reference, uid).await,
         };
-        left.map_err(DeliveryError::of("clear away", format_args!("{kind} {name}")))
+        released.map_err(DeliveryError::api("prune", format_args!("{kind} {name}")))
     }
 
-    /// Somebody may become an owner at the same time: what is not as it was read stays as it is, and is looked at again.
-    async fn disown<K: Copyable>(&self, reference: &CopyRef, uid: &str) -> Result<(), ApiError> {
+    /// Another deployment may become an owner at the same time: a copy that changed since it was read is kept, and the error is
+    /// retried.
+    async fn remove_owner<K: Copyable>(&self, reference: &CopyRef, uid: &str) -> Result<(), ApiError> {
         let CopyRef { kind, name } = reference;
         let api = Api::<MetadataWithManagers<K>>::namespaced(self.context.client.clone(), &name.namespace);
         let Some(found) = bounded(api.get_opt(&name.name)).await? else {
@@ -308,29 +316,29 @@ impl CopiesOf<'_> {
             return Ok(());
         }
         let others: Vec<_> = others.into_iter().cloned().collect();
-        let disowned = writes::owners(&api, &found, &others).await?;
-        self.copies.wrote(*kind, disowned.meta());
+        let updated = writes::owners(&api, &found, &others).await?;
+        self.copies.wrote(*kind, updated.meta());
         Ok(())
     }
 }
 
-/// Applies it. Keys that somebody else has put beside ours go with a second write.
+/// Applies a copy. A second write removes the keys that another client has added.
 async fn apply<K: Copyable>(api: &Api<K>, name: &str, object: &K) -> Result<ObjectMeta, ApiError> {
     let params = writes::patch().force();
     let applied = bounded(api.patch(name, &params, &Patch::Apply(object))).await?;
-    if applied.has_data_of(object) {
+    if applied.has_same_data(object) {
         return Ok(applied.meta().clone());
     }
-    let mut whole = object.clone();
-    whole
+    let mut replacement = object.clone();
+    replacement
         .meta_mut()
         .resource_version
         .clone_from(&applied.meta().resource_version);
-    let replaced = bounded(api.replace(name, &writes::post(), &whole)).await?;
+    let replaced = bounded(api.replace(name, &writes::post(), &replacement)).await?;
     Ok(replaced.meta().clone())
 }
 
-/// A kind that copies are of.
+/// A kind that is copied.
 trait Copyable:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -338,24 +346,24 @@ trait Copyable:
     + Serialize
     + DeserializeOwned
 {
-    /// Whether it holds the same.
-    fn has_data_of(&self, other: &Self) -> bool;
-    /// Whether it is of the same type, which cannot be changed.
-    fn has_type_of(&self, other: &Self) -> bool;
-    /// Its type, if it is a Secret.
+    /// Whether the data are the same.
+    fn has_same_data(&self, other: &Self) -> bool;
+    /// Whether the type, which is immutable, is the same.
+    fn has_same_type(&self, other: &Self) -> bool;
+    /// The type, if it is a Secret.
     fn secret_type(&self) -> Option<&str>;
-    /// Whether it holds the same, and is of the same type.
-    fn holds_same(&self, other: &Self) -> bool {
-        self.has_data_of(other) && self.has_type_of(other)
+    /// Whether data and type are the same.
+    fn has_same_content(&self, other: &Self) -> bool {
+        self.has_same_data(other) && self.has_same_type(other)
     }
 }
 
 impl Copyable for Secret {
-    fn has_data_of(&self, other: &Self) -> bool {
+    fn has_same_data(&self, other: &Self) -> bool {
         self.data == other.data
     }
 
-    fn has_type_of(&self, other: &Self) -> bool {
+    fn has_same_type(&self, other: &Self) -> bool {
         self.type_ == other.type_ || other.type_.is_none()
     }
 
@@ -365,11 +373,11 @@ impl Copyable for Secret {
 }
 
 impl Copyable for ConfigMap {
-    fn has_data_of(&self, other: &Self) -> bool {
+    fn has_same_data(&self, other: &Self) -> bool {
         (&self.data, &self.binary_data) == (&other.data, &other.binary_data)
     }
 
-    fn has_type_of(&self, _: &Self) -> bool {
+    fn has_same_type(&self, _: &Self) -> bool {
         true
     }
 
@@ -378,32 +386,32 @@ impl Copyable for ConfigMap {
     }
 }
 
-/// A copy that is to be there.
-struct Wanted<'w> {
-    copy: &'w Copy,
-    /// What it is for, as it is stored, or is to be.
-    deployment: &'w BundleDeployment,
-    /// It was seen as a copy of this controller's.
+/// A copy that should exist.
+struct DesiredCopy<'d> {
+    copy: &'d Copy,
+    /// The stored or desired deployment that needs it.
+    deployment: &'d BundleDeployment,
+    /// The cache has it as a copy of this controller.
     is_known: bool,
-    /// What holds the same may stay as it is, whoever wrote it.
-    may_stay: bool,
+    /// An existing object with the same content is kept as it is, no matter which client wrote it.
+    may_keep: bool,
 }
 
-/// What came of a write.
-enum Put {
+/// The result of writing a copy.
+enum WriteResult {
     /// It was written, and has these metadata.
     Written(ObjectMeta),
-    /// It holds what it should, and was left as another controller wrote it.
-    Left(ObjectMeta),
-    /// Something of somebody else's has its name.
+    /// It was kept as another controller wrote it, because its content is the same.
+    Kept(ObjectMeta),
+    /// An object that this controller does not manage has the name.
     Foreign,
 }
 
-/// Adds owners that an object lacks, and changes nothing else of it.
-async fn own<K: Copyable>(api: &Api<K>, found: &K, wanted: &K) -> Result<ObjectMeta, ApiError> {
+/// Adds the missing owners to an object, and changes nothing else.
+async fn add_owners<K: Copyable>(api: &Api<K>, found: &K, desired: &K) -> Result<ObjectMeta, ApiError> {
     let mut owners = found.meta().owner_references.clone().unwrap_or_default();
-    let wanted = wanted.meta().owner_references.iter().flatten();
-    let missing: Vec<_> = wanted
+    let desired = desired.meta().owner_references.iter().flatten();
+    let missing: Vec<_> = desired
         .filter(|owner| owners.iter().all(|known| known.uid != owner.uid))
         .cloned()
         .collect();
@@ -411,32 +419,32 @@ async fn own<K: Copyable>(api: &Api<K>, found: &K, wanted: &K) -> Result<ObjectM
         return Ok(found.meta().clone());
     }
     owners.extend(missing);
-    let owned = writes::owners(api, found, &owners).await?;
-    Ok(owned.meta().clone())
+    let updated = writes::owners(api, found, &owners).await?;
+    Ok(updated.meta().clone())
 }
 
-/// Whether a copy is as this controller writes it.
-fn is_written(known: &Copied, copy: &Copy) -> bool {
+/// Whether a cached copy is exactly as this controller writes it.
+fn is_up_to_date(known: &Copied, copy: &Copy) -> bool {
     known.is(&copy.made_from, copy.object.keys())
 }
 
-/// A copy that holds the same as its source, and what it was made from.
-fn same(copy: &Copy, made_from: Option<String>) -> CopyState {
+/// The state of a copy with the content of its source, and the version that it was made from.
+fn same_content(copy: &Copy, made_from: Option<String>) -> CopyState {
     let kind = copy.object.kind();
     CopyState::Same {
         made_from: made_from.map(|version| format!("{kind} {version}")),
     }
 }
 
-/// What a copy is made from, for a message.
-fn made_from(copy: &Copy) -> String {
+/// The source of a copy, for a message.
+fn source_of(copy: &Copy) -> String {
     match Purpose::of(copy.object.metadata()).and_then(|purpose| purpose.source) {
         Some(source) => format!("{} {source}", copy.object.kind()),
         None => "the values of this Bundle".to_owned(),
     }
 }
 
-/// Where a copy is.
+/// Kind, namespace and name of a copy.
 pub fn reference(copy: &Copy) -> CopyRef {
     CopyRef::of(copy.object.kind(), copy.object.metadata())
 }

@@ -19,144 +19,146 @@ use kube::Api;
 
 use super::{
     DeliveryError, apply,
-    copies::{CopiesOf, reference},
-    is_leaving,
-    sources::{self, Missing, Sources},
+    copies::{CopyManager, reference},
+    is_terminating,
+    sources::{self, SourceUnavailable, Sources},
 };
 use crate::{
     client::bounded,
     context::Context,
-    memory::Failure,
+    retry_state::ClassifiedError,
     watch::{Copies, CopyRef},
 };
 
 /// What is the same for all clusters of a Bundle.
 pub struct Delivery<'d> {
-    /// The API server and so on.
+    /// Clients and caches.
     pub context: &'d Context,
-    /// What is in the namespaces of clusters.
+    /// The cache of copies in the namespaces of clusters.
     pub copies: &'d Copies,
     /// The Bundle.
     pub bundle: &'d Bundle,
-    /// What it passes on.
+    /// The sources of its copies.
     pub sources: &'d Sources,
 }
 
-/// What came of one cluster.
+/// The result for one cluster.
 #[derive(Default)]
 pub struct Delivered {
-    /// Its deployment as it was written, if it was.
+    /// Its deployment, if it was applied.
     pub deployment: Option<BundleDeployment>,
-    /// What keeps the cluster from getting what is wanted.
+    /// For the status: why the desired deployment is not applied.
     pub problem: Option<String>,
-    /// What went wrong, if it is to be tried again.
-    pub failure: Option<DeliveryError>,
+    /// The error, if it is to be retried.
+    pub error: Option<DeliveryError>,
 }
 
-/// Why a cluster cannot be given what is wanted.
-enum Trouble {
-    /// Somebody must change something, which is seen.
-    Problem(String),
-    /// It is tried again.
-    Failure(DeliveryError),
+/// Why the desired deployment cannot be applied to a cluster.
+enum DeliveryBlocked {
+    /// Until a user changes an object that is watched.
+    UntilChange(String),
+    /// It is retried.
+    Retryable(DeliveryError),
 }
 
-impl From<&Missing> for Trouble {
-    fn from(missing: &Missing) -> Self {
-        let problem = missing.problem.clone();
-        if missing.is_unread {
-            Self::Failure(DeliveryError::Unread(problem))
+impl From<&SourceUnavailable> for DeliveryBlocked {
+    fn from(unavailable: &SourceUnavailable) -> Self {
+        let message = unavailable.message.clone();
+        if unavailable.is_retryable {
+            Self::Retryable(DeliveryError::SourceUnreadable(message))
         } else {
-            Self::Problem(problem)
+            Self::UntilChange(message)
         }
     }
 }
 
 impl Delivery<'_> {
-    /// Looks for what keeps a cluster from being given what is wanted, and notes it as its obstacle. Gives what is to be tried
-    /// again.
+    /// Checks whether the desired deployment can be applied to a cluster. If not, sets the error of the target, and returns the
+    /// error that is to be retried.
     pub fn check(&self, target: &mut Target<'_>) -> Option<DeliveryError> {
-        let wanted = target.wanted.as_ref().ok()?;
-        let trouble = self.trouble(target, wanted)?;
-        let (problem, failure) = match trouble {
-            Trouble::Problem(problem) => (problem, None),
-            Trouble::Failure(failure) => (failure.to_string(), Some(failure)),
+        let desired = target.wanted.as_ref().ok()?;
+        let (message, error) = match self.blocked(target, desired)? {
+            DeliveryBlocked::UntilChange(message) => (message, None),
+            DeliveryBlocked::Retryable(error) => (error.to_string(), Some(error)),
         };
-        target.wanted = Err(TargetError::Missing(problem));
-        failure
+        target.wanted = Err(TargetError::Missing(message));
+        error
     }
 
-    fn trouble(&self, target: &Target<'_>, wanted: &DesiredTarget) -> Option<Trouble> {
-        // Without a namespace it waits for one.
+    fn blocked(&self, target: &Target<'_>, desired: &DesiredTarget) -> Option<DeliveryBlocked> {
+        // Without a namespace the target waits for one.
         let namespace = target.namespace()?;
-        let foreign = if target.existing.is_none() {
-            self.foreign(namespace)
+        let conflict = if target.existing.is_none() {
+            self.name_conflict(namespace)
         } else {
             None
         };
-        foreign.or_else(|| self.unavailable(namespace, &wanted.options))
+        conflict.or_else(|| self.missing_source(namespace, &desired.options))
     }
 
-    /// Something else has the name of the deployment.
-    fn foreign(&self, namespace: &str) -> Option<Trouble> {
+    /// Whether a BundleDeployment of another Bundle has the name of the deployment.
+    fn name_conflict(&self, namespace: &str) -> Option<DeliveryBlocked> {
         let name = self.bundle.metadata.name.as_deref().unwrap_or_default();
         let found = self.context.stores.deployments.get(namespace, name)?;
-        let problem = match &*found {
+        let message = match &*found {
             Decoded::Invalid { error, .. } => {
-                format!("BundleDeployment {namespace}/{name} cannot be read: {error}")
+                format!("BundleDeployment {namespace}/{name} does not decode: {error}")
             }
             Decoded::Valid(_) => format!(
-                "the cluster has BundleDeployment {name} of a Bundle of another namespace already; rename one of them"
+                "the cluster already has BundleDeployment {name} of a Bundle in another namespace; rename one of the Bundles"
             ),
         };
-        Some(Trouble::Failure(DeliveryError::Taken(problem)))
+        Some(DeliveryBlocked::Retryable(DeliveryError::NameConflict(message)))
     }
 
-    /// Something that the options need is not to be had.
-    fn unavailable(&self, namespace: &str, options: &BundleDeploymentOptions) -> Option<Trouble> {
+    /// Whether a source that the options need is unavailable, or cannot be copied because of its name.
+    fn missing_source(&self, namespace: &str, options: &BundleDeploymentOptions) -> Option<DeliveryBlocked> {
         let downstream = match downstream(options) {
             Ok(downstream) => downstream,
-            Err(error) => return Some(Trouble::Problem(error.to_string())),
+            Err(error) => return Some(DeliveryBlocked::UntilChange(error.to_string())),
         };
         for source in downstream.iter().chain(&sources::access(self.bundle)) {
             match self.sources.get(source) {
                 Some(Ok(_)) => {}
-                Some(Err(missing)) => return Some(missing.into()),
-                None => return Some(Trouble::Problem(format!("{source} was not looked for"))),
+                Some(Err(unavailable)) => return Some(unavailable.into()),
+                None => return Some(DeliveryBlocked::UntilChange(format!("{source} was not read"))),
             }
         }
-        let taken = downstream
+        let conflict = downstream
             .iter()
-            .find_map(|source| self.copies().taken(self.bundle, namespace, source));
-        taken.map(|taken| Trouble::Failure(DeliveryError::Taken(taken)))
+            .find_map(|source| self.copies().name_conflict(self.bundle, namespace, source));
+        conflict.map(|message| DeliveryBlocked::Retryable(DeliveryError::NameConflict(message)))
     }
 
-    /// Brings a cluster what it is its turn for.
-    pub async fn to(&self, target: &Target<'_>, turn: RolloutStep) -> Delivered {
-        // Deployments that are as they should be need no wait, and there may be thousands with large values.
+    /// Applies the next step of the rollout to a cluster.
+    pub async fn deliver_to(&self, target: &Target<'_>, step: RolloutStep) -> Delivered {
+        // Deployments that are up to date are handled without waiting, and there may be thousands with large values.
         tokio::task::yield_now().await;
         let mut delivered = Delivered::default();
-        if let Err(obstacle) = &target.wanted {
-            delivered.problem = Some(obstacle.to_string());
-        } else if let Err(failure) = Box::pin(self.bring(target, turn, &mut delivered.deployment)).await {
-            if !failure.is_benign() {
-                delivered.problem = Some(failure.to_string());
+        if let Err(error) = &target.wanted {
+            delivered.problem = Some(error.to_string());
+        } else if let Err(error) =
+            Box::pin(self.apply_to_cluster(target, step, &mut delivered.deployment)).await
+        {
+            if !error.is_benign() {
+                delivered.problem = Some(error.to_string());
             }
-            delivered.failure = Some(failure);
+            delivered.error = Some(error);
         }
         delivered
     }
 
-    async fn bring(
+    async fn apply_to_cluster(
         &self,
         target: &Target<'_>,
-        turn: RolloutStep,
+        step: RolloutStep,
         stored: &mut Option<BundleDeployment>,
     ) -> Result<(), DeliveryError> {
-        if target.existing.is_some_and(is_leaving) {
+        if target.existing.is_some_and(is_terminating) {
             return Ok(());
         }
-        let Some(DesiredDeployment { deployment, secret }) = self.written(target, turn).await? else {
+        let Some(DesiredDeployment { deployment, secret }) = self.desired_deployment(target, step).await?
+        else {
             return Ok(());
         };
         let deployment = apply::merged(deployment, target.existing);
@@ -173,61 +175,63 @@ impl Delivery<'_> {
             self.copies().ensure(values, &deployment).await?;
         }
         let mut deployment = apply::deployment(self.context, deployment, target.existing).await?;
-        // After the deployment, which tells what the values are of. Where it is new, only now is there an owner.
-        let late = copies.iter().filter(|_| is_new).chain(&values);
-        for copy in late {
+        // The values follow the deployment, which has their hash. A new deployment can own its copies only now.
+        let after_deployment = copies.iter().filter(|_| is_new).chain(&values);
+        for copy in after_deployment {
             self.copies().ensure(copy, &deployment).await?;
         }
         let needed = needed(&deployment, copies.iter().chain(&values).map(reference), &secret);
-        let cleared = self.copies().clear(&deployment, &needed).await;
-        // The status of the Bundle has no use for them, and there may be thousands of deployments.
+        let pruned = self.copies().prune(&deployment, &needed).await;
+        // The status of the Bundle does not need the options, and there may be thousands of deployments.
         deployment.spec.options = BundleDeploymentOptions::default();
         deployment.spec.staged_options = BundleDeploymentOptions::default();
         *stored = Some(deployment);
-        cleared
+        pruned
     }
 
-    /// The deployment as it is to be. Its Secret is read only where what is in it is not known otherwise.
-    async fn written(
+    /// The desired deployment. The Secret with its values is read only if the cache does not show what is in it.
+    async fn desired_deployment(
         &self,
         target: &Target<'_>,
-        turn: RolloutStep,
+        step: RolloutStep,
     ) -> Result<Option<DesiredDeployment>, DeliveryError> {
-        if turn == RolloutStep::Wait {
+        if step == RolloutStep::Wait {
             return Ok(None);
         }
-        // What its agent is to copy is what it is to deploy with now.
+        // The agent copies the downstream resources of the options that it deploys with now.
         let options = match (&target.wanted, target.existing) {
-            (Ok(wanted), _) if turn == RolloutStep::Promote => Some(&*wanted.options),
+            (Ok(desired), _) if step == RolloutStep::Promote => Some(&*desired.options),
             (_, existing) => existing.map(|existing| &existing.spec.options),
         };
         let downstream = match options {
             Some(options) => self.downstream(options, target.existing).await?,
             None => Vec::new(),
         };
-        let is_intact = target.existing.is_some_and(|existing| self.has_values(existing));
-        let around = |secret| ObservedSecret {
+        let is_intact = target
+            .existing
+            .is_some_and(|existing| self.has_current_values(existing));
+        let observed = |secret| ObservedSecret {
             secret,
             is_intact,
             downstream: &downstream,
         };
-        let written = deployment(self.bundle, target, turn, around(None));
-        match (&written, target.existing) {
+        let desired = deployment(self.bundle, target, step, observed(None));
+        match (&desired, target.existing) {
             (
                 Some(DesiredDeployment {
                     secret: Values::Untouched,
                     ..
                 }),
                 Some(existing),
-            ) if !is_intact || existing.spec.waiting_for_values || is_waiting(written.as_ref()) => {
+            ) if !is_intact || existing.spec.waiting_for_values || is_waiting(desired.as_ref()) => {
                 let secret = self.read_values(existing).await?;
-                Ok(deployment(self.bundle, target, turn, around(secret.as_ref())))
+                Ok(deployment(self.bundle, target, step, observed(secret.as_ref())))
             }
-            _ => Ok(written),
+            _ => Ok(desired),
         }
     }
 
-    /// The downstream resources of these options, with the copies of those whose version the deployment has no record of.
+    /// The downstream resources of these options, and the state of the copy if the deployment does not record its version.
     async fn downstream(
         &self,
         options: &BundleDeploymentOptions,
@@ -249,14 +253,14 @@ impl Delivery<'_> {
         Ok(found)
     }
 
-    /// Those sources that are there.
+    /// The sources that are available.
     fn sources_of(&self, sources: impl IntoIterator<Item = Source>) -> impl Iterator<Item = &Object> {
         let found = sources.into_iter().filter_map(|source| self.sources.get(&source));
         found.filter_map(|found| found.as_ref().ok())
     }
 
-    /// Whether the Secret with a deployment's values is seen to be the right one.
-    fn has_values(&self, existing: &BundleDeployment) -> bool {
+    /// Whether the cached Secret with a deployment's values is up to date.
+    fn has_current_values(&self, existing: &BundleDeployment) -> bool {
         let known = self.copies.get(&values_reference(existing));
         known.is_some_and(|known| known.is(&existing.spec.values_hash, 2))
     }
@@ -265,51 +269,51 @@ impl Delivery<'_> {
         let CopyRef { name, .. } = values_reference(existing);
         let api = Api::<Secret>::namespaced(self.context.client.clone(), &name.namespace);
         let secret = bounded(api.get_opt(&name.name)).await;
-        let secret = secret.map_err(DeliveryError::of("read", format_args!("Secret {name}")))?;
+        let secret = secret.map_err(DeliveryError::api("read", format_args!("Secret {name}")))?;
         Ok(secret.as_ref().and_then(Copy::values_of))
     }
 
-    /// What is copied for the agent: access to the chart, and everything downstream that it deploys with now or next.
+    /// The copies for the agent: the access Secret, and the downstream resources that it deploys with now or next.
     fn copies_for(&self, deployment: &BundleDeployment) -> Vec<Copy> {
         let access = sources::access(self.bundle).zip(access_secret(self.bundle));
         let access = access.and_then(|(source, name)| match self.sources.get(&source) {
             Some(Ok(Object::Secret(secret))) => Some(Copy::of_access(deployment, name, secret)),
             _ => None,
         });
-        let downstream = self.sources_of(named(deployment));
+        let downstream = self.sources_of(referenced_sources(deployment));
         let downstream = downstream.map(|object| Copy::of_downstream(deployment, object));
         access.into_iter().chain(downstream).collect()
     }
 
-    const fn copies(&self) -> CopiesOf<'_> {
-        CopiesOf {
+    const fn copies(&self) -> CopyManager<'_> {
+        CopyManager {
             context: self.context,
             copies: self.copies,
         }
     }
 }
 
-fn is_waiting(written: Option<&DesiredDeployment>) -> bool {
-    written.is_some_and(|written| written.deployment.spec.waiting_for_values)
+fn is_waiting(desired: Option<&DesiredDeployment>) -> bool {
+    desired.is_some_and(|desired| desired.deployment.spec.waiting_for_values)
 }
 
-/// Downstream resources that a deployment names, now or next.
-pub fn named(deployment: &BundleDeployment) -> BTreeSet<Source> {
-    let (now, next) = (&deployment.spec.options, &deployment.spec.staged_options);
-    [now, next]
+/// The downstream resources of a deployment, current and staged.
+pub fn referenced_sources(deployment: &BundleDeployment) -> BTreeSet<Source> {
+    let (current, staged) = (&deployment.spec.options, &deployment.spec.staged_options);
+    [current, staged]
         .into_iter()
         .flat_map(|options| downstream(options).unwrap_or_default())
         .collect()
 }
 
-/// Where everything is that a deployment needs: copies whose source is missing stay.
+/// All copies that a deployment needs. Those whose source is missing are kept too.
 fn needed(
     deployment: &BundleDeployment,
     copies: impl Iterator<Item = CopyRef>,
     secret: &Values,
 ) -> BTreeSet<CopyRef> {
     let namespace = deployment.metadata.namespace.clone().unwrap_or_default();
-    let downstream = named(deployment).into_iter();
+    let downstream = referenced_sources(deployment).into_iter();
     let downstream = downstream.map(|source| CopyRef {
         kind: source.kind,
         name: NamespacedName::new(namespace.clone(), source.name),
@@ -318,7 +322,7 @@ fn needed(
     copies.chain(downstream).chain(values).collect()
 }
 
-/// The Secret with a deployment's values has its name.
+/// The Secret with a deployment's values, which has the same name.
 fn values_reference(deployment: &BundleDeployment) -> CopyRef {
     CopyRef::of(Kind::Secret, &deployment.metadata)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a Bundle.
+//! Errors of the bundle and cluster loops.
 
 use std::{fmt, time::Duration};
 
@@ -7,104 +7,104 @@ use helmops_shared::{
 };
 use thiserror::Error;
 
-use crate::{backoff::Pace, client::ApiError, memory::Failure, workers::Interrupted};
+use crate::{backoff::Pace, client::ApiError, retry_state::ClassifiedError, workers::Interrupted};
 
-/// Why a Bundle could not be brought to its clusters, or not to all of them.
+/// Why a Bundle could not be deployed to some or all of its clusters.
 #[derive(Debug, Error)]
 pub enum DeliveryError {
-    /// Policies have not been seen yet.
+    /// The Policy cache is not synced.
     #[error("the Policy cache is not synced yet")]
     UnknownPolicies,
-    /// The process stops, or leads no more.
+    /// The process stops, or has lost leadership.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// Something that is passed on could not be read.
+    /// A Secret or ConfigMap that is copied to clusters could not be read.
     #[error("{0}")]
-    Unread(String),
-    /// A name is taken by something of somebody else's, whose end is not seen.
+    SourceUnreadable(String),
+    /// An object that this controller does not manage has the name. No watch shows its deletion.
     #[error("{0}")]
-    Taken(String),
-    /// Values took too long, so that not every cluster has its own. The machine may be less busy later.
+    NameConflict(String),
+    /// Rendering the values exceeded its time limit, so some clusters have none. The machine may be less busy later.
     #[error("{0}")]
-    Overtime(Exceeded),
-    /// What is seen of an object is not what it is now.
-    #[error("{0} is seen as it was before")]
-    Behind(String),
+    RenderTimeout(Exceeded),
+    /// The cached object is older than the one in the API server.
+    #[error("the cached {0} is stale")]
+    Stale(String),
     /// An object could not be read or written.
-    #[error("could not {doing} {what}: {source}")]
+    #[error("could not {operation} {object}: {source}")]
     Api {
-        /// What was tried, in a verb.
-        doing: &'static str,
+        /// The operation, as a verb.
+        operation: &'static str,
         /// The object.
-        what: String,
-        /// Why.
+        object: String,
+        /// The cause.
         source: ApiError,
     },
 }
 
-impl Failure for DeliveryError {
+impl ClassifiedError for DeliveryError {
     fn reason(&self) -> Reason {
         match self {
-            Self::UnknownPolicies | Self::Interrupted(_) | Self::Behind(_) => Reason::Progressing,
-            Self::Taken(_) => Reason::BundleConflict,
-            Self::Overtime(_) => Reason::NotReady,
-            Self::Unread(_) | Self::Api { .. } => Reason::APIError,
+            Self::UnknownPolicies | Self::Interrupted(_) | Self::Stale(_) => Reason::Progressing,
+            Self::NameConflict(_) => Reason::BundleConflict,
+            Self::RenderTimeout(_) => Reason::NotReady,
+            Self::SourceUnreadable(_) | Self::Api { .. } => Reason::APIError,
         }
     }
 
-    fn pace(&self) -> Option<Pace> {
+    fn backoff_policy(&self) -> Option<Pace> {
         match self {
             Self::UnknownPolicies | Self::Interrupted(Interrupted::Stopping) => None,
-            Self::Interrupted(Interrupted::LeadershipLost) | Self::Behind(_) => Some(Pace::CONFLICT),
-            Self::Taken(_) => Some(Pace::SLOW),
-            // Each further try takes as long again.
-            Self::Overtime(_) => Some(Pace::SLOW.at_least(Duration::from_mins(1))),
+            Self::Interrupted(Interrupted::LeadershipLost) | Self::Stale(_) => Some(Pace::CONFLICT),
+            Self::NameConflict(_) => Some(Pace::SLOW),
+            // Each retry takes as much processor time again.
+            Self::RenderTimeout(_) => Some(Pace::SLOW.at_least(Duration::from_mins(1))),
             Self::Api { .. } if self.is_benign() => Some(Pace::CONFLICT),
-            Self::Unread(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
+            Self::SourceUnreadable(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
         }
     }
 
     fn is_benign(&self) -> bool {
         match self {
-            Self::UnknownPolicies | Self::Interrupted(_) | Self::Behind(_) => true,
-            Self::Unread(_) | Self::Taken(_) | Self::Overtime(_) => false,
+            Self::UnknownPolicies | Self::Interrupted(_) | Self::Stale(_) => true,
+            Self::SourceUnreadable(_) | Self::NameConflict(_) | Self::RenderTimeout(_) => false,
             Self::Api { source, .. } => source.is_benign(),
         }
     }
 }
 
 impl DeliveryError {
-    /// One of a call. To be given a verb and the object.
-    pub fn of(doing: &'static str, what: impl fmt::Display) -> impl FnOnce(ApiError) -> Self {
+    /// The error of an API call, from the operation (a verb) and the object.
+    pub fn api(operation: &'static str, object: impl fmt::Display) -> impl FnOnce(ApiError) -> Self {
         move |source| Self::Api {
-            doing,
-            what: what.to_string(),
+            operation,
+            object: object.to_string(),
             source,
         }
     }
 
-    /// How much it says: of several, the one that must be told of and is tried again first.
-    pub fn weight(&self) -> u8 {
+    /// Of several errors, the most severe one is logged and determines the backoff.
+    pub fn severity(&self) -> u8 {
         match self {
             Self::UnknownPolicies | Self::Interrupted(_) => 0,
-            Self::Taken(_) => 1,
+            Self::NameConflict(_) => 1,
             _ if self.is_benign() => 3,
             _ => 2,
         }
     }
 }
 
-/// Why a Bundle is not brought to any cluster before somebody changes it. Clusters keep what they have.
+/// Why a Bundle is deployed to no cluster until a user changes the Bundle or a Policy. Clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// In a word.
+pub struct BundleBlocked {
+    /// For the condition.
     pub reason: Reason,
-    /// In a sentence.
+    /// For the condition.
     pub message: String,
 }
 
-impl Refusal {
-    /// One with an error's words.
+impl BundleBlocked {
+    /// With the message of an error.
     pub fn new(reason: Reason, error: &impl fmt::Display) -> Self {
         Self {
             reason,
@@ -113,15 +113,15 @@ impl Refusal {
     }
 }
 
-/// Refuses Bundles that Policies forbid, that lack a version, and that are not made from a chart.
-pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), Refusal> {
+/// Rejects Bundles that Policies forbid, whose version is not exact, or that contain files instead of a chart.
+pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> {
     policies
         .check_bundle(bundle)
-        .map_err(|errors| Refusal::new(Reason::PolicyViolation, &errors))?;
+        .map_err(|errors| BundleBlocked::new(Reason::PolicyViolation, &errors))?;
     if !bundle.spec.resources.is_empty() {
-        let message = "spec.resources: this Bundle carries files, which helmops does not deploy; use a HelmOp, or \
-                       Fleet's own controller";
-        return Err(Refusal::new(Reason::UnsupportedBundle, &message));
+        let message = "spec.resources: this Bundle contains files, which helmops does not deploy; use a HelmOp or Fleet's \
+                       own controller";
+        return Err(BundleBlocked::new(Reason::UnsupportedBundle, &message));
     }
     let helm = bundle
         .spec
@@ -133,9 +133,9 @@ pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), Refusal> {
         Some(version) if !version.is_empty() && !is_exact(version) => {
             let message = format!(
                 "chart version cannot be deployed; check HelmOp status for more details: spec.helm.version: Invalid value: \
-                 {version:?}: a Bundle names one version, such as 1.2.3"
+                 {version:?}: expected one exact version, such as 1.2.3"
             );
-            Err(Refusal::new(Reason::InvalidVersion, &message))
+            Err(BundleBlocked::new(Reason::InvalidVersion, &message))
         }
         _ => Ok(()),
     }
@@ -152,39 +152,39 @@ mod tests {
 
     use super::*;
 
-    fn refused(spec: &Value) -> Option<Refusal> {
+    fn blocked(spec: &Value) -> Option<BundleBlocked> {
         let object = json!({ "metadata": { "name": "web", "namespace": "fleet" }, "spec": spec });
         let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
         check(&bundle, &Policies::default()).err()
     }
 
     #[test]
-    fn only_one_version_can_be_deployed() {
+    fn a_version_that_is_not_exact_is_rejected() {
         for version in ["1.2.3", "v1.2.3", "1.2.3-rc.1+b", ""] {
             let spec = json!({ "helmOpOptions": {}, "helm": { "chart": "web", "version": version } });
-            assert_eq!(refused(&spec), None, "{version}");
+            assert_eq!(blocked(&spec), None, "{version}");
         }
         for version in ["1.x.x", "1.2", "^1", "vv1.2.3"] {
             let spec = json!({ "helmOpOptions": {}, "helm": { "chart": "web", "version": version } });
-            let refusal = refused(&spec).unwrap();
-            assert_eq!(refusal.reason, Reason::InvalidVersion);
+            let blocked = blocked(&spec).unwrap();
+            assert_eq!(blocked.reason, Reason::InvalidVersion);
             assert!(
-                refusal.message.contains("version cannot be deployed"),
+                blocked.message.contains("version cannot be deployed"),
                 "{}",
-                refusal.message
+                blocked.message
             );
-            assert!(refusal.message.contains(version), "{}", refusal.message);
+            assert!(blocked.message.contains(version), "{}", blocked.message);
         }
         assert_eq!(
-            refused(&json!({ "helm": { "chart": "web", "version": "1.x" } })),
+            blocked(&json!({ "helm": { "chart": "web", "version": "1.x" } })),
             None,
-            "no HelmOp's"
+            "not the Bundle of a HelmOp"
         );
     }
 
     #[test]
-    fn files_are_somebody_elses() {
-        let refusal = refused(&json!({ "resources": [{ "name": "a.yaml" }] })).unwrap();
-        assert_eq!(refusal.reason, Reason::UnsupportedBundle);
+    fn bundles_with_files_are_rejected() {
+        let blocked = blocked(&json!({ "resources": [{ "name": "a.yaml" }] })).unwrap();
+        assert_eq!(blocked.reason, Reason::UnsupportedBundle);
     }
 }

@@ -1,12 +1,12 @@
-//! The bundle loop: each Bundle to its clusters.
+//! The bundle loop: deploys each Bundle to its clusters.
 //!
 //! ```text
-//! observe ─► targets ─► sources ─► check ─► roll-out ─► deliver, each cluster by itself ─► clear away ─► tell: the status
-//! what is    which      what is    who can  whose       copies and the                     where it goes
-//! there      clusters?  passed on  have it? turn?       BundleDeployment                   no more
+//! observe ─► targets ─► sources ─► check ─► plan ─► deliver, each cluster by itself ─► prune ─► update the status
+//! (caches)   which      what is    which    which   copies and the                     clusters that
+//!            clusters?  copied?    blocked? next?   BundleDeployment                   are no targets
 //! ```
 //!
-//! What goes wrong with one cluster is told of that cluster, and holds up no other.
+//! An error of one cluster is reported for that cluster and delays no other.
 
 mod apply;
 mod copies;
@@ -25,39 +25,42 @@ use helmops_shared::{
 use kube::Resource;
 
 pub use self::error::DeliveryError;
-use self::{copies::CopiesOf, error::Refusal, round::Run};
+use self::{copies::CopyManager, error::BundleBlocked, round::BundleReconciliation};
 use crate::{
     backoff::Pace,
     context::Context,
     error::shown,
-    memory::Failure,
     metrics::Reconciler,
     queue::Next,
+    retry_state::ClassifiedError,
     watch::{DeliveryStores, Weight},
     work::BundleKey,
     workers::WorkerPermit,
 };
 
-/// How many clusters of a Bundle are worked on at a time.
-const AT_ONCE: usize = 10;
+/// Maximum number of clusters of a Bundle that are processed concurrently.
+const CONCURRENCY: usize = 10;
 
-/// Brings one Bundle to its clusters, and tells in its status how far that is.
+/// Deploys one Bundle to its clusters, and reports the progress in its status.
 ///
-/// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
+/// It is level-triggered: it depends only on the current state, never on the event, so it may be called at any time and any
+/// number of times.
 pub async fn reconcile(
     key: &BundleKey,
-    place: &mut WorkerPermit,
-    reach: &DeliveryStores,
+    permit: &mut WorkerPermit,
+    stores: &DeliveryStores,
     context: &Context,
 ) -> Next {
     let Some(object) = context.stores.bundles.get(key) else {
         context.bundles.forget(key);
-        let result = Box::pin(apply::withdraw_leftovers(context, key)).await;
-        return context.bundles.ended(key, None, result);
+        let result = Box::pin(apply::delete_leftovers(context, key)).await;
+        return context.bundles.requeue_after(key, None, result);
     };
     if object.meta().deletion_timestamp.is_some() {
-        let result = Box::pin(withdraw(key, &object, reach, context)).await;
-        return context.bundles.ended(key, object.meta().generation, result);
+        let result = Box::pin(finalize(key, &object, stores, context)).await;
+        return context
+            .bundles
+            .requeue_after(key, object.meta().generation, result);
     }
     let bundle = match &*object {
         Decoded::Valid(bundle) => bundle,
@@ -66,65 +69,67 @@ pub async fn reconcile(
             return None;
         }
     };
-    let seen = bundle.metadata.resource_version.as_deref().unwrap_or_default();
-    if context.bundles.written.is_behind(key, seen) {
+    let cached = bundle.metadata.resource_version.as_deref().unwrap_or_default();
+    if context.bundles.pending_writes.is_stale(key, cached) {
         return Some(Pace::CONFLICT.first);
     }
     let started = Instant::now();
-    let result = Box::pin(sync(key, bundle, place, reach, context)).await;
-    let failure = result.as_ref().err().map(Failure::reason);
+    let result = Box::pin(sync(key, bundle, permit, stores, context)).await;
+    let failure = result.as_ref().err().map(ClassifiedError::reason);
     context
         .metrics
         .reconciled(Reconciler::Bundle, failure, started.elapsed());
-    context.bundles.ended(key, bundle.metadata.generation, result)
+    context
+        .bundles
+        .requeue_after(key, bundle.metadata.generation, result)
 }
 
-/// Withdraws a Bundle that is being deleted, whatever else it says.
-async fn withdraw(
+/// Deletes the copies and BundleDeployments of a Bundle that is being deleted, whether it decodes or not.
+async fn finalize(
     key: &BundleKey,
     bundle: &Decoded<Bundle>,
-    reach: &DeliveryStores,
+    stores: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
-    let copies = CopiesOf {
+    let copies = CopyManager {
         context,
-        copies: &reach.copies,
+        copies: &stores.copies,
     };
-    copies.clear_unowned(key).await?;
-    apply::withdraw(context, key, bundle).await
+    copies.prune_unowned(key).await?;
+    apply::finalize(context, key, bundle).await
 }
 
 async fn sync(
     key: &BundleKey,
     bundle: &Bundle,
-    place: &mut WorkerPermit,
-    reach: &DeliveryStores,
+    permit: &mut WorkerPermit,
+    stores: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
-    place.carry(bundle.weight()).await?;
+    permit.carry(bundle.weight()).await?;
     let Some(bundle) = apply::with_finalizer(context, bundle).await? else {
-        // It is gone.
+        // It does not exist any more.
         return Ok(());
     };
-    let run = Run {
+    let reconciliation = BundleReconciliation {
         key,
         bundle: &bundle,
-        reach,
+        stores,
         context,
     };
-    match run.round(place).await? {
-        // The worst is told of and decides when to try again.
-        Ok(failures) => match failures.into_iter().max_by_key(DeliveryError::weight) {
+    match reconciliation.roll_out(permit).await? {
+        // The most severe error is logged and determines the backoff.
+        Ok(errors) => match errors.into_iter().max_by_key(DeliveryError::severity) {
             Some(error) => Err(error),
             None => Ok(()),
         },
-        Err(Refusal { reason, message }) => {
+        Err(BundleBlocked { reason, message }) => {
             tracing::info!(reason = reason.as_str(), message, "not deployed");
             apply::status(context, key, &bundle, RolloutRound::Refused(reason, &message)).await
         }
     }
 }
 
-fn is_leaving(deployment: &BundleDeployment) -> bool {
+fn is_terminating(deployment: &BundleDeployment) -> bool {
     deployment.metadata.deletion_timestamp.is_some()
 }

@@ -1,4 +1,4 @@
-//! What there is around a Bundle, as it was last seen.
+//! Reads the objects that a Bundle depends on from the caches.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,14 +19,15 @@ use crate::{
 /// The Policies of a Bundle's namespace.
 ///
 /// # Errors
-/// While it is unknown which there are: nothing is done that one of them might forbid.
+/// While the Policy cache is not synced: nothing is done that a Policy might forbid.
 pub fn policies(context: &Context, bundle: &Bundle) -> Result<Arc<Policies>, DeliveryError> {
     let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
     let policies = context.stores.policies.of(namespace);
     policies.ok_or(DeliveryError::UnknownPolicies)
 }
 
-/// Whether a Bundle that is being worked on still says the same. Metadata may have changed, which brings it here again.
+/// Whether the spec of a Bundle is unchanged since the reconciliation started. A change of its metadata alone does not count; it
+/// triggers another reconciliation.
 pub fn is_current(context: &Context, key: &BundleKey, bundle: &Bundle) -> bool {
     let latest = context.stores.bundles.get(key);
     latest.is_some_and(|latest| {
@@ -36,25 +37,25 @@ pub fn is_current(context: &Context, key: &BundleKey, bundle: &Bundle) -> bool {
     })
 }
 
-/// Where a Bundle may go, and where it is.
+/// The clusters that a Bundle may target, and its existing deployments.
 pub struct ClusterSnapshot {
-    clusters: Vec<Home>,
+    clusters: Vec<ClusterEntry>,
     groups: Vec<Arc<Decoded<ClusterGroup>>>,
     mappings: Vec<Arc<Decoded<BundleNamespaceMapping>>>,
     deployments: Vec<Deployment>,
-    /// Where the Bundle is.
+    /// The namespace of the Bundle.
     namespace: Option<String>,
 }
 
-/// A Cluster, and the namespace that is its own: empty while it has none yet.
-struct Home {
+/// A Cluster, and the namespace for its BundleDeployments: empty while it has none.
+struct ClusterEntry {
     cluster: Arc<Decoded<Cluster>>,
     namespace: Result<String, NamespaceRefused>,
 }
 
-impl Home {
+impl ClusterEntry {
     fn of(cluster: Arc<Decoded<Cluster>>, clusters: &Clusters) -> Self {
-        // Before its status says so, its namespace may not have been created.
+        // Until its status has the namespace, the namespace may not exist.
         let when_known = |cluster: &Cluster, namespace: String| {
             let is_known = !cluster.status.namespace.is_empty();
             if is_known { namespace } else { String::new() }
@@ -71,26 +72,23 @@ impl Home {
     }
 }
 
-/// Looks around.
-pub fn surroundings(
-    context: &Context,
-    clusters: &Clusters,
-    key: &BundleKey,
-    bundle: &Bundle,
-) -> ClusterSnapshot {
+/// Reads the caches.
+pub fn snapshot(context: &Context, clusters: &Clusters, key: &BundleKey, bundle: &Bundle) -> ClusterSnapshot {
     let mappings = clusters.mappings.state();
     let within = namespaces(clusters, bundle, &mappings);
-    let mut groups = inside(&clusters.groups, &within);
-    // A store has no order, and a status must have one.
+    let mut groups = in_namespaces(&clusters.groups, &within);
+    // A store has no order, but the status needs a stable one.
     groups.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
-    let clusters = inside(&clusters.all, &within)
+    let clusters = in_namespaces(&clusters.all, &within)
         .into_iter()
-        .map(|cluster| Home::of(cluster, clusters))
+        .map(|cluster| ClusterEntry::of(cluster, clusters))
         .collect::<Vec<_>>();
     let mut deployments = context.stores.deployments.of_bundle(key);
-    // Whose labels were taken off is still what it was.
-    let homes = clusters.iter().filter_map(Home::namespace);
-    deployments.extend(homes.filter_map(|home| context.stores.deployments.unlabelled(home, &key.name)));
+    // A deployment without its labels still belongs to the Bundle.
+    let namespaces = clusters.iter().filter_map(ClusterEntry::namespace);
+    deployments.extend(
+        namespaces.filter_map(|namespace| context.stores.deployments.unlabelled(namespace, &key.name)),
+    );
     ClusterSnapshot {
         clusters,
         groups,
@@ -101,39 +99,44 @@ pub fn surroundings(
 }
 
 impl ClusterSnapshot {
-    /// The clusters. One that does not decode, or is being deleted, is none to bring anything to.
+    /// The clusters, without those that do not decode or are being deleted: nothing is deployed to them.
     pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
         let groups = self.groups.iter().filter_map(|group| group.good());
         let groups: Vec<_> = groups.filter_map(Group::of).collect();
         self.clusters
             .iter()
-            .filter_map(|home| Some((home, home.cluster.good()?)))
+            .filter_map(|entry| Some((entry, entry.cluster.good()?)))
             .filter(|(_, cluster)| cluster.metadata.deletion_timestamp.is_none())
-            .map(move |(home, cluster)| Member::new(cluster, &groups).with_namespace(home.namespace.clone()))
+            .map(move |(entry, cluster)| {
+                Member::new(cluster, &groups).with_namespace(entry.namespace.clone())
+            })
     }
 
-    /// Something that says where the Bundle goes and does not decode, if there is any: what it says is not known.
-    pub fn odd(&self) -> Option<String> {
-        let clusters = self.clusters.iter().filter_map(|home| odd(&home.cluster));
-        let groups = self.groups.iter().filter_map(|group| odd(group));
+    /// The first decode error of an object that selects the targets, if there is any: then the targets are not certain.
+    pub fn decode_error(&self) -> Option<String> {
+        let clusters = self
+            .clusters
+            .iter()
+            .filter_map(|entry| decode_error(&entry.cluster));
+        let groups = self.groups.iter().filter_map(|group| decode_error(group));
         let mappings = self.mappings.iter();
         let mappings = mappings
             .filter(|mapping| mapping.meta().namespace == self.namespace)
-            .filter_map(|mapping| odd(mapping));
+            .filter_map(|mapping| decode_error(mapping));
         clusters.chain(groups).chain(mappings).next()
     }
 
-    /// A cluster as it is seen.
+    /// A Cluster of the snapshot.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Decoded<Cluster>> {
-        let is_it = |cluster: &&Arc<Decoded<Cluster>>| {
+        let has_name = |cluster: &&Arc<Decoded<Cluster>>| {
             let metadata = (**cluster).meta();
             metadata.namespace.as_deref() == Some(namespace) && metadata.name.as_deref() == Some(name)
         };
-        let mut clusters = self.clusters.iter().map(|home| &home.cluster);
-        clusters.find(is_it).map(|cluster| &**cluster)
+        let mut clusters = self.clusters.iter().map(|entry| &entry.cluster);
+        clusters.find(has_name).map(|cluster| &**cluster)
     }
 
-    /// What is on clusters already.
+    /// The deployments that exist and decode.
     pub fn existing(&self) -> Vec<&BundleDeployment> {
         self.deployments
             .iter()
@@ -142,7 +145,7 @@ impl ClusterSnapshot {
     }
 }
 
-/// The namespaces in which the Bundle looks for clusters.
+/// The namespaces whose clusters the Bundle may target.
 fn namespaces(
     clusters: &Clusters,
     bundle: &Bundle,
@@ -164,18 +167,18 @@ fn namespaces(
     found.into_iter().map(str::to_owned).collect()
 }
 
-fn inside<K>(store: &Store<Decoded<K>>, namespaces: &[String]) -> Vec<Arc<Decoded<K>>>
+fn in_namespaces<K>(store: &Store<Decoded<K>>, namespaces: &[String]) -> Vec<Arc<Decoded<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
-    let is_inside = |object: &Arc<Decoded<K>>| {
+    let is_included = |object: &Arc<Decoded<K>>| {
         let namespace = object.meta().namespace.as_ref();
         namespace.is_some_and(|namespace| namespaces.contains(namespace))
     };
-    store.state().into_iter().filter(is_inside).collect()
+    store.state().into_iter().filter(is_included).collect()
 }
 
-fn odd<K: Resource<DynamicType = ()>>(object: &Decoded<K>) -> Option<String> {
+fn decode_error<K: Resource<DynamicType = ()>>(object: &Decoded<K>) -> Option<String> {
     match object {
         Decoded::Valid(_) => None,
         Decoded::Invalid { metadata, error } => Some(format!(

@@ -1,4 +1,4 @@
-//! One round of a roll-out.
+//! One round of a rollout.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,10 +15,10 @@ use helmops_shared::{
 };
 
 use super::{
-    AT_ONCE, DeliveryError, apply,
+    CONCURRENCY, DeliveryError, apply,
     deliver::{Delivered, Delivery},
-    error::{Refusal, check},
-    is_leaving,
+    error::{BundleBlocked, check},
+    is_terminating,
     observe::{self, ClusterSnapshot},
     sources::Sources,
 };
@@ -30,109 +30,115 @@ use crate::{
     workers,
 };
 
-/// How much processor time the values of one Bundle may take, besides a time for each of its clusters: other Bundles of its
+/// Processor time for rendering the values of one Bundle, in addition to a time for each of its clusters: other Bundles of its
 /// namespace wait meanwhile.
 const MAX_VALUES_TIME: Duration = Duration::from_secs(2);
 
-/// Values for all clusters are in memory until the last cluster has its own. Bundles with more than this, in bytes, are brought
-/// to their clusters one at a time in a namespace.
+/// The values for all clusters are in memory until the last cluster is done. Bundles with larger values than this, in bytes, are
+/// deployed one at a time in a namespace.
 const LARGE_VALUES: usize = 4 << 20;
 
-/// A Bundle that is worked on.
-pub struct Run<'r> {
+/// The reconciliation of a Bundle.
+pub struct BundleReconciliation<'r> {
     pub key: &'r BundleKey,
     pub bundle: &'r Bundle,
-    pub reach: &'r DeliveryStores,
+    pub stores: &'r DeliveryStores,
     pub context: &'r Context,
 }
 
-/// What went wrong with some clusters, or why nothing was done at all.
-type Outcome = Result<Vec<DeliveryError>, Refusal>;
+/// The errors of single clusters, or why nothing was deployed.
+type RoundResult = Result<Vec<DeliveryError>, BundleBlocked>;
 
-impl Run<'_> {
-    /// Brings each cluster what it is its turn for, and tells of it. Gives what went wrong with some of them, or why nothing
-    /// was done at all.
-    pub async fn round(&self, place: &mut workers::WorkerPermit) -> Result<Outcome, DeliveryError> {
+impl BundleReconciliation<'_> {
+    /// Applies the next step of the rollout to each cluster, and updates the status. Returns the errors of single clusters, or
+    /// why nothing was deployed.
+    pub async fn roll_out(&self, permit: &mut workers::WorkerPermit) -> Result<RoundResult, DeliveryError> {
         loop {
-            // First, since it may take a while: what is looked at then is what is acted on.
-            let permit = self.context.compute.permit(place).await?;
+            // First, because it may wait: the caches are read after that.
+            let compute_permit = self.context.compute.permit(permit).await?;
             let policies = observe::policies(self.context, self.bundle)?;
-            let surroundings =
-                observe::surroundings(self.context, &self.reach.clusters, self.key, self.bundle);
-            let existing = surroundings.existing();
-            let found = || targets(self.bundle, &policies, &surroundings, &existing);
-            let found = compute::run(&permit, found);
-            drop(permit);
-            if found.as_ref().is_ok_and(|found| found.bytes > LARGE_VALUES) && !place.is_alone() {
-                drop(found);
-                // That takes as long as another one's clusters do: what was found may be out of date then.
-                place.alone().await?;
+            let snapshot = observe::snapshot(self.context, &self.stores.clusters, self.key, self.bundle);
+            let existing = snapshot.existing();
+            let compute_targets = || targets(self.bundle, &policies, &snapshot, &existing);
+            let computed = compute::run(&compute_permit, compute_targets);
+            drop(compute_permit);
+            if computed
+                .as_ref()
+                .is_ok_and(|computed| computed.bytes > LARGE_VALUES)
+                && !permit.is_alone()
+            {
+                drop(computed);
+                // That takes as long as the deployment of another Bundle: the targets may be stale then.
+                permit.alone().await?;
                 self.check_current()?;
                 continue;
             }
             self.check_current()?;
-            return self.sync(found, &surroundings, &existing).await;
+            return self.deploy(computed, &snapshot, &existing).await;
         }
     }
 
-    /// Checks that the Bundle is still what it was when work on it began.
+    /// Checks that the Bundle has not changed since the reconciliation started.
     fn check_current(&self) -> Result<(), DeliveryError> {
         if observe::is_current(self.context, self.key, self.bundle) {
             Ok(())
         } else {
-            Err(DeliveryError::Behind(format!("Bundle {}", self.key.name)))
+            Err(DeliveryError::Stale(format!("Bundle {}", self.key.name)))
         }
     }
 
-    /// Brings what was found to the clusters.
-    async fn sync(
+    /// Deploys the Bundle to its targets.
+    async fn deploy(
         &self,
-        found: Result<Found<'_>, Refusal>,
-        surroundings: &ClusterSnapshot,
+        computed: Result<ComputedTargets<'_>, BundleBlocked>,
+        snapshot: &ClusterSnapshot,
         existing: &[&BundleDeployment],
-    ) -> Result<Outcome, DeliveryError> {
-        let mut failures = Vec::new();
-        for leaving in existing.iter().filter(|deployment| is_leaving(deployment)) {
-            // It is created again when it is gone.
-            failures.extend(apply::withdraw_one(self.context, leaving).await.err());
+    ) -> Result<RoundResult, DeliveryError> {
+        let mut errors = Vec::new();
+        for terminating in existing.iter().filter(|deployment| is_terminating(deployment)) {
+            // It is created again after its deletion.
+            errors.extend(apply::delete_deployment(self.context, terminating).await.err());
         }
-        let Found {
+        let ComputedTargets {
             mut targets,
             exceeded,
             ..
-        } = match found {
-            Ok(found) => found,
-            Err(refusal) => return refused(refusal, failures),
+        } = match computed {
+            Ok(computed) => computed,
+            Err(blocked) => return first_error_or(blocked, errors),
         };
-        // The other limits are exceeded by the same work each time, until somebody changes something.
+        // Retrying does not help against the other limits: the input must change first.
         if let Some(exceeded @ Exceeded::Time { .. }) = exceeded {
-            failures.push(DeliveryError::Overtime(exceeded));
+            errors.push(DeliveryError::RenderTimeout(exceeded));
         }
         let sources = Sources::read(self.context, self.bundle, &targets).await;
         let delivery = Delivery {
             context: self.context,
-            copies: &self.reach.copies,
+            copies: &self.stores.copies,
             bundle: self.bundle,
             sources: &sources,
         };
-        // Before the plan: who cannot be given anything takes nobody's turn.
-        failures.extend(targets.iter_mut().filter_map(|target| delivery.check(target)));
+        // Before the plan: a cluster that is blocked must not use up the limits of the rollout.
+        errors.extend(targets.iter_mut().filter_map(|target| delivery.check(target)));
         let rollout = match targeting::plan(&self.bundle.spec, &targets) {
             Ok(rollout) => rollout,
-            Err(error) => return refused(Refusal::new(Reason::InvalidRollout, &error), failures),
+            Err(error) => {
+                return first_error_or(BundleBlocked::new(Reason::InvalidRollout, &error), errors);
+            }
         };
         let delivered = deliver(&delivery, &targets, &rollout).await;
-        failures.extend(self.prune(surroundings, &targets, existing).await);
+        errors.extend(self.prune(snapshot, &targets, existing).await);
         let strays = targeting::strays(&targets, existing);
-        self.tell(&targets, &rollout, &delivered, &strays).await?;
-        failures.extend(delivered.into_iter().filter_map(|delivered| delivered.failure));
-        Ok(Ok(failures))
+        self.update_status(&targets, &rollout, &delivered, &strays)
+            .await?;
+        errors.extend(delivered.into_iter().filter_map(|delivered| delivered.error));
+        Ok(Ok(errors))
     }
 
-    /// Withdraws the Bundle from clusters that it does not go to any more.
+    /// Deletes the deployments of clusters that are not targets any more.
     async fn prune(
         &self,
-        surroundings: &ClusterSnapshot,
+        snapshot: &ClusterSnapshot,
         targets: &[Target<'_>],
         existing: &[&BundleDeployment],
     ) -> Vec<DeliveryError> {
@@ -142,102 +148,102 @@ impl Run<'_> {
         if orphans.is_empty() {
             return Vec::new();
         }
-        if let Some(odd) = surroundings.odd() {
-            tracing::warn!("{odd}: no BundleDeployment is deleted until it can be read");
+        if let Some(error) = snapshot.decode_error() {
+            tracing::warn!("{error}; no BundleDeployment is deleted until it decodes");
             return Vec::new();
         }
-        let mut failures = Vec::new();
+        let mut errors = Vec::new();
         for orphan in orphans {
-            let withdrawn = apply::withdraw_orphan(self.context, surroundings, orphan).await;
-            failures.extend(withdrawn.err());
+            let deleted = apply::delete_orphan(self.context, snapshot, orphan).await;
+            errors.extend(deleted.err());
         }
-        failures
+        errors
     }
 
-    /// Whether a deployment is on a cluster that waits for its time: nothing is removed there before.
+    /// Whether a deployment is on a cluster outside of its schedule: nothing is deleted there until the schedule allows it.
     fn is_out_of_schedule(&self, deployment: &BundleDeployment) -> bool {
         let cluster = targeting::cluster_of(deployment)
-            .and_then(|(namespace, name)| self.reach.clusters.all.get(&key(namespace, name)));
+            .and_then(|(namespace, name)| self.stores.clusters.all.get(&key(namespace, name)));
         cluster.is_some_and(|cluster| match &*cluster {
             Decoded::Valid(cluster) => cluster.status.is_out_of_schedule(),
             Decoded::Invalid { .. } => deployment.spec.off_schedule,
         })
     }
 
-    async fn tell(
+    async fn update_status(
         &self,
         targets: &[Target<'_>],
         rollout: &Rollout,
         delivered: &[Delivered],
         strays: &HashMap<usize, String>,
     ) -> Result<(), DeliveryError> {
-        let left_out = |place: usize| {
-            let is_left_out = rollout.unassigned.contains(&place);
-            is_left_out.then_some("no partition of spec.rolloutStrategy has this cluster; add it to one")
+        let unassigned = |index: usize| {
+            let is_unassigned = rollout.unassigned.contains(&index);
+            is_unassigned.then_some("no partition of spec.rolloutStrategy has this cluster; add it to one")
         };
-        let places: Vec<_> = targets
+        let statuses: Vec<_> = targets
             .iter()
             .zip(delivered)
             .enumerate()
-            .map(|(place, (target, delivered))| TargetStatus {
+            .map(|(index, (target, delivered))| TargetStatus {
                 target,
                 deployment: delivered.deployment.as_ref().or(target.existing),
                 problem: delivered
                     .problem
                     .as_deref()
-                    .or_else(|| left_out(place))
-                    .or_else(|| strays.get(&place).map(String::as_str)),
+                    .or_else(|| unassigned(index))
+                    .or_else(|| strays.get(&index).map(String::as_str)),
             })
             .collect();
         apply::status(
             self.context,
             self.key,
             self.bundle,
-            RolloutRound::Done(rollout, &places),
+            RolloutRound::Done(rollout, &statuses),
         )
         .await
     }
 }
 
-/// A round in which nothing was done. What failed before is tried again first: the refusal is found once more then.
-fn refused(refusal: Refusal, failures: Vec<DeliveryError>) -> Result<Outcome, DeliveryError> {
-    failures.into_iter().next().map_or(Ok(Err(refusal)), Err)
+/// The result of a round that is blocked. An earlier error takes precedence, so that it is retried: the retry is blocked again.
+fn first_error_or(blocked: BundleBlocked, errors: Vec<DeliveryError>) -> Result<RoundResult, DeliveryError> {
+    errors.into_iter().next().map_or(Ok(Err(blocked)), Err)
 }
 
-/// The clusters of a Bundle with their values.
-struct Found<'a> {
+/// The targets of a Bundle with their values.
+struct ComputedTargets<'a> {
     targets: Vec<Target<'a>>,
-    /// The limit that ended the rendering of values.
+    /// The limit that stopped the rendering of values.
     exceeded: Option<Exceeded>,
-    /// What all values and options take.
+    /// Memory of all values and options.
     bytes: usize,
 }
 
 fn targets<'a>(
     bundle: &Bundle,
     policies: &Policies,
-    surroundings: &'a ClusterSnapshot,
+    snapshot: &'a ClusterSnapshot,
     existing: &[&'a BundleDeployment],
-) -> Result<Found<'a>, Refusal> {
+) -> Result<ComputedTargets<'a>, BundleBlocked> {
     check(bundle, policies)?;
-    let forbids = policies.forbid_namespace_creation();
+    let forbids_namespaces = policies.forbid_namespace_creation();
     let start = compute::processor_time();
     let clock = move || compute::processor_time().saturating_sub(start);
     let budget = Budget::new(Limits::within(MAX_VALUES_TIME), clock);
-    let targets = targeting::targets(bundle, surroundings.members(), existing, forbids, &budget)
-        .map_err(|error| Refusal::new(Reason::InvalidSelector, &error))?;
-    Ok(Found {
+    let targets = targeting::targets(bundle, snapshot.members(), existing, forbids_namespaces, &budget)
+        .map_err(|error| BundleBlocked::new(Reason::InvalidSelector, &error))?;
+    Ok(ComputedTargets {
         targets,
         exceeded: budget.exceeded(),
         bytes: budget.kept(),
     })
 }
 
-/// Brings each cluster what it is its turn for.
+/// Applies the next step of the rollout to each cluster.
 async fn deliver(delivery: &Delivery<'_>, targets: &[Target<'_>], rollout: &Rollout) -> Vec<Delivered> {
-    let turns = targets.iter().zip(&rollout.turns);
-    let each: Vec<_> = turns
-        .map(|(target, turn)| delivery.to(target, *turn).boxed())
+    let steps = targets.iter().zip(&rollout.turns);
+    let deliveries: Vec<_> = steps
+        .map(|(target, step)| delivery.deliver_to(target, *step).boxed())
         .collect();
-    stream::iter(each).buffered(AT_ONCE).collect().await
+    stream::iter(deliveries).buffered(CONCURRENCY).collect().await
 }

@@ -1,4 +1,5 @@
-//! What a Bundle passes on to clusters: its access Secret, and downstream resources. Each is read once for all of them.
+//! The objects of which clusters get copies: the access Secret of a Bundle, and its downstream resources. Each is read once for
+//! all clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,34 +14,33 @@ use helmops_shared::{
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 
-use super::{AT_ONCE, deliver::named};
+use super::{CONCURRENCY, deliver::referenced_sources};
 use crate::{client::bounded, context::Context};
 
-/// Everything that any target passes on.
-pub struct Sources(BTreeMap<Source, Result<Object, Missing>>);
+/// The sources that any target needs.
+pub struct Sources(BTreeMap<Source, Result<Object, SourceUnavailable>>);
 
-/// Something that is to be passed on is not to be had.
-pub struct Missing {
-    /// What to tell of each cluster that needs it.
-    pub problem: String,
-    /// Whether it must be tried again: what appears is seen by itself.
-    pub is_unread: bool,
+/// Why a source cannot be copied.
+pub struct SourceUnavailable {
+    /// For the status of each cluster that needs it.
+    pub message: String,
+    /// Whether the read must be retried. A source that is created later is reported by a watch.
+    pub is_retryable: bool,
 }
 
 impl Sources {
-    /// Reads what is wanted.
+    /// Reads the sources that the targets need.
     pub async fn read(context: &Context, bundle: &Bundle, targets: &[Target<'_>]) -> Self {
         let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
-        let wanted = wanted(bundle, targets);
-        let reads: Vec<_> = wanted
+        let reads: Vec<_> = needed(bundle, targets)
             .into_iter()
             .map(|source| read(context, namespace, source).boxed())
             .collect();
-        Self(stream::iter(reads).buffer_unordered(AT_ONCE).collect().await)
+        Self(stream::iter(reads).buffer_unordered(CONCURRENCY).collect().await)
     }
 
-    /// One of them.
-    pub fn get(&self, source: &Source) -> Option<&Result<Object, Missing>> {
+    /// A source, if a target needs it.
+    pub fn get(&self, source: &Source) -> Option<&Result<Object, SourceUnavailable>> {
         self.0.get(source)
     }
 }
@@ -54,25 +54,29 @@ pub fn access(bundle: &Bundle) -> Option<Source> {
     })
 }
 
-fn wanted(bundle: &Bundle, targets: &[Target<'_>]) -> BTreeSet<Source> {
-    let options = targets.iter().filter_map(|target| target.wanted.as_ref().ok());
-    let wanted = options.flat_map(|wanted| downstream(&wanted.options).unwrap_or_default());
-    // What clusters deploy with now is kept up to date until their turn comes.
-    let present = targets.iter().filter_map(|target| target.existing);
-    let present = present.flat_map(named);
+fn needed(bundle: &Bundle, targets: &[Target<'_>]) -> BTreeSet<Source> {
+    let desired = targets.iter().filter_map(|target| target.wanted.as_ref().ok());
+    let desired = desired.flat_map(|desired| downstream(&desired.options).unwrap_or_default());
+    // The sources of existing deployments are kept up to date until the rollout reaches their clusters.
+    let current = targets.iter().filter_map(|target| target.existing);
+    let current = current.flat_map(referenced_sources);
     let is_needed = !targets.is_empty();
-    wanted
-        .chain(present)
+    desired
+        .chain(current)
         .chain(access(bundle).filter(|_| is_needed))
         .collect()
 }
 
-async fn read(context: &Context, namespace: &str, source: Source) -> (Source, Result<Object, Missing>) {
+async fn read(
+    context: &Context,
+    namespace: &str,
+    source: Source,
+) -> (Source, Result<Object, SourceUnavailable>) {
     let found = find(context, namespace, &source).await;
     (source, found)
 }
 
-async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Object, Missing> {
+async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Object, SourceUnavailable> {
     let (client, name) = (context.client.clone(), &*source.name);
     let found = match source.kind {
         Kind::Secret => {
@@ -88,22 +92,22 @@ async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Obj
                 .map(|found| found.map(Object::ConfigMap))
         }
     };
-    let what = format!("{} {namespace}/{name}", source.kind);
+    let object = format!("{} {namespace}/{name}", source.kind);
     match found {
-        Ok(Some(object)) => match check_type(&object) {
-            Ok(()) => Ok(object),
-            Err(forbidden) => Err(Missing {
-                problem: forbidden.to_string(),
-                is_unread: false,
+        Ok(Some(source)) => match check_type(&source) {
+            Ok(()) => Ok(source),
+            Err(forbidden_type) => Err(SourceUnavailable {
+                message: forbidden_type.to_string(),
+                is_retryable: false,
             }),
         },
-        Ok(None) => Err(Missing {
-            problem: format!("{what} does not exist; create it, and the cluster gets a copy"),
-            is_unread: false,
+        Ok(None) => Err(SourceUnavailable {
+            message: format!("{object} does not exist; create it, and the cluster gets a copy"),
+            is_retryable: false,
         }),
-        Err(error) => Err(Missing {
-            problem: format!("could not read {what}: {error}"),
-            is_unread: true,
+        Err(error) => Err(SourceUnavailable {
+            message: format!("could not read {object}: {error}"),
+            is_retryable: true,
         }),
     }
 }

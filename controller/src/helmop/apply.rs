@@ -1,4 +1,5 @@
-//! Writes: the spec of Bundles and the status of HelmOps, and nothing else.
+//! Writes Bundles and the status of HelmOps, publishes Events, and cleans up after Fleet's own controller when a HelmOp is
+//! deleted: its finalizer and its Bundle.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +19,7 @@ use crate::{
     writes,
 };
 
-/// Carries out a plan. Gives the Bundle if it was written.
+/// Executes a plan. Returns the Bundle if it was written.
 pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, ReconcileError> {
     let (bundle, is_new) = match plan {
         Plan::Nothing => return Ok(None),
@@ -65,22 +66,25 @@ pub async fn status(
         })?,
     };
     context.events.publish(helmop, events(&stored, &next));
-    context.helmops.written.wrote(key.clone(), helmop, &written);
+    context
+        .helmops
+        .pending_writes
+        .record(key.clone(), helmop, &written);
     let keeps = written
         .status
         .is_some_and(|status| status.observed_generation.is_some());
     if next.observed_generation.is_some() && context.keeps_extras.swap(keeps, Ordering::Relaxed) && !keeps {
         tracing::info!(
-            "the cluster's definition of HelmOp has no status.observedGeneration: it is Fleet's own, and the status goes \
-             without the fields that it lacks"
+            "the CRD of HelmOp in the cluster lacks status.observedGeneration: it is Fleet's own. The status is written \
+             without the fields that it lacks; install the CRDs of helmops to get them"
         );
     }
     Ok(())
 }
 
-/// Clears away what Fleet's own controller leaves on a HelmOp that is being deleted: its finalizer, and a Bundle that
-/// names no owner. Everything else the API server's garbage collector does. The metadata are enough, so that a HelmOp that
-/// does not decode can be deleted too.
+/// Cleans up what Fleet's own controller has left of a HelmOp that is being deleted: its finalizer, and a Bundle without an owner
+/// reference. The garbage collector of the API server does the rest. Only the metadata are used, so that a HelmOp that does not
+/// decode can be deleted too.
 pub async fn cleanup(
     context: &Context,
     key: &HelmOpKey,
@@ -89,22 +93,22 @@ pub async fn cleanup(
     let Some(others) = writes::without_finalizer(helmop, labels::HELMOP_FINALIZER) else {
         return Ok(());
     };
-    let failed = |source| ReconcileError::Cleanup {
+    let cleanup_error = |source| ReconcileError::Cleanup {
         name: helmop.name_any(),
         source,
     };
-    delete_bundle(context, key).await.map_err(failed)?;
+    delete_bundle(context, key).await.map_err(cleanup_error)?;
     let namespace = helmop.namespace().unwrap_or_default();
     let api = Api::<Decoded<HelmOp>>::namespaced(context.client.clone(), &namespace);
     match writes::finalizers(&api, helmop, &others).await {
-        Err(error) if !error.is_not_found() => Err(failed(error)),
+        Err(error) if !error.is_not_found() => Err(cleanup_error(error)),
         _ => Ok(()),
     }
 }
 
 async fn delete_bundle(context: &Context, key: &HelmOpKey) -> Result<(), ApiError> {
-    let seen = context.stores.bundles.get(&named_alike(key));
-    let Some(Decoded::Valid(bundle)) = seen.as_deref() else {
+    let cached = context.stores.bundles.get(&named_alike(key));
+    let Some(Decoded::Valid(bundle)) = cached.as_deref() else {
         return Ok(());
     };
     let is_of_helmop = bundle.labels().get(labels::HELM_NAME) == Some(&key.name);

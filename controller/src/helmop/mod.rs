@@ -1,18 +1,17 @@
-//! The helmop loop: each HelmOp to its Bundle.
+//! The HelmOp loop: writes the Bundle of each HelmOp.
 //!
 //! ```text
-//! observe ─► agenda ─► versions ─► plan ─► apply the Bundle ─► tell: the status
-//! what is    time to   on record,  what is
-//! there      look?     or looked   to be
-//!                      up          written
+//! observe ─► poll_decision ─► versions ─► plan ─► apply the Bundle ─► update the status
+//! (caches)   is a poll due?   recorded,   what to
+//!                             or resolved write?
 //! ```
 
-mod agenda;
 mod apply;
-mod foresight;
 mod interest;
 mod observe;
+mod poll_decision;
 mod versions;
+mod warm_up;
 
 use std::{borrow::Cow, time::Instant};
 
@@ -28,70 +27,73 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, core::ObjectMeta};
 use tracing::{Instrument, Span};
 
+pub use self::{interest::Interest, poll_decision::seconds};
 use self::{
-    agenda::PollDecision,
-    versions::{Task, Versions, versions},
+    poll_decision::PollDecision,
+    versions::{ResolveInput, Versions, versions},
 };
-pub use self::{agenda::seconds, interest::Interest};
 use crate::{
     backoff::Pace,
     context::{Context, RetryKey},
     error::{ReconcileError, shown},
-    memory::Failure,
     metrics::Reconciler,
     queue::Next,
+    retry_state::ClassifiedError,
     watch::Weight,
     work::HelmOpKey,
     workers::WorkerPermit,
 };
 
-/// Brings one HelmOp to what it asks for, and tells in its status what came of it.
+/// Reconciles one HelmOp, and reports the result in its status.
 ///
-/// It looks only at how things are, never at what happened, so that it may be called at any time and any number of times.
-pub async fn reconcile(key: HelmOpKey, mut place: WorkerPermit, context: &Context) -> Next {
+/// It is level-triggered: it depends only on the current state, never on the event, so it may be called at any time and any
+/// number of times.
+pub async fn reconcile(key: HelmOpKey, mut permit: WorkerPermit, context: &Context) -> Next {
     let Some(object) = context.stores.helmops.get(&key) else {
-        // It is gone, and what was noted of it with it.
+        // It is deleted.
         context.helmops.forget(&key);
         context.interest.forget(&key);
         return None;
     };
-    let seen = object.meta().resource_version.as_deref().unwrap_or_default();
-    if context.helmops.written.is_behind(&key, seen) {
+    let cached = object.meta().resource_version.as_deref().unwrap_or_default();
+    if context.helmops.pending_writes.is_stale(&key, cached) {
         return Some(Pace::CONFLICT.first);
     }
     let span = span(object.meta());
     let helmop = match &*object {
         Decoded::Valid(helmop) => helmop,
         Decoded::Invalid { .. } if object.meta().deletion_timestamp.is_some() => {
-            return delete(&key, &object, context).instrument(span).await;
+            return finalize(&key, &object, context).instrument(span).await;
         }
         Decoded::Invalid { error, .. } => {
             context.interest.forget(&key);
-            span.in_scope(|| left_alone(object.meta(), error, context));
+            span.in_scope(|| report_invalid(object.meta(), error, context));
             return None;
         }
     };
     if helmop.metadata.deletion_timestamp.is_some() {
-        return delete(&key, &object, context).instrument(span).await;
+        return finalize(&key, &object, context).instrument(span).await;
     }
-    timed(&key, helmop, &mut place, context).instrument(span).await
+    sync_timed(&key, helmop, &mut permit, context)
+        .instrument(span)
+        .await
 }
 
-/// Notes what all HelmOps want that are there, before the first of them is worked on.
+/// Records the charts of all HelmOps, before the first reconciliation.
 pub async fn prepare(context: &Context) {
     let helmops = context.stores.helmops.state();
     let policies = |helmop: &HelmOp| observe::policies(context, helmop).ok();
-    foresight::note_all(&helmops, policies, &context.interest).await;
+    warm_up::record_all(&helmops, policies, &context.interest).await;
 }
 
-/// What every line of the log about a HelmOp carries: which one, and whose it is where Rancher tells.
+/// The span of all log lines about a HelmOp: its name, and its user if Rancher's label names one.
 fn span(helmop: &ObjectMeta) -> Span {
     let name = |part: &Option<String>| part.clone().unwrap_or_default();
     let user = helmop
         .labels
         .as_ref()
         .and_then(|labels| labels.get(labels::CREATED_BY));
-    // At the level of errors, so that it is there whatever else is told.
+    // At level `error`, so that every log level includes it.
     tracing::error_span!(
         "reconcile",
         helmop = format!("{}/{}", name(&helmop.namespace), name(&helmop.name)),
@@ -99,8 +101,8 @@ fn span(helmop: &ObjectMeta) -> Span {
     )
 }
 
-/// Reports a HelmOp that cannot be read. Its status stays as it is: it may hold what does not decode.
-fn left_alone(metadata: &ObjectMeta, error: &str, context: &Context) {
+/// Reports a HelmOp that does not decode. Its status is not written: it may be the part that does not decode.
+fn report_invalid(metadata: &ObjectMeta, error: &str, context: &Context) {
     let error = shown(error);
     tracing::error!(error, "HelmOp cannot be decoded; skipping it");
     let helmop = HelmOp {
@@ -110,14 +112,14 @@ fn left_alone(metadata: &ObjectMeta, error: &str, context: &Context) {
     context.events.publish(&helmop, vec![status::unreadable(error)]);
 }
 
-/// Lets a HelmOp go that is being deleted, whether it decodes or not.
-async fn delete(key: &HelmOpKey, helmop: &Decoded<HelmOp>, context: &Context) -> Next {
+/// Cleans up a HelmOp that is being deleted, whether it decodes or not.
+async fn finalize(key: &HelmOpKey, helmop: &Decoded<HelmOp>, context: &Context) -> Next {
     context.interest.forget(key);
     let started = Instant::now();
     let result = Box::pin(apply::cleanup(context, key, helmop)).await;
     context.metrics.reconciled(
         Reconciler::HelmOp,
-        result.as_ref().err().map(Failure::reason),
+        result.as_ref().err().map(ClassifiedError::reason),
         started.elapsed(),
     );
     match result {
@@ -126,25 +128,25 @@ async fn delete(key: &HelmOpKey, helmop: &Decoded<HelmOp>, context: &Context) ->
             None
         }
         Err(error) => {
-            let asked = RetryKey::of_metadata(helmop.meta());
-            context.helmops.retry(key, asked, &error)
+            let retry_key = RetryKey::of_metadata(helmop.meta());
+            context.helmops.retry_after(key, retry_key, &error)
         }
     }
 }
 
-async fn timed(key: &HelmOpKey, helmop: &HelmOp, place: &mut WorkerPermit, context: &Context) -> Next {
+async fn sync_timed(key: &HelmOpKey, helmop: &HelmOp, permit: &mut WorkerPermit, context: &Context) -> Next {
     let started = Instant::now();
-    let result = sync(key, helmop, context, place).await;
+    let result = sync(key, helmop, context, permit).await;
     context.metrics.reconciled(
         Reconciler::HelmOp,
-        result.as_ref().err().map(Failure::reason),
+        result.as_ref().err().map(ClassifiedError::reason),
         started.elapsed(),
     );
     match result {
         Ok(next) => next,
-        // No failure: nothing was tried.
+        // Not a failure: nothing was attempted.
         Err(ReconcileError::TooSoon(wait)) => Some(wait),
-        Err(error) => context.helmops.retry(key, RetryKey::of(helmop), &error),
+        Err(error) => context.helmops.retry_after(key, RetryKey::of(helmop), &error),
     }
 }
 
@@ -152,53 +154,53 @@ async fn sync(
     key: &HelmOpKey,
     helmop: &HelmOp,
     context: &Context,
-    place: &mut WorkerPermit,
+    permit: &mut WorkerPermit,
 ) -> Result<Next, ReconcileError> {
-    place
+    permit
         .carry(helmop.weight())
         .await
         .map_err(ReconcileError::Interrupted)?;
-    let seen = observe::bundle(context, helmop);
-    let run = Run { key, helmop, context };
-    // In boxes, so that those who wait for their place are small.
-    match Box::pin(run.with(place, seen.as_deref())).await {
-        // It has not been seen yet, or is not one that is watched: somebody else's, or one that lost its label.
-        Err(error) if error.is_unseen_bundle() => {
+    let cached = observe::bundle(context, helmop);
+    let reconciliation = HelmOpReconciliation { key, helmop, context };
+    // Boxed, so that futures that wait for a worker are small.
+    match Box::pin(reconciliation.run(permit, cached.as_deref())).await {
+        // The cache does not have it yet, or it is not watched: it belongs to another owner, or has lost its label.
+        Err(error) if error.is_uncached_bundle() => {
             let fetched = Box::pin(observe::fetch_bundle(context, helmop)).await?;
-            Box::pin(run.with(place, fetched.as_ref())).await
+            Box::pin(reconciliation.run(permit, fetched.as_ref())).await
         }
         other => other,
     }
 }
 
-/// One reconciliation.
-struct Run<'r> {
+/// The reconciliation of a HelmOp.
+struct HelmOpReconciliation<'r> {
     key: &'r HelmOpKey,
     helmop: &'r HelmOp,
     context: &'r Context,
 }
 
-/// What was brought about.
-struct Done<'b> {
+/// The result of a successful reconciliation.
+struct Reconciled<'b> {
     bundle: Cow<'b, Bundle>,
     versions: Versions,
 }
 
-impl Run<'_> {
-    /// Does it all, with a Bundle that is there or none.
-    async fn with(
+impl HelmOpReconciliation<'_> {
+    /// Reconciles the HelmOp with its existing Bundle, if there is one.
+    async fn run(
         &self,
-        place: &mut WorkerPermit,
-        seen: Option<&Decoded<Bundle>>,
+        permit: &mut WorkerPermit,
+        found: Option<&Decoded<Bundle>>,
     ) -> Result<Next, ReconcileError> {
-        let decoded = observe::decoded(seen).ok().flatten();
-        // What somebody else's Bundle says is nothing of this HelmOp's.
+        let decoded = observe::decoded(found).ok().flatten();
+        // A Bundle of another owner has no information about this HelmOp.
         let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
         let policies = observe::policies(self.context, self.helmop)?;
         let completed = policies.complete(self.helmop);
         let valid = match policies.accept(&completed) {
             Ok(valid) => {
-                self.context.interest.note(self.key, &valid);
+                self.context.interest.record(self.key, &valid);
                 valid
             }
             Err(errors) => {
@@ -206,14 +208,14 @@ impl Run<'_> {
                 let reason = errors.reason().unwrap_or(Reason::DecodeError);
                 let message = errors.to_string();
                 let outcome = Outcome::Refused { reason, message };
-                self.tell(bundle, &outcome, &Polling::Off).await?;
+                self.update_status(bundle, &outcome, &Polling::Off).await?;
                 self.context.helmops.backoff.forget(self.key);
                 return Ok(None);
             }
         };
-        let agenda = self.agenda(&valid, bundle);
-        match self.advance(place, &valid, seen, &agenda).await {
-            Ok(done) => Box::pin(self.accepted(&agenda, done)).await,
+        let decision = self.poll_decision(&valid, bundle);
+        match self.resolve_and_apply(permit, &valid, found, &decision).await {
+            Ok(reconciled) => Box::pin(self.accepted(&decision, reconciled)).await,
             Err(error) if error.is_benign() => Err(error),
             Err(error) => {
                 let (reason, message) = (error.reason(), error.to_string());
@@ -222,14 +224,15 @@ impl Run<'_> {
                 } else {
                     Outcome::Refused { reason, message }
                 };
-                self.tell(bundle, &outcome, &agenda.told_of(&error)).await?;
+                self.update_status(bundle, &outcome, &decision.condition_after(&error))
+                    .await?;
                 Err(error)
             }
         }
     }
 
-    fn agenda(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> PollDecision {
-        let pause = self
+    fn poll_decision(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> PollDecision {
+        let backoff = self
             .context
             .helmops
             .backoff
@@ -237,22 +240,22 @@ impl Run<'_> {
         PollDecision::of(
             valid,
             bundle,
-            pause,
+            backoff,
             self.context.min_polling_interval,
             Timestamp::now(),
         )
     }
 
-    /// Finds versions and writes the Bundle if it must be.
-    async fn advance<'b>(
+    /// Determines the versions, and writes the Bundle if it differs.
+    async fn resolve_and_apply<'b>(
         &self,
-        place: &mut WorkerPermit,
+        permit: &mut WorkerPermit,
         valid: &ValidHelmOp<'_>,
-        seen: Option<&'b Decoded<Bundle>>,
-        agenda: &PollDecision,
-    ) -> Result<Done<'b>, ReconcileError> {
+        found: Option<&'b Decoded<Bundle>>,
+        decision: &PollDecision,
+    ) -> Result<Reconciled<'b>, ReconcileError> {
         let context = self.context;
-        let existing = observe::decoded(seen)?;
+        let existing = observe::decoded(found)?;
         if let Some(existing) = existing {
             bundle::check_owner(existing).map_err(ReconcileError::OwnershipConflict)?;
         }
@@ -261,25 +264,25 @@ impl Run<'_> {
             .rancher_ca
             .bundle()
             .map_err(ReconcileError::RancherCa)?;
-        let task = Task {
+        let input = ResolveInput {
             key: self.key,
             valid,
             pins: bundle::pins(valid, existing),
-            since: agenda.since(),
+            since: decision.since(),
             rancher_ca: &rancher_ca,
         };
-        let looked = versions(context, place, task).await;
-        if let Some((failure, lag)) = agenda.count(&looked) {
+        let result = versions(context, permit, input).await;
+        if let Some((failure, lag)) = decision.poll_metric(&result) {
             context.metrics.polled(failure, lag);
         }
-        let versions = looked?;
-        if versions.waited && !self.still_holds(valid)? {
-            // What was found answers a question that nobody asks any more, or a Policy forbids now.
+        let versions = result?;
+        if versions.waited && !self.is_still_valid(valid)? {
+            // The versions belong to a request that has changed, or that a Policy forbids now.
             return Err(ReconcileError::Superseded);
         }
         let parts = bundle::Parts {
             resolved: &versions.resolved,
-            polled: agenda.record(&versions),
+            polled: decision.record(&versions),
             ca_bundle: &rancher_ca.encoded(),
         };
         let plan = bundle::plan(valid, existing, parts).map_err(ReconcileError::Unresolved)?;
@@ -287,46 +290,55 @@ impl Run<'_> {
             (None, Some(unchanged)) => Cow::Borrowed(unchanged),
             (written, _) => Cow::Owned(written.unwrap_or_default()),
         };
-        Ok(Done { bundle, versions })
+        Ok(Reconciled { bundle, versions })
     }
 
-    /// Whether the HelmOp and its Policies are still what the look-up began with, as far as it matters.
+    /// Whether the HelmOp and its Policies have not changed since the resolution started, as far as it matters.
     ///
     /// # Errors
-    /// While it is unknown which Policies there are.
-    fn still_holds(&self, valid: &ValidHelmOp<'_>) -> Result<bool, ReconcileError> {
+    /// While the Policy cache is not synced.
+    fn is_still_valid(&self, valid: &ValidHelmOp<'_>) -> Result<bool, ReconcileError> {
         let policies = observe::policies(self.context, self.helmop)?;
         Ok(observe::is_current(self.context, self.key, self.helmop)
             && is_still_allowed(&policies, self.helmop, valid.helmop))
     }
 
-    /// Tells of a Bundle that is as the HelmOp asks, and says when to look for newer versions again.
-    async fn accepted(&self, agenda: &PollDecision, done: Done<'_>) -> Result<Next, ReconcileError> {
-        let helm = done.bundle.spec.options.helm.as_ref();
+    /// Updates the status after the Bundle is up to date, and returns when to poll again.
+    async fn accepted(
+        &self,
+        decision: &PollDecision,
+        reconciled: Reconciled<'_>,
+    ) -> Result<Next, ReconcileError> {
+        let helm = reconciled.bundle.spec.options.helm.as_ref();
         let outcome = Outcome::Accepted {
             version: helm.map(|helm| helm.version.clone()).unwrap_or_default(),
-            resolved: done.versions.resolved.clone(),
+            resolved: reconciled.versions.resolved.clone(),
         };
-        self.tell(Some(&done.bundle), &outcome, &agenda.told(&done.versions))
-            .await?;
-        let retry = match &done.versions.failure {
+        self.update_status(
+            Some(&reconciled.bundle),
+            &outcome,
+            &decision.condition(&reconciled.versions),
+        )
+        .await?;
+        let retry_after = match &reconciled.versions.failure {
             Some(error) => {
-                let pace = error.pace().unwrap_or(Pace::SLOW);
-                let asked = RetryKey::of(self.helmop);
-                Some(self.context.helmops.backoff.failed(self.key.clone(), asked, pace))
+                let policy = error.pace().unwrap_or(Pace::SLOW);
+                let retry_key = RetryKey::of(self.helmop);
+                let backoff = &self.context.helmops.backoff;
+                Some(backoff.failed(self.key.clone(), retry_key, policy))
             }
-            // A look that has failed and is not to be tried again yet is still a failure.
-            None if agenda.is_paused() => None,
+            // The failure of a poll that is still backing off still counts.
+            None if decision.is_backing_off() => None,
             None => {
                 self.context.helmops.backoff.forget(self.key);
                 None
             }
         };
-        Ok(agenda.next(&done.versions, retry))
+        Ok(decision.next(&reconciled.versions, retry_after))
     }
 
-    /// Writes the status, if it says anything new.
-    async fn tell(
+    /// Writes the status if it has changed.
+    async fn update_status(
         &self,
         bundle: Option<&Bundle>,
         outcome: &Outcome,
@@ -339,17 +351,17 @@ impl Run<'_> {
         let deployments: Option<Vec<_>> = deployments
             .as_ref()
             .map(|deployments| deployments.iter().map(|deployment| &**deployment).collect());
-        let seen = BundleState {
+        let state = BundleState {
             bundle,
             deployments: deployments.as_deref(),
         };
         let now = seconds(Timestamp::now());
-        let next = status::next(self.helmop, seen, outcome, polling, &now);
+        let next = status::next(self.helmop, state, outcome, polling, &now);
         Box::pin(apply::status(self.context, self.key, self.helmop, next)).await
     }
 }
 
-/// Whether Policies, which may have changed during a look-up, still complete a HelmOp in the same way and allow it.
+/// Whether Policies, which may have changed during a resolution, still apply the same defaults to a HelmOp and allow it.
 fn is_still_allowed(policies: &Policies, helmop: &HelmOp, completed: &HelmOp) -> bool {
     *policies.complete(helmop) == *completed && policies.accept(completed).is_ok()
 }
@@ -367,13 +379,13 @@ mod tests {
     }
 
     #[test]
-    fn policies_that_changed_during_a_look_up_count() {
+    fn policies_that_changed_during_a_resolution_are_enforced() {
         let object = json!({
             "metadata": { "name": "web", "namespace": "default" },
             "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.x" } },
         });
         let helmop: HelmOp = serde_json::from_str(&object.to_string()).unwrap();
-        for (fields, holds) in [
+        for (fields, is_allowed) in [
             (json!({}), true),
             (
                 json!({ "helmOp": { "allowedHelmRepoPatterns": ["https://charts\\.example\\.com"] } }),
@@ -391,7 +403,7 @@ mod tests {
             let completed = before.complete(&helmop);
             assert_eq!(
                 is_still_allowed(&policies(&fields), &helmop, &completed),
-                holds,
+                is_allowed,
                 "{fields}"
             );
         }

@@ -1,4 +1,4 @@
-//! Reads.
+//! Reads the caches, and Bundles from the API server.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
 
 use crate::{client::bounded, context::Context, error::ReconcileError, work::HelmOpKey};
 
-/// The Bundle of a HelmOp's name, as it was last seen.
+/// The cached Bundle with the name of a HelmOp.
 ///
-/// It may be out of date, but never harmfully: a write carries the resource version that was seen, or fails because the
-/// Bundle exists after all.
+/// It may be stale, which does no harm: an update with an old resource version fails, and so does the creation of a Bundle that
+/// already exists.
 pub fn bundle(context: &Context, helmop: &HelmOp) -> Option<Arc<Decoded<Bundle>>> {
     let name = helmop.metadata.name.as_deref().unwrap_or_default();
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
@@ -23,25 +23,25 @@ pub fn bundle(context: &Context, helmop: &HelmOp) -> Option<Arc<Decoded<Bundle>>
         .get(&ObjectRef::new(name).within(namespace))
 }
 
-/// The Bundle, if it can be read at all.
+/// The decoded Bundle.
 ///
 /// # Errors
-/// Where it does not decode.
-pub fn decoded(seen: Option<&Decoded<Bundle>>) -> Result<Option<&Bundle>, ReconcileError> {
-    match seen {
+/// If it does not decode.
+pub fn decoded(cached: Option<&Decoded<Bundle>>) -> Result<Option<&Bundle>, ReconcileError> {
+    match cached {
         None => Ok(None),
         Some(Decoded::Valid(bundle)) => Ok(Some(bundle)),
-        Some(Decoded::Invalid { metadata, error }) => Err(ReconcileError::OddBundle {
+        Some(Decoded::Invalid { metadata, error }) => Err(ReconcileError::InvalidBundle {
             name: metadata.name.clone().unwrap_or_default(),
             error: error.clone(),
         }),
     }
 }
 
-/// The Bundle of a HelmOp's name as the API server has it.
+/// The Bundle with the name of a HelmOp, read from the API server.
 ///
 /// # Errors
-/// Where it cannot be asked.
+/// If the request fails.
 pub async fn fetch_bundle(
     context: &Context,
     helmop: &HelmOp,
@@ -54,7 +54,7 @@ pub async fn fetch_bundle(
         .map_err(|source| ReconcileError::Bundle { name, source })
 }
 
-/// Whether a HelmOp still asks for what it asked for.
+/// Whether the spec of a HelmOp is unchanged since the reconciliation started.
 pub fn is_current(context: &Context, key: &HelmOpKey, helmop: &HelmOp) -> bool {
     let latest = context.stores.helmops.get(key);
     latest.is_some_and(|latest| {
@@ -66,7 +66,7 @@ pub fn is_current(context: &Context, key: &HelmOpKey, helmop: &HelmOp) -> bool {
 /// The Policies of a HelmOp's namespace.
 ///
 /// # Errors
-/// While it is unknown which there are: nothing is done that one of them might forbid.
+/// While the Policy cache is not synced: nothing is done that a Policy might forbid.
 pub fn policies(context: &Context, helmop: &HelmOp) -> Result<Arc<Policies>, ReconcileError> {
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
     context

@@ -1,4 +1,4 @@
-//! A version for everything that a HelmOp asks for: what is on record, and something newer where it is time to look.
+//! The versions of all charts of a HelmOp: the recorded ones, and newer ones when a poll is due.
 
 use std::{
     collections::HashMap,
@@ -22,94 +22,95 @@ use crate::{
     workers::{Namespace, WorkerPermit},
 };
 
-/// The longest time between two looks at the repositories of a HelmOp that changes all the time. Where the shortest polling
-/// interval is longer than this, users still see soon what comes of a change.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum time between two resolutions of a HelmOp that changes all the time. If the minimum polling interval is longer than this,
+/// users still see the result of a change soon.
+const MAX_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What there is of each chart.
+/// The versions of all charts of a HelmOp.
 #[derive(Debug)]
 pub struct Versions {
     /// The versions, in the order of the lookups.
     pub resolved: Vec<ResolvedChart>,
-    /// Whether repositories were asked, or would have been if anything could move.
-    pub looked: bool,
-    /// Whether others worked meanwhile, so that the HelmOp and its Policies may have changed.
+    /// Whether there was a poll: repositories were requested, or no request is floating.
+    pub polled: bool,
+    /// Whether the worker was released meanwhile, so that the HelmOp and its Policies may have changed.
     pub waited: bool,
-    /// Why something newer could not be looked for; what is on record stays then.
+    /// Why the poll for a newer version failed; the recorded version is kept then.
     pub failure: Option<ResolveError>,
 }
 
-/// What is on record of a HelmOp, and what is to be found out.
+/// The input of a resolution.
 #[derive(Debug)]
-pub struct Task<'t> {
-    /// Names the HelmOp.
+pub struct ResolveInput<'t> {
+    /// The key of the HelmOp.
     pub key: &'t HelmOpKey,
     /// The HelmOp.
     pub valid: &'t ValidHelmOp<'t>,
-    /// What is on record.
+    /// The recorded versions.
     pub pins: Vec<ResolvedChart>,
-    /// From when on news is new enough, if it is time to look for newer versions.
+    /// If a poll is due, the time since which a response must have been fetched.
     pub since: Option<Timestamp>,
-    /// Authorities that are trusted where a Secret names none.
+    /// The CA certificates that are trusted unless a Secret has its own.
     pub rancher_ca: &'t CaBundle,
 }
 
-/// A chart, and the version that is on record.
+/// A chart, and its recorded version.
 struct Chart<'v, 'a> {
     lookup: Lookup,
     request: &'v ChartRequest<'a>,
     pin: Option<ResolvedChart>,
 }
 
-/// Looks up what is not on record, and what may be newer. Others work meanwhile.
+/// Resolves the charts without a recorded version, and polls for newer versions of the others if it is due. The worker is released
+/// meanwhile.
 ///
-/// Repositories are requested no more often than `--min-polling-interval` allows, after a burst: whoever changes the HelmOp
-/// or its Secret can ask for a look each time, whatever failed before.
+/// After a burst, repositories are requested only as often as `--min-polling-interval` allows: each change of the HelmOp or of its
+/// Secret triggers a resolution, whether the last one failed or not.
 ///
 /// # Errors
-/// Where a chart has no version, neither on record nor to be found, and where it is too soon to look.
+/// If a chart has no recorded version and none can be resolved, or if the rate limit is exceeded.
 pub async fn versions(
     context: &Context,
-    place: &mut WorkerPermit,
-    task: Task<'_>,
+    permit: &mut WorkerPermit,
+    input: ResolveInput<'_>,
 ) -> Result<Versions, ReconcileError> {
-    let charts = charts(task.valid, task.pins);
+    let charts = charts(input.valid, input.pins);
     let is_new = charts.iter().any(|chart| chart.pin.is_none());
-    if !is_new && task.since.is_none() {
+    if !is_new && input.since.is_none() {
         return Ok(Versions {
             resolved: charts.into_iter().filter_map(|chart| chart.pin).collect(),
-            looked: false,
+            polled: false,
             waited: false,
             failure: None,
         });
     }
-    let interval = context.min_polling_interval.min(LONGEST_INTERVAL);
-    let request = context.helmops.requests.take(task.key.clone(), interval);
+    let interval = context.min_polling_interval.min(MAX_INTERVAL);
+    let request = context.helmops.requests.take(input.key.clone(), interval);
     request.map_err(ReconcileError::TooSoon)?;
-    // Where something is looked up anyhow, and polling is on, the rest is looked at too: it costs no request, mostly.
-    let is_look = task.since.is_some() || task.valid.polling.is_some();
-    let authorities = task.rancher_ca.authorities();
-    let around = ResolveContext {
+    // If a chart is resolved anyway and polling is enabled, the others are polled too: mostly that costs no request.
+    let is_poll = input.since.is_some() || input.valid.polling.is_some();
+    let authorities = input.rancher_ca.authorities();
+    let resolve_context = ResolveContext {
         client: &context.client,
         metrics: &context.metrics,
         authorities: &authorities,
         interest: &|index, namespace| context.interest.charts(index, namespace),
-        since: task.since.map_or_else(Instant::now, instant),
+        since: input.since.map_or_else(Instant::now, instant),
     };
-    let namespace = Namespace::clone(place.namespace());
-    let looking = async {
-        let _turn = context.resolver.turn(&namespace).await;
-        // In a box, so that those are small who wait for their turn, or have their answer and wait for a place again.
-        Box::pin(look(context, around, task.valid, charts, is_look)).await
+    let namespace = Namespace::clone(permit.namespace());
+    let resolution = async {
+        let _resolve_permit = context.resolver.turn(&namespace).await;
+        // Boxed, so that the futures that wait for a permit, or have a response and wait for a worker, are small.
+        Box::pin(resolve(context, resolve_context, input.valid, charts, is_poll)).await
     };
-    let found = place
-        .release_while(looking)
+    let resolved = permit
+        .release_while(resolution)
         .await
         .map_err(ReconcileError::Interrupted)?;
-    found.map_err(|error| ReconcileError::Resolve(Box::new(error)))
+    resolved.map_err(|error| ReconcileError::Resolve(Box::new(error)))
 }
 
-/// The charts of a HelmOp, each with its pin. The time is linear in their number.
+/// The charts of a HelmOp, each with its recorded version, in linear time.
 fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, pins: Vec<ResolvedChart>) -> Vec<Chart<'v, 'a>> {
     let mut known = HashMap::with_capacity(pins.len());
     for pin in pins {
@@ -123,25 +124,25 @@ fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, pins: Vec<ResolvedChart>) -> Vec<C
     lookups(valid).into_iter().map(chart).collect()
 }
 
-async fn look(
+async fn resolve(
     context: &Context,
-    around: ResolveContext<'_>,
+    resolve_context: ResolveContext<'_>,
     valid: &ValidHelmOp<'_>,
     charts: Vec<Chart<'_, '_>>,
-    is_look: bool,
+    is_poll: bool,
 ) -> Result<Versions, ResolveError> {
     let mut versions = Versions {
         resolved: Vec::with_capacity(charts.len()),
-        looked: is_look,
+        polled: is_poll,
         waited: true,
         failure: None,
     };
-    let mut asker = context.resolver.asker(around, valid);
+    let mut resolver = context.resolver.asker(resolve_context, valid);
     for chart in charts {
         let record = match chart.pin {
-            Some(pin) if !(is_look && chart.request.is_floating()) => pin,
-            pin => match (asker.ask(chart.request).await, pin) {
-                (Ok(found), _) => chart.lookup.answered(found),
+            Some(pin) if !(is_poll && chart.request.is_floating()) => pin,
+            pin => match (resolver.ask(chart.request).await, pin) {
+                (Ok(version), _) => chart.lookup.answered(version),
                 (Err(error), Some(pin)) => {
                     versions.failure.get_or_insert(error);
                     pin
@@ -154,12 +155,12 @@ async fn look(
     Ok(versions)
 }
 
-/// The same time on the clock that answers are timed by.
+/// Converts a time to the clock of the response cache.
 fn instant(time: Timestamp) -> Instant {
-    let ago = Timestamp::now().duration_since(time);
-    let ago = Duration::try_from(ago).unwrap_or_default();
+    let elapsed = Timestamp::now().duration_since(time);
+    let elapsed = Duration::try_from(elapsed).unwrap_or_default();
     let now = Instant::now();
-    now.checked_sub(ago).unwrap_or(now)
+    now.checked_sub(elapsed).unwrap_or(now)
 }
 
 #[cfg(test)]
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// The shortest time of several to find the pins of a HelmOp with so many targets, each with a version of its own.
+    /// The shortest time of several runs to match the pins of a HelmOp with this number of targets, each with its own version.
     fn time(targets: usize) -> Duration {
         let versions: Vec<_> = (0..targets).map(|index| format!("1.0.{index}")).collect();
         let helmop = json!({ "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web" } } });
@@ -184,22 +185,22 @@ mod tests {
             ..main.clone()
         };
         let record = |(lookup, _): (Lookup, _)| lookup.answered("1.0.0".to_owned().into());
-        // The last first, which is the worst for a search from the front.
+        // In reverse order, which is the worst case for a linear search.
         let pins: Vec<_> = lookups(&valid).into_iter().rev().map(record).collect();
-        let once = || {
+        let run = || {
             let (pins, start) = (pins.clone(), Instant::now());
             let charts = charts(&valid, pins);
             let time = start.elapsed();
             assert!(charts.iter().all(|chart| chart.pin.is_some()));
             time
         };
-        (0..3).map(|_| once()).min().unwrap()
+        (0..3).map(|_| run()).min().unwrap()
     }
 
     #[test]
-    fn pins_are_found_in_linear_time() {
+    fn pins_are_matched_in_linear_time() {
         let (small, large) = (time(2_000), time(20_000));
-        // What is quadratic takes a hundred times as long. What takes next to no time cannot be compared.
+        // Quadratic time would be a hundred times as long. Very short times cannot be compared.
         assert!(
             large < small.max(Duration::from_millis(10)) * 40,
             "{large:?} after {small:?}"

@@ -1,4 +1,4 @@
-//! What HelmOps want, before the first of them is worked on.
+//! Fills the interest of all HelmOps before the first reconciliation.
 
 use std::{
     sync::Arc,
@@ -14,22 +14,22 @@ use kube::Resource;
 use super::Interest;
 use crate::work::key_of;
 
-/// All work waits for it. Ten thousand HelmOps take less than half of it, in a build without optimisation too; the rest is noted
-/// when it is worked on.
-const LONGEST: Duration = Duration::from_secs(2);
+/// Time limit: all reconciliations wait meanwhile. Ten thousand HelmOps take less than half of it, even in a build without
+/// optimization. The remaining HelmOps are recorded when they are reconciled.
+const MAX_TIME: Duration = Duration::from_secs(2);
 
-/// Notes which charts HelmOps want, as far as their Policy cache synced and allow it.
+/// Records which charts HelmOps need, if the Policy cache is synced and the Policies allow them.
 ///
-/// If each were only noted when it is worked on, the first look-ups after a start would read the index of a repository for a few
-/// charts each, again and again.
-pub async fn note_all(
+/// If they were recorded only during their reconciliation, the first resolutions after a start would read the index of a repository
+/// again and again, for a few charts each.
+pub async fn record_all(
     helmops: &[Arc<Decoded<HelmOp>>],
     policies: impl Fn(&HelmOp) -> Option<Arc<Policies>>,
     interest: &Interest,
 ) {
     let started = Instant::now();
     for object in helmops {
-        if started.elapsed() > LONGEST {
+        if started.elapsed() > MAX_TIME {
             tracing::info!("not all HelmOps were indexed before reconciliation starts");
             return;
         }
@@ -39,9 +39,9 @@ pub async fn note_all(
             && let completed = policies.complete(helmop)
             && let Ok(valid) = policies.accept(&completed)
         {
-            interest.note(&key_of(&**object), &valid);
+            interest.record(&key_of(&**object), &valid);
         }
-        // A large one takes milliseconds.
+        // A large HelmOp takes milliseconds.
         tokio::task::yield_now().await;
     }
 }
@@ -54,56 +54,56 @@ mod tests {
     use super::*;
 
     fn helmops(number: usize, change: impl Fn(usize, &mut Value)) -> Vec<Arc<Decoded<HelmOp>>> {
-        let helmop = |at| {
+        let helmop = |index| {
             let mut object = json!({
-                "metadata": { "namespace": "a", "name": format!("web-{at}") },
-                "spec": { "helm": { "repo": "https://h/stable", "chart": format!("c{at}"), "version": "1.x" } },
+                "metadata": { "namespace": "a", "name": format!("web-{index}") },
+                "spec": { "helm": { "repo": "https://h/stable", "chart": format!("c{index}"), "version": "1.x" } },
             });
-            change(at, &mut object);
+            change(index, &mut object);
             Arc::new(serde_json::from_str(&object.to_string()).unwrap())
         };
         (0..number).map(helmop).collect()
     }
 
-    fn wanted(interest: &Interest) -> Vec<String> {
+    fn charts(interest: &Interest) -> Vec<String> {
         let charts = interest.charts("https://h/stable/index.yaml", None);
         charts.into_iter().collect()
     }
 
     #[tokio::test]
-    async fn all_that_can_be_worked_on_are_noted() {
-        let helmops = helmops(5, |at, object| match at {
+    async fn valid_helmops_that_are_not_being_deleted_are_recorded() {
+        let helmops = helmops(5, |index, object| match index {
             1 => object["spec"]["helm"]["version"] = json!("no version"),
-            2 => object["spec"] = json!("odd"),
+            2 => object["spec"] = json!("invalid"),
             3 => object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
             _ => {}
         });
         let interest = Interest::default();
-        note_all(&helmops, |_| None, &interest).await;
-        assert!(wanted(&interest).is_empty(), "it is not known what is allowed");
-        note_all(&helmops, |_| Some(Arc::default()), &interest).await;
-        assert_eq!(wanted(&interest), ["c0", "c4"]);
+        record_all(&helmops, |_| None, &interest).await;
+        assert!(charts(&interest).is_empty(), "the Policy cache is not synced");
+        record_all(&helmops, |_| Some(Arc::default()), &interest).await;
+        assert_eq!(charts(&interest), ["c0", "c4"]);
     }
 
     #[tokio::test]
-    async fn what_policies_forbid_is_not_wanted() {
+    async fn charts_that_policies_forbid_are_not_recorded() {
         let policy = json!({ "helmOp": { "allowedChartPatterns": ["c1"] } });
         let policy: Policy = serde_json::from_str(&policy.to_string()).unwrap();
         let policies = Arc::new(Policies::of([&policy]));
         let interest = Interest::default();
-        note_all(&helmops(3, |_, _| ()), |_| Some(Arc::clone(&policies)), &interest).await;
-        assert_eq!(wanted(&interest), ["c1"]);
+        record_all(&helmops(3, |_, _| ()), |_| Some(Arc::clone(&policies)), &interest).await;
+        assert_eq!(charts(&interest), ["c1"]);
     }
 
-    /// By hand: `cargo test --release --lib -- --ignored --nocapture ten_thousand_are_noted`.
+    /// Run it with `cargo test --release --lib -- --ignored --nocapture recording_ten_thousand`.
     #[tokio::test]
-    #[ignore = "it measures"]
-    async fn ten_thousand_are_noted_in_a_moment() {
+    #[ignore = "benchmark"]
+    async fn recording_ten_thousand_helmops_is_fast() {
         let helmops = helmops(10_000, |_, _| ());
         let interest = Interest::default();
         let started = Instant::now();
-        note_all(&helmops, |_| Some(Arc::default()), &interest).await;
-        println!("{} HelmOps in {:?}", wanted(&interest).len(), started.elapsed());
-        assert_eq!(wanted(&interest).len(), 10_000);
+        record_all(&helmops, |_| Some(Arc::default()), &interest).await;
+        println!("{} HelmOps in {:?}", charts(&interest).len(), started.elapsed());
+        assert_eq!(charts(&interest).len(), 10_000);
     }
 }

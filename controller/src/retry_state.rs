@@ -1,0 +1,97 @@
+//! The state of objects that is kept between reconciliations: backoff, pending writes and rate limits.
+
+use std::{error::Error, hash::Hash};
+
+use helmops_shared::{reason::Reason, runtime::exit::with_causes};
+
+use crate::{
+    backoff::{Backoff, Pace},
+    pending_writes::PendingWrites,
+    queue::Next,
+    rate::RateLimit,
+};
+
+/// An error of a reconciliation.
+pub trait ClassifiedError: Error {
+    /// The reason, for conditions, logs and metrics.
+    fn reason(&self) -> Reason;
+    /// How it is retried; `None` if it is not retried until something changes.
+    fn backoff_policy(&self) -> Option<Pace>;
+    /// Whether it is not worth a warning: a conflict with another client, lost leadership, or the end of the process.
+    fn is_benign(&self) -> bool;
+}
+
+/// The retry state of the objects of a kind. `R` identifies what an object requests: once it requests something else, earlier
+/// failures do not count.
+#[derive(Debug)]
+pub struct RetryState<K, R> {
+    /// Consecutive failures.
+    pub backoff: Backoff<K, R>,
+    /// Status writes that the cache does not show yet.
+    pub pending_writes: PendingWrites<K>,
+    /// The rate limit of requests to repositories. It is kept when the object is deleted, or else deleting the object would evade
+    /// it.
+    pub requests: RateLimit<K>,
+}
+
+impl<K, R> Default for RetryState<K, R> {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::default(),
+            pending_writes: PendingWrites::default(),
+            requests: RateLimit::default(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
+    /// Forgets a deleted object.
+    pub fn forget(&self, key: &K) {
+        self.backoff.forget(key);
+        self.pending_writes.forget(key);
+    }
+
+    /// When to requeue an object after a reconciliation; `None` if only a change requeues it.
+    pub fn requeue_after(&self, key: &K, retry_key: R, result: Result<(), impl ClassifiedError>) -> Next {
+        match result {
+            Ok(()) => {
+                self.backoff.forget(key);
+                None
+            }
+            Err(error) => self.retry_after(key, retry_key, &error),
+        }
+    }
+
+    /// When to retry after an error; `None` if it is not retried until something changes.
+    pub fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> Next {
+        let delay = match error.backoff_policy() {
+            Some(policy) => Some(self.backoff.failed(key.clone(), retry_key, policy)),
+            None => {
+                self.backoff.forget(key);
+                None
+            }
+        };
+        let retry_after = delay.map(tracing::field::debug);
+        if error.is_benign() {
+            tracing::debug!(
+                retry_after,
+                error = with_causes(error),
+                "reconciliation interrupted"
+            );
+        } else if delay.is_some() {
+            tracing::warn!(
+                reason = error.reason().as_str(),
+                retry_after,
+                error = with_causes(error),
+                "reconciliation failed; retrying"
+            );
+        } else {
+            tracing::warn!(
+                reason = error.reason().as_str(),
+                error = with_causes(error),
+                "reconciliation failed; not retried until an object that it depends on changes"
+            );
+        }
+        delay
+    }
+}
