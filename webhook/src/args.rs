@@ -78,63 +78,61 @@ pub struct Args {
     )]
     pub enforce_policies: bool,
 
-    /// How the webhook keeps its own certificate.
+    /// Flags of the managed certificate.
     #[command(flatten)]
     pub managed: ManagedArgs,
 
-    /// What both processes have in common.
+    /// Flags of both processes.
     #[command(flatten)]
     pub process: ProcessArgs,
 }
 
-/// Who keeps the serving certificate.
+/// The source of the serving certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TlsSource {
-    /// The webhook issues and renews it, keeps it in a Secret and injects caBundle.
+    /// The webhook issues and renews it, stores it in a Secret and injects caBundle.
     Managed,
-    /// Files, which something else renews, such as cert-manager.
+    /// Files that another component renews, such as cert-manager.
     Files,
 }
 
-/// Where the serving certificate comes from.
+/// The source of the serving certificate, with its settings.
 #[derive(Clone, Debug)]
-pub enum Certificate {
-    /// The webhook keeps it, as these settings say.
+pub enum CertificateSource {
+    /// The webhook manages it with these settings.
     Managed(Box<Settings>),
-    /// It lies in these files.
+    /// These files.
     Files(PairPaths),
 }
 
-/// Flags that do not go together, or cannot be followed.
+/// Flags that conflict or are invalid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ArgsError {
-    /// Files that nobody would read.
-    #[error(
-        "--tls-cert-file and --tls-private-key-file are read with --tls-source=files alone; give that, or leave them out"
-    )]
-    UnreadFiles,
-    /// What the webhook cannot keep.
+    /// Files that would not be read.
+    #[error("--tls-cert-file and --tls-private-key-file require --tls-source=files; set it, or remove them")]
+    UnusedFiles,
+    /// The settings of the managed certificate are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
 }
 
 impl Args {
-    /// Where the serving certificate comes from.
+    /// The source of the serving certificate.
     ///
     /// # Errors
-    /// Names the flags that cannot be followed.
-    pub fn certificate(&self) -> Result<Certificate, ArgsError> {
+    /// If flags conflict or are invalid. The error names them.
+    pub fn certificate(&self) -> Result<CertificateSource, ArgsError> {
         let files = [&self.tls_cert_file, &self.tls_private_key_file];
         match self.tls_source {
-            // Whoever gave them expects them to be served.
-            TlsSource::Managed if files.iter().any(|file| file.is_some()) => Err(ArgsError::UnreadFiles),
-            TlsSource::Managed => Ok(Certificate::Managed(Box::new(self.managed.settings()?))),
+            // A user who sets the files expects them to be served.
+            TlsSource::Managed if files.iter().any(|file| file.is_some()) => Err(ArgsError::UnusedFiles),
+            TlsSource::Managed => Ok(CertificateSource::Managed(Box::new(self.managed.settings()?))),
             TlsSource::Files => {
-                let or =
+                let or_default =
                     |file: &Option<PathBuf>, default: &str| file.clone().unwrap_or_else(|| default.into());
-                Ok(Certificate::Files(PairPaths {
-                    cert: or(&self.tls_cert_file, "/etc/helmops/tls/tls.crt"),
-                    key: or(&self.tls_private_key_file, "/etc/helmops/tls/tls.key"),
+                Ok(CertificateSource::Files(PairPaths {
+                    cert: or_default(&self.tls_cert_file, "/etc/helmops/tls/tls.crt"),
+                    key: or_default(&self.tls_private_key_file, "/etc/helmops/tls/tls.key"),
                 }))
             }
         }
@@ -145,29 +143,29 @@ impl Args {
 mod tests {
     use super::*;
 
-    fn certificate(args: &[&str]) -> Result<Certificate, ArgsError> {
+    fn certificate(args: &[&str]) -> Result<CertificateSource, ArgsError> {
         Args::try_parse_from([&["x", "--namespace=here"], args].concat())
             .unwrap()
             .certificate()
     }
 
     #[test]
-    fn a_webhook_keeps_its_own_certificate_unless_told_otherwise() {
-        assert!(matches!(certificate(&[]), Ok(Certificate::Managed(_))));
+    fn the_certificate_is_managed_by_default() {
+        assert!(matches!(certificate(&[]), Ok(CertificateSource::Managed(_))));
         let files = |args| match certificate(args) {
-            Ok(Certificate::Files(paths)) => paths,
+            Ok(CertificateSource::Files(paths)) => paths,
             other => panic!("{other:?}"),
         };
         assert_eq!(
             files(&["--tls-source=files"]).cert,
             PathBuf::from("/etc/helmops/tls/tls.crt")
         );
-        let told = files(&["--tls-source=files", "--tls-private-key-file=/k"]);
-        assert_eq!(told.key, PathBuf::from("/k"));
+        let paths = files(&["--tls-source=files", "--tls-private-key-file=/k"]);
+        assert_eq!(paths.key, PathBuf::from("/k"));
     }
 
     #[test]
-    fn names_of_clients_need_an_authority() {
+    fn allowed_client_names_require_a_client_ca_file() {
         let parse = |args: &[&str]| Args::try_parse_from([&["x", "--namespace=here"], args].concat());
         assert!(parse(&["--allowed-client-names=apiserver"]).is_err());
         let args = parse(&["--client-ca-file=/ca.crt", "--allowed-client-names=a,b"]).unwrap();
@@ -175,9 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_would_read_are_refused() {
+    fn files_without_tls_source_files_are_rejected() {
         let error = certificate(&["--tls-cert-file=/c"]).unwrap_err();
-        assert_eq!(error, ArgsError::UnreadFiles);
+        assert_eq!(error, ArgsError::UnusedFiles);
         assert!(
             certificate(&["--tls-validity=1s"])
                 .unwrap_err()

@@ -1,4 +1,4 @@
-//! Bodies of requests. All that are in memory together have a budget, and one address has half of it.
+//! Bodies of requests. A budget limits all bodies in memory, and one address can use half of it.
 
 use std::{
     pin::Pin,
@@ -27,84 +27,86 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Largest body. A review carries an object twice (new and stored), the API server takes requests of up to 3 MiB, and
-/// the rest is for what it adds: `managedFields`, the user and the envelope.
+/// Maximum size of a body. A review contains an object twice (new and stored), the API server accepts requests of up to 3 MiB,
+/// and the rest is for what it adds: `managedFields`, the user and the envelope.
 pub const MAX_BODY: usize = 7 << 20;
 
-/// All bodies in memory: four of the largest and thousands of usual ones (about 10 KiB). With a quarter of the memory
-/// limit of the manifest (128Mi) there is room for connections and for what a body decodes to.
+/// Budget of all bodies in memory: four of the maximum size, or thousands of typical ones (about 10 KiB). It is a quarter of
+/// the memory limit of the manifest (128Mi). The rest is for connections and for what bodies decode to.
 pub const BUDGET: usize = 32 << 20;
 
-/// The part of it that one address may hold. API servers may all come from one address, so this must be enough for all of
-/// them: two of the largest bodies, and more than a thousand usual ones.
+/// Budget of one address. API servers may all have the same address, so this must be enough for all of them: two bodies of
+/// the maximum size, or more than a thousand typical ones.
 pub const PEER_BUDGET: usize = BUDGET / 2;
 
-/// What is taken from the budget at a time while a body arrives. What has not arrived takes nothing.
-const STEP: usize = 64 << 10;
+/// Bytes that are reserved from the budget at a time while a body arrives. Bytes that have not arrived are not reserved.
+const RESERVE_STEP: usize = 64 << 10;
 
-/// Longest time for a body to arrive and to have its turn. The shipped configurations let the API server wait 5 s.
+/// Maximum time for a body to arrive and to get a permit. The shipped webhook configurations have a timeout of 5 s.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The API server has the whole body when it begins to send. So a body has this long, and the time that its bytes take
-/// at [`MIN_RATE`].
+/// The API server has the whole body when it starts to send. So a body has this time, and the time that its bytes take at
+/// [`MIN_RATE`].
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Bytes a second.
+/// Bytes per second.
 const MIN_RATE: u32 = 1 << 20;
 
-/// Bodies above this size are decoded one at a time, so that their decoded forms are not in memory together.
+/// Bodies above this size are decoded one at a time, so that only one decoded form is in memory.
 const LARGE: usize = 16 << 10;
 
-/// Bodies in memory.
+/// The budget of bodies in memory.
 #[derive(Debug)]
 pub struct Bodies {
-    held: Arc<AtomicUsize>,
+    in_use: Arc<AtomicUsize>,
     large: Semaphore,
 }
 
-/// One body, which counts as in memory until it is dropped.
+/// The body of one request. It uses the budget until it is dropped.
 #[derive(Debug)]
-pub struct Held<'a> {
+pub struct RequestBody<'a> {
     bytes: Bytes,
-    _grant: Grant,
-    _turn: Option<SemaphorePermit<'a>>,
+    _reservation: Reservation,
+    _permit: Option<SemaphorePermit<'a>>,
 }
 
-/// Why a body was not read.
+/// Why a body was rejected.
 #[derive(Debug, Error)]
-pub enum Refusal {
-    /// It is longer than any review.
-    #[error("the body has more than {MAX_BODY} bytes; no AdmissionReview has")]
+pub enum BodyError {
+    /// It is larger than any AdmissionReview.
+    #[error("the body has more than {MAX_BODY} bytes, the maximum of an AdmissionReview")]
     TooLarge,
-    /// Too many bodies are in memory.
-    #[error("bodies of {BUDGET} bytes are being read already; try again")]
+    /// The budget is used up.
+    #[error("request bodies of {BUDGET} bytes are already in memory; retry later")]
     Budget,
-    /// The address has its part of the budget.
-    #[error("bodies of {PEER_BUDGET} bytes from this address are being read already; try again")]
+    /// The budget of the address is used up.
+    #[error("request bodies of {PEER_BUDGET} bytes from this address are already in memory; retry later")]
     PeerBudget,
-    /// It came too slowly.
-    #[error("the body did not arrive in time; it has {GRACE:?}, and a second for each {MIN_RATE} bytes")]
+    /// It arrived too slowly.
+    #[error(
+        "the body arrived too slowly: the timeout is {GRACE:?}, and one second for each {MIN_RATE} bytes"
+    )]
     Slow,
-    /// Large bodies before it took too long.
-    #[error("large bodies are being decoded; try again")]
-    Turn,
-    /// The connection broke.
-    #[error("the body broke off: {0}")]
+    /// It is large, and other large bodies were decoded for too long.
+    #[error("other large bodies are being decoded; retry later")]
+    LargeBusy,
+    /// The connection was lost.
+    #[error("the connection was lost within the body: {0}")]
     Broken(#[source] axum::Error),
 }
 
-impl Refusal {
-    /// Values of the metric's label `reason`.
+impl BodyError {
+    /// All values of the metric label `reason`.
     pub const REASONS: [&str; 6] = ["too_large", "budget", "peer_budget", "slow", "turn", "broken"];
 
-    /// The value of the metric's label.
+    /// The value of the metric label `reason`.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::TooLarge => "too_large",
             Self::Budget => "budget",
             Self::PeerBudget => "peer_budget",
             Self::Slow => "slow",
-            Self::Turn => "turn",
+            Self::LargeBusy => "turn",
             Self::Broken(_) => "broken",
         }
     }
@@ -112,14 +114,14 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Budget | Self::PeerBudget | Self::Turn => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Budget | Self::PeerBudget | Self::LargeBusy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Broken(_) => StatusCode::BAD_REQUEST,
         }
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for BodyError {
     fn into_response(self) -> Response {
         let status = self.status();
         let mut response = (status, format!("{self}\n")).into_response();
@@ -132,7 +134,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-impl AsRef<[u8]> for Held<'_> {
+impl AsRef<[u8]> for RequestBody<'_> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -141,167 +143,178 @@ impl AsRef<[u8]> for Held<'_> {
 impl Default for Bodies {
     fn default() -> Self {
         Self {
-            held: Arc::default(),
+            in_use: Arc::default(),
             large: Semaphore::new(1),
         }
     }
 }
 
 impl Bodies {
-    /// Reads the body of a request. It waits for the peer and, with a large body, for its turn; never for the budget.
+    /// Reads the body of a request. It waits for the peer and, if the body is large, for a permit; never for the budget.
     ///
     /// # Errors
-    /// Where the body does not fit, does not come, or comes too slowly.
-    pub async fn read(&self, request: Request) -> Result<Held<'_>, Refusal> {
+    /// If the body exceeds a limit or a budget, arrives too slowly, or is incomplete.
+    pub async fn read(&self, request: Request) -> Result<RequestBody<'_>, BodyError> {
         let deadline = Instant::now() + DEADLINE;
         let (parts, body) = request.into_parts();
-        let mut grant = Grant {
-            held: Arc::clone(&self.held),
+        let mut reservation = Reservation {
+            in_use: Arc::clone(&self.in_use),
             peer: parts.extensions.get::<PeerBytes>().cloned(),
             bytes: 0,
         };
-        let bytes = Arriving::new(body, deadline)?.whole(&mut grant).await?;
-        let turn = if bytes.len() > LARGE {
-            let turn = timeout_at(deadline, self.large.acquire()).await;
-            Some(turn.map_err(|_| Refusal::Turn)?.map_err(|_| Refusal::Turn)?)
+        let bytes = IncomingBody::new(body, deadline)?
+            .read_all(&mut reservation)
+            .await?;
+        let permit = if bytes.len() > LARGE {
+            let permit = timeout_at(deadline, self.large.acquire()).await;
+            Some(
+                permit
+                    .map_err(|_| BodyError::LargeBusy)?
+                    .map_err(|_| BodyError::LargeBusy)?,
+            )
         } else {
             None
         };
-        Ok(Held {
+        Ok(RequestBody {
             bytes,
-            _grant: grant,
-            _turn: turn,
+            _reservation: reservation,
+            _permit: permit,
         })
     }
 }
 
-/// A part of the budget.
+/// Bytes that are reserved from the budget.
 #[derive(Debug)]
-struct Grant {
-    held: Arc<AtomicUsize>,
+struct Reservation {
+    in_use: Arc<AtomicUsize>,
     peer: Option<PeerBytes>,
     bytes: usize,
 }
 
-impl Grant {
-    /// Makes it at least `bytes`.
-    fn raise_to(&mut self, bytes: usize) -> Result<(), Refusal> {
+impl Reservation {
+    /// Grows it to at least `bytes`.
+    fn grow_to(&mut self, bytes: usize) -> Result<(), BodyError> {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             return Ok(());
         };
         if let Some(peer) = &self.peer
             && !peer.try_add(more, PEER_BUDGET)
         {
-            return Err(Refusal::PeerBudget);
+            return Err(BodyError::PeerBudget);
         }
-        let within = self
-            .held
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-                held.checked_add(more).filter(|sum| *sum <= BUDGET)
+        let reserved = self
+            .in_use
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |in_use| {
+                in_use.checked_add(more).filter(|sum| *sum <= BUDGET)
             });
-        if within.is_err() {
+        if reserved.is_err() {
             if let Some(peer) = &self.peer {
                 peer.sub(more);
             }
-            return Err(Refusal::Budget);
+            return Err(BodyError::Budget);
         }
         self.bytes = bytes;
         Ok(())
     }
 }
 
-impl Drop for Grant {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
         if let Some(peer) = &self.peer {
             peer.sub(self.bytes);
         }
     }
 }
 
-/// A body on its way.
-struct Arriving {
+/// A body that is being received.
+struct IncomingBody {
     body: Body,
-    begun: Instant,
+    started: Instant,
     deadline: Instant,
-    /// The length that the peer announced.
-    announced: Option<usize>,
+    /// The content length, if the peer has sent it.
+    content_length: Option<usize>,
     received: usize,
 }
 
-impl Arriving {
-    fn new(body: Body, deadline: Instant) -> Result<Self, Refusal> {
-        let announced = match body.size_hint().exact().map(usize::try_from) {
+impl IncomingBody {
+    fn new(body: Body, deadline: Instant) -> Result<Self, BodyError> {
+        let content_length = match body.size_hint().exact().map(usize::try_from) {
             Some(Ok(length)) if length <= MAX_BODY => Some(length),
-            Some(_) => return Err(Refusal::TooLarge),
+            Some(_) => return Err(BodyError::TooLarge),
             None => None,
         };
         Ok(Self {
             body,
-            begun: Instant::now(),
+            started: Instant::now(),
             deadline,
-            announced,
+            content_length,
             received: 0,
         })
     }
 
-    /// All of it. A body that comes in one piece, as most do, is not copied.
-    async fn whole(mut self, grant: &mut Grant) -> Result<Bytes, Refusal> {
-        let Some(first) = self.piece().await? else {
+    /// Reads all of it. A body that arrives in one chunk, as most do, is not copied.
+    async fn read_all(mut self, reservation: &mut Reservation) -> Result<Bytes, BodyError> {
+        let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
         };
-        grant.raise_to(first.len())?;
-        let Some(mut piece) = self.piece().await? else {
+        reservation.grow_to(first.len())?;
+        let Some(mut chunk) = self.chunk().await? else {
             return Ok(first);
         };
         let mut all = Vec::new();
-        self.add(&mut all, &first, grant)?;
+        self.append(&mut all, &first, reservation)?;
         drop(first);
         loop {
-            self.add(&mut all, &piece, grant)?;
-            match self.piece().await? {
-                Some(next) => piece = next,
+            self.append(&mut all, &chunk, reservation)?;
+            match self.chunk().await? {
+                Some(next) => chunk = next,
                 None => return Ok(all.into()),
             }
         }
     }
 
-    fn add(&self, all: &mut Vec<u8>, piece: &[u8], grant: &mut Grant) -> Result<(), Refusal> {
-        let length = all.len() + piece.len();
-        grant.raise_to(length.next_multiple_of(STEP))?;
+    fn append(
+        &self,
+        all: &mut Vec<u8>,
+        chunk: &[u8],
+        reservation: &mut Reservation,
+    ) -> Result<(), BodyError> {
+        let length = all.len() + chunk.len();
+        reservation.grow_to(length.next_multiple_of(RESERVE_STEP))?;
         if length > all.capacity() {
             let capacity = self
-                .announced
-                .unwrap_or_else(|| (2 * all.capacity()).clamp(STEP, MAX_BODY));
+                .content_length
+                .unwrap_or_else(|| (2 * all.capacity()).clamp(RESERVE_STEP, MAX_BODY));
             all.reserve_exact(capacity.max(length) - all.len());
         }
-        all.extend_from_slice(piece);
+        all.extend_from_slice(chunk);
         Ok(())
     }
 
-    /// The next piece, if there is one and it comes in time.
-    async fn piece(&mut self) -> Result<Option<Bytes>, Refusal> {
+    /// The next chunk, if there is one and it arrives in time.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
         if self.body.is_end_stream() {
             return Ok(None);
         }
         let received = u32::try_from(self.received).unwrap_or(u32::MAX);
-        let due = self.begun + GRACE + Duration::from_secs(1) * received / MIN_RATE;
+        let due = self.started + GRACE + Duration::from_secs(1) * received / MIN_RATE;
         let body = &mut self.body;
         let next = poll_fn(|context| poll_data(body, context));
-        let piece = timeout_at(due.min(self.deadline), next)
+        let chunk = timeout_at(due.min(self.deadline), next)
             .await
-            .map_err(|_| Refusal::Slow)?
+            .map_err(|_| BodyError::Slow)?
             .transpose()
-            .map_err(Refusal::Broken)?;
-        self.received += piece.as_ref().map_or(0, Bytes::len);
-        if self.received > self.announced.unwrap_or(MAX_BODY) {
-            return Err(Refusal::TooLarge);
+            .map_err(BodyError::Broken)?;
+        self.received += chunk.as_ref().map_or(0, Bytes::len);
+        if self.received > self.content_length.unwrap_or(MAX_BODY) {
+            return Err(BodyError::TooLarge);
         }
-        Ok(piece)
+        Ok(chunk)
     }
 }
 
-/// The next piece of a body, without its trailers.
+/// The next chunk of a body, without its trailers.
 fn poll_data(body: &mut Body, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, axum::Error>>> {
     loop {
         match Pin::new(&mut *body).poll_frame(context) {

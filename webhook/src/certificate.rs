@@ -1,4 +1,4 @@
-//! Who keeps the serving certificate, as a task of the process.
+//! The source of the serving certificate, as a task of the process.
 
 use std::sync::Arc;
 
@@ -12,44 +12,50 @@ use helmops_shared::runtime::{Gate, Health, Supervisor};
 use kube::Client;
 use prometheus::Registry;
 
-use crate::{args::Certificate, metrics::Metrics};
+use crate::{args::CertificateSource, metrics::Metrics};
 
-/// Starts whoever puts certificates into `hot`. The process is ready when there is one and, where the webhook injects
-/// `caBundle` itself, when callers trust it.
+/// Starts the task that loads certificates into `resolver`. The process is ready when a certificate is loaded and, if the
+/// webhook injects `caBundle` itself, when the API server trusts it.
 ///
 /// # Errors
-/// Where there is no way to the API server, or metrics clash.
-pub fn keep(
-    source: Certificate,
+/// If there is no client for the API server, or if metrics are registered twice.
+pub fn spawn(
+    source: CertificateSource,
     client: Option<Client>,
-    hot: Arc<CertResolver>,
+    resolver: Arc<CertResolver>,
     (metrics, registry): (&Metrics, &Registry),
     health: &Health,
     supervisor: &mut Supervisor,
 ) -> anyhow::Result<()> {
-    let follow = follow(health.gate("certificate"), metrics.clone());
+    let on_event = on_event(health.gate("certificate"), metrics.clone());
     match source {
-        Certificate::Files(paths) => {
-            let task = reload::watch(paths, hot, reload::DEFAULT_INTERVAL, supervisor.stop(), follow);
+        CertificateSource::Files(paths) => {
+            let task = reload::watch(
+                paths,
+                resolver,
+                reload::DEFAULT_INTERVAL,
+                supervisor.stop(),
+                on_event,
+            );
             supervisor.spawn("certificate reload", task);
         }
-        Certificate::Managed(settings) => {
-            let client = client.context("no way to the API server")?;
-            let keeper = CertificateManager::new(
+        CertificateSource::Managed(settings) => {
+            let client = client.context("there is no client for the API server")?;
+            let manager = CertificateManager::new(
                 client,
                 &settings,
-                hot,
+                resolver,
                 ManagedMetrics::register(registry)?,
                 health,
             );
-            supervisor.spawn("certificate keeper", keeper.run(supervisor.stop(), follow));
+            supervisor.spawn("certificate manager", manager.run(supervisor.stop(), on_event));
         }
     }
     Ok(())
 }
 
-/// Ready from the first certificate on; a later one that cannot be used leaves the last good one in place.
-fn follow(gate: Gate, metrics: Metrics) -> impl FnMut(ReloadEvent<'_>) + Send {
+/// Reports the first certificate as ready. If a later one cannot be loaded, the last valid one stays in use.
+fn on_event(gate: Gate, metrics: Metrics) -> impl FnMut(ReloadEvent<'_>) + Send {
     move |event| match event {
         ReloadEvent::Loaded(pair) => {
             metrics.certificate_loaded(pair.not_after());

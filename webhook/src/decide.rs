@@ -1,4 +1,4 @@
-//! From a question to its answer. The rules are those of [`helmops_shared::admit`] and [`helmops_shared::policy`] alone.
+//! From an admission request to the response. All rules are in [`helmops_shared::admit`] and [`helmops_shared::policy`].
 
 use helmops_shared::{
     admit::{FieldErrors, default::DefaultingInput},
@@ -8,18 +8,18 @@ use helmops_shared::{
     text::cut,
 };
 
-use crate::counted;
-use crate::review::{AdmissionResponse, Cause, Details, Operation, Request, Status, Subject};
+use crate::bounded_json;
+use crate::review::{AdmissionRequest, AdmissionResponse, Cause, Details, Operation, RequestInfo, Status};
 
-/// Longest error about an object that does not decode, in bytes.
-const LONGEST_ERROR: usize = 1_024;
+/// Maximum length of the error for an object that does not decode, in bytes.
+const MAX_ERROR: usize = 1_024;
 
-/// Fills in what the user left out.
-pub fn mutate(request: &Request<'_, DefaultingInput>) -> AdmissionResponse {
-    // An object that does not decode gets no defaults here, and an error from the API server.
-    let given = request.object.as_ref().ok().and_then(Option::as_ref);
-    let patch = given
-        .filter(|_| request.subject.is_helmop())
+/// Sets the defaults of fields that the user has not set.
+pub fn mutate(request: &AdmissionRequest<'_, DefaultingInput>) -> AdmissionResponse {
+    // An object that does not decode gets no defaults here. The API server rejects it.
+    let input = request.object.as_ref().ok().and_then(Option::as_ref);
+    let patch = input
+        .filter(|_| request.info.is_helmop())
         .and_then(DefaultingInput::patch);
     AdmissionResponse {
         patch,
@@ -27,47 +27,47 @@ pub fn mutate(request: &Request<'_, DefaultingInput>) -> AdmissionResponse {
     }
 }
 
-/// Decides whether a change is allowed under the Policies of its namespace, and for which reason not.
+/// Decides whether the Policies of the namespace allow a change. Returns the reason of a denial too.
 pub fn validate(
-    request: &Request<'_, WithoutStatus>,
+    request: &AdmissionRequest<'_, WithoutStatus>,
     policies: &Policies,
 ) -> (AdmissionResponse, Option<Reason>) {
     let helmop = match &request.object {
-        _ if !request.subject.is_helmop() => return Default::default(),
+        _ if !request.info.is_helmop() => return Default::default(),
         Ok(None) => return Default::default(),
         Ok(Some(helmop)) => helmop,
-        Err(error) => return (undecodable(&request.subject, error), Some(Reason::DecodeError)),
+        Err(error) => return (decode_error(&request.info, error), Some(Reason::DecodeError)),
     };
-    // Decoded only when needed; one that does not decode counts as without errors, so that it can be mended.
-    let stored = match (request.subject.operation, request.old_object) {
+    // Decoded only if needed. A stored object that does not decode counts as one without errors, so that it can be fixed.
+    let stored = match (request.info.operation, request.old_object) {
         (Operation::Update, Some(stored)) => Some(stored),
         _ => None,
     };
     let stored = || {
-        let WithoutStatus(stored) = counted::from_slice(stored?.get().as_bytes()).ok()?;
+        let WithoutStatus(stored) = bounded_json::from_slice(stored?.get().as_bytes()).ok()?;
         Some(stored)
     };
-    let verdict = policies.review(helmop, stored);
-    let reason = verdict.errors.reason();
-    let denial = reason.map(|_| invalid(&name(&request.subject, helmop), &verdict.errors));
-    let answer = AdmissionResponse {
+    let review = policies.review(helmop, stored);
+    let reason = review.errors.reason();
+    let denial = reason.map(|_| invalid(&object_name(&request.info, helmop), &review.errors));
+    let response = AdmissionResponse {
         denial,
-        warnings: verdict.warnings,
+        warnings: review.warnings,
         patch: None,
     };
-    (answer, reason)
+    (response, reason)
 }
 
-fn name(subject: &Subject<'_>, helmop: &HelmOp) -> String {
-    let name = if subject.name.is_empty() {
+fn object_name(info: &RequestInfo<'_>, helmop: &HelmOp) -> String {
+    let name = if info.name.is_empty() {
         helmop.metadata.generate_name.clone().unwrap_or_default()
     } else {
-        subject.name.clone().into_owned()
+        info.name.clone().into_owned()
     };
     cut(name, limits::NAME)
 }
 
-/// The Status that the API server itself answers with for an invalid object.
+/// The Status of an invalid object, in the form that the API server uses.
 fn invalid(name: &str, errors: &FieldErrors) -> Status {
     let mut causes: Vec<Cause> = errors
         .told()
@@ -79,7 +79,7 @@ fn invalid(name: &str, errors: &FieldErrors) -> Status {
         })
         .collect();
     if errors.untold() > 0 {
-        let message = format!("and {} more errors; mend these first", errors.untold());
+        let message = format!("and {} more errors; fix these first", errors.untold());
         causes.push(Cause {
             reason: "FieldValueInvalid",
             message,
@@ -108,10 +108,10 @@ fn invalid(name: &str, errors: &FieldErrors) -> Status {
     }
 }
 
-fn undecodable(subject: &Subject<'_>, error: &serde_json::Error) -> AdmissionResponse {
-    let name = cut(subject.name.clone().into_owned(), limits::NAME);
-    // The error repeats a text that stands where something else is expected.
-    let error = cut(error.to_string(), LONGEST_ERROR);
+fn decode_error(info: &RequestInfo<'_>, error: &serde_json::Error) -> AdmissionResponse {
+    let name = cut(info.name.clone().into_owned(), limits::NAME);
+    // The error contains the value of the field, which can be long.
+    let error = cut(error.to_string(), MAX_ERROR);
     let message = format!("HelmOp {name:?} does not decode: {error}");
     let denial = Status {
         status: "Failure",

@@ -1,4 +1,4 @@
-//! The way to the API server, for those who need it.
+//! The client for the API server, if it is needed.
 
 use anyhow::Context;
 use helmops_shared::runtime::kube_client::{ConnectError, connect};
@@ -6,13 +6,14 @@ use kube::Client;
 
 use crate::args::{Args, TlsSource};
 
-/// Whom the API server's logs name.
-const NAME: &str = "helmops-webhook";
+/// The user agent in the logs of the API server.
+const USER_AGENT: &str = "helmops-webhook";
 
-/// The way to the API server; `None` where nobody needs it, or only Policies do and nobody says where it is.
+/// The client for the API server. `None` if it is not needed, or if it is needed only for Policies and no API server is
+/// configured.
 ///
 /// # Errors
-/// Where a kubeconfig is given that cannot be used, or the certificate cannot be kept without.
+/// If the kubeconfig is invalid, or if the managed certificate needs an API server and none is configured.
 pub async fn client(args: &Args) -> anyhow::Result<Option<Client>> {
     if !args.enforce_policies {
         tracing::info!(
@@ -21,8 +22,8 @@ pub async fn client(args: &Args) -> anyhow::Result<Option<Client>> {
     }
     match args.tls_source {
         TlsSource::Managed => {
-            let client = connect(NAME, args.kubeconfig.as_deref()).await.context(
-                "--tls-source=managed keeps the certificate in a Secret; without an API server give --tls-source=files",
+            let client = connect(USER_AGENT, args.kubeconfig.as_deref()).await.context(
+                "--tls-source=managed stores the certificate in a Secret; without an API server, set --tls-source=files",
             )?;
             Ok(Some(client))
         }
@@ -32,9 +33,9 @@ pub async fn client(args: &Args) -> anyhow::Result<Option<Client>> {
 }
 
 async fn for_policies(args: &Args) -> anyhow::Result<Option<Client>> {
-    match connect(NAME, args.kubeconfig.as_deref()).await {
+    match connect(USER_AGENT, args.kubeconfig.as_deref()).await {
         Ok(client) => Ok(Some(client)),
-        Err(error @ ConnectError::Nowhere(_)) => {
+        Err(error @ ConnectError::NotConfigured(_)) => {
             tracing::warn!(
                 "Policies are not enforced at admission (the controller still enforces them): {error}"
             );

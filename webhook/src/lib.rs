@@ -1,20 +1,19 @@
-//! The admission webhook: it fills in defaults of HelmOps and denies what could never work.
+//! The admission webhook: sets defaults of HelmOps, and denies HelmOps that can never work.
 //!
 //! ```text
 //! API server ──HTTPS──► router ──► body ──► review (wire) ──► decide ──► helmops_shared::{admit, policy} (the rules)
 //! API server ◄──watch── policies ─────────────────────┘
-//! API server ◄────────── certificate: the Secret and caBundle that make it trust the first line
+//! API server ◄────────── certificate: the Secret and the caBundle that make the API server trust the webhook
 //! ```
 //!
-//! It writes nothing but those two, and reaches out to nobody while it answers: what it needs beside the request is in
-//! memory.
+//! It writes only these two, and sends no request during an admission request: what it needs besides the request is in memory.
 
 mod args;
 mod body;
+mod bounded_json;
 mod certificate;
-mod kube_client;
-mod counted;
 mod decide;
+mod kube_client;
 mod metrics;
 mod policies;
 mod reference;

@@ -6,8 +6,8 @@ use clap::Parser;
 use helmops_shared::runtime::run_process_on;
 use helmops_webhook::{Args, run};
 
-/// Each thread decodes one review at a time. Four answer tens of thousands of reviews a second, and what they decode
-/// together fits into the memory limit of the manifest.
+/// Each thread decodes one review at a time. Four threads serve tens of thousands of reviews per second, and the memory for
+/// what they decode concurrently fits into the limit of the manifest.
 const THREADS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(3);
 
 fn main() -> ExitCode {

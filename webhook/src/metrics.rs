@@ -1,4 +1,4 @@
-//! What Prometheus sees of the webhook.
+//! The metrics of the webhook.
 
 use std::time::Instant;
 
@@ -7,9 +7,9 @@ use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
 
-use crate::{body::Refusal, review::Operation};
+use crate::{body::BodyError, review::Operation};
 
-/// From 50 µs to 1 s: decisions take tens of microseconds, and the API server gives up after seconds.
+/// From 50 µs to 1 s: decisions take tens of microseconds, and the API server times out after seconds.
 const BUCKETS: &[f64] = &[
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 1.0,
 ];
@@ -17,9 +17,9 @@ const BUCKETS: &[f64] = &[
 /// Which of the two webhooks.
 #[derive(Clone, Copy, Debug)]
 pub enum Webhook {
-    /// The one that fills in defaults.
+    /// The mutating webhook, which sets defaults.
     Mutate,
-    /// The one that denies.
+    /// The validating webhook.
     Validate,
 }
 
@@ -34,10 +34,10 @@ impl Webhook {
     }
 }
 
-/// How a request was answered.
+/// The result of an admission request.
 #[derive(Clone, Copy, Debug)]
 pub enum AdmissionResult {
-    /// Allowed without a word.
+    /// Allowed, without warnings or a patch.
     Allowed,
     /// Allowed with warnings.
     Warned,
@@ -45,7 +45,7 @@ pub enum AdmissionResult {
     Patched,
     /// Denied.
     Denied,
-    /// Not a review.
+    /// Not an AdmissionReview.
     Malformed,
 }
 
@@ -84,17 +84,17 @@ pub struct Metrics {
     requests: IntCounterVec,
     durations: [Histogram; 2],
     denials: IntCounterVec,
-    refused: IntCounterVec,
+    rejected: IntCounterVec,
     certificate_expiry: IntGauge,
     certificate_reloads: IntCounterVec,
 }
 
 impl Metrics {
-    /// Makes the metrics and registers them. Every label value that can occur exists from the start, so that a rate sees
-    /// the first event.
+    /// Creates the metrics and registers them. All label values exist from the start, so that a rate includes the first
+    /// event.
     ///
     /// # Errors
-    /// Where one of them is registered already.
+    /// If one of them is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let requests = registered(
             registry,
@@ -127,7 +127,7 @@ impl Metrics {
                 &["reason"],
             )?,
         )?;
-        let refused = registered(
+        let rejected = registered(
             registry,
             IntCounterVec::new(
                 Opts::new(
@@ -155,12 +155,12 @@ impl Metrics {
             )?,
         )?;
         for webhook in Webhook::ALL {
-            for verdict in AdmissionResult::ALL {
+            for result in AdmissionResult::ALL {
                 for operation in [Operation::Create, Operation::Update] {
                     let labels = [
                         webhook.as_str(),
                         operation_label(Some(operation)),
-                        verdict.as_str(),
+                        result.as_str(),
                     ];
                     requests.with_label_values(&labels);
                 }
@@ -169,8 +169,8 @@ impl Metrics {
         for reason in Reason::VALIDATION.iter().chain(Reason::POLICY) {
             denials.with_label_values(&[reason.as_str()]);
         }
-        for reason in Refusal::REASONS {
-            refused.with_label_values(&[reason]);
+        for reason in BodyError::REASONS {
+            rejected.with_label_values(&[reason]);
         }
         for result in ["success", "error"] {
             certificate_reloads.with_label_values(&[result]);
@@ -180,21 +180,21 @@ impl Metrics {
             requests,
             durations,
             denials,
-            refused,
+            rejected,
             certificate_expiry,
             certificate_reloads,
         })
     }
 
-    /// Counts an answer.
-    pub fn answered(
+    /// Counts an admission request and its duration.
+    pub fn observe_request(
         &self,
         webhook: Webhook,
         operation: Option<Operation>,
-        verdict: AdmissionResult,
+        result: AdmissionResult,
         started: Instant,
     ) {
-        let labels = [webhook.as_str(), operation_label(operation), verdict.as_str()];
+        let labels = [webhook.as_str(), operation_label(operation), result.as_str()];
         self.requests.with_label_values(&labels).inc();
         let [mutate, validate] = &self.durations;
         let histogram = match webhook {
@@ -209,12 +209,12 @@ impl Metrics {
         self.denials.with_label_values(&[reason.as_str()]).inc();
     }
 
-    /// Counts a request whose body was not read.
-    pub fn refused(&self, reason: &'static str) {
-        self.refused.with_label_values(&[reason]).inc();
+    /// Counts a request whose body was rejected.
+    pub fn body_rejected(&self, reason: &'static str) {
+        self.rejected.with_label_values(&[reason]).inc();
     }
 
-    /// Notes a serving certificate that was taken into use.
+    /// Records that a serving certificate was loaded.
     pub fn certificate_loaded(&self, not_after: i64) {
         self.certificate_expiry.set(not_after);
         self.reload("success").inc();

@@ -1,4 +1,4 @@
-//! Policies, kept by a watch.
+//! The watch of Policies.
 
 use std::future::ready;
 
@@ -7,9 +7,9 @@ use helmops_shared::runtime::kube_client::PolicyCache;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-/// Keeps Policies until it is told to stop.
-pub async fn keep(client: Client, known: PolicyCache, stop: CancellationToken) {
-    let changes = known.watch(&client).for_each(|_| ready(()));
+/// Keeps the cache up to date until `stop`.
+pub async fn watch(client: Client, cache: PolicyCache, stop: CancellationToken) {
+    let changes = cache.watch(&client).for_each(|_| ready(()));
     tokio::select! {
         () = changes => {}
         () = stop.cancelled() => {}

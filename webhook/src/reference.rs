@@ -9,7 +9,7 @@ use crate::{Args, metrics::Metrics};
 /// Flags and metrics of the webhook in Markdown.
 ///
 /// # Errors
-/// Where metrics have the same name.
+/// If two metrics have the same name.
 pub fn reference() -> anyhow::Result<String> {
     let registry = registry()?;
     Metrics::register(&registry)?;

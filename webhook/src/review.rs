@@ -1,7 +1,7 @@
-//! AdmissionReview (`admission.k8s.io/v1`): what the API server sends, and what it wants back.
+//! AdmissionReview (`admission.k8s.io/v1`): the request of the API server, and the response to it.
 //!
-//! The types are our own because every reply must carry the request's uid, also where the object does not decode, and
-//! because objects are decoded no further than a rule needs: they stay text until then.
+//! These are not the types of `kube`, because every response must have the uid of the request, even if the object does not
+//! decode, and because the stored object stays JSON text until a rule needs it.
 
 use std::borrow::Cow;
 
@@ -11,76 +11,76 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use crate::counted;
+use crate::bounded_json;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// Why a body cannot be answered with a review: it has no uid to answer to.
+/// Why a body gets no AdmissionReview as response: it has no uid.
 #[derive(Debug, Error)]
 pub enum ReviewError {
-    /// No review at all.
+    /// Not an AdmissionReview.
     #[error("the body is not an AdmissionReview: {0}")]
     Malformed(#[source] serde_json::Error),
-    /// A review of another version.
+    /// An AdmissionReview of another version.
     #[error(
-        "this webhook speaks AdmissionReview of admission.k8s.io/v1, not {kind} of {api_version}; set admissionReviewVersions: [v1]"
+        "this webhook supports AdmissionReview of admission.k8s.io/v1, not {kind} of {api_version}; set admissionReviewVersions: [v1]"
     )]
-    Version {
+    UnsupportedVersion {
         /// The version that was sent.
         api_version: String,
         /// The kind that was sent.
         kind: String,
     },
-    /// A review without a request.
+    /// An AdmissionReview without a request.
     #[error("the AdmissionReview has no request")]
     NoRequest,
 }
 
-/// A question of the API server about an object of type `T`.
+/// An admission request for an object of type `T`.
 #[derive(Debug)]
-pub struct Request<'a, T> {
-    /// What the question is about.
-    pub subject: Subject<'a>,
+pub struct AdmissionRequest<'a, T> {
+    /// The metadata of the request.
+    pub info: RequestInfo<'a>,
     /// The object as it would be stored, or why it does not decode.
     pub object: Result<Option<T>, serde_json::Error>,
-    /// The object as it is stored, not decoded.
+    /// The object as it is stored now, not decoded.
     pub old_object: Option<&'a RawValue>,
 }
 
-/// What a question is about.
+/// The metadata of an admission request.
 #[derive(Debug)]
-pub struct Subject<'a> {
-    /// Identifies the question; the answer must repeat it.
+pub struct RequestInfo<'a> {
+    /// Identifies the request. The response must repeat it.
     pub uid: Cow<'a, str>,
-    /// What is being done.
+    /// The operation.
     pub operation: Operation,
-    /// The resource that it is done to.
-    pub resource: Resource<'a>,
-    /// Part of the resource that it is done to, such as `status`.
+    /// The resource of the object.
+    pub resource: GroupResource<'a>,
+    /// The subresource, such as `status`; empty for the object itself.
     pub sub_resource: Cow<'a, str>,
-    /// Name of the object; empty where it is yet to be generated.
+    /// Name of the object; empty if the API server generates it later.
     pub name: Cow<'a, str>,
     /// Namespace of the object.
     pub namespace: Cow<'a, str>,
 }
 
-/// What is being done to an object.
+/// The operation on an object.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// It is new.
+    /// The object is created.
     Create,
-    /// It changes.
+    /// The object is updated.
     Update,
-    /// Anything else, about which this webhook has no opinion.
+    /// Any other operation, which this webhook always allows.
     #[serde(other)]
     Other,
 }
 
 /// A resource of the API.
 #[derive(Debug, Default, Deserialize)]
-pub struct Resource<'a> {
+pub struct GroupResource<'a> {
     /// API group.
     #[serde(default, borrow)]
     pub group: Cow<'a, str>,
@@ -91,7 +91,7 @@ pub struct Resource<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
-struct Review<'a, T> {
+struct AdmissionReview<'a, T> {
     #[serde(default, borrow)]
     api_version: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -107,7 +107,7 @@ struct WireRequest<'a, T> {
     uid: Cow<'a, str>,
     operation: Operation,
     #[serde(default, borrow)]
-    resource: Resource<'a>,
+    resource: GroupResource<'a>,
     #[serde(default, borrow)]
     sub_resource: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -120,33 +120,33 @@ struct WireRequest<'a, T> {
     old_object: Option<&'a RawValue>,
 }
 
-impl<'a, T: Deserialize<'a>> Request<'a, T> {
-    /// Reads a body: in one pass, unless the object does not decode.
+impl<'a, T: Deserialize<'a>> AdmissionRequest<'a, T> {
+    /// Decodes a body, in one pass unless the object does not decode.
     ///
     /// # Errors
-    /// Where it has no uid that could be answered to.
-    pub fn read(body: &'a [u8]) -> Result<Self, ReviewError> {
-        match counted::from_slice::<Review<'_, T>>(body) {
-            Ok(review) => Self::accept(review, Ok),
+    /// If the body is not an AdmissionReview of v1 with a request.
+    pub fn decode(body: &'a [u8]) -> Result<Self, ReviewError> {
+        match bounded_json::from_slice::<AdmissionReview<'_, T>>(body) {
+            Ok(review) => Self::from_review(review, Ok),
             Err(error) => {
-                let review: Review<'_, IgnoredAny> =
+                let review: AdmissionReview<'_, IgnoredAny> =
                     serde_json::from_slice(body).map_err(ReviewError::Malformed)?;
-                Self::accept(review, |_| Err(error))
+                Self::from_review(review, |_| Err(error))
             }
         }
     }
 
-    fn accept<O>(
-        review: Review<'a, O>,
+    fn from_review<O>(
+        review: AdmissionReview<'a, O>,
         object: impl FnOnce(Option<O>) -> Result<Option<T>, serde_json::Error>,
     ) -> Result<Self, ReviewError> {
         if review.api_version != API_VERSION || review.kind != KIND {
             let (api_version, kind) = (review.api_version.into_owned(), review.kind.into_owned());
-            return Err(ReviewError::Version { api_version, kind });
+            return Err(ReviewError::UnsupportedVersion { api_version, kind });
         }
         let request = review.request.ok_or(ReviewError::NoRequest)?;
         Ok(Self {
-            subject: Subject {
+            info: RequestInfo {
                 uid: request.uid,
                 operation: request.operation,
                 resource: request.resource,
@@ -160,9 +160,8 @@ impl<'a, T: Deserialize<'a>> Request<'a, T> {
     }
 }
 
-impl Subject<'_> {
-    /// Whether it is a HelmOp that is created or changed. A webhook that is asked about anything else has no opinion,
-    /// whatever its configuration says.
+impl RequestInfo<'_> {
+    /// Whether a HelmOp is created or updated. All other requests are allowed, even if the webhook configuration sends them.
     pub fn is_helmop(&self) -> bool {
         self.resource.group == "fleet.cattle.io"
             && self.resource.resource == "helmops"
@@ -171,28 +170,28 @@ impl Subject<'_> {
     }
 }
 
-/// An answer.
+/// The response to an admission request.
 #[derive(Debug, Default)]
 pub struct AdmissionResponse {
-    /// Why not; `None` to allow.
+    /// Why the request is denied; `None` to allow it.
     pub denial: Option<Status>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// What is filled in.
+    /// The defaults that are set.
     pub patch: Option<Patch>,
 }
 
 impl AdmissionResponse {
-    /// The body of the reply to `uid`.
+    /// Encodes an AdmissionReview with this response to the request with this `uid`.
     ///
     /// # Errors
-    /// Never in practice: strings and JSON values always serialise.
-    pub fn write(&self, uid: &str) -> Result<Vec<u8>, serde_json::Error> {
+    /// Never in practice: strings and JSON values always serialize.
+    pub fn encode(&self, uid: &str) -> Result<Vec<u8>, serde_json::Error> {
         let patch = self.patch.as_ref().map(serde_json::to_vec).transpose()?;
-        serde_json::to_vec(&Reply {
+        serde_json::to_vec(&AdmissionReviewResponse {
             api_version: API_VERSION,
             kind: KIND,
-            response: Response {
+            response: WireResponse {
                 uid,
                 allowed: self.denial.is_none(),
                 status: self.denial.as_ref(),
@@ -206,15 +205,15 @@ impl AdmissionResponse {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Reply<'a> {
+struct AdmissionReviewResponse<'a> {
     api_version: &'static str,
     kind: &'static str,
-    response: Response<'a>,
+    response: WireResponse<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Response<'a> {
+struct WireResponse<'a> {
     uid: &'a str,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -227,24 +226,24 @@ struct Response<'a> {
     patch: Option<String>,
 }
 
-/// Why a change is denied, in the form that the API server gives its own errors.
+/// Why a change is denied, as a `Status` of the API.
 #[derive(Debug, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names are the API's")]
 pub struct Status {
     /// Always `Failure`.
     pub status: &'static str,
-    /// Everything in one text.
+    /// All causes in one text.
     pub message: String,
-    /// Kind of failure.
+    /// Machine-readable reason.
     pub reason: &'static str,
     /// HTTP status code.
     pub code: u16,
-    /// What kubectl makes its message of.
+    /// The object and the causes, from which kubectl builds its message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Details>,
 }
 
-/// The object that is denied, and a cause for each field that is wrong.
+/// The object that is denied, and a cause for each invalid field.
 #[derive(Debug, Serialize)]
 pub struct Details {
     /// Name of the object.
@@ -257,12 +256,12 @@ pub struct Details {
     pub causes: Vec<Cause>,
 }
 
-/// A field that is wrong.
+/// The error of a field.
 #[derive(Debug, Serialize)]
 pub struct Cause {
-    /// In which way.
+    /// Machine-readable type of the error.
     pub reason: &'static str,
-    /// Offending text, what is wrong and how to mend it.
+    /// The invalid value, the error and the fix.
     pub message: String,
     /// Path of the field.
     pub field: String,
@@ -275,11 +274,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_that_does_not_decode_leaves_the_rest_readable() {
+    fn the_request_decodes_even_if_its_object_does_not() {
         let body = br#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
             "operation":"CREATE","object":{"spec": 5}}}"#;
-        let request: Request<'_, String> = Request::read(body).unwrap();
-        assert_eq!(request.subject.uid, "u-1");
+        let request: AdmissionRequest<'_, String> = AdmissionRequest::decode(body).unwrap();
+        assert_eq!(request.info.uid, "u-1");
         assert!(
             request
                 .object
@@ -290,23 +289,23 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_request() {
+    fn a_request_is_decoded() {
         let body = br#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
             "resource":{"group":"fleet.cattle.io","version":"v1alpha1","resource":"helmops"},"name":"web",
             "operation":"UPDATE","object":{"spec": 5},"oldObject":null,"dryRun":true}}"#;
-        let request: Request<'_, Value> = Request::read(body).unwrap();
-        let subject = &request.subject;
+        let request: AdmissionRequest<'_, Value> = AdmissionRequest::decode(body).unwrap();
+        let info = &request.info;
         assert_eq!(
-            (&*subject.uid, &*subject.name, subject.operation),
+            (&*info.uid, &*info.name, info.operation),
             ("u-1", "web", Operation::Update)
         );
         assert_eq!(request.object.unwrap(), Some(json!({ "spec": 5 })));
-        assert!(request.old_object.is_none() && subject.is_helmop());
+        assert!(request.old_object.is_none() && info.is_helmop());
     }
 
     #[test]
-    fn has_no_opinion_on_anything_else() {
-        for (operation, resource, sub_resource, ours) in [
+    fn only_created_and_updated_helmops_are_checked() {
+        for (operation, resource, sub_resource, is_checked) in [
             ("CREATE", "helmops", "", true),
             ("DELETE", "helmops", "", false),
             ("UPDATE", "helmops", "status", false),
@@ -318,42 +317,46 @@ mod tests {
             }});
             let body = body.to_string();
             assert_eq!(
-                Request::<Value>::read(body.as_bytes())
+                AdmissionRequest::<Value>::decode(body.as_bytes())
                     .unwrap()
-                    .subject
+                    .info
                     .is_helmop(),
-                ours,
+                is_checked,
                 "{operation} {resource}"
             );
         }
     }
 
     #[test]
-    fn what_cannot_be_answered_is_told() {
-        let told = |body: &str| Request::<Value>::read(body.as_bytes()).unwrap_err().to_string();
-        assert!(told("<html>").starts_with("the body is not an AdmissionReview"));
-        assert!(told("{}").contains("admissionReviewVersions"));
+    fn a_body_without_a_v1_request_is_an_error() {
+        let error = |body: &str| {
+            AdmissionRequest::<Value>::decode(body.as_bytes())
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(error("<html>").starts_with("the body is not an AdmissionReview"));
+        assert!(error("{}").contains("admissionReviewVersions"));
         let v1beta1 =
             r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u"}}"#;
-        assert!(Request::<Value>::read(v1beta1.as_bytes()).is_err());
+        assert!(AdmissionRequest::<Value>::decode(v1beta1.as_bytes()).is_err());
         assert!(
-            told(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#).contains("no request")
+            error(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#).contains("no request")
         );
     }
 
     #[test]
-    fn a_patch_goes_out_in_base64() {
+    fn a_patch_is_encoded_in_base64() {
         let patch = json!([{ "op": "add", "path": "/spec/a", "value": 1 }]);
-        let answer = AdmissionResponse {
+        let response = AdmissionResponse {
             patch: serde_json::from_value(patch.clone()).unwrap(),
             ..AdmissionResponse::default()
         };
-        let reply: Value = serde_json::from_slice(&answer.write("u-1").unwrap()).unwrap();
-        assert_eq!(reply["response"]["uid"], "u-1");
-        assert_eq!(reply["response"]["patchType"], "JSONPatch");
-        let sent = BASE64_STANDARD
-            .decode(reply["response"]["patch"].as_str().unwrap())
+        let review: Value = serde_json::from_slice(&response.encode("u-1").unwrap()).unwrap();
+        assert_eq!(review["response"]["uid"], "u-1");
+        assert_eq!(review["response"]["patchType"], "JSONPatch");
+        let decoded = BASE64_STANDARD
+            .decode(review["response"]["patch"].as_str().unwrap())
             .unwrap();
-        assert_eq!(serde_json::from_slice::<Value>(&sent).unwrap(), patch);
+        assert_eq!(serde_json::from_slice::<Value>(&decoded).unwrap(), patch);
     }
 }

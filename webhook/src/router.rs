@@ -1,4 +1,4 @@
-//! The two endpoints.
+//! The HTTP endpoints `/mutate` and `/validate`.
 
 use std::{
     sync::Arc,
@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     Router,
-    extract::{Request as HttpRequest, State},
+    extract::{Request, State},
     http::{
         HeaderValue, StatusCode,
         header::{CONNECTION, CONTENT_TYPE},
@@ -25,52 +25,52 @@ use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    body::{Bodies, Refusal},
+    body::{Bodies, BodyError},
     decide,
     metrics::{AdmissionResult, Metrics, Webhook},
-    review::{AdmissionResponse, Request},
+    review::{AdmissionRequest, AdmissionResponse},
 };
 
-/// A warning that any peer can cause is written at most this often.
-const WARN_EVERY: Duration = Duration::from_secs(30);
+/// Minimum interval between warnings that any peer can cause.
+const WARN_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is said of request body is not an AdmissionReview.
-const ERROR_BYTES: usize = 1 << 10;
+/// Maximum length of the error for a body that is not an AdmissionReview, in bytes.
+const MAX_ERROR: usize = 1 << 10;
 
-/// Longest message in the log: what an API server passes of warnings.
-const MESSAGE_BYTES: usize = 4 << 10;
+/// Maximum length of a message in the log, in bytes: the API server truncates warnings to the same length.
+const MAX_MESSAGE: usize = 4 << 10;
 
-/// What requests are answered with.
+/// The state of the router.
 #[derive(Clone, Debug)]
 pub struct AppState {
-    /// What Prometheus sees.
+    /// The metrics.
     pub metrics: Metrics,
-    /// Whether the process is about to end.
+    /// Whether the process is shutting down.
     pub health: Health,
-    /// What HelmOps may use. While that is unknown, nothing is held against them.
+    /// The cache of Policies. Until it is synced, no Policy is enforced.
     pub policies: PolicyCache,
-    /// The bodies in memory, and what is logged about those that are refused.
-    pub bodies: Arc<Guard>,
+    /// The limits that protect against too many requests.
+    pub overload: Arc<OverloadProtection>,
 }
 
-/// What keeps a flood of requests from memory and log.
+/// Limits the memory for bodies, and the rate of log lines about invalid requests.
 #[derive(Debug)]
-pub struct Guard {
+pub struct OverloadProtection {
     bodies: Bodies,
     warnings: Throttle,
 }
 
-impl Default for Guard {
+impl Default for OverloadProtection {
     fn default() -> Self {
         Self {
             bodies: Bodies::default(),
-            warnings: Throttle::new(WARN_EVERY),
+            warnings: Throttle::new(WARN_INTERVAL),
         }
     }
 }
 
-/// Makes the router.
-pub fn router(shared: AppState) -> Router {
+/// Creates the router.
+pub fn router(state: AppState) -> Router {
     Router::new()
         .route("/mutate", post(mutate))
         .route("/validate", post(validate))
@@ -81,12 +81,13 @@ pub fn router(shared: AppState) -> Router {
             )
         })
         .layer(CatchPanicLayer::new())
-        .layer(map_response_with_state(shared.health.clone(), close_on_shutdown))
-        .with_state(shared)
+        .layer(map_response_with_state(state.health.clone(), close_on_shutdown))
+        .with_state(state)
 }
 
-/// Sends callers elsewhere while the process is about to end. An API server keeps its connections and sends the next request
-/// on one; where that is closed at this very moment, the request has failed. So it is told beforehand to open another.
+/// Adds `Connection: close` to responses while the process is shutting down. An API server reuses its connections. If one is
+/// closed just when the API server sends a request, the request fails. With the header, it opens a new connection
+/// for the next request.
 async fn close_on_shutdown(State(health): State<Health>, mut response: Response) -> Response {
     if health.is_stopping() {
         response
@@ -96,24 +97,29 @@ async fn close_on_shutdown(State(health): State<Health>, mut response: Response)
     response
 }
 
-async fn mutate(State(AppState { metrics, bodies, .. }): State<AppState>, request: HttpRequest) -> Response {
-    let body = match bodies.bodies.read(request).await {
+async fn mutate(
+    State(AppState {
+        metrics, overload, ..
+    }): State<AppState>,
+    request: Request,
+) -> Response {
+    let body = match overload.bodies.read(request).await {
         Ok(body) => body,
-        Err(refusal) => return refused(&metrics, &bodies.warnings, refusal),
+        Err(error) => return reject_body(&metrics, &overload.warnings, error),
     };
-    answer(
+    respond(
         &metrics,
-        &bodies.warnings,
+        &overload.warnings,
         Webhook::Mutate,
         body.as_ref(),
         |request| {
-            let answer = decide::mutate(request);
-            let verdict = if answer.patch.is_some() {
+            let response = decide::mutate(request);
+            let result = if response.patch.is_some() {
                 AdmissionResult::Patched
             } else {
                 AdmissionResult::Allowed
             };
-            (answer, verdict)
+            (response, result)
         },
     )
 }
@@ -122,94 +128,94 @@ async fn validate(
     State(AppState {
         metrics,
         policies,
-        bodies,
+        overload,
         ..
     }): State<AppState>,
-    request: HttpRequest,
+    request: Request,
 ) -> Response {
-    let body = match bodies.bodies.read(request).await {
+    let body = match overload.bodies.read(request).await {
         Ok(body) => body,
-        Err(refusal) => return refused(&metrics, &bodies.warnings, refusal),
+        Err(error) => return reject_body(&metrics, &overload.warnings, error),
     };
-    answer(
+    respond(
         &metrics,
-        &bodies.warnings,
+        &overload.warnings,
         Webhook::Validate,
         body.as_ref(),
         |request| {
-            let policies = policies.of(&request.subject.namespace).unwrap_or_default();
-            let (answer, reason) = decide::validate(request, &policies);
-            let verdict = match reason {
+            let policies = policies.of(&request.info.namespace).unwrap_or_default();
+            let (response, reason) = decide::validate(request, &policies);
+            let result = match reason {
                 Some(reason) => {
                     metrics.denied(reason);
                     tracing::info!(
-                        namespace = up_to(&request.subject.namespace, limits::NAMESPACE),
-                        name = up_to(&request.subject.name, limits::NAME),
+                        namespace = truncated(&request.info.namespace, limits::NAMESPACE),
+                        name = truncated(&request.info.name, limits::NAME),
                         reason = reason.as_str(),
-                        message = answer
+                        message = response
                             .denial
                             .as_ref()
-                            .map(|status| up_to(&status.message, MESSAGE_BYTES)),
+                            .map(|status| truncated(&status.message, MAX_MESSAGE)),
                         "denied"
                     );
                     AdmissionResult::Denied
                 }
-                None if answer.warnings.is_empty() => AdmissionResult::Allowed,
+                None if response.warnings.is_empty() => AdmissionResult::Allowed,
                 None => AdmissionResult::Warned,
             };
-            (answer, verdict)
+            (response, result)
         },
     )
 }
 
-fn refused(metrics: &Metrics, warnings: &Throttle, refusal: Refusal) -> Response {
-    metrics.refused(refusal.reason());
-    if let Some(held_back) = warnings.pass(tokio::time::Instant::now()) {
+fn reject_body(metrics: &Metrics, warnings: &Throttle, error: BodyError) -> Response {
+    metrics.body_rejected(error.reason());
+    if let Some(suppressed) = warnings.allow(tokio::time::Instant::now()) {
         tracing::warn!(
-            reason = refusal.reason(),
-            held_back,
-            "rejected a request body: {refusal}"
+            reason = error.reason(),
+            suppressed,
+            "rejected a request body: {error}"
         );
     }
-    refusal.into_response()
+    error.into_response()
 }
 
-fn answer<'b, T: Deserialize<'b>>(
+fn respond<'b, T: Deserialize<'b>>(
     metrics: &Metrics,
     warnings: &Throttle,
     webhook: Webhook,
     body: &'b [u8],
-    decide: impl FnOnce(&Request<'b, T>) -> (AdmissionResponse, AdmissionResult),
+    decide: impl FnOnce(&AdmissionRequest<'b, T>) -> (AdmissionResponse, AdmissionResult),
 ) -> Response {
     let started = Instant::now();
-    let request = match Request::read(body) {
+    let request = match AdmissionRequest::decode(body) {
         Ok(request) => request,
         Err(error) => {
-            metrics.answered(webhook, None, AdmissionResult::Malformed, started);
-            if let Some(held_back) = warnings.pass(tokio::time::Instant::now()) {
-                let error = cut(error.to_string(), ERROR_BYTES);
-                tracing::warn!(error, held_back, "request body is not an AdmissionReview");
+            metrics.observe_request(webhook, None, AdmissionResult::Malformed, started);
+            if let Some(suppressed) = warnings.allow(tokio::time::Instant::now()) {
+                let error = cut(error.to_string(), MAX_ERROR);
+                tracing::warn!(error, suppressed, "request body is not an AdmissionReview");
             }
             return (
                 StatusCode::BAD_REQUEST,
-                format!("{}\n", cut(error.to_string(), ERROR_BYTES)),
+                format!("{}\n", cut(error.to_string(), MAX_ERROR)),
             )
                 .into_response();
         }
     };
-    let (answer, verdict) = decide(&request);
-    let response = match answer.write(&request.subject.uid) {
-        Ok(reply) => ([(CONTENT_TYPE, "application/json")], reply).into_response(),
+    let (admission, result) = decide(&request);
+    let response = match admission.encode(&request.info.uid) {
+        Ok(review) => ([(CONTENT_TYPE, "application/json")], review).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     };
-    metrics.answered(webhook, Some(request.subject.operation), verdict, started);
+    metrics.observe_request(webhook, Some(request.info.operation), result, started);
     response
 }
 
-/// The beginning of a text, cut between characters. Nothing else bounds a name in a request that the API server did not
-/// send.
-fn up_to(text: &str, longest: usize) -> &str {
-    text.get(..text.floor_char_boundary(longest)).unwrap_or(text)
+/// The beginning of a text, truncated between characters. Nothing else limits the length of a name in a request of a client
+/// other than the API server.
+fn truncated(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes)).unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Puts the process together.
+//! Assembles the process.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::{
     router::{AppState, router},
 };
 
-/// Runs the webhook until it is told to stop.
+/// Runs the webhook until it receives a stop signal.
 ///
 /// # Errors
-/// Where it cannot start, or a part of it fails.
+/// If it cannot start, or if one of its tasks fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
     let source = args.certificate()?;
@@ -42,35 +42,35 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let app = probes::router(health.clone());
     supervisor.spawn("probe server", probe_port.run(app, supervisor.stop()));
 
-    let known = PolicyCache::default();
+    let policy_cache = PolicyCache::default();
     let client = kube_client::client(&args).await?;
     if let Some(client) = client.clone().filter(|_| args.enforce_policies) {
         tracing::info!(
             "Policy cache not synced: Policies are not enforced at admission yet (the controller still enforces them)"
         );
-        // Readiness does not wait for it: a webhook that is away stops everybody, one that knows less stops nobody.
-        let keep = policies::keep(client, known.clone(), supervisor.stop());
-        supervisor.spawn("policies", keep);
+        // Readiness does not wait for the cache: an unavailable webhook blocks all changes of HelmOps, one without Policies none.
+        let task = policies::watch(client, policy_cache.clone(), supervisor.stop());
+        supervisor.spawn("policies", task);
     }
 
-    let hot = CertResolver::empty();
+    let resolver = CertResolver::empty();
     let config = match args.client_ca_file.clone() {
-        None => server_config(Arc::clone(&hot))?,
+        None => server_config(Arc::clone(&resolver))?,
         Some(file) => {
             let clients = Clients::read(file, args.allowed_client_names.clone()).await?;
-            let watch = Arc::clone(&clients).watch(reload::DEFAULT_INTERVAL, supervisor.stop());
-            supervisor.spawn("client authorities", watch);
-            server_config_for(Arc::clone(&hot), clients)?
+            let reload = Arc::clone(&clients).watch(reload::DEFAULT_INTERVAL, supervisor.stop());
+            supervisor.spawn("client CA reload", reload);
+            server_config_for(Arc::clone(&resolver), clients)?
         }
     };
     let listener = runtime::listen(args.bind_address)
         .await
         .with_context(|| format!("cannot listen on --bind-address {}", args.bind_address))?;
     tracing::info!(address = %listener.local_addr()?, version = runtime::version(), "serving admission webhooks");
-    certificate::keep(
+    certificate::spawn(
         source,
         client,
-        hot,
+        resolver,
         (&metrics, &registry),
         &health,
         &mut supervisor,
@@ -86,8 +86,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         router(AppState {
             metrics,
             health,
-            policies: known,
-            bodies: Arc::default(),
+            policies: policy_cache,
+            overload: Arc::default(),
         }),
         limits,
         serve_metrics,

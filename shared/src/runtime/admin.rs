@@ -1,4 +1,4 @@
-//! The plain-HTTP port for Prometheus. It answers probes too, for people; the kubelet has [a port of its own](super::probes).
+//! The plain-HTTP port for Prometheus. It serves probes too, for humans; the kubelet has [a port of its own](super::probes).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use axum::routing::get;
 use prometheus::Registry;
 
 use super::health::Health;
-use super::plain_port::Purpose;
+use super::plain_port::PortConfig;
 use super::probes;
-use super::scrape::{Exposed, metrics};
+use super::scrape::{MetricsState, metrics};
 use super::serve::Limits;
 
 /// The port of the metrics.
-pub const PORT: Purpose = Purpose {
+pub const PORT: PortConfig = PortConfig {
     flag: "--metrics-bind-address",
     prefix: "helmops_admin",
     limits: Limits {
-        // Scrapers and a curious admin need no more; the rest of the file descriptors are for work.
+        // Enough for scrapers and an administrator; the remaining file descriptors are for work.
         connections: 64,
-        // Prometheus itself gives up a scrape after 10 s. Its response is in memory until it is read.
+        // Prometheus aborts a scrape after 10 s. The response is in memory until it is read.
         request: Duration::from_secs(10),
-        // A scrape takes milliseconds. The port stops only when the process does, and must not hold that up.
+        // A scrape takes milliseconds. The port stops only when the process does, and must not delay that.
         drain: Duration::from_secs(2),
         ..Limits::DEFAULT
     },
 };
 
-/// Writes further metrics in Prometheus' text format when they are asked for: for those of which there are as many as there
-/// are objects, so that they are not kept twice.
+/// Writes further metrics in the text format of Prometheus during a scrape: for metrics whose number grows with the number of
+/// objects, so that they are not stored twice.
 pub type Expose = dyn Fn(&mut String) + Send + Sync;
 
-/// What the port serves: the metrics of the registry and `more`, and the probes.
+/// The routes of the port: the metrics of the registry and `more`, and the probes.
 pub fn router(registry: Registry, more: Vec<Arc<Expose>>, health: Health) -> Router {
-    let exposed = Exposed::new(registry, more);
+    let state = MetricsState::new(registry, more);
     probes::routes(health)
-        .merge(Router::new().route("/metrics", get(metrics)).with_state(exposed))
-        .fallback(elsewhere)
+        .merge(Router::new().route("/metrics", get(metrics)).with_state(state))
+        .fallback(not_found)
 }
 
-async fn elsewhere() -> (StatusCode, &'static str) {
+async fn not_found() -> (StatusCode, &'static str) {
     (
         StatusCode::NOT_FOUND,
         "not found; this port serves /metrics, /livez and /readyz\n",
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(
             body,
-            "[-]helmop loop failed: no sign of life for 31 s, at most 30 s allowed\nlivez check failed\n"
+            "[-]helmop loop failed: no heartbeat for 31 s, at most 30 s allowed\nlivez check failed\n"
         );
     }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_come_in_prometheus_text_and_other_paths_get_a_hint() {
+    async fn metrics_are_in_prometheus_text_format_and_other_paths_get_a_hint() {
         let app = router(
             registry().unwrap(),
             vec![Arc::new(|text: &mut String| text.push_str("more 1\n"))],
@@ -140,11 +140,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_serves_on_a_real_port_until_stopped() {
+    async fn the_port_serves_until_stopped() {
         let (stop, registry) = (CancellationToken::new(), registry().unwrap());
         let (port, address) = PlainPort::local_with(&registry, PORT).await;
         let app = router(registry, Vec::new(), Health::default());
-        let asking = async {
+        let requests = async {
             let mut peer = tokio::net::TcpStream::connect(address).await.unwrap();
             peer.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
                 .await
@@ -155,14 +155,14 @@ mod tests {
             assert!(text.contains("helmops_admin_open_connections 1"), "{text}");
             stop.cancel();
         };
-        tokio::join!(port.run(app, stop.clone()), asking);
+        tokio::join!(port.run(app, stop.clone()), requests);
     }
 
     #[tokio::test]
-    async fn silent_connections_keep_neither_probes_nor_scrapes_out() {
+    async fn silent_connections_block_neither_probes_nor_scrapes() {
         let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
         let app = router(registry().unwrap(), Vec::new(), Health::default());
-        let asking = async {
+        let requests = async {
             let mut silent = Vec::new();
             for _ in 0..384 {
                 silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
@@ -176,7 +176,7 @@ mod tests {
                 peer.read_to_string(&mut text).await.unwrap();
                 assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
                 eprintln!(
-                    "{path} behind {} silent connections: {:?}",
+                    "{path} after {} silent connections: {:?}",
                     silent.len(),
                     start.elapsed()
                 );
@@ -184,6 +184,6 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
             stop.cancel();
         };
-        tokio::join!(port.run(app, stop.clone()), asking);
+        tokio::join!(port.run(app, stop.clone()), requests);
     }
 }

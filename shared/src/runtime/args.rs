@@ -57,12 +57,12 @@ pub struct ProcessArgs {
     pub shutdown_timeout: Duration,
 }
 
-/// Time between the end of a server's own drain and the supervisor's patience: a server that gives up on
-/// its last connections still has to return and to be reaped.
+/// Time between the end of a server's drain and the timeout of the supervisor: a server that has closed its last connections
+/// still has to return.
 const DRAIN_MARGIN: Duration = Duration::from_secs(2);
 
 impl ProcessArgs {
-    /// How the supervisor shuts down by these flags.
+    /// The delay and timeout of the shutdown.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown {
             delay: self.shutdown_delay,
@@ -70,8 +70,8 @@ impl ProcessArgs {
         }
     }
 
-    /// How long a server may drain ([`super::Limits::drain`]) so that it ends before the supervisor's
-    /// timeout: two seconds less than it, but at least half of it.
+    /// How long a server may drain ([`super::Limits::drain`]) so that it ends before the timeout of the
+    /// supervisor: two seconds less than the timeout, but at least half of it.
     pub fn drain(&self) -> Duration {
         let timeout = self.shutdown_timeout;
         timeout.saturating_sub(DRAIN_MARGIN).max(timeout / 2)
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_fit_the_kubelets_grace_period() {
+    fn the_defaults_fit_into_the_default_grace_period() {
         let args = parse(&[]).unwrap();
         assert_eq!(args.metrics_bind_address, "[::]:8081".parse().unwrap());
         assert_eq!(args.health_probe_bind_address, "[::]:8082".parse().unwrap());
@@ -135,17 +135,17 @@ mod tests {
     fn every_flag_has_an_environment_variable_of_the_same_name() {
         for arg in Cli::command().get_arguments() {
             let Some(long) = arg.get_long() else { continue };
-            let twin = format!("HELMOPS_{}", long.to_uppercase().replace('-', "_"));
+            let variable = format!("HELMOPS_{}", long.to_uppercase().replace('-', "_"));
             assert_eq!(
                 arg.get_env().and_then(|e| e.to_str()),
-                Some(twin.as_str()),
+                Some(variable.as_str()),
                 "--{long}"
             );
         }
     }
 
     #[test]
-    fn a_drain_is_shorter_than_the_timeout_and_never_nothing() {
+    fn a_drain_is_shorter_than_the_timeout_and_never_zero() {
         for (timeout, drain) in [("1s", 0.5), ("3s", 1.5), ("4s", 2.0), ("25s", 23.0)] {
             let args = parse(&["--shutdown-timeout", timeout]).unwrap();
             assert!((args.drain().as_secs_f64() - drain).abs() < 1e-9, "{timeout}");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_of_nothing_and_an_unknown_format_are_refused() {
+    fn a_zero_timeout_and_an_unknown_log_format_are_rejected() {
         assert!(parse(&["--shutdown-timeout", "0s"]).is_err());
         assert!(parse(&["--shutdown-timeout", "25"]).is_err());
         assert!(parse(&["--log-format", "xml"]).is_err());

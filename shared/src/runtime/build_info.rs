@@ -1,11 +1,11 @@
-//! Which build this is, for `--version` and for `helmops_build_info`.
+//! Version and commit of the build, for `--version` and `helmops_build_info`.
 
 use std::sync::LazyLock;
 
 /// The version of the workspace, such as `0.1.0`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that was built: whatever `HELMOPS_COMMIT` held at build time, `unknown` without it.
+/// The commit that was built: the value of `HELMOPS_COMMIT` at build time, or `unknown`.
 pub const COMMIT: &str = match option_env!("HELMOPS_COMMIT") {
     Some(commit) => commit,
     None => "unknown",

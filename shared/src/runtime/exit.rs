@@ -7,18 +7,18 @@ use std::thread::available_parallelism;
 
 use tracing::dispatcher;
 
-/// Runs `main` on a multi-threaded runtime and returns the exit code: 0 for a clean end, 1 for a fault.
+/// Runs `main` on a multi-threaded runtime and returns the exit code: 0 for a clean end, 1 for an error.
 ///
-/// Unlike `#[tokio::main]` it does not wait for blocking work that is still under way when `main` has
-/// returned: such work would hold the process until the kubelet kills it.
+/// Unlike `#[tokio::main]` it does not wait for blocking work that is still in progress when `main` has
+/// returned: such work would keep the process alive until the kubelet kills it.
 pub fn run_process<E: Into<Box<dyn Error + Send + Sync>>>(
     main: impl Future<Output = Result<(), E>>,
 ) -> ExitCode {
     run_on(&mut tokio::runtime::Builder::new_multi_thread(), main)
 }
 
-/// As [`run_process`], on at most `threads` threads: what each thread needs for its work is then a bound on memory that
-/// does not depend on the size of the node.
+/// As [`run_process`], on at most `threads` threads. So the memory that threads need for their work does not depend on the
+/// size of the node.
 pub fn run_process_on<E: Into<Box<dyn Error + Send + Sync>>>(
     threads: NonZeroUsize,
     main: impl Future<Output = Result<(), E>>,
@@ -57,8 +57,8 @@ pub fn exit<E: Into<Box<dyn Error + Send + Sync>>>(result: Result<(), E>) -> Exi
     ExitCode::FAILURE
 }
 
-/// The error and its causes in one line, outermost first. A cause whose text its parent already holds
-/// (some libraries print their source) is not said twice.
+/// The error and its causes in one line, outermost first. A cause whose text its parent already contains
+/// (some libraries print their source) is not repeated.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut last = text.clone();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_follow_in_order_and_none_is_said_twice() {
+    fn causes_follow_in_order_and_none_is_repeated() {
         let error = Chain::Outer(Box::new(Chain::Repeating(Box::new(Chain::Inner))));
         assert_eq!(with_causes(&error), "cannot start: cannot bind: in use (port 1)");
     }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn blocking_work_does_not_hold_the_process() {
+    fn blocking_work_does_not_keep_the_process_alive() {
         let start = Instant::now();
         let (_keep, blocker) = std::sync::mpsc::channel::<()>();
         let code = run_process(async move {

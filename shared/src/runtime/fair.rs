@@ -1,8 +1,8 @@
 //! A semaphore whose permits are shared fairly between keys, such as the namespaces of tenants.
 //!
-//! There is a total number of permits, and one key holds at most its share of them. Keys that wait are served in turn
-//! (round-robin), and the waiters of one key in the order of their arrival, after those that go first. So the wait of a key depends on the number of
-//! keys that wait, and not on the number of requests that one of them makes.
+//! There is a total number of permits, and one key holds at most its share of them. Keys that wait are served round-robin,
+//! and the waiters of one key in the order of their arrival, after those with priority. So how long a key waits depends on
+//! the number of keys that wait, and not on the number of requests of one of them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,63 +21,64 @@ pub struct FairSemaphore<K: Clone + Eq + Hash> {
     state: Arc<Mutex<State<K>>>,
 }
 
-/// The right to one unit of work. Dropping it passes it on to the next waiter.
+/// A permit for one unit of work. Dropping it passes it on to the next waiter.
 pub struct FairPermit<K: Clone + Eq + Hash> {
     semaphore: FairSemaphore<K>,
     key: K,
 }
 
-/// Who holds permits, and who waits.
+/// The permits that are held, and the waiters.
 ///
-/// After every operation: no permit is free, or no key has a turn.
+/// Invariant after every operation: no permit is free, or no key is in `ready`.
 struct State<K> {
     free: usize,
     /// Only keys that hold permits or have waiters.
     keys: HashMap<K, Queue>,
     /// The keys that have waiters and hold less than their share, in the order in which they are served.
-    turns: BTreeMap<u64, K>,
-    /// Grows with each ticket and each turn that is given out.
-    clock: u64,
+    ready: BTreeMap<u64, K>,
+    /// Grows with each ticket and each position in `ready`.
+    counter: u64,
 }
 
-/// One key.
+/// The state of one key.
 #[derive(Default)]
 struct Queue {
     held: usize,
     waiters: BTreeMap<Ticket, oneshot::Sender<()>>,
-    turn: Option<u64>,
+    /// Its position in [`State::ready`].
+    position: Option<u64>,
 }
 
-/// Where a waiter is in the queue of its key.
+/// The position of a waiter in the queue of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ticket {
     rank: Rank,
     number: u64,
 }
 
-/// In the order in which they are served.
+/// In the order in which waiters are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     First,
-    Usual,
+    Normal,
 }
 
-/// A place in a queue. Dropping it gives up the place, or the permit if one was granted meanwhile.
-struct Waiting<'a, K: Clone + Eq + Hash> {
+/// A waiter in a queue. Dropping it removes it from the queue, or releases its permit if one was granted meanwhile.
+struct QueuedWaiter<'a, K: Clone + Eq + Hash> {
     semaphore: &'a FairSemaphore<K>,
     key: &'a K,
     ticket: Ticket,
-    has_ended: bool,
+    is_granted: bool,
 }
 
 impl<K: Clone + Eq + Hash> FairSemaphore<K> {
-    /// `total` permits, of which one key holds at most `share`. Less than one of either is taken as one.
+    /// `total` permits, of which one key holds at most `share`. Values below one count as one.
     pub fn new(total: usize, share: usize) -> Self {
         let state = State {
             free: total.max(1),
             keys: HashMap::new(),
-            turns: BTreeMap::new(),
-            clock: 0,
+            ready: BTreeMap::new(),
+            counter: 0,
         };
         Self {
             share: share.max(1),
@@ -85,13 +86,13 @@ impl<K: Clone + Eq + Hash> FairSemaphore<K> {
         }
     }
 
-    /// Waits for a permit. Dropping the future gives up its place in the queue.
+    /// Waits for a permit. Dropping the future removes it from the queue.
     pub async fn acquire(&self, key: K) -> FairPermit<K> {
-        self.acquire_as(Rank::Usual, key).await
+        self.acquire_as(Rank::Normal, key).await
     }
 
-    /// As [`Self::acquire`], but ahead of the key's other waiters: for a waiter that others wait for. It is served no
-    /// earlier than the waiters of other keys.
+    /// As [`Self::acquire`], but before the other waiters of the key: for a task that others wait for. It has no priority
+    /// over the waiters of other keys.
     pub async fn acquire_first(&self, key: K) -> FairPermit<K> {
         self.acquire_as(Rank::First, key).await
     }
@@ -107,35 +108,35 @@ impl<K: Clone + Eq + Hash> FairSemaphore<K> {
                 }
                 state.wait(&key, rank, sender, self.share)
             };
-            let mut waiting = Waiting {
+            let mut waiter = QueuedWaiter {
                 semaphore: self,
                 key: &key,
                 ticket,
-                has_ended: false,
+                is_granted: false,
             };
-            // A sender is dropped only after it has sent, so this is true the first time.
+            // A sender is dropped only after it has sent, so this succeeds the first time.
             if granted.await.is_ok() {
-                waiting.has_ended = true;
-                drop(waiting);
+                waiter.is_granted = true;
+                drop(waiter);
                 return self.permit(key);
             }
         }
     }
 
-    /// A permit, if there is one without waiting.
+    /// A permit, if one is available without waiting.
     pub fn try_acquire(&self, key: K) -> Option<FairPermit<K>> {
         lock(&self.state).take(&key, self.share).then(|| self.permit(key))
     }
 
-    /// How many keys hold permits or wait for some.
+    /// The number of keys that hold permits or wait for them.
     pub fn keys(&self) -> usize {
         lock(&self.state).keys.len()
     }
 
     fn release(&self, key: &K) {
-        let next = lock(&self.state).give_back(key, self.share);
+        let next = lock(&self.state).release(key, self.share);
         if let Some(next) = next {
-            // Where the waiter is being dropped at this moment, its place gives the permit back.
+            // If the waiter is being dropped concurrently, dropping its `QueuedWaiter` releases the permit.
             let _ = next.send(());
         }
     }
@@ -149,7 +150,7 @@ impl<K: Clone + Eq + Hash> FairSemaphore<K> {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    /// Takes a permit, if the key may have one now. Where a waiter could be served there is no free permit, so nobody is
+    /// Takes a permit, if the key may have one now. No permit is free while a waiter could be served, so no waiter is
     /// overtaken.
     fn take(&mut self, key: &K, share: usize) -> bool {
         let held = self.keys.get(key).map_or(0, |queue| queue.held);
@@ -163,55 +164,55 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Queues a waiter and returns its ticket.
     fn wait(&mut self, key: &K, rank: Rank, waiter: oneshot::Sender<()>, share: usize) -> Ticket {
-        let number = self.tick();
+        let number = self.next_number();
         let ticket = Ticket { rank, number };
         let queue = self.keys.entry(key.clone()).or_default();
         queue.waiters.insert(ticket, waiter);
-        self.settle(key, share);
+        self.update_ready(key, share);
         ticket
     }
 
-    /// Gives a permit back; whom it is for now.
-    fn give_back(&mut self, key: &K, share: usize) -> Option<oneshot::Sender<()>> {
+    /// Releases a permit. Returns the waiter that gets it.
+    fn release(&mut self, key: &K, share: usize) -> Option<oneshot::Sender<()>> {
         self.free += 1;
         if let Some(queue) = self.keys.get_mut(key) {
             queue.held = queue.held.saturating_sub(1);
         }
-        self.settle(key, share);
-        let (_, next) = self.turns.pop_first()?;
+        self.update_ready(key, share);
+        let (_, next) = self.ready.pop_first()?;
         self.free -= 1;
         let queue = self.keys.get_mut(&next)?;
-        queue.turn = None;
+        queue.position = None;
         queue.held += 1;
         let waiter = queue.waiters.pop_first();
-        self.settle(&next, share);
+        self.update_ready(&next, share);
         waiter.map(|(_, waiter)| waiter)
     }
 
-    /// Gives up a place; whether there was still one. If not, a permit was granted for it.
-    fn leave(&mut self, key: &K, ticket: Ticket, share: usize) -> bool {
+    /// Removes a waiter from the queue. Returns whether it was still there; if not, a permit was granted to it.
+    fn cancel(&mut self, key: &K, ticket: Ticket, share: usize) -> bool {
         let queue = self.keys.get_mut(key);
         let is_waiting = queue.is_some_and(|queue| queue.waiters.remove(&ticket).is_some());
-        self.settle(key, share);
+        self.update_ready(key, share);
         is_waiting
     }
 
-    /// Gives a key its turn or takes it away, and forgets the key if it has nothing left.
-    fn settle(&mut self, key: &K, share: usize) {
-        let next = self.clock;
+    /// Adds a key to `ready` or removes it from there, and forgets the key if it has neither permits nor waiters.
+    fn update_ready(&mut self, key: &K, share: usize) {
+        let next = self.counter;
         let Some(queue) = self.keys.get_mut(key) else {
             return;
         };
         let is_due = !queue.waiters.is_empty() && queue.held < share;
-        match queue.turn {
+        match queue.position {
             None if is_due => {
-                queue.turn = Some(next);
-                self.clock += 1;
-                self.turns.insert(next, key.clone());
+                queue.position = Some(next);
+                self.counter += 1;
+                self.ready.insert(next, key.clone());
             }
-            Some(turn) if !is_due => {
-                queue.turn = None;
-                self.turns.remove(&turn);
+            Some(position) if !is_due => {
+                queue.position = None;
+                self.ready.remove(&position);
             }
             _ => {}
         }
@@ -220,19 +221,19 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    fn tick(&mut self) -> u64 {
-        let now = self.clock;
-        self.clock += 1;
-        now
+    fn next_number(&mut self) -> u64 {
+        let number = self.counter;
+        self.counter += 1;
+        number
     }
 }
 
-impl<K: Clone + Eq + Hash> Drop for Waiting<'_, K> {
+impl<K: Clone + Eq + Hash> Drop for QueuedWaiter<'_, K> {
     fn drop(&mut self) {
-        if self.has_ended {
+        if self.is_granted {
             return;
         }
-        let was_waiting = lock(&self.semaphore.state).leave(self.key, self.ticket, self.semaphore.share);
+        let was_waiting = lock(&self.semaphore.state).cancel(self.key, self.ticket, self.semaphore.share);
         if !was_waiting {
             self.semaphore.release(self.key);
         }

@@ -1,7 +1,7 @@
-//! What `/livez` and `/readyz` say, and who may say it.
+//! What `/livez` and `/readyz` report.
 //!
-//! Readiness is earned: a process is ready when every gate is open and it is not stopping. Liveness is
-//! fed: a loop that stops beating is named, and the kubelet starts the process anew.
+//! A process is ready when every gate is open and it is not stopping. It is live while every loop sends heartbeats: a loop
+//! without them is named in the report, and the kubelet restarts the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use super::lock;
 
 /// The health of one process. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Shared>);
+pub struct Health(Arc<State>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct State {
     gates: Mutex<Vec<(String, Arc<AtomicBool>)>>,
     beats: Mutex<Vec<Beat>>,
     stopping: AtomicBool,
@@ -29,34 +29,34 @@ struct Beat {
     last: Arc<Mutex<Instant>>,
 }
 
-/// One thing that must be so before the process is ready, such as a loaded certificate.
+/// A condition of readiness, such as a loaded certificate.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<AtomicBool>);
 
 impl Gate {
-    /// From now on this no longer keeps the process unready.
+    /// The condition is met.
     pub fn open(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// From now on the process is unready.
+    /// The condition is not met: the process is unready.
     pub fn close(&self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// The sign of life of one loop.
+/// The heartbeat of one loop.
 #[derive(Clone, Debug)]
 pub struct Heartbeat(Arc<Mutex<Instant>>);
 
 impl Heartbeat {
-    /// The loop is alive now. An idle loop has to beat too, more often than its `max_age`.
+    /// Records that the loop is alive. An idle loop must call this too, more often than its `max_age`.
     pub fn beat(&self) {
         *lock(&self.0) = Instant::now();
     }
 }
 
-/// What a probe answers, check by check, in the order in which the checks were made known.
+/// The result of a probe: its checks, in the order in which they were added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report(pub Vec<Check>);
 
@@ -65,7 +65,7 @@ pub struct Report(pub Vec<Check>);
 pub struct Check {
     /// What was checked.
     pub name: String,
-    /// Why it fails; `None` when all is well.
+    /// Why it fails; `None` if it passes.
     pub failure: Option<String>,
 }
 
@@ -77,15 +77,15 @@ impl Report {
 }
 
 impl Health {
-    /// Adds a readiness gate, closed. Meant for the start of the process: a gate stays for ever.
+    /// Adds a readiness gate, closed. Call it when the process starts: a gate is never removed.
     pub fn gate(&self, name: impl Into<String>) -> Gate {
         let open = Arc::new(AtomicBool::new(false));
         lock(&self.0.gates).push((name.into(), Arc::clone(&open)));
         Gate(open)
     }
 
-    /// Adds a heartbeat that counts as beaten now and fails `/livez` once it is older than `max_age`.
-    /// Meant for the start of the process: a heartbeat stays for ever, even when its handle is dropped.
+    /// Adds a heartbeat, sent now for the first time, that fails `/livez` once it is older than `max_age`.
+    /// Call it when the process starts: a heartbeat is never removed, even when its handle is dropped.
     pub fn heartbeat(&self, name: impl Into<String>, max_age: Duration) -> Heartbeat {
         let last = Arc::new(Mutex::new(Instant::now()));
         lock(&self.0.beats).push(Beat {
@@ -96,13 +96,13 @@ impl Health {
         Heartbeat(last)
     }
 
-    /// The process is shutting down: unready for good, and loops that end are no longer missed.
-    pub fn stopping(&self) {
+    /// The process is shutting down: it stays unready, and missing heartbeats no longer fail `/livez`.
+    pub fn set_stopping(&self) {
         self.0.stopping.store(true, Ordering::Release);
     }
 
-    /// Whether every loop beats. A process that is stopping is alive: its loops end because they should,
-    /// and the supervisor bounds how long that takes.
+    /// Whether every loop sends heartbeats. A process that is stopping is live: its loops are supposed to end,
+    /// and the supervisor limits how long that takes.
     pub fn live(&self) -> Report {
         let now = Instant::now();
         let stopping = self.is_stopping();
@@ -142,7 +142,7 @@ impl Beat {
         let stale = age > self.max_age && !stopping;
         let failure = stale.then(|| {
             format!(
-                "no sign of life for {} s, at most {} s allowed",
+                "no heartbeat for {} s, at most {} s allowed",
                 age.as_secs(),
                 self.max_age.as_secs()
             )
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_when_every_gate_is_open_and_unready_when_one_closes() {
+    fn the_process_is_ready_only_while_every_gate_is_open() {
         let health = Health::default();
         assert!(health.ready().ok());
         let (certificate, cache) = (health.gate("certificate"), health.gate("cache"));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_heartbeat_goes_stale_and_comes_back() {
+    async fn a_heartbeat_becomes_stale_and_recovers() {
         let health = Health::default();
         let beat = health.heartbeat("helmop loop", Duration::from_secs(30));
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -194,11 +194,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stopping_process_is_unready_but_alive() {
+    async fn a_stopping_process_is_unready_but_live() {
         let health = Health::default();
         health.gate("certificate").open();
         let _beat = health.heartbeat("helmop loop", Duration::from_secs(30));
-        health.stopping();
+        health.set_stopping();
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(failing(&health.ready()), ["not stopping"]);
         assert!(health.live().ok());

@@ -1,14 +1,14 @@
-//! The process' metric registry.
+//! The metric registry of the process.
 
 use prometheus::{IntGauge, Opts, Registry, core::Collector};
 
 use super::build_info::{COMMIT, VERSION};
 
 /// A registry that already holds `helmops_build_info{version,commit}` (always 1) and, on Linux, the
-/// `process_*` metrics. It carries no prefix: a prefix would rename `process_*` too.
+/// `process_*` metrics. It has no prefix, because a prefix would rename `process_*` too.
 ///
 /// # Errors
-/// Only when the metrics clash among themselves, which is a fault of this code.
+/// Only if the metrics conflict with each other, which is a bug in this code.
 pub fn registry() -> Result<Registry, prometheus::Error> {
     let registry = Registry::new();
     let opts = Opts::new(
@@ -27,10 +27,10 @@ pub fn registry() -> Result<Registry, prometheus::Error> {
     Ok(registry)
 }
 
-/// Registers a metric and gives it back.
+/// Registers a metric and returns it.
 ///
 /// # Errors
-/// Where one of its name is registered already.
+/// If a metric of the same name is already registered.
 pub fn registered<C: Collector + Clone + 'static>(
     registry: &Registry,
     metric: C,
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_build_and_the_process_are_told() {
+    fn build_info_and_process_metrics_are_registered() {
         let text = prometheus::TextEncoder::new()
             .encode_to_string(&registry().unwrap().gather())
             .unwrap();

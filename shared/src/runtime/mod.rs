@@ -1,15 +1,14 @@
-//! What every helmops process needs around its work: flags, logs, metrics, probes, a supervisor and a
-//! server that a slow or silent peer cannot wear down.
+//! What every helmops process needs besides its own work: flags, logs, metrics, probes, a supervisor and an
+//! HTTP server that slow or silent clients cannot exhaust.
 //!
 //! ```text
 //! main ─► ProcessArgs ─► telemetry::install
 //!                        Supervisor ── starts ──► PlainPort: admin (/metrics), probes (/livez /readyz)
-//!                            │                    the process' own tasks
-//!                            └─ SIGTERM: Health::stopping, delay, cancel, drain ─► ExitCode
+//!                            │                    the tasks of the process itself
+//!                            └─ SIGTERM: Health::set_stopping, delay, cancel, drain ─► ExitCode
 //! ```
 //!
-//! Everything with an effect in this crate lives here, behind the feature `runtime`; the rest of the
-//! crate is values in, values out.
+//! All I/O of this crate is here, behind the feature `runtime`. The rest of the crate consists of pure functions.
 
 pub mod admin;
 pub mod args;
@@ -38,9 +37,9 @@ pub use exit::{exit, run_process, run_process_on};
 pub use fair::{FairPermit, FairSemaphore};
 pub use health::{Gate, Health, Heartbeat};
 pub use lock::lock;
-pub use plain_port::{PlainPort, PortError, Purpose};
+pub use plain_port::{PlainPort, PortConfig, PortError};
 pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
 pub use signals::{OsSignals, Signals};
-pub use supervisor::{Outcome, ProcessError, Shutdown, Supervisor};
+pub use supervisor::{ProcessError, Shutdown, Supervisor, TaskResult};
 pub use telemetry::TelemetryError;
 pub use throttle::Throttle;

@@ -1,4 +1,4 @@
-//! A port that serves plain HTTP: that of the metrics, and that of the probes.
+//! A port that serves plain HTTP: for the metrics, or for the probes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::serve::{Limits, ServeMetrics, Transport, listen, serve};
 
-/// What a port is for.
+/// The configuration of a port.
 #[derive(Clone, Copy, Debug)]
-pub struct Purpose {
-    /// The flag that gives its address.
+pub struct PortConfig {
+    /// The flag that sets its address.
     pub flag: &'static str,
-    /// What the names of the port's own metrics begin with.
+    /// The prefix of the names of the port's own metrics.
     pub prefix: &'static str,
-    /// What it grants its peers.
+    /// The limits for its clients.
     pub limits: Limits,
 }
 
@@ -26,22 +26,24 @@ pub struct Purpose {
 #[derive(Debug, Error)]
 pub enum PortError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {flag} {address}; is the port taken, or the address not this host's?")]
+    #[error(
+        "cannot listen on {flag} {address}; is the port in use, or does the address not belong to this host?"
+    )]
     Bind {
-        /// The flag that gives the address.
+        /// The flag that sets the address.
         flag: &'static str,
-        /// The address as given.
+        /// The value of the flag.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
     /// The port's own metrics are already in the registry.
     #[error("cannot register the metrics {prefix}_*")]
     Metrics {
-        /// What their names begin with.
+        /// The prefix of their names.
         prefix: &'static str,
-        /// What the registry says.
+        /// The error of the registry.
         #[source]
         source: prometheus::Error,
     },
@@ -59,9 +61,13 @@ impl PlainPort {
     /// Binds the port and registers its connection metrics.
     ///
     /// # Errors
-    /// The address cannot be bound, or a second port for the same purpose uses the same registry.
-    pub async fn bind(address: SocketAddr, registry: &Registry, purpose: Purpose) -> Result<Self, PortError> {
-        let Purpose { flag, prefix, limits } = purpose;
+    /// The address cannot be bound, or the registry already has a port with the same prefix.
+    pub async fn bind(
+        address: SocketAddr,
+        registry: &Registry,
+        config: PortConfig,
+    ) -> Result<Self, PortError> {
+        let PortConfig { flag, prefix, limits } = config;
         let metrics = ServeMetrics::register(registry, prefix)
             .map_err(|source| PortError::Metrics { prefix, source })?;
         let listener = listen(address).await.map_err(|source| PortError::Bind {
@@ -93,14 +99,14 @@ impl PlainPort {
 /// For tests: a port that the operating system chooses, and its address.
 #[cfg(test)]
 impl PlainPort {
-    pub(super) async fn local(purpose: Purpose) -> (Self, SocketAddr) {
+    pub(super) async fn local(config: PortConfig) -> (Self, SocketAddr) {
         let registry = super::metrics::registry().unwrap();
-        Self::local_with(&registry, purpose).await
+        Self::local_with(&registry, config).await
     }
 
-    pub(super) async fn local_with(registry: &Registry, purpose: Purpose) -> (Self, SocketAddr) {
+    pub(super) async fn local_with(registry: &Registry, config: PortConfig) -> (Self, SocketAddr) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let port = Self::bind(any, registry, purpose).await.unwrap();
+        let port = Self::bind(any, registry, config).await.unwrap();
         let address = port.listener.local_addr().unwrap();
         (port, address)
     }
@@ -112,14 +118,14 @@ mod tests {
     use crate::runtime::{admin, metrics::registry, probes};
 
     #[tokio::test]
-    async fn a_taken_port_is_an_error_that_names_the_flag_and_the_address() {
-        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = taken.local_addr().unwrap();
-        for (purpose, flag) in [
+    async fn a_port_in_use_is_an_error_that_names_the_flag_and_the_address() {
+        let in_use = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = in_use.local_addr().unwrap();
+        for (config, flag) in [
             (admin::PORT, "--metrics-bind-address"),
             (probes::PORT, "--health-probe-bind-address"),
         ] {
-            let bound = PlainPort::bind(address, &registry().unwrap(), purpose).await;
+            let bound = PlainPort::bind(address, &registry().unwrap(), config).await;
             let text = bound.unwrap_err().to_string();
             assert!(
                 text.contains(flag) && text.contains(&address.to_string()),

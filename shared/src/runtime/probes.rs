@@ -1,7 +1,7 @@
 //! The plain-HTTP port of the kubelet's probes.
 //!
-//! Apart from the metrics, because the kubelet comes from anywhere: whoever may not reach the metrics cannot keep it
-//! out there, and a scrape that takes long does not delay it.
+//! It is separate from the port of the metrics, because the kubelet may connect from any address. So a client that is not
+//! allowed to scrape cannot exhaust this port, and a slow scrape does not delay a probe.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use axum::http::StatusCode;
 use axum::routing::get;
 
 use super::health::{Health, Report};
-use super::plain_port::Purpose;
+use super::plain_port::PortConfig;
 use super::serve::Limits;
 
 /// The port of the probes.
-pub const PORT: Purpose = Purpose {
+pub const PORT: PortConfig = PortConfig {
     flag: "--health-probe-bind-address",
     prefix: "helmops_probe",
     limits: Limits {
         // The kubelet opens one connection for each probe and closes it.
         connections: 64,
-        // The kubelet sends its request at once. Its own timeout is one second unless a probe has another.
+        // The kubelet sends its request immediately. Its own timeout is one second unless a probe has another.
         first_request: Duration::from_secs(2),
-        // An answer takes less than a millisecond. The port stops only when the process does, and must not hold that up.
+        // A response takes less than a millisecond. The port stops only when the process does, and must not delay that.
         drain: Duration::from_secs(1),
         ..Limits::DEFAULT
     },
 };
 
-/// What the port serves.
+/// The routes of the port.
 pub fn router(health: Health) -> Router {
     routes(health).fallback(|| async { (StatusCode::NOT_FOUND, "this port serves /livez and /readyz\n") })
 }
@@ -43,14 +43,14 @@ pub(super) fn routes(health: Health) -> Router {
 }
 
 async fn livez(State(health): State<Health>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    answer("livez", &health.live(), verbose(query.as_deref()))
+    respond("livez", &health.live(), verbose(query.as_deref()))
 }
 
 async fn readyz(State(health): State<Health>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    answer("readyz", &health.ready(), verbose(query.as_deref()))
+    respond("readyz", &health.ready(), verbose(query.as_deref()))
 }
 
-/// How much a probe tells when all is well; a failing one tells everything.
+/// How much a passing probe reports. A failing one reports every check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     Brief,
@@ -58,25 +58,25 @@ enum Detail {
 }
 
 fn verbose(query: Option<&str>) -> Detail {
-    let asked = query
+    let is_verbose = query
         .unwrap_or_default()
         .split('&')
         .any(|p| p == "verbose" || p.starts_with("verbose="));
-    if asked { Detail::Full } else { Detail::Brief }
+    if is_verbose { Detail::Full } else { Detail::Brief }
 }
 
-/// The API server's own form of a probe's answer, which admins know how to read.
-fn answer(probe: &str, report: &Report, detail: Detail) -> (StatusCode, String) {
-    let (status, verdict) = match report.ok() {
+/// A probe's response in the format of the API server's own probes, which administrators know.
+fn respond(probe: &str, report: &Report, detail: Detail) -> (StatusCode, String) {
+    let (status, result) = match report.ok() {
         true if detail == Detail::Brief => return (StatusCode::OK, "ok".to_owned()),
         true => (StatusCode::OK, "passed"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
     };
     let lines = report.0.iter().map(|check| match &check.failure {
         None => format!("[+]{} ok\n", check.name),
-        Some(why) => format!("[-]{} failed: {why}\n", check.name),
+        Some(failure) => format!("[-]{} failed: {failure}\n", check.name),
     });
-    let text = lines.chain([format!("{probe} check {verdict}\n")]).collect();
+    let text = lines.chain([format!("{probe} check {result}\n")]).collect();
     (status, text)
 }
 
@@ -103,28 +103,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_probe_is_answered_within_a_second_behind_silent_connections() {
+    async fn a_probe_gets_a_response_within_a_second_despite_silent_connections() {
         let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
-        let asking = async {
+        let requests = async {
             let mut silent = Vec::new();
             for _ in 0..384 {
                 silent.push(TcpStream::connect(address).await.unwrap());
             }
             let start = Instant::now();
-            let answer = timeout(Duration::from_mins(2), get_from(address, "/livez")).await;
+            let response = timeout(Duration::from_mins(2), get_from(address, "/livez")).await;
             let took = start.elapsed();
-            eprintln!("a probe behind {} silent connections took {took:?}", silent.len());
-            assert!(answer.unwrap().ends_with("ok"));
+            eprintln!("a probe after {} silent connections took {took:?}", silent.len());
+            assert!(response.unwrap().ends_with("ok"));
             assert!(took < Duration::from_secs(1), "{took:?}");
             stop.cancel();
         };
-        tokio::join!(port.run(router(Health::default()), stop.clone()), asking);
+        tokio::join!(port.run(router(Health::default()), stop.clone()), requests);
     }
 
     #[tokio::test]
-    async fn it_serves_probes_and_no_metrics() {
+    async fn the_port_serves_probes_and_no_metrics() {
         let (stop, (port, address)) = (CancellationToken::new(), PlainPort::local(PORT).await);
-        let asking = async {
+        let requests = async {
             assert!(get_from(address, "/livez").await.starts_with("HTTP/1.1 200"));
             assert!(
                 get_from(address, "/readyz?verbose")
@@ -134,6 +134,6 @@ mod tests {
             assert!(get_from(address, "/metrics").await.starts_with("HTTP/1.1 404"));
             stop.cancel();
         };
-        tokio::join!(port.run(router(Health::default()), stop.clone()), asking);
+        tokio::join!(port.run(router(Health::default()), stop.clone()), requests);
     }
 }

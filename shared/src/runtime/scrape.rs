@@ -1,4 +1,4 @@
-//! `/metrics`: what a scrape costs is bounded, whoever sends it.
+//! `/metrics`, with a limit on concurrent scrapes.
 
 use std::{
     convert::Infallible,
@@ -25,34 +25,35 @@ use tokio::time::timeout;
 use super::admin::Expose;
 use super::fair::{FairPermit, FairSemaphore};
 
-/// Scrapes at once, until their answers are sent: those of two Prometheus servers. Each can be as large as 10,000 objects make
-/// it.
-const AT_ONCE: usize = 2;
+/// Concurrent scrapes, counted until their responses are sent: enough for two Prometheus servers. A response can have the
+/// metrics of 10,000 objects.
+const MAX_SCRAPES: usize = 2;
 
-/// Those of one address, so that a peer that reads slowly does not hold all of them.
-const AT_ONCE_OF_ADDRESS: usize = 1;
+/// Concurrent scrapes of one address, so that a client that reads slowly does not use all of them.
+const MAX_SCRAPES_PER_ADDRESS: usize = 1;
 
-/// How long a further scrape waits for one of them to end. Prometheus itself gives up after 10 s.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a further scrape waits for a permit. Prometheus aborts a scrape after 10 s.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes that the connection is given at a time, so that the answer counts until the peer has read nearly all of it.
+/// Bytes that are passed to the connection at a time, so that the permit is held until the client has read nearly all of the
+/// response.
 const CHUNK: usize = 64 << 10;
 
-/// What a scrape shows.
+/// The sources of the metrics, and the permits for scrapes.
 #[derive(Clone)]
-pub struct Exposed {
+pub struct MetricsState {
     registry: Registry,
     more: Arc<[Arc<Expose>]>,
     permits: FairSemaphore<IpAddr>,
 }
 
-impl Exposed {
-    /// The metrics of a registry, and further ones.
+impl MetricsState {
+    /// Serves the metrics of a registry, and further ones.
     pub fn new(registry: Registry, more: Vec<Arc<Expose>>) -> Self {
         Self {
             registry,
             more: more.into(),
-            permits: FairSemaphore::new(AT_ONCE, AT_ONCE_OF_ADDRESS),
+            permits: FairSemaphore::new(MAX_SCRAPES, MAX_SCRAPES_PER_ADDRESS),
         }
     }
 
@@ -65,26 +66,29 @@ impl Exposed {
     }
 }
 
-/// Answers a scrape.
-pub async fn metrics(State(exposed): State<Exposed>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
-    let Ok(permit) = timeout(PATIENCE, exposed.permits.acquire(peer.ip())).await else {
+/// Serves a scrape.
+pub async fn metrics(
+    State(state): State<MetricsState>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+) -> Response {
+    let Ok(permit) = timeout(QUEUE_TIMEOUT, state.permits.acquire(peer.ip())).await else {
         return (
             StatusCode::SERVICE_UNAVAILABLE,
             [(RETRY_AFTER, "5")],
             format!(
-                "{AT_ONCE} scrapes are under way already, or {AT_ONCE_OF_ADDRESS} of this address; scrape less often, or \
-                 with fewer servers\n"
+                "{MAX_SCRAPES} scrapes are already in progress, or {MAX_SCRAPES_PER_ADDRESS} from this address; scrape less \
+                 often, or with fewer servers\n"
             ),
         )
             .into_response();
     };
-    // Its time grows with the number of objects, so it must not keep a worker from others. The permit goes with it: the
-    // thread goes on where the peer is gone.
-    let made = tokio::task::spawn_blocking(move || (exposed.text(), permit)).await;
-    match made {
+    // Encoding takes longer the more objects there are, so it must not block a worker of the runtime. The permit moves into the
+    // blocking thread, which continues if the client disconnects.
+    let encoded = tokio::task::spawn_blocking(move || (state.text(), permit)).await;
+    match encoded {
         Ok((Ok(text), permit)) => (
             [(CONTENT_TYPE, "text/plain; version=0.0.4")],
-            Body::new(Scrape::new(text, permit)),
+            Body::new(ScrapeBody::new(text, permit)),
         )
             .into_response(),
         Ok((Err(error), _)) => failed(&error),
@@ -100,13 +104,13 @@ fn failed(error: &dyn std::error::Error) -> Response {
         .into_response()
 }
 
-/// An answer, and the permit for it.
-struct Scrape {
+/// The body of a response, which holds the permit.
+struct ScrapeBody {
     rest: Bytes,
     _permit: FairPermit<IpAddr>,
 }
 
-impl Scrape {
+impl ScrapeBody {
     fn new(text: String, permit: FairPermit<IpAddr>) -> Self {
         Self {
             rest: text.into(),
@@ -115,7 +119,7 @@ impl Scrape {
     }
 }
 
-impl HttpBody for Scrape {
+impl HttpBody for ScrapeBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -153,9 +157,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_reads_slowly_leaves_room_for_others() {
-        let exposed = Exposed::new(Registry::new(), Vec::new());
-        let scrape = |peer: u8| metrics(State(exposed.clone()), peer_of(peer));
+    async fn an_address_that_reads_slowly_does_not_block_others() {
+        let state = MetricsState::new(Registry::new(), Vec::new());
+        let scrape = |peer: u8| metrics(State(state.clone()), peer_of(peer));
         let unread = scrape(1).await;
         let mut further: JoinSet<_> = (0..10).map(|_| scrape(1)).collect();
         let start = Instant::now();
@@ -169,25 +173,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_further_scrape_waits_until_an_answer_is_read() {
-        let made = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&made);
+    async fn a_further_scrape_waits_until_a_response_is_read() {
+        let encoded = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&encoded);
         let more: Arc<Expose> = Arc::new(move |text: &mut String| {
             count.fetch_add(1, Ordering::Relaxed);
             text.push_str(&"x".repeat(3 * CHUNK));
         });
-        let exposed = Exposed::new(Registry::new(), vec![more]);
-        let scrape = |peer: u8| metrics(State(exposed.clone()), peer_of(peer));
-        let mut answers = Vec::new();
+        let state = MetricsState::new(Registry::new(), vec![more]);
+        let scrape = |peer: u8| metrics(State(state.clone()), peer_of(peer));
+        let mut responses = Vec::new();
         for peer in 0..2 {
-            answers.push(scrape(peer).await);
+            responses.push(scrape(peer).await);
         }
-        let refused = scrape(9).await;
-        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(made.load(Ordering::Relaxed), AT_ONCE, "nothing is made for it");
+        let rejected = scrape(9).await;
+        assert_eq!(rejected.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            encoded.load(Ordering::Relaxed),
+            MAX_SCRAPES,
+            "nothing is encoded for it"
+        );
 
-        // A peer that has read a part of its answer still counts.
-        let mut slow = answers.pop().unwrap().into_body();
+        // A client that has read a part of its response still holds its permit.
+        let mut slow = responses.pop().unwrap().into_body();
         assert_eq!(
             slow.frame().await.unwrap().unwrap().into_data().unwrap().len(),
             CHUNK

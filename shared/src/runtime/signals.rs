@@ -4,9 +4,9 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A source of requests to stop. The supervisor asks once for the first and again for the second.
+/// A source of stop signals. The supervisor waits for the first, and then for a second.
 pub trait Signals: Send {
-    /// Waits for the next request and names it. May be dropped and called again without losing one.
+    /// Waits for the next signal and returns its name. Cancel-safe: no signal is lost if the future is dropped.
     fn next(&mut self) -> impl Future<Output = &'static str> + Send;
 }
 
@@ -18,10 +18,10 @@ pub struct OsSignals {
 }
 
 impl OsSignals {
-    /// Takes the handlers of both signals over; from here on they no longer end the process by themselves.
+    /// Installs handlers for both signals. From then on they no longer end the process by themselves.
     ///
     /// # Errors
-    /// The operating system refused a handler.
+    /// The operating system rejects a handler.
     pub fn install() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -35,7 +35,7 @@ impl Signals for OsSignals {
         tokio::select! {
             Some(()) = self.terminate.recv() => "SIGTERM",
             Some(()) = self.interrupt.recv() => "SIGINT",
-            // Both streams end only with the runtime, and then nobody polls this any more.
+            // Both streams end only with the runtime, and then this is no longer polled.
             else => std::future::pending().await,
         }
     }

@@ -1,7 +1,7 @@
-//! One supervisor starts every task, and the end of a task is the end of the process.
+//! The supervisor starts every task. If one of them ends, the process ends.
 //!
-//! A detached task that dies leaves a process that looks well and does nothing. Here a task that ends or
-//! panics before it was asked to stop ends the process with an error that names it.
+//! If a detached task dies, the process looks healthy but does nothing. Here, a task that ends or panics before the
+//! shutdown ends the process, with an error that names the task.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -21,19 +21,19 @@ use super::signals::{OsSignals, Signals};
 /// An error of any kind that ended a task.
 pub type TaskError = Box<dyn Error + Send + Sync>;
 
-/// What a task may return: nothing, or a result whose error says why it failed.
-pub trait Outcome: Send + 'static {
-    /// The outcome as a result.
+/// What a task may return: nothing, or a result whose error is the reason of the failure.
+pub trait TaskResult: Send + 'static {
+    /// Converts to a result.
     fn into_result(self) -> Result<(), TaskError>;
 }
 
-impl Outcome for () {
+impl TaskResult for () {
     fn into_result(self) -> Result<(), TaskError> {
         Ok(())
     }
 }
 
-impl<E: Into<TaskError> + Send + 'static> Outcome for Result<(), E> {
+impl<E: Into<TaskError> + Send + 'static> TaskResult for Result<(), E> {
     fn into_result(self) -> Result<(), TaskError> {
         self.map_err(Into::into)
     }
@@ -42,17 +42,17 @@ impl<E: Into<TaskError> + Send + 'static> Outcome for Result<(), E> {
 /// How long a shutdown may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
-    /// How long to go on working, but unready, after the signal.
+    /// How long the process keeps working, but unready, after the signal.
     pub delay: Duration,
-    /// How long the tasks then get to end.
+    /// How long the tasks then have to end.
     pub timeout: Duration,
 }
 
 /// Why the process ends with an error.
 #[derive(Debug, Error)]
 pub enum ProcessError {
-    /// A task returned although nothing asked it to stop.
-    #[error("task {task:?} ended although nothing asked it to stop")]
+    /// A task ended before the shutdown.
+    #[error("task {task:?} ended unexpectedly")]
     Ended {
         /// The task's name.
         task: &'static str,
@@ -62,11 +62,11 @@ pub enum ProcessError {
     Failed {
         /// The task's name.
         task: &'static str,
-        /// Why.
+        /// The reason.
         #[source]
         source: TaskError,
     },
-    /// A task panicked: a fault of this code, worth a report.
+    /// A task panicked: a bug in this code, worth a report.
     #[error("task {task:?} panicked: {message}")]
     Panicked {
         /// The task's name.
@@ -76,7 +76,7 @@ pub enum ProcessError {
     },
     /// Tasks did not end in time.
     #[error(
-        "still running {} s after being asked to stop: {}; raise --shutdown-timeout if they only needed longer",
+        "tasks did not stop within {} s: {}; raise --shutdown-timeout if they only need longer",
         timeout.as_secs(), Names(tasks)
     )]
     StillRunning {
@@ -87,13 +87,13 @@ pub enum ProcessError {
     },
     /// A second signal cut the shutdown short.
     #[error(
-        "{signal} during the shutdown: ended at once, still running: {}",
+        "{signal} during shutdown: exiting immediately, with tasks still running: {}",
         Names(tasks)
     )]
     SecondSignal {
         /// The second signal's name.
         signal: &'static str,
-        /// The tasks cut off, sorted by name.
+        /// The tasks that were still running, sorted by name.
         tasks: Vec<&'static str>,
     },
     /// The signal handlers could not be installed.
@@ -101,7 +101,7 @@ pub enum ProcessError {
     Signals(#[source] io::Error),
 }
 
-/// Task names in a sentence.
+/// Formats task names as a list.
 struct Names<'a>(&'a [&'static str]);
 
 impl fmt::Display for Names<'_> {
@@ -121,7 +121,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor without tasks that tells `health` when the process begins to stop.
+    /// A supervisor without tasks. It reports the start of the shutdown to `health`.
     pub fn new(health: Health, shutdown: Shutdown) -> Self {
         let (tasks, names) = (JoinSet::new(), HashMap::new());
         Self {
@@ -133,13 +133,17 @@ impl Supervisor {
         }
     }
 
-    /// The token that asks every task to stop.
+    /// The token that is cancelled when the tasks must stop.
     pub fn stop(&self) -> CancellationToken {
         self.stop.clone()
     }
 
     /// Starts a task. It must run until [`Supervisor::stop`] is cancelled and then end by itself.
-    pub fn spawn<T: Outcome>(&mut self, name: &'static str, task: impl Future<Output = T> + Send + 'static) {
+    pub fn spawn<T: TaskResult>(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = T> + Send + 'static,
+    ) {
         let handle = self.tasks.spawn(async move { task.await.into_result() });
         self.names.insert(handle.id(), name);
     }
@@ -148,55 +152,55 @@ impl Supervisor {
     /// signal), cancel, wait for the tasks.
     ///
     /// # Errors
-    /// A task ended too early, failed or panicked, also while shutting down (the first one counts, the
-    /// others are logged); tasks outlived the timeout; a second signal came.
+    /// A task ended unexpectedly, failed or panicked, also during the shutdown (the first error is returned, the
+    /// others are logged); tasks did not stop within the timeout; a second signal arrived.
     pub async fn run(self) -> Result<(), ProcessError> {
         let signals = OsSignals::install().map_err(ProcessError::Signals)?;
         self.run_until(signals).await
     }
 
-    /// [`Supervisor::run`] with signals from elsewhere.
+    /// [`Supervisor::run`] with another source of signals.
     ///
     /// # Errors
     /// As [`Supervisor::run`].
     pub async fn run_until(mut self, mut signals: impl Signals) -> Result<(), ProcessError> {
-        let fault = tokio::select! {
+        let error = tokio::select! {
             biased;
-            fault = self.early_end() => Some(fault),
+            error = self.unexpected_end() => Some(error),
             signal = signals.next() => {
                 tracing::info!(signal, delay_seconds = self.shutdown.delay.as_secs(), "shutting down");
-                self.health.stopping();
-                self.linger(&mut signals).await?
+                self.health.set_stopping();
+                self.wait_delay(&mut signals).await?
             }
         };
-        self.health.stopping();
+        self.health.set_stopping();
         self.stop.cancel();
-        if let Some(fault) = &fault {
-            tracing::error!("shutting down: {}", with_causes(fault));
+        if let Some(error) = &error {
+            tracing::error!("shutting down: {}", with_causes(error));
         }
         let drained = self.drain(&mut signals).await;
-        match (fault, drained) {
+        match (error, drained) {
             (Some(first), Err(later)) => {
                 tracing::error!("while shutting down: {}", with_causes(&later));
                 Err(first)
             }
-            (Some(fault), Ok(())) | (None, Err(fault)) => Err(fault),
+            (Some(error), Ok(())) | (None, Err(error)) => Err(error),
             (None, Ok(())) => Ok(()),
         }
     }
 
-    /// The delay before the tasks are asked to stop; `Some` when a task ended within it.
-    async fn linger(&mut self, signals: &mut impl Signals) -> Result<Option<ProcessError>, ProcessError> {
+    /// Waits for the shutdown delay. Returns `Some` if a task ended meanwhile.
+    async fn wait_delay(&mut self, signals: &mut impl Signals) -> Result<Option<ProcessError>, ProcessError> {
         let delay = sleep(self.shutdown.delay);
         tokio::select! {
             biased;
-            fault = self.early_end() => Ok(Some(fault)),
+            error = self.unexpected_end() => Ok(Some(error)),
             signal = signals.next() => Err(ProcessError::SecondSignal { signal, tasks: self.running() }),
             () = delay => Ok(None),
         }
     }
 
-    /// Waits for every task to end; the first that fails counts.
+    /// Waits for every task to end. Returns the first error.
     async fn drain(&mut self, signals: &mut impl Signals) -> Result<(), ProcessError> {
         let timeout = self.shutdown.timeout;
         let deadline = Instant::now() + timeout;
@@ -205,7 +209,7 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 Some((task, ended)) = self.next_end() => {
-                    first = first.and(fault_of(task, ended).map_or(Ok(()), Err));
+                    first = first.and(error_of(task, ended).map_or(Ok(()), Err));
                 }
                 signal = signals.next() => {
                     return first.and(Err(ProcessError::SecondSignal { signal, tasks: self.running() }));
@@ -218,10 +222,10 @@ impl Supervisor {
         first
     }
 
-    /// The fault of the first task to end before it was asked to; pending while all run.
-    async fn early_end(&mut self) -> ProcessError {
+    /// The error of the first task that ends. Pending while all run.
+    async fn unexpected_end(&mut self) -> ProcessError {
         match self.next_end().await {
-            Some((task, ended)) => fault_of(task, ended).unwrap_or(ProcessError::Ended { task }),
+            Some((task, ended)) => error_of(task, ended).unwrap_or(ProcessError::Ended { task }),
             None => std::future::pending().await,
         }
     }
@@ -243,7 +247,7 @@ impl Supervisor {
     }
 }
 
-fn fault_of(task: &'static str, ended: Result<Result<(), TaskError>, JoinError>) -> Option<ProcessError> {
+fn error_of(task: &'static str, ended: Result<Result<(), TaskError>, JoinError>) -> Option<ProcessError> {
     match ended {
         Ok(Ok(())) => None,
         Ok(Err(source)) => Some(ProcessError::Failed { task, source }),
@@ -254,7 +258,7 @@ fn fault_of(task: &'static str, ended: Result<Result<(), TaskError>, JoinError>)
     }
 }
 
-/// The message of a task's panic, or what else ended the task.
+/// The panic message of a task, or the error that ended it otherwise.
 pub(super) fn panic_message(error: JoinError) -> String {
     let payload = match error.try_into_panic() {
         Ok(payload) => payload,

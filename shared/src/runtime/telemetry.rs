@@ -1,4 +1,4 @@
-//! Logs: where they go, in which form, and what a panic looks like in them.
+//! Logging: destination, format, filter, and panics.
 
 use std::io::IsTerminal;
 
@@ -18,30 +18,30 @@ pub enum TelemetryError {
          or directives such as \"info,helmops_webhook=debug\""
     )]
     Filter {
-        /// The filter as given.
+        /// The value of the flag.
         text: String,
-        /// What the filter's parser says.
+        /// The error of the filter's parser.
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
-    /// A part of the filter is a bare word that is not a level. The filter's parser would take it for a
-    /// module's name and silence everything else.
+    /// A part of the filter is a bare word that is not a level. The filter's parser would use it as the
+    /// name of a module and silence everything else.
     #[error(
         "--log-level {text:?}: {word:?} is not a log level; use error, warn, info, debug, trace or off, \
          and MODULE=LEVEL for a single module"
     )]
     Level {
-        /// The filter as given.
+        /// The value of the flag.
         text: String,
-        /// The word that is no level.
+        /// The word that is not a level.
         word: String,
     },
-    /// Something in this process set up logging before.
+    /// Logging was set up before.
     #[error("logging is already set up in this process")]
     Installed(#[source] TryInitError),
 }
 
-/// Sends log events to stderr in the form and by the filter of `args`, and panics to the log.
+/// Writes log events to stderr with the format and the filter of `args`, and panics to the log.
 ///
 /// # Errors
 /// The filter does not parse, or logging is already set up.
@@ -74,7 +74,7 @@ fn log_panic(info: &std::panic::PanicHookInfo<'_>) {
 }
 
 fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
-    // A `[` begins a span directive, in which commas and bare words mean something else.
+    // A `[` starts a span directive, in which commas and bare words have another meaning.
     if !text.contains('[')
         && let Some(word) = text
             .split(',')
@@ -93,8 +93,8 @@ fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
         })
 }
 
-/// A response of the API server that does not decode is logged by the client as a whole, at the level of warnings: the
-/// Secrets of every namespace may be in it. So warnings of the client are logged only where the filter names it.
+/// The client logs a response of the API server that does not decode as a whole, as a warning, and it may contain the
+/// Secrets of every namespace. So warnings of the client are logged only if the filter names the client.
 fn with_quiet_client(text: &str) -> String {
     if is_off(text) {
         text.to_owned()
@@ -109,7 +109,7 @@ fn is_off(text: &str) -> bool {
 }
 
 fn is_level(word: &str) -> bool {
-    // An empty word would be a level to the parser of levels, and an empty filter silence.
+    // The parser of levels would accept an empty word, and an empty filter would silence everything.
     !word.is_empty() && word.parse::<LevelFilter>().is_ok()
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_and_directives_are_filters() {
+    fn levels_and_directives_are_accepted() {
         for text in [
             "info",
             "DEBUG",
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What is logged of a warning by the client and of one by this project.
+    /// Whether a warning of the client and one of this project are logged.
     fn logged(filter: &str) -> [bool; 2] {
         let filter = parse_filter(filter).unwrap();
         let subscriber = tracing_subscriber::registry().with(filter);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(
             logged("info,kube_client=debug"),
             [true, true],
-            "the filter names it"
+            "the filter names the client"
         );
     }
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directive_that_does_not_parse_is_refused_with_its_text() {
+    fn a_directive_that_does_not_parse_is_rejected_with_its_text() {
         let error = parse_filter("helmops_webhook=loud").unwrap_err();
         assert!(matches!(error, TelemetryError::Filter { .. }), "{error:?}");
         assert!(error.to_string().contains("helmops_webhook=loud"), "{error}");

@@ -1,4 +1,4 @@
-//! Log a repeated event at most once a while, without forgetting how often it happened.
+//! Rate limit for log lines that counts what it suppresses.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,40 +7,40 @@ use tokio::time::Instant;
 
 use super::lock;
 
-/// Lets one event through every `every`, and counts those it held back.
+/// Allows one event per interval, and counts those that it suppresses.
 #[derive(Debug)]
 pub struct Throttle {
-    every: Duration,
+    interval: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     last: Option<Instant>,
-    held_back: u64,
+    suppressed: u64,
 }
 
 impl Throttle {
-    /// Lets one event through every `every`.
-    pub fn new(every: Duration) -> Self {
+    /// Allows one event per `interval`.
+    pub fn new(interval: Duration) -> Self {
         Self {
-            every,
+            interval,
             state: Mutex::default(),
         }
     }
 
-    /// `Some(n)` when the event may be logged now, `n` being the events held back since the last one.
-    pub fn pass(&self, now: Instant) -> Option<u64> {
+    /// `Some(n)` if the event may be logged now, where `n` is the number of events suppressed since the last one.
+    pub fn allow(&self, now: Instant) -> Option<u64> {
         let mut state = lock(&self.state);
         if state
             .last
-            .is_some_and(|last| now.duration_since(last) < self.every)
+            .is_some_and(|last| now.duration_since(last) < self.interval)
         {
-            state.held_back += 1;
+            state.suppressed += 1;
             return None;
         }
         state.last = Some(now);
-        Some(std::mem::take(&mut state.held_back))
+        Some(std::mem::take(&mut state.suppressed))
     }
 }
 
@@ -49,13 +49,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_passes_and_the_next_after_a_while_tells_how_many_did_not() {
+    fn one_event_per_interval_is_allowed_with_the_number_of_suppressed_ones() {
         let throttle = Throttle::new(Duration::from_secs(10));
         let start = Instant::now();
-        assert_eq!(throttle.pass(start), Some(0));
-        assert_eq!(throttle.pass(start + Duration::from_secs(1)), None);
-        assert_eq!(throttle.pass(start + Duration::from_secs(9)), None);
-        assert_eq!(throttle.pass(start + Duration::from_secs(10)), Some(2));
-        assert_eq!(throttle.pass(start + Duration::from_secs(11)), None);
+        assert_eq!(throttle.allow(start), Some(0));
+        assert_eq!(throttle.allow(start + Duration::from_secs(1)), None);
+        assert_eq!(throttle.allow(start + Duration::from_secs(9)), None);
+        assert_eq!(throttle.allow(start + Duration::from_secs(10)), Some(2));
+        assert_eq!(throttle.allow(start + Duration::from_secs(11)), None);
     }
 }

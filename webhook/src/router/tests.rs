@@ -1,24 +1,24 @@
-//! Requests as the API server sends them, and what comes back.
+//! Requests as the API server sends them, and the responses.
 
 use std::sync::Arc;
 
 use axum::{
     body::{Body, to_bytes},
-    http::{Method, Request as HttpRequest, StatusCode},
+    http::{Method, Request, StatusCode},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{AppState, CONNECTION, Health, PolicyCache, router, up_to};
+use super::{AppState, CONNECTION, Health, PolicyCache, router, truncated};
 use crate::{body::MAX_BODY, metrics::Metrics};
 
 async fn send(method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
-    send_under(PolicyCache::default(), method, path, body).await
+    send_with(PolicyCache::default(), method, path, body).await
 }
 
-async fn send_under(
+async fn send_with(
     policies: PolicyCache,
     method: Method,
     path: &str,
@@ -29,9 +29,9 @@ async fn send_under(
         metrics,
         health: Health::default(),
         policies,
-        bodies: Arc::default(),
+        overload: Arc::default(),
     });
-    let request = HttpRequest::builder()
+    let request = Request::builder()
         .method(method)
         .uri(path)
         .body(body.into())
@@ -61,21 +61,21 @@ fn review(operation: &str, object: &Value, stored: &Value) -> Value {
     })
 }
 
-/// The `response` to a review; every one has the uid.
-async fn answer(path: &str, review: &Value) -> Value {
-    answer_under(PolicyCache::default(), path, review).await
+/// The `response` to a review. It asserts that it has the uid.
+async fn respond(path: &str, review: &Value) -> Value {
+    respond_with(PolicyCache::default(), path, review).await
 }
 
-async fn answer_under(policies: PolicyCache, path: &str, review: &Value) -> Value {
-    let (status, body) = send_under(policies, Method::POST, path, review.to_string()).await;
+async fn respond_with(policies: PolicyCache, path: &str, review: &Value) -> Value {
+    let (status, body) = send_with(policies, Method::POST, path, review.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
-    let mut reply: Value = serde_json::from_slice(&body).unwrap();
+    let mut review_response: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(
-        (&reply["apiVersion"], &reply["kind"]),
+        (&review_response["apiVersion"], &review_response["kind"]),
         (&json!("admission.k8s.io/v1"), &json!("AdmissionReview"))
     );
-    assert_eq!(reply["response"]["uid"], review["request"]["uid"]);
-    reply["response"].take()
+    assert_eq!(review_response["response"]["uid"], review["request"]["uid"]);
+    review_response["response"].take()
 }
 
 fn helmop(version: &str) -> Value {
@@ -89,8 +89,8 @@ fn helmop(version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn defaults_come_as_a_patch() {
-    let response = answer("/mutate", &review("CREATE", &helmop("1.2.3"), &Value::Null)).await;
+async fn defaults_are_returned_as_a_patch() {
+    let response = respond("/mutate", &review("CREATE", &helmop("1.2.3"), &Value::Null)).await;
     assert_eq!(
         (&response["allowed"], &response["patchType"]),
         (&json!(true), &json!("JSONPatch"))
@@ -104,17 +104,17 @@ async fn defaults_come_as_a_patch() {
         json!([{ "op": "add", "path": "/spec/pollingInterval", "value": "0s" }])
     );
 
-    let mut given = helmop("1.2.3");
-    given["spec"]["pollingInterval"] = json!("15m");
-    let response = answer("/mutate", &review("UPDATE", &given, &Value::Null)).await;
+    let mut with_interval = helmop("1.2.3");
+    with_interval["spec"]["pollingInterval"] = json!("15m");
+    let response = respond("/mutate", &review("UPDATE", &with_interval, &Value::Null)).await;
     assert_eq!(response, json!({ "uid": response["uid"], "allowed": true }));
 }
 
 #[tokio::test]
 async fn a_denial_has_a_cause_for_each_field() {
-    let mut bad = helmop("foo");
-    bad["spec"]["namespace"] = json!("Shop");
-    let response = answer("/validate", &review("CREATE", &bad, &Value::Null)).await;
+    let mut invalid = helmop("foo");
+    invalid["spec"]["namespace"] = json!("Shop");
+    let response = respond("/validate", &review("CREATE", &invalid, &Value::Null)).await;
     assert_eq!(response["allowed"], false);
     let status = &response["status"];
     assert_eq!(
@@ -142,7 +142,7 @@ async fn a_denial_has_a_cause_for_each_field() {
     );
 }
 
-/// Policies of `fleet-default`, where the HelmOps are.
+/// A Policy in `fleet-default`, the namespace of the HelmOps.
 fn policies(fields: &Value) -> PolicyCache {
     let mut policy = json!({ "metadata": { "name": "limits", "namespace": "fleet-default" } });
     json_patch::merge(&mut policy, fields);
@@ -152,12 +152,12 @@ fn policies(fields: &Value) -> PolicyCache {
 }
 
 #[tokio::test]
-async fn what_a_policy_forbids_is_denied_with_the_policy_and_the_remedy() {
+async fn a_policy_violation_is_denied_with_the_policy_and_the_fix() {
     let strict = policies(&json!({
         "requireServiceAccount": true, "helmOp": { "allowedChartPatterns": ["db"] }
     }));
     let review = review("CREATE", &helmop("1.2.3"), &Value::Null);
-    let response = answer_under(strict.clone(), "/validate", &review).await;
+    let response = respond_with(strict.clone(), "/validate", &review).await;
     let causes = &response["status"]["details"]["causes"];
     assert_eq!(
         causes,
@@ -176,68 +176,68 @@ async fn what_a_policy_forbids_is_denied_with_the_policy_and_the_remedy() {
     );
     assert_eq!(response["status"]["reason"], "Invalid");
 
-    let mut elsewhere = review.clone();
-    elsewhere["request"]["namespace"] = json!("fleet-local");
+    let mut other = review.clone();
+    other["request"]["namespace"] = json!("fleet-local");
     assert_eq!(
-        answer_under(strict, "/validate", &elsewhere).await["allowed"],
+        respond_with(strict, "/validate", &other).await["allowed"],
         true,
-        "it is a Policy of another namespace"
+        "the Policy is in another namespace"
     );
     assert_eq!(
-        answer("/validate", &review).await["allowed"],
+        respond("/validate", &review).await["allowed"],
         true,
-        "while Policies are unknown, nothing is held against it"
+        "no Policy is enforced until the cache is synced"
     );
 }
 
 #[tokio::test]
-async fn a_default_of_a_policy_counts_and_is_not_written() {
+async fn a_policy_default_is_used_for_validation_and_not_written() {
     let policies = policies(&json!({
         "requireServiceAccount": true, "helmOp": { "defaultServiceAccount": "deployer" }
     }));
     let review = review("CREATE", &helmop("1.2.3"), &Value::Null);
-    let response = answer_under(policies.clone(), "/validate", &review).await;
+    let response = respond_with(policies.clone(), "/validate", &review).await;
     assert_eq!(response["allowed"], true, "{response}");
-    let patch = answer_under(policies, "/mutate", &review).await["patch"].take();
+    let patch = respond_with(policies, "/mutate", &review).await["patch"].take();
     let patch = BASE64_STANDARD.decode(patch.as_str().unwrap()).unwrap();
     assert!(!String::from_utf8(patch).unwrap().contains("deployer"));
 }
 
 #[tokio::test]
-async fn a_stored_helmop_that_violates_a_policy_stays_editable() {
+async fn a_stored_helmop_that_violates_a_policy_can_be_edited() {
     let policies = policies(&json!({ "helmOp": { "allowedChartPatterns": ["db"] } }));
     let stored = helmop("1.2.3");
     let mut labelled = stored.clone();
     labelled["metadata"]["labels"] = json!({ "team": "web" });
     let mut paused = stored.clone();
     paused["spec"]["paused"] = json!(true);
-    let mut worse = stored.clone();
-    worse["spec"]["helm"]["chart"] = json!("shop");
+    let mut other_chart = stored.clone();
+    other_chart["spec"]["helm"]["chart"] = json!("shop");
     for (edited, allowed, warned) in [
         (labelled, true, false),
         (paused, true, true),
-        (worse, false, false),
+        (other_chart, false, false),
     ] {
         let review = review("UPDATE", &edited, &stored);
-        let response = answer_under(policies.clone(), "/validate", &review).await;
+        let response = respond_with(policies.clone(), "/validate", &review).await;
         assert_eq!(response["allowed"], allowed, "{response}");
         assert_eq!(response.get("warnings").is_some(), warned, "{response}");
     }
 }
 
 #[tokio::test]
-async fn a_generated_name_stands_in_the_denial() {
-    let mut bad = helmop("foo");
-    bad["metadata"] = json!({ "generateName": "web-" });
-    let mut review = review("CREATE", &bad, &Value::Null);
+async fn the_denial_has_the_generate_name() {
+    let mut invalid = helmop("foo");
+    invalid["metadata"] = json!({ "generateName": "web-" });
+    let mut review = review("CREATE", &invalid, &Value::Null);
     review["request"]["name"] = json!("");
-    let response = answer("/validate", &review).await;
+    let response = respond("/validate", &review).await;
     assert_eq!(response["status"]["details"]["name"], "web-");
 }
 
 #[tokio::test]
 async fn warnings_do_not_deny() {
-    let response = answer("/validate", &review("CREATE", &helmop("1.x"), &Value::Null)).await;
+    let response = respond("/validate", &review("CREATE", &helmop("1.x"), &Value::Null)).await;
     assert_eq!(response["allowed"], true);
     assert!(
         response["warnings"][0]
@@ -246,16 +246,16 @@ async fn warnings_do_not_deny() {
             .starts_with("spec.helm.version"),
         "{response}"
     );
-    let unchanged = answer("/validate", &review("UPDATE", &helmop("1.x"), &helmop("1.x"))).await;
+    let unchanged = respond("/validate", &review("UPDATE", &helmop("1.x"), &helmop("1.x"))).await;
     assert_eq!(
         unchanged.get("warnings"),
         None,
-        "an unchanged spec passes without a word"
+        "no warnings for an unchanged spec"
     );
 }
 
 #[tokio::test]
-async fn a_large_status_does_not_keep_the_spec_from_being_changed() {
+async fn the_spec_can_be_changed_despite_a_large_status() {
     let with_status = |version: &str| {
         let mut object = helmop(version);
         object["status"] = json!({ "resources": vec![json!({}); 100_000] });
@@ -263,45 +263,46 @@ async fn a_large_status_does_not_keep_the_spec_from_being_changed() {
     };
     for (version, allowed) in [("1.2.4", true), ("not a version", false)] {
         let review = review("UPDATE", &with_status(version), &with_status("1.2.3"));
-        let response = answer("/validate", &review).await;
+        let response = respond("/validate", &review).await;
         assert_eq!(response["allowed"], allowed, "{response}");
         assert!(!response.to_string().contains("does not decode"), "{response}");
     }
 }
 
 #[tokio::test]
-async fn a_stored_object_that_does_not_decode_can_be_mended() {
-    let odd = json!({ "metadata": { "name": "web" }, "spec": { "paused": "maybe" } });
-    let response = answer("/validate", &review("UPDATE", &helmop("1.2.3"), &odd)).await;
+async fn a_stored_object_that_does_not_decode_can_be_fixed() {
+    let undecodable = json!({ "metadata": { "name": "web" }, "spec": { "paused": "maybe" } });
+    let response = respond("/validate", &review("UPDATE", &helmop("1.2.3"), &undecodable)).await;
     assert_eq!(response["allowed"], true);
 }
 
 #[tokio::test]
 async fn an_object_that_does_not_decode_is_denied_with_its_uid_and_field() {
-    let odd = json!({ "metadata": { "name": "web" }, "spec": { "helm": { "timeoutSeconds": "soon" } } });
-    let response = answer("/validate", &review("CREATE", &odd, &Value::Null)).await;
+    let undecodable =
+        json!({ "metadata": { "name": "web" }, "spec": { "helm": { "timeoutSeconds": "soon" } } });
+    let response = respond("/validate", &review("CREATE", &undecodable, &Value::Null)).await;
     let message = response["status"]["message"].as_str().unwrap();
     assert!(
         message.contains("spec: helm: timeoutSeconds: invalid type"),
         "{message}"
     );
     assert_eq!(
-        answer("/mutate", &review("CREATE", &odd, &Value::Null)).await["allowed"],
+        respond("/mutate", &review("CREATE", &undecodable, &Value::Null)).await["allowed"],
         true
     );
 }
 
 #[tokio::test]
-async fn deletions_and_other_resources_pass() {
+async fn deletions_and_other_resources_are_allowed() {
     let deletion = review("DELETE", &Value::Null, &helmop("foo"));
-    assert_eq!(answer("/validate", &deletion).await["allowed"], true);
+    assert_eq!(respond("/validate", &deletion).await["allowed"], true);
     let mut pod = review("CREATE", &json!({ "spec": 5 }), &Value::Null);
     pod["request"]["resource"] = json!({ "group": "", "version": "v1", "resource": "pods" });
-    assert_eq!(answer("/validate", &pod).await["allowed"], true);
+    assert_eq!(respond("/validate", &pod).await["allowed"], true);
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_refused_with_a_reason() {
+async fn a_body_that_is_not_a_review_is_rejected_with_a_reason() {
     let (status, body) = send(Method::POST, "/validate", "<html>").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(String::from_utf8_lossy(&body).contains("not an AdmissionReview"));
@@ -315,32 +316,32 @@ async fn what_is_no_review_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_about_to_end_sends_callers_elsewhere() {
+async fn responses_during_the_shutdown_close_the_connection() {
     let health = Health::default();
     let app = router(AppState {
         metrics: Metrics::register(&Registry::new()).unwrap(),
         health: health.clone(),
         policies: PolicyCache::default(),
-        bodies: Arc::default(),
+        overload: Arc::default(),
     });
     let connection = async || {
-        let request = HttpRequest::post("/validate").body(Body::empty()).unwrap();
+        let request = Request::post("/validate").body(Body::empty()).unwrap();
         let response = app.clone().oneshot(request).await.unwrap();
         response.headers().get(CONNECTION).cloned()
     };
     assert_eq!(connection().await, None);
-    health.stopping();
+    health.set_stopping();
     assert_eq!(connection().await.unwrap(), "close");
 }
 
 #[test]
-fn names_in_the_log_are_cut_between_characters() {
-    assert_eq!(up_to("short", 63), "short");
-    assert_eq!(up_to(&"ä".repeat(1 << 20), 63).len(), 62);
+fn texts_in_the_log_are_truncated_between_characters() {
+    assert_eq!(truncated("short", 63), "short");
+    assert_eq!(truncated(&"ä".repeat(1 << 20), 63).len(), 62);
 }
 
 #[tokio::test]
-async fn an_answer_is_short_however_long_the_texts_of_a_request_are() {
+async fn a_response_is_short_even_for_requests_with_long_texts() {
     let long = "A".repeat(500_000);
     let helmop =
         |spec: Value| json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
@@ -354,15 +355,15 @@ async fn an_answer_is_short_however_long_the_texts_of_a_request_are() {
         let mut request = review("CREATE", &object, &Value::Null);
         request["request"]["name"] = json!(long);
         request["request"]["namespace"] = json!(long);
-        let (status, answer) = send(Method::POST, "/validate", request.to_string()).await;
+        let (status, body) = send(Method::POST, "/validate", request.to_string()).await;
         assert_eq!(status, StatusCode::OK);
-        let reply: Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!(reply["response"]["allowed"], false);
-        assert!(answer.len() < 10_000, "{} bytes", answer.len());
+        let review: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(review["response"]["allowed"], false);
+        assert!(body.len() < 10_000, "{} bytes", body.len());
     }
     let mut other = review("CREATE", &json!({}), &Value::Null);
     other["apiVersion"] = json!(long);
-    let (status, answer) = send(Method::POST, "/validate", other.to_string()).await;
+    let (status, body) = send(Method::POST, "/validate", other.to_string()).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(answer.len() < 10_000, "{} bytes", answer.len());
+    assert!(body.len() < 10_000, "{} bytes", body.len());
 }

@@ -79,7 +79,7 @@ impl Model {
         self.poll();
     }
 
-    /// Polls those that were woken.
+    /// Polls the waiters that were woken.
     fn poll(&mut self) {
         let mut waiting = Vec::new();
         for mut waiter in std::mem::take(&mut self.waiters) {
@@ -142,7 +142,10 @@ impl Model {
     }
 
     fn check(&self) {
-        assert!(self.permits.len() <= self.total, "more permits than there are");
+        assert!(
+            self.permits.len() <= self.total,
+            "more permits are held than exist"
+        );
         let keys: std::collections::HashSet<u8> = self
             .permits
             .iter()
@@ -159,7 +162,7 @@ impl Model {
         assert_eq!(
             self.semaphore.keys(),
             keys.len(),
-            "keys that hold nothing are kept"
+            "a key without permits and waiters is kept"
         );
     }
 }
@@ -190,18 +193,18 @@ proptest! {
         model.waiters.clear();
         model.permits.clear();
         prop_assert_eq!(model.semaphore.keys(), 0);
-        prop_assert!(lock(&model.semaphore.state).turns.is_empty());
+        prop_assert!(lock(&model.semaphore.state).ready.is_empty());
         prop_assert_eq!(lock(&model.semaphore.state).free, total);
     }
 
     #[test]
-    fn a_key_waits_for_one_permit_of_each_other_key_at_most(
+    fn a_key_waits_for_at_most_one_permit_of_each_other_key(
         steps in steps(), total in 1..6_usize, share in 1..4_usize
     ) {
         let mut model = Model::new(total, share);
-        // For each key that waits for others: what they were granted since.
+        // For each key that waits for other keys: how many permits these were granted since.
         let mut passed = HashMap::<u8, HashMap<u8, usize>>::new();
-        // A permit counts as granted also where its waiter gives it up at once, which this model does not see.
+        // A permit counts as granted even if its waiter is dropped immediately, which this model does not observe.
         for step in steps.iter().filter(|step| !matches!(step, Step::ReleaseAndCancelWoken(_))) {
             let before = model.granted.len();
             model.step(step);
@@ -224,7 +227,7 @@ proptest! {
 }
 
 #[test]
-fn one_key_is_served_in_the_order_of_arrival_and_first_who_goes_first() {
+fn one_key_is_served_in_order_of_arrival_after_waiters_with_priority() {
     let mut model = Model::new(1, 1);
     model.acquire(0);
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -252,7 +255,7 @@ fn one_key_is_served_in_the_order_of_arrival_and_first_who_goes_first() {
 }
 
 #[test]
-fn a_crowd_of_one_key_does_not_delay_another() {
+fn many_waiters_of_one_key_do_not_delay_another_key() {
     let mut model = Model::new(4, 4);
     for _ in 0..1000 {
         model.acquire(0);
@@ -263,12 +266,12 @@ fn a_crowd_of_one_key_does_not_delay_another() {
     assert_eq!(
         model.held(1),
         1,
-        "it is served after one more permit of the crowd at most"
+        "it is served after at most one more permit of the other key"
     );
 }
 
 #[test]
-fn nothing_is_taken_from_the_share_of_others() {
+fn a_key_cannot_use_the_share_of_other_keys() {
     let mut model = Model::new(10, 2);
     for _ in 0..100 {
         model.acquire(0);
@@ -281,21 +284,21 @@ fn nothing_is_taken_from_the_share_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_threads_lose_no_permit() {
+async fn concurrent_threads_lose_no_permit() {
     let semaphore = FairSemaphore::new(8, 3);
-    let under_way = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let in_progress = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..400_u64 {
-        let (semaphore, under_way) = (semaphore.clone(), Arc::clone(&under_way));
+        let (semaphore, in_progress) = (semaphore.clone(), Arc::clone(&in_progress));
         tasks.spawn(async move {
             for round in 0..20 {
                 let acquire = semaphore.acquire(number % 7);
-                // Some give up while they wait.
-                let patience = std::time::Duration::from_micros((number * 31 + round * 17) % 300);
-                if let Ok(_permit) = tokio::time::timeout(patience, acquire).await {
-                    assert!(under_way.fetch_add(1, Ordering::Relaxed) < 8);
+                // Some waiters time out.
+                let limit = std::time::Duration::from_micros((number * 31 + round * 17) % 300);
+                if let Ok(_permit) = tokio::time::timeout(limit, acquire).await {
+                    assert!(in_progress.fetch_add(1, Ordering::Relaxed) < 8);
                     tokio::task::yield_now().await;
-                    under_way.fetch_sub(1, Ordering::Relaxed);
+                    in_progress.fetch_sub(1, Ordering::Relaxed);
                 }
             }
         });
@@ -305,5 +308,5 @@ async fn many_threads_lose_no_permit() {
     }
     assert_eq!(semaphore.keys(), 0);
     let held: Vec<_> = (0..8).filter_map(|key| semaphore.try_acquire(key)).collect();
-    assert_eq!(held.len(), 8, "all permits are back");
+    assert_eq!(held.len(), 8, "all permits are free again");
 }

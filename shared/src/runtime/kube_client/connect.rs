@@ -1,4 +1,4 @@
-//! The way to the API server.
+//! The client for the API server, and its configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -11,54 +11,54 @@ use thiserror::Error;
 
 use crate::runtime::build_info::{COMMIT, VERSION};
 
-/// Why there is no way to the API server.
+/// Why there is no client for the API server.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// The kubeconfig is missing or damaged.
+    /// The kubeconfig is missing or does not parse.
     #[error("cannot read --kubeconfig {}", path.display())]
     Unreadable {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: KubeconfigError,
     },
-    /// The kubeconfig names something that is not there.
-    #[error("--kubeconfig {} is not usable", path.display())]
-    Unusable {
+    /// The kubeconfig refers to something that does not exist, such as a context.
+    #[error("--kubeconfig {} is invalid", path.display())]
+    Invalid {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: KubeconfigError,
     },
-    /// Nothing says where the API server is.
+    /// There is neither a kubeconfig nor a ServiceAccount.
     #[error(
-        "no way to the API server: not in a pod with a ServiceAccount, and no kubeconfig; give --kubeconfig"
+        "no API server is configured: not running in a pod with a ServiceAccount, and no kubeconfig found; set --kubeconfig"
     )]
-    Nowhere(#[source] InferConfigError),
-    /// The configuration is there, but no client can be made of it.
-    #[error("cannot make a client for the API server")]
+    NotConfigured(#[source] InferConfigError),
+    /// A client cannot be created from the configuration.
+    #[error("cannot create a client for the API server")]
     Client(#[source] kube::Error),
 }
 
-/// Makes a client as the kubeconfig says, or as the surroundings do. It does not talk to the API server yet. `process` is
-/// whom the API server's logs name.
+/// Creates a client from the kubeconfig, or from the environment without one. It sends no request yet. `process` is the user
+/// agent in the logs of the API server.
 ///
 /// # Errors
-/// Where the kubeconfig is missing or damaged, or there is none and no ServiceAccount either.
+/// If the kubeconfig is missing or invalid, or if there is neither a kubeconfig nor a ServiceAccount.
 pub async fn connect(process: &str, kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     let config = configuration(process, kubeconfig).await?;
     Client::try_from(config).map_err(ConnectError::Client)
 }
 
-/// The way to the API server that the kubeconfig says, or the surroundings do. `process` is whom the API server's logs
-/// name.
+/// The configuration of the client, from the kubeconfig, or from the environment without one. `process` is the user agent in
+/// the logs of the API server.
 ///
 /// # Errors
-/// Where the kubeconfig is missing or damaged, or there is none and no ServiceAccount either.
+/// If the kubeconfig is missing or invalid, or if there is neither a kubeconfig nor a ServiceAccount.
 pub async fn configuration(process: &str, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = match kubeconfig {
         Some(path) => read(path).await?,
-        None => Config::infer().await.map_err(ConnectError::Nowhere)?,
+        None => Config::infer().await.map_err(ConnectError::NotConfigured)?,
     };
     let agent = HeaderValue::from_str(&format!("{process}/{VERSION} ({COMMIT})"));
     config.headers.extend(agent.map(|agent| (USER_AGENT, agent)));
@@ -66,10 +66,14 @@ pub async fn configuration(process: &str, kubeconfig: Option<&Path>) -> Result<C
 }
 
 async fn read(path: &Path) -> Result<Config, ConnectError> {
-    let at = || path.to_owned();
-    let kubeconfig =
-        Kubeconfig::read_from(path).map_err(|source| ConnectError::Unreadable { path: at(), source })?;
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|source| ConnectError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(|source| ConnectError::Unusable { path: at(), source })
+        .map_err(|source| ConnectError::Invalid {
+            path: path.to_owned(),
+            source,
+        })
 }

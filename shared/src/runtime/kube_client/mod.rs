@@ -1,9 +1,9 @@
-//! What processes that talk to the API server have in common, behind the feature `cluster`.
+//! The client for the API server and the Policy cache, behind the feature `cluster`.
 
 mod connect;
 mod own_namespace;
 mod policies;
-mod seen;
+mod policy_store;
 mod watch;
 
 pub use connect::{ConnectError, configuration, connect};

@@ -1,4 +1,4 @@
-//! The Policies of all namespaces, kept by a watch, so that asking for them costs no request.
+//! A cache of the Policies of all namespaces, filled by a watch, so that reading them needs no request.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,7 +10,7 @@ use kube::{Api, Client, runtime::watcher};
 use tokio::sync::watch;
 
 use super::{
-    seen::PolicyStore,
+    policy_store::PolicyStore,
     watch::{backoff_without_init, is_absent},
 };
 use crate::{
@@ -19,24 +19,24 @@ use crate::{
     runtime::exit::with_causes,
 };
 
-/// Policies per page of a list: bounds the memory of an answer.
+/// Policies per page of a list, which limits the memory for a response.
 const PAGE: u32 = 500;
 
-/// The Policies as last seen; copies share them.
+/// The Policies as last observed. Clones share one cache.
 ///
-/// They are unknown at first. From the first complete list on they stay known, also while the API server is away, and then
-/// are what they were last. On a cluster without a definition of Policies it is known that there are none.
+/// It is not synced at first. After the first complete list it stays synced: while the API server is unavailable, it keeps the
+/// last state. If the CRD of Policies is not installed, it is synced and empty.
 #[derive(Clone, Debug)]
 pub struct PolicyCache {
-    /// Those of each namespace that has any; `None` while unknown.
+    /// The Policies of each namespace that has any; `None` until the cache is synced.
     namespaces: watch::Sender<Option<HashMap<String, Arc<Policies>>>>,
-    none: Arc<Policies>,
+    empty: Arc<Policies>,
 }
 
-/// What a change of Policies concerns.
+/// What a change of Policies affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Everything: Policies have become known.
+    /// Everything: the cache is synced.
     All,
     /// The HelmOps of this namespace.
     Namespace(String),
@@ -46,38 +46,38 @@ impl Default for PolicyCache {
     fn default() -> Self {
         Self {
             namespaces: watch::Sender::new(None),
-            none: Arc::default(),
+            empty: Arc::default(),
         }
     }
 }
 
 impl FromIterator<Decoded<Policy>> for PolicyCache {
-    /// These, known from the start.
+    /// A synced cache with these Policies.
     fn from_iter<I: IntoIterator<Item = Decoded<Policy>>>(policies: I) -> Self {
-        let mut keeper = Keeper::new(Self::default());
+        let mut updater = CacheUpdater::new(Self::default());
         for policy in policies {
-            keeper.take(Ok(watcher::Event::InitApply(policy)));
+            updater.apply(Ok(watcher::Event::InitApply(policy)));
         }
-        keeper.take(Ok(watcher::Event::InitDone));
-        keeper.known
+        updater.apply(Ok(watcher::Event::InitDone));
+        updater.cache
     }
 }
 
 impl PolicyCache {
-    /// The Policies of a namespace put together; `None` while it is unknown which there are.
+    /// The combined Policies of a namespace; `None` until the cache is synced.
     pub fn of(&self, namespace: &str) -> Option<Arc<Policies>> {
         let namespaces = self.namespaces.borrow();
         let policies = namespaces.as_ref()?.get(namespace);
-        Some(Arc::clone(policies.unwrap_or(&self.none)))
+        Some(Arc::clone(policies.unwrap_or(&self.empty)))
     }
 
-    /// Waits until Policy cache synced.
+    /// Waits until the cache is synced.
     pub async fn wait_until_known(&self) {
-        // It fails only where the sender is gone, and this is one.
+        // It fails only if every sender is dropped, and `self` has one.
         let _ = self.namespaces.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Keeps these Policies while the stream is polled, and tells of each change after it has taken effect.
+    /// Watches Policies while the stream is polled. The stream has each change, after the cache is updated.
     pub fn watch(&self, client: &Client) -> impl Stream<Item = Change> + Send + use<> {
         let api = Api::<Decoded<Policy>>::all(client.clone());
         self.follow(backoff_without_init(watcher(
@@ -86,39 +86,39 @@ impl PolicyCache {
         )))
     }
 
-    /// Keeps what these events of a watch tell of, and tells of each change after it has taken effect.
+    /// As [`Self::watch`], with the events of another watch.
     pub fn follow<S>(&self, events: S) -> impl Stream<Item = Change> + Send + use<S>
     where
         S: Stream<Item = watcher::Result<watcher::Event<Decoded<Policy>>>> + Send,
     {
-        let mut keeper = Keeper::new(self.clone());
-        events.flat_map(move |event| futures::stream::iter(keeper.take(event)))
+        let mut updater = CacheUpdater::new(self.clone());
+        events.flat_map(move |event| futures::stream::iter(updater.apply(event)))
     }
 }
 
-/// Brings what a watch tells into [`PolicyCache`].
-struct Keeper {
-    known: PolicyCache,
-    seen: PolicyStore,
-    /// Whether the watch has failed since it last told anything.
-    fails: bool,
+/// Applies the events of a watch to a [`PolicyCache`].
+struct CacheUpdater {
+    cache: PolicyCache,
+    store: PolicyStore,
+    /// Whether the watch has failed since its last event.
+    is_failing: bool,
 }
 
-impl Keeper {
-    fn new(known: PolicyCache) -> Self {
+impl CacheUpdater {
+    fn new(cache: PolicyCache) -> Self {
         Self {
-            known,
-            seen: PolicyStore::default(),
-            fails: false,
+            cache,
+            store: PolicyStore::default(),
+            is_failing: false,
         }
     }
 
-    fn take(&mut self, event: watcher::Result<watcher::Event<Decoded<Policy>>>) -> Vec<Change> {
+    fn apply(&mut self, event: watcher::Result<watcher::Event<Decoded<Policy>>>) -> Vec<Change> {
         let changed = match event {
             Ok(event) => {
-                self.fails = false;
+                self.is_failing = false;
                 let is_part_of_list = matches!(event, watcher::Event::InitApply(_));
-                let changed = self.seen.take(event);
+                let changed = self.store.apply(event);
                 if is_part_of_list {
                     return Vec::new();
                 }
@@ -126,27 +126,27 @@ impl Keeper {
             }
             Err(error) => {
                 let is_absent = is_absent(&error);
-                self.tell(&error, is_absent);
+                self.log_failure(&error, is_absent);
                 if !is_absent {
-                    // A list begins anew.
-                    self.seen.take(watcher::Event::Init);
+                    // The list starts again.
+                    self.store.apply(watcher::Event::Init);
                     return Vec::new();
                 }
-                self.seen.clear()
+                self.store.clear()
             }
         };
         self.publish(changed)
     }
 
-    /// Makes known what has changed in these namespaces.
+    /// Updates the cache for these namespaces.
     fn publish(&self, changed: BTreeSet<String>) -> Vec<Change> {
-        // Compiled before anybody has to wait for it.
+        // Compiled here, so that readers of the cache do not wait for it.
         let compiled: Vec<_> = changed
             .iter()
-            .map(|namespace| self.seen.policies(namespace).map(Arc::new))
+            .map(|namespace| self.store.policies(namespace).map(Arc::new))
             .collect();
         let mut is_first = false;
-        self.known.namespaces.send_modify(|namespaces| {
+        self.cache.namespaces.send_modify(|namespaces| {
             is_first = namespaces.is_none();
             let namespaces = namespaces.get_or_insert_default();
             for (namespace, policies) in changed.iter().zip(compiled) {
@@ -167,17 +167,17 @@ impl Keeper {
         }
     }
 
-    /// Logs the first failure of a row: the next ones say the same.
-    fn tell(&mut self, error: &watcher::Error, is_absent: bool) {
-        if std::mem::replace(&mut self.fails, true) {
+    /// Logs the first of consecutive failures as a warning, and the next ones only for debugging.
+    fn log_failure(&mut self, error: &watcher::Error, is_absent: bool) {
+        if std::mem::replace(&mut self.is_failing, true) {
             tracing::debug!(error = with_causes(error), "watch of Policies still fails");
         } else if is_absent {
             tracing::info!("the CRD of Policies is not installed: nothing is restricted");
         } else {
-            let is_known = self.known.namespaces.borrow().is_some();
+            let is_synced = self.cache.namespaces.borrow().is_some();
             tracing::warn!(
                 error = with_causes(error),
-                is_known,
+                is_synced,
                 "watch of Policies failed; restarting"
             );
         }
@@ -196,9 +196,9 @@ mod tests {
     use super::*;
     use crate::api::HelmOp;
 
-    fn keeper() -> (Keeper, PolicyCache) {
-        let known = PolicyCache::default();
-        (Keeper::new(known.clone()), known)
+    fn updater() -> (CacheUpdater, PolicyCache) {
+        let cache = PolicyCache::default();
+        (CacheUpdater::new(cache.clone()), cache)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
@@ -209,82 +209,102 @@ mod tests {
         serde_json::from_str(&policy.to_string()).unwrap()
     }
 
-    fn refused(status: u16) -> Error {
+    fn error_with(status: u16) -> Error {
         let status = Status::failure("why", "reason").with_code(status).boxed();
         Error::InitialListFailed(kube::Error::Api(status))
     }
 
-    /// What is said of a HelmOp in a namespace that names no ServiceAccount.
-    fn told(known: &PolicyCache, namespace: &str) -> Option<String> {
+    /// The errors for a HelmOp without a ServiceAccount in a namespace; `None` while the cache is not synced.
+    fn errors_in(cache: &PolicyCache, namespace: &str) -> Option<String> {
         let helm = json!({ "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" });
         let helmop =
             json!({ "metadata": { "name": "web", "namespace": namespace }, "spec": { "helm": helm } });
         let helmop: HelmOp = serde_json::from_str(&helmop.to_string()).unwrap();
-        Some(known.of(namespace)?.errors(&helmop).to_string())
+        Some(cache.of(namespace)?.errors(&helmop).to_string())
     }
 
-    fn of(namespace: &str) -> Vec<Change> {
+    fn change_in(namespace: &str) -> Vec<Change> {
         vec![Change::Namespace(namespace.to_owned())]
     }
 
     #[test]
-    fn policies_are_known_from_the_end_of_the_first_list_on() {
-        let (mut keeper, known) = keeper();
+    fn the_cache_is_synced_after_the_first_complete_list() {
+        let (mut updater, cache) = updater();
         let strict = policy("a", json!({ "requireServiceAccount": true }));
-        assert_eq!(told(&known, "a"), None);
-        assert_eq!(keeper.take(Ok(Event::InitApply(strict.clone()))), []);
-        assert_eq!(told(&known, "a"), None, "a part of a list is no knowledge");
-        assert_eq!(keeper.take(Ok(Event::InitDone)), [Change::All]);
-        assert!(told(&known, "a").unwrap().contains("serviceAccount is required"));
-        assert_eq!(told(&known, "b").unwrap(), "");
+        assert_eq!(errors_in(&cache, "a"), None);
+        assert_eq!(updater.apply(Ok(Event::InitApply(strict.clone()))), []);
+        assert_eq!(errors_in(&cache, "a"), None, "the list is not complete");
+        assert_eq!(updater.apply(Ok(Event::InitDone)), [Change::All]);
+        assert!(
+            errors_in(&cache, "a")
+                .unwrap()
+                .contains("serviceAccount is required")
+        );
+        assert_eq!(errors_in(&cache, "b").unwrap(), "");
 
-        assert_eq!(keeper.take(Ok(Event::Delete(strict.clone()))), of("a"));
-        assert_eq!(told(&known, "a").unwrap(), "");
+        assert_eq!(updater.apply(Ok(Event::Delete(strict.clone()))), change_in("a"));
+        assert_eq!(errors_in(&cache, "a").unwrap(), "");
         let other = policy("b", json!({ "requireServiceAccount": true }));
-        assert_eq!(keeper.take(Ok(Event::Apply(other))), of("b"));
-        assert!(told(&known, "b").unwrap().contains("serviceAccount is required"));
+        assert_eq!(updater.apply(Ok(Event::Apply(other))), change_in("b"));
+        assert!(
+            errors_in(&cache, "b")
+                .unwrap()
+                .contains("serviceAccount is required")
+        );
     }
 
     #[test]
-    fn a_cluster_without_the_kind_restricts_nothing_until_it_has_it() {
-        let (mut keeper, known) = keeper();
-        assert_eq!(keeper.take(Err(refused(404))), [Change::All]);
-        assert_eq!(told(&known, "a").unwrap(), "");
-        assert_eq!(keeper.take(Err(refused(404))), []);
+    fn nothing_is_restricted_until_the_crd_is_installed() {
+        let (mut updater, cache) = updater();
+        assert_eq!(updater.apply(Err(error_with(404))), [Change::All]);
+        assert_eq!(errors_in(&cache, "a").unwrap(), "");
+        assert_eq!(updater.apply(Err(error_with(404))), []);
         let strict = policy("a", json!({ "requireServiceAccount": true }));
-        assert_eq!(keeper.take(Ok(Event::InitApply(strict))), []);
-        assert_eq!(keeper.take(Ok(Event::InitDone)), of("a"));
-        assert!(told(&known, "a").unwrap().contains("serviceAccount is required"));
-        assert_eq!(keeper.take(Err(refused(404))), of("a"), "the definition is gone");
-        assert_eq!(told(&known, "a").unwrap(), "");
+        assert_eq!(updater.apply(Ok(Event::InitApply(strict))), []);
+        assert_eq!(updater.apply(Ok(Event::InitDone)), change_in("a"));
+        assert!(
+            errors_in(&cache, "a")
+                .unwrap()
+                .contains("serviceAccount is required")
+        );
+        assert_eq!(
+            updater.apply(Err(error_with(404))),
+            change_in("a"),
+            "the CRD is deleted"
+        );
+        assert_eq!(errors_in(&cache, "a").unwrap(), "");
     }
 
     #[test]
-    fn an_api_server_that_is_away_changes_nothing() {
-        let (mut keeper, known) = keeper();
+    fn an_unavailable_api_server_changes_nothing() {
+        let (mut updater, cache) = updater();
         for status in [401, 403, 500, 503] {
-            assert_eq!(keeper.take(Err(refused(status))), []);
-            assert_eq!(told(&known, "a"), None, "{status}");
+            assert_eq!(updater.apply(Err(error_with(status))), []);
+            assert_eq!(errors_in(&cache, "a"), None, "{status}");
         }
         let strict = policy("a", json!({ "requireServiceAccount": true }));
-        keeper.take(Ok(Event::InitApply(strict.clone())));
-        keeper.take(Ok(Event::InitDone));
-        keeper.take(Err(refused(503)));
-        assert!(told(&known, "a").unwrap().contains("serviceAccount is required"));
-        // The list begins anew, without what came before the failure.
-        keeper.take(Ok(Event::InitApply(policy("b", json!({})))));
-        keeper.take(Err(refused(503)));
-        keeper.take(Ok(Event::InitApply(strict)));
-        assert_eq!(keeper.take(Ok(Event::InitDone)), []);
+        updater.apply(Ok(Event::InitApply(strict.clone())));
+        updater.apply(Ok(Event::InitDone));
+        updater.apply(Err(error_with(503)));
+        assert!(
+            errors_in(&cache, "a")
+                .unwrap()
+                .contains("serviceAccount is required")
+        );
+        // The list starts again, without the events before the failure.
+        updater.apply(Ok(Event::InitApply(policy("b", json!({})))));
+        updater.apply(Err(error_with(503)));
+        updater.apply(Ok(Event::InitApply(strict)));
+        assert_eq!(updater.apply(Ok(Event::InitDone)), []);
     }
 
     #[test]
-    fn one_odd_policy_stops_its_namespace_alone() {
-        let (mut keeper, known) = keeper();
-        let odd = policy("a", json!({ "requireServiceAccount": "perhaps" }));
-        keeper.take(Ok(Event::InitApply(odd)));
-        keeper.take(Ok(Event::InitDone));
-        let errors = told(&known, "a").unwrap();
+    fn an_invalid_policy_blocks_only_its_own_namespace() {
+        let (mut updater, cache) = updater();
+        let invalid = policy("a", json!({ "requireServiceAccount": "perhaps" }));
+        updater.apply(Ok(Event::InitApply(invalid)));
+        updater.apply(Ok(Event::InitDone));
+        let errors = errors_in(&cache, "a").unwrap();
         assert!(
             errors.starts_with(
                 "metadata.namespace: Forbidden: \"a\": Policy \"p\" of this namespace does not decode: "
@@ -292,16 +312,16 @@ mod tests {
                 && errors.contains("\"perhaps\""),
             "{errors}"
         );
-        assert_eq!(told(&known, "b").unwrap(), "");
-        keeper.take(Ok(Event::Apply(policy("a", json!({})))));
-        assert_eq!(told(&known, "a").unwrap(), "", "it is mended");
+        assert_eq!(errors_in(&cache, "b").unwrap(), "");
+        updater.apply(Ok(Event::Apply(policy("a", json!({})))));
+        assert_eq!(errors_in(&cache, "a").unwrap(), "", "the Policy is fixed");
     }
 
-    /// A list that fails begins each time with an event that is no failure, which must not count.
+    /// Each list that fails starts with an event that is not a failure. It must not reset the backoff.
     #[tokio::test(start_paused = true)]
-    async fn a_cluster_without_the_kind_is_asked_ever_more_rarely() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
+    async fn requests_back_off_while_the_crd_is_not_installed() {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
         let absent = tower::service_fn(move |_: Request<Body>| {
             count.fetch_add(1, Ordering::Relaxed);
             let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
@@ -311,22 +331,22 @@ mod tests {
                 .body(Body::from(status.to_string().into_bytes()));
             std::future::ready(Ok::<_, std::convert::Infallible>(response.unwrap()))
         });
-        let known = PolicyCache::default();
-        let changes = known.watch(&Client::new(absent, "default"));
+        let cache = PolicyCache::default();
+        let changes = cache.watch(&Client::new(absent, "default"));
         let ten_minutes = tokio::time::sleep(std::time::Duration::from_mins(10));
-        let seen: Vec<_> = changes.take_until(ten_minutes).collect().await;
-        assert_eq!(seen, [Change::All]);
-        assert_eq!(told(&known, "a").unwrap(), "");
-        let asked = asked.load(Ordering::Relaxed);
-        assert!((8..=30).contains(&asked), "asked {asked} times");
+        let changes: Vec<_> = changes.take_until(ten_minutes).collect().await;
+        assert_eq!(changes, [Change::All]);
+        assert_eq!(errors_in(&cache, "a").unwrap(), "");
+        let requests = requests.load(Ordering::Relaxed);
+        assert!((8..=30).contains(&requests), "{requests} requests");
     }
 
     #[tokio::test]
-    async fn waiting_ends_when_they_are_known() {
-        let (mut keeper, known) = keeper();
-        let mut wait = std::pin::pin!(known.wait_until_known());
+    async fn waiting_ends_when_the_cache_is_synced() {
+        let (mut updater, cache) = updater();
+        let mut wait = std::pin::pin!(cache.wait_until_known());
         assert!(futures::poll!(&mut wait).is_pending());
-        keeper.take(Ok(Event::InitDone));
+        updater.apply(Ok(Event::InitDone));
         wait.await;
     }
 }

@@ -1,14 +1,14 @@
-//! Watches of kinds that the cluster may not have.
+//! Watches of kinds whose CRD may not be installed.
 
 use std::future::ready;
 
 use futures::{Stream, TryStreamExt};
 use kube::runtime::{WatchStreamExt, watcher};
 
-/// A watch of a kind that the cluster may not have: it waits longer from failure to failure.
+/// A watch with exponential backoff, for a kind whose CRD may not be installed.
 ///
-/// The beginning of a list is left out, since it is no success yet. If it counted as one, a list that fails were tried again
-/// every second, for ever where there is no definition.
+/// It drops the event that starts a list, because that is not a success yet. If it counted as one, the backoff would be reset
+/// each time, and a list that fails would be retried every second, forever if there is no CRD.
 pub fn backoff_without_init<K: Send>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send {
@@ -17,7 +17,8 @@ pub fn backoff_without_init<K: Send>(
         .default_backoff()
 }
 
-/// Whether the cluster does not know the kind. While an API server has not found out yet, it does not say so.
+/// Whether the CRD is not installed: the API server responds with 404. An API server that has not loaded its CRDs yet
+/// responds with another error.
 pub fn is_absent(error: &watcher::Error) -> bool {
     use watcher::Error::{InitialListFailed, WatchStartFailed};
     matches!(

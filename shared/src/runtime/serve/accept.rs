@@ -1,4 +1,4 @@
-//! Where connections come from.
+//! Sources of connections.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,19 +6,19 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A source of connections. The server keeps accepting whatever errors it returns.
+/// A source of connections. The server keeps accepting after any error.
 pub trait Accept: Send {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Waits for the next connection. May be dropped and called again without losing one.
+    /// Waits for the next connection. Cancel-safe: no connection is lost if the future is dropped.
     fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
 }
 
-/// Listens on an address. At `[::]` callers of IPv4 come in too; where the kernel has no IPv6, that is taken for `0.0.0.0`.
+/// Listens on an address. `[::]` accepts clients over IPv4 too. If the kernel has no IPv6, it is replaced by `0.0.0.0`.
 ///
 /// # Errors
-/// The port is taken, or the address is not this host's.
+/// The port is in use, or the address does not belong to this host.
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != io::ErrorKind::AddrInUse => {
@@ -33,20 +33,20 @@ impl Accept for TcpListener {
 
     async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, peer) = TcpListener::accept(self).await?;
-        // Answers are small and awaited: never hold a segment back for more data. It fails only on a
-        // connection that is already gone, which the first read finds out.
+        // Responses are small and clients wait for them: never delay a segment for more data. This fails only on a
+        // connection that is already closed, which the first read detects.
         let _ = stream.set_nodelay(true);
-        // Callers of IPv4 are written as such.
+        // An IPv4 address mapped to IPv6 becomes an IPv4 address again.
         Ok((stream, SocketAddr::new(peer.ip().to_canonical(), peer.port())))
     }
 }
 
-/// What an accept error asks for.
+/// How to proceed after an accept error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterError {
-    /// The peer went away before it was accepted: nothing is wrong here.
-    GoOn,
-    /// This process or host is out of something (file descriptors, memory); trying again at once would spin.
+    /// Continue immediately: the peer closed the connection before it was accepted.
+    Continue,
+    /// Pause: this process or host lacks a resource (file descriptors, memory), and an immediate retry would spin.
     Pause,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn after_error(error: &io::Error) -> AfterError {
     match error.kind() {
         io::ErrorKind::ConnectionAborted
         | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionRefused => AfterError::GoOn,
+        | io::ErrorKind::ConnectionRefused => AfterError::Continue,
         _ => AfterError::Pause,
     }
 }

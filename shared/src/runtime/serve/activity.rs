@@ -1,7 +1,7 @@
-//! When a connection last did something worth its place.
+//! The activity of a connection.
 //!
-//! Bytes do not count, requests do: a peer that trickles half a header, half an HTTP/2 preface or HTTP/2
-//! pings is as idle as one that is silent. So one rule covers every protocol and every way to stall.
+//! Bytes do not count, requests do: a peer that trickles half a header, half an HTTP/2 preface or HTTP/2 pings is as
+//! idle as a silent one. So one rule covers every protocol and every way to stall.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use hyper::{Request, Response};
 use hyper_util::service::TowerToHyperService;
 use tokio::time::Instant;
 
-use super::connection::Caller;
+use super::connection::ConnectionContext;
 use super::limits::Limits;
 use crate::runtime::lock;
 
@@ -27,129 +27,126 @@ pub(super) struct Activity(Mutex<State>);
 
 #[derive(Clone, Copy, Debug)]
 struct State {
-    under_way: usize,
-    phase: Phase,
-    /// When a request last began or ended, or the connection was accepted or its handshake ended.
+    in_flight: usize,
+    had_request: bool,
+    /// When a request last started or ended, or the connection was accepted or its handshake ended.
     since: Instant,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Phase {
-    /// No request has arrived yet.
-    Fresh,
-    /// At least one has.
-    Used,
-}
-
-/// What a connection is good for at the moment, the least useful first.
+/// The state of a connection, the least useful first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
-    /// It has not sent a request so far.
-    Fresh,
-    /// It has, and none is under way.
+pub(super) enum ConnectionState {
+    /// No request has arrived yet.
+    New,
+    /// There was a request, and none is in flight.
     Idle,
-    /// A request is under way.
-    Busy,
+    /// A request is in flight.
+    Active,
 }
 
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
-            under_way: 0,
-            phase: Phase::Fresh,
+            in_flight: 0,
+            had_request: false,
             since: Instant::now(),
         })))
     }
 
-    /// The connection can send its first request from now on.
-    pub(super) fn open(&self) {
+    /// Records that the handshake has ended.
+    pub(super) fn handshake_ended(&self) {
         lock(&self.0).since = Instant::now();
     }
 
-    /// When the connection has to end unless a request begins or ends before.
+    /// When the connection is closed, unless a request starts or ends before.
     pub(super) fn deadline(&self, limits: &Limits) -> Instant {
         let state = *lock(&self.0);
         state.since
-            + match (state.under_way, state.phase) {
-                (0, Phase::Fresh) => limits.first_request,
-                (0, Phase::Used) => limits.idle,
-                (1.., _) => limits.request,
+            + match state.connection_state() {
+                ConnectionState::New => limits.first_request,
+                ConnectionState::Idle => limits.idle,
+                ConnectionState::Active => limits.request,
             }
     }
 
-    /// Since when no request is under way; `None` while one is.
+    /// Since when no request is in flight; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = *lock(&self.0);
-        (state.under_way == 0).then_some(state.since)
+        (state.in_flight == 0).then_some(state.since)
     }
 
-    /// What the connection is good for, and since when.
-    pub(super) fn standing(&self) -> (Standing, Instant) {
+    /// The state of the connection, and since when.
+    pub(super) fn state(&self) -> (ConnectionState, Instant) {
         let state = *lock(&self.0);
-        let standing = match (state.under_way, state.phase) {
-            (0, Phase::Fresh) => Standing::Fresh,
-            (0, Phase::Used) => Standing::Idle,
-            (1.., _) => Standing::Busy,
-        };
-        (standing, state.since)
+        (state.connection_state(), state.since)
     }
 
-    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub(super) fn start_request(self: &Arc<Self>) -> InFlightRequest {
         let mut state = lock(&self.0);
-        state.under_way += 1;
-        state.phase = Phase::Used;
+        state.in_flight += 1;
+        state.had_request = true;
         state.since = Instant::now();
-        UnderWay(Arc::clone(self))
+        InFlightRequest(Arc::clone(self))
     }
 }
 
-/// One request, from its header until its answer's body has been handed to the protocol or cut off. What the
-/// protocol then still has to write is bounded by the idle limit.
-#[derive(Debug)]
-pub(super) struct UnderWay(Arc<Activity>);
+impl State {
+    fn connection_state(&self) -> ConnectionState {
+        match (self.in_flight, self.had_request) {
+            (0, false) => ConnectionState::New,
+            (0, true) => ConnectionState::Idle,
+            (1.., _) => ConnectionState::Active,
+        }
+    }
+}
 
-impl Drop for UnderWay {
+/// One request, from its header until the body of its response is passed to the protocol or dropped. What the
+/// protocol then still has to write is limited by the idle timeout.
+#[derive(Debug)]
+pub(super) struct InFlightRequest(Arc<Activity>);
+
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let mut state = lock(&self.0.0);
-        state.under_way -= 1;
+        state.in_flight -= 1;
         state.since = Instant::now();
     }
 }
 
-/// The application as hyper wants it, with each request counted in the caller's activity and carrying the caller's address
-/// and byte counter.
-pub(super) fn counted(
+/// The application as a hyper service. It counts each request in the activity of the connection, and adds the address of the
+/// peer and its byte counter to the request.
+pub(super) fn tracked_service(
     app: Router,
-    caller: &Caller,
-) -> impl Service<Request<Incoming>, Response = Response<CountedBody>, Error = Infallible, Future: Send + 'static>
+    context: &ConnectionContext,
+) -> impl Service<Request<Incoming>, Response = Response<TrackedBody>, Error = Infallible, Future: Send + 'static>
 + use<> {
     let app = TowerToHyperService::new(app);
-    let caller = caller.clone();
+    let context = context.clone();
     service_fn(move |mut request: Request<Incoming>| {
-        let under_way = caller.activity.begin();
+        let in_flight = context.activity.start_request();
         let extensions = request.extensions_mut();
-        extensions.insert(ConnectInfo(caller.address));
-        extensions.insert(caller.body_bytes.clone());
-        let answer = app.call(request);
+        extensions.insert(ConnectInfo(context.address));
+        extensions.insert(context.body_bytes.clone());
+        let response = app.call(request);
         async move {
-            answer.await.map(|response| {
-                response.map(|body| CountedBody {
+            response.await.map(|response| {
+                response.map(|body| TrackedBody {
                     body,
-                    _under_way: under_way,
+                    _in_flight: in_flight,
                 })
             })
         }
     })
 }
 
-/// An answer's body. Its request is under way until the protocol drops the body.
+/// The body of a response. Its request is in flight until the protocol drops the body.
 #[derive(Debug)]
-pub(super) struct CountedBody {
+pub(super) struct TrackedBody {
     body: Body,
-    _under_way: UnderWay,
+    _in_flight: InFlightRequest,
 }
 
-impl HttpBody for CountedBody {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -176,14 +173,14 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn the_deadline_follows_the_requests() {
+    async fn the_deadline_depends_on_the_requests() {
         let limits = Limits::default();
         let activity = Activity::new();
         let due_in = || activity.deadline(&limits) - Instant::now();
         assert_eq!(due_in(), limits.first_request);
         advance(Duration::from_secs(4)).await;
         assert_eq!(due_in() + Duration::from_secs(4), limits.first_request);
-        let (first, second) = (activity.begin(), activity.begin());
+        let (first, second) = (activity.start_request(), activity.start_request());
         assert_eq!((due_in(), activity.idle_since()), (limits.request, None));
         advance(Duration::from_secs(4)).await;
         drop(first);

@@ -1,4 +1,4 @@
-//! One connection, from its handshake to its end.
+//! One connection, from its TLS handshake to its end.
 
 use std::fmt;
 use std::io;
@@ -16,38 +16,38 @@ use tokio_rustls::rustls;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::{Activity, counted};
+use super::activity::{Activity, tracked_service};
 use super::limits::Limits;
 use super::metrics::{HandshakeFailure, ServeMetrics};
 use super::peer_bytes::PeerBytes;
 use super::streams::Streams;
-use super::{Transport, WARN_EVERY};
+use super::{Transport, WARN_INTERVAL};
 use crate::runtime::throttle::Throttle;
 
-/// Time for a closing connection without a request to send its farewell and the rest of an answer. A peer
-/// that has not taken them by then is cut off.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time for a closing connection without a request in flight to send the rest of a response and to close. If the peer has
+/// not received them by then, the connection is cut off.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most of one header that is kept in memory, for HTTP/1.1 and HTTP/2 alike. Go's server reads 1 MiB, but
-/// an API server sends less than 1 KiB.
+/// Largest header that is kept in memory, for HTTP/1.1 and HTTP/2. Go's server reads 1 MiB, but an API server sends less than
+/// 1 KiB.
 const HEADER_BYTES: u32 = 16 << 10;
 
-/// Read and write buffer of one HTTP/1.1 connection: above the header, below hyper's 400 KiB.
+/// Read and write buffer of one HTTP/1.1 connection: larger than the header, smaller than hyper's default of 400 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What an HTTP/2 peer may send ahead of being read, for one request and for the whole connection: a review
-/// in one go, and a cap on what the streams of one connection keep in memory together.
+/// Flow control windows of HTTP/2 for one request and for the whole connection: large enough for a review without a pause,
+/// and a limit on the memory for all streams of one connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// How a connection came to its end.
+/// How a connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It closed in good order.
+    /// It closed cleanly.
     Closed,
     /// It broke, or the peer sent something that is not HTTP.
     Broken(hyper::Error),
-    /// It was cut off.
+    /// The server cut it off.
     CutOff,
 }
 
@@ -61,15 +61,15 @@ impl fmt::Display for End {
     }
 }
 
-/// The other side of one connection.
+/// The peer of one connection, and its requests.
 #[derive(Clone)]
-pub(super) struct Caller {
+pub(super) struct ConnectionContext {
     pub(super) address: SocketAddr,
     pub(super) activity: Arc<Activity>,
     pub(super) body_bytes: PeerBytes,
 }
 
-/// What all connections of a server share.
+/// The state that all connections of a server share.
 pub(super) struct Connections {
     pub(super) transport: Transport,
     pub(super) app: Router,
@@ -93,35 +93,35 @@ impl Connections {
             limits,
             metrics,
             stop,
-            tls_warnings: Throttle::new(WARN_EVERY),
+            tls_warnings: Throttle::new(WARN_INTERVAL),
         }
     }
 
-    /// Serves one connection to its end.
-    pub(super) async fn serve<S>(self: Arc<Self>, stream: S, caller: Caller)
+    /// Serves one connection until it ends.
+    pub(super) async fn serve<S>(self: Arc<Self>, stream: S, context: ConnectionContext)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let peer = caller.address;
+        let peer = context.address;
         let _open = self.metrics.opened();
-        // Boxed: each protocol's state is large, and every connection would hold room for all of them.
+        // Boxed: the state of each protocol is large, and every connection would reserve memory for all of them.
         let end = match &self.transport {
-            Transport::Plain => Box::pin(self.http1(stream, &caller)).await,
+            Transport::Plain => Box::pin(self.http1(stream, &context)).await,
             Transport::Tls(acceptor) => {
                 let handshake = timeout(self.limits.handshake, acceptor.accept(stream));
                 let stream = match self.stop.run_until_cancelled(handshake).await {
                     None => return,
                     Some(Err(_)) => {
-                        return self.handshake_failed(HandshakeFailure::Timeout, peer, &"took too long");
+                        return self.handshake_failed(HandshakeFailure::Timeout, peer, &"timed out");
                     }
                     Some(Ok(Err(error))) => return self.handshake_failed(failure_of(&error), peer, &error),
                     Some(Ok(Ok(stream))) => stream,
                 };
-                caller.activity.open();
-                if speaks_h2(&stream) {
-                    Box::pin(self.http2(stream, &caller)).await
+                context.activity.handshake_ended();
+                if negotiated_h2(&stream) {
+                    Box::pin(self.http2(stream, &context)).await
                 } else {
-                    Box::pin(self.http1(stream, &caller)).await
+                    Box::pin(self.http1(stream, &context)).await
                 }
             }
         };
@@ -131,24 +131,28 @@ impl Connections {
     async fn http1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
-        caller: &Caller,
+        context: &ConnectionContext,
     ) -> End {
-        let service = counted(self.app.clone(), caller);
+        let service = tracked_service(self.app.clone(), context);
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_header_size(HEADER_BYTES as usize)
             .max_buf_size(BUFFER_BYTES)
             .serve_connection(TokioIo::new(stream), service);
-        self.drive(connection, http1::Connection::graceful_shutdown, &caller.activity)
-            .await
+        self.drive(
+            connection,
+            http1::Connection::graceful_shutdown,
+            &context.activity,
+        )
+        .await
     }
 
     async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
-        caller: &Caller,
+        context: &ConnectionContext,
     ) -> End {
-        let service = counted(self.app.clone(), caller);
+        let service = tracked_service(self.app.clone(), context);
         let streams = Streams::default();
         let connection = http2::Builder::new(streams.executor())
             .max_concurrent_streams(self.limits.streams)
@@ -156,11 +160,15 @@ impl Connections {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .serve_connection(TokioIo::new(stream), service);
-        self.drive(connection, http2::Connection::graceful_shutdown, &caller.activity)
-            .await
+        self.drive(
+            connection,
+            http2::Connection::graceful_shutdown,
+            &context.activity,
+        )
+        .await
     }
 
-    /// Polls the connection until it ends, is idle for too long, or `stop` and then its requests have ended.
+    /// Polls the connection until it ends or is idle for too long, or until its requests have ended after `stop`.
     async fn drive<C>(&self, connection: C, close: impl Fn(Pin<&mut C>), activity: &Activity) -> End
     where
         C: Future<Output = hyper::Result<()>>,
@@ -169,9 +177,9 @@ impl Connections {
         let mut closing: Option<Instant> = None;
         loop {
             let due = self.due(activity, closing);
-            // A closing connection's requests end meanwhile and bring the end nearer: look again often.
+            // Requests that end while the connection closes make it due earlier, so check often.
             let wake = if closing.is_some() {
-                due.min(Instant::now() + FAREWELL)
+                due.min(Instant::now() + CLOSE_TIMEOUT)
             } else {
                 due
             };
@@ -194,21 +202,21 @@ impl Connections {
         }
     }
 
-    /// When the connection is to be closed or, if it is closing since a while, cut off.
+    /// When the connection must be closed or, if it is already closing, cut off.
     fn due(&self, activity: &Activity, closing: Option<Instant>) -> Instant {
         match (closing, activity.idle_since()) {
             (None, _) => activity.deadline(&self.limits),
-            (Some(begun), Some(idle)) => begun.max(idle) + FAREWELL,
-            (Some(begun), None) => activity.deadline(&self.limits).max(begun + FAREWELL),
+            (Some(started), Some(idle)) => started.max(idle) + CLOSE_TIMEOUT,
+            (Some(started), None) => activity.deadline(&self.limits).max(started + CLOSE_TIMEOUT),
         }
     }
 
     fn handshake_failed(&self, failure: HandshakeFailure, peer: SocketAddr, error: &dyn fmt::Display) {
         self.metrics.handshake_failure(failure);
         let reason = failure.label();
-        if let Some(held_back) = self.warn_of(failure) {
+        if let Some(suppressed) = self.should_warn(failure) {
             tracing::warn!(
-                %peer, reason, held_back,
+                %peer, reason, suppressed,
                 "TLS handshake failed: {error}; if the peer is the API server, compare caBundle in the webhook \
                  configuration with the certificate served here, and its client certificate with --client-ca-file"
             );
@@ -217,11 +225,11 @@ impl Connections {
         }
     }
 
-    /// Whether to warn. Port scanners and TCP probes break off or stay silent all day; only what TLS itself
-    /// refused is a sign of misconfiguration.
-    fn warn_of(&self, failure: HandshakeFailure) -> Option<u64> {
+    /// Whether to log a warning. Port scanners and TCP probes constantly disconnect or stay silent; only an error of TLS
+    /// itself indicates a wrong configuration.
+    fn should_warn(&self, failure: HandshakeFailure) -> Option<u64> {
         match failure {
-            HandshakeFailure::Tls => self.tls_warnings.pass(Instant::now()),
+            HandshakeFailure::Tls => self.tls_warnings.allow(Instant::now()),
             HandshakeFailure::Timeout | HandshakeFailure::Io => None,
         }
     }
@@ -239,7 +247,7 @@ fn failure_of(error: &io::Error) -> HandshakeFailure {
     }
 }
 
-fn speaks_h2<S>(stream: &TlsStream<S>) -> bool {
+fn negotiated_h2<S>(stream: &TlsStream<S>) -> bool {
     stream.get_ref().1.alpn_protocol() == Some(b"h2")
 }
 

@@ -1,4 +1,4 @@
-//! What a server counts.
+//! The metrics of a server.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
@@ -9,16 +9,16 @@ use crate::runtime::metrics::registered;
 pub struct ServeMetrics {
     open: IntGauge,
     handshake_failures: IntCounterVec,
-    accept_pauses: IntCounter,
-    displaced: IntCounterVec,
+    accept_errors: IntCounter,
+    evicted: IntCounterVec,
 }
 
 /// Why a TLS handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HandshakeFailure {
-    /// It took too long.
+    /// It timed out.
     Timeout,
-    /// The peers disagree: no trust in the certificate, no common version, not TLS at all.
+    /// TLS failed: the certificate is not trusted, there is no common version, or the peer does not use TLS.
     Tls,
     /// The connection broke.
     Io,
@@ -38,14 +38,14 @@ impl HandshakeFailure {
 
 /// Which connection was closed because the server was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Displaced {
-    /// An old one, in favour of a new one.
+pub(super) enum Evicted {
+    /// An old one, in favor of a new one.
     Old,
     /// The new one, because no old one could be closed.
     New,
 }
 
-impl Displaced {
+impl Evicted {
     const ALL: [Self; 2] = [Self::Old, Self::New];
 
     fn label(self) -> &'static str {
@@ -77,14 +77,14 @@ impl ServeMetrics {
                 &["reason"],
             )?,
         )?;
-        let accept_pauses = registered(
+        let accept_errors = registered(
             registry,
             IntCounter::new(
                 format!("{prefix}_accept_errors_total"),
                 "Failures to accept a connection, each followed by a pause.",
             )?,
         )?;
-        let displaced = registered(
+        let evicted = registered(
             registry,
             IntCounterVec::new(
                 Opts::new(
@@ -98,14 +98,14 @@ impl ServeMetrics {
         for reason in HandshakeFailure::ALL {
             handshake_failures.with_label_values(&[reason.label()]);
         }
-        for which in Displaced::ALL {
-            displaced.with_label_values(&[which.label()]);
+        for which in Evicted::ALL {
+            evicted.with_label_values(&[which.label()]);
         }
         Ok(Self {
             open,
             handshake_failures,
-            accept_pauses,
-            displaced,
+            accept_errors,
+            evicted,
         })
     }
 
@@ -119,16 +119,16 @@ impl ServeMetrics {
         self.handshake_counter(reason).inc();
     }
 
-    pub(super) fn accept_pause(&self) {
-        self.accept_pauses.inc();
+    pub(super) fn accept_error(&self) {
+        self.accept_errors.inc();
     }
 
-    pub(super) fn displaced(&self, which: Displaced) {
-        self.displaced_counter(which).inc();
+    pub(super) fn evicted(&self, which: Evicted) {
+        self.evicted_counter(which).inc();
     }
 
-    fn displaced_counter(&self, which: Displaced) -> IntCounter {
-        self.displaced.with_label_values(&[which.label()])
+    fn evicted_counter(&self, which: Evicted) -> IntCounter {
+        self.evicted.with_label_values(&[which.label()])
     }
 
     fn handshake_counter(&self, reason: HandshakeFailure) -> IntCounter {
@@ -156,12 +156,12 @@ impl ServeMetrics {
         self.handshake_counter(reason).get()
     }
 
-    pub(super) fn displaced_so_far(&self, which: Displaced) -> u64 {
-        self.displaced_counter(which).get()
+    pub(super) fn evictions(&self, which: Evicted) -> u64 {
+        self.evicted_counter(which).get()
     }
 
-    pub(super) fn accept_pauses(&self) -> u64 {
-        self.accept_pauses.get()
+    pub(super) fn accept_errors(&self) -> u64 {
+        self.accept_errors.get()
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_is_there_from_the_start_under_the_prefix() {
+    fn all_label_values_exist_from_the_start() {
         let registry = Registry::new();
         ServeMetrics::register(&registry, "helmops_webhook").unwrap();
         let text = prometheus::TextEncoder::new()

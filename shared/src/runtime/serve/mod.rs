@@ -1,14 +1,14 @@
-//! An HTTP server that a slow, silent or greedy peer cannot wear down.
+//! An HTTP server that slow, silent or greedy peers cannot exhaust.
 //!
 //! ```text
 //! Accept ──► slot free? ──► TLS handshake, bounded ──ALPN──► HTTP/1.1 or HTTP/2 ──► Router
 //!               │ no                                              │
-//!               └ a connection that does nothing is closed        └ closed when no request is under way
-//!                                                                   for too long, whatever bytes come
+//!               └ an idle connection is closed                    └ closed when no request is in flight
+//!                                                                   for too long, even if bytes arrive
 //! ```
 //!
-//! It never ends by itself: accept errors pause it, a connection's failure ends that connection. On `stop`
-//! it accepts no more, lets requests under way end and cuts off what is left after [`Limits::drain`].
+//! It never ends by itself: after an accept error it pauses, and the failure of a connection ends only that connection. On
+//! `stop` it accepts no more connections, lets requests in flight end, and cuts off the rest after [`Limits::drain`].
 
 mod accept;
 mod activity;
@@ -16,7 +16,7 @@ mod connection;
 mod limits;
 mod metrics;
 mod peer_bytes;
-mod places;
+mod slots;
 mod streams;
 
 use std::fmt;
@@ -31,9 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::accept::{AfterError, after_error};
 use self::activity::Activity;
-use self::connection::{Caller, Connections};
-use self::metrics::Displaced;
-use self::places::ConnectionSlots;
+use self::connection::{ConnectionContext, Connections};
+use self::metrics::Evicted;
+use self::slots::ConnectionSlots;
 use self::streams::log_panic;
 use super::throttle::Throttle;
 
@@ -42,18 +42,18 @@ pub use self::limits::Limits;
 pub use self::metrics::ServeMetrics;
 pub use self::peer_bytes::PeerBytes;
 
-/// Pause after an accept error: long enough not to spin, short enough that nobody notices once it is over.
+/// Pause after an accept error: long enough not to spin, and too short for clients to notice.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A warning that any peer can cause is written at most this often.
-const WARN_EVERY: Duration = Duration::from_secs(30);
+/// Minimum interval between warnings that any peer can cause.
+const WARN_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What lies between the socket and HTTP.
+/// The layer between the socket and HTTP.
 #[derive(Clone)]
 pub enum Transport {
-    /// Nothing: HTTP/1.1 in the clear.
+    /// None: plain HTTP/1.1.
     Plain,
-    /// TLS; the protocol is HTTP/2 where ALPN agrees on `h2`, else HTTP/1.1.
+    /// TLS; the protocol is HTTP/2 if ALPN negotiates `h2`, else HTTP/1.1.
     Tls(TlsAcceptor),
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// How a server's shutdown went.
+/// The result of a server's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
     /// Connections that did not end within [`Limits::drain`] and were cut off.
@@ -75,9 +75,9 @@ pub struct Drained {
 
 /// Serves `app` on the connections of `listener` until `stop`, then drains them.
 ///
-/// A panic in a handler ends its connection (HTTP/1.1) or its request (HTTP/2), never the server; to answer
-/// 500 instead, put a panic-catching layer into `app`. The size of bodies and the time a handler takes are
-/// for `app` to bound.
+/// A panic in a handler ends its connection (HTTP/1.1) or its request (HTTP/2), never the server. To respond
+/// with 500 instead, add a layer to `app` that catches panics. `app` must limit the size of bodies and the time of its
+/// handlers.
 pub async fn serve<L: Accept>(
     mut listener: L,
     transport: Transport,
@@ -95,13 +95,13 @@ pub async fn serve<L: Accept>(
     ));
     let warnings = Warnings::new();
     let mut open = JoinSet::new();
-    let mut places = ConnectionSlots::new(limits.connections);
+    let mut slots = ConnectionSlots::new(limits.connections);
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             Some(ended) = open.join_next_with_id() => {
-                places.leave(task_of(&ended));
+                slots.release(task_of(&ended));
                 ended.map_or_else(log_panic, |_| ());
                 continue;
             }
@@ -109,27 +109,27 @@ pub async fn serve<L: Accept>(
         };
         match accepted {
             Ok((stream, address)) => {
-                if places.full() {
-                    warnings.full(limits.connections);
-                    if !places.make_room(address.ip()) {
-                        metrics.displaced(Displaced::New);
+                if slots.is_full() {
+                    warnings.limit_reached(limits.connections);
+                    if !slots.evict_for(address.ip()) {
+                        metrics.evicted(Evicted::New);
                         continue;
                     }
-                    metrics.displaced(Displaced::Old);
+                    metrics.evicted(Evicted::Old);
                 }
                 let activity = Activity::new();
-                let caller = Caller {
+                let context = ConnectionContext {
                     address,
                     activity: Arc::clone(&activity),
-                    body_bytes: places.take(address.ip()),
+                    body_bytes: slots.reserve(address.ip()),
                 };
-                let task = open.spawn(Arc::clone(&connections).serve(stream, caller));
-                places.hold(address.ip(), activity, task);
+                let task = open.spawn(Arc::clone(&connections).serve(stream, context));
+                slots.occupy(address.ip(), activity, task);
             }
-            Err(error) if after_error(&error) == AfterError::GoOn => {}
+            Err(error) if after_error(&error) == AfterError::Continue => {}
             Err(error) => {
-                metrics.accept_pause();
-                warnings.accept(&error);
+                metrics.accept_error();
+                warnings.accept_error(&error);
                 stop.run_until_cancelled(sleep(ACCEPT_PAUSE)).await;
             }
         }
@@ -145,8 +145,8 @@ fn task_of(ended: &Result<(Id, ()), JoinError>) -> Id {
     }
 }
 
-async fn drain(mut open: JoinSet<()>, patience: Duration) -> Drained {
-    let ended = timeout(patience, async {
+async fn drain(mut open: JoinSet<()>, limit: Duration) -> Drained {
+    let ended = timeout(limit, async {
         while let Some(ended) = open.join_next().await {
             ended.unwrap_or_else(log_panic);
         }
@@ -154,40 +154,40 @@ async fn drain(mut open: JoinSet<()>, patience: Duration) -> Drained {
     if ended.await.is_err() {
         tracing::warn!(
             connections = open.len(),
-            "closed connections that did not finish within {patience:?}"
+            "closed connections that did not finish within {limit:?}"
         );
     }
     Drained { cut_off: open.len() }
 }
 
-/// What the accept loop complains about, each at most once a while.
+/// The warnings of the accept loop, each with a rate limit.
 struct Warnings {
-    full: Throttle,
-    accept: Throttle,
+    limit_reached: Throttle,
+    accept_error: Throttle,
 }
 
 impl Warnings {
     fn new() -> Self {
         Self {
-            full: Throttle::new(WARN_EVERY),
-            accept: Throttle::new(WARN_EVERY),
+            limit_reached: Throttle::new(WARN_INTERVAL),
+            accept_error: Throttle::new(WARN_INTERVAL),
         }
     }
 
-    fn full(&self, limit: usize) {
-        if let Some(held_back) = self.full.pass(Instant::now()) {
+    fn limit_reached(&self, limit: usize) {
+        if let Some(suppressed) = self.limit_reached.allow(Instant::now()) {
             tracing::warn!(
                 limit,
-                held_back,
+                suppressed,
                 "connection limit reached; each new connection replaces an idle one, or is closed"
             );
         }
     }
 
-    fn accept(&self, error: &std::io::Error) {
-        if let Some(held_back) = self.accept.pass(Instant::now()) {
+    fn accept_error(&self, error: &std::io::Error) {
+        if let Some(suppressed) = self.accept_error.allow(Instant::now()) {
             tracing::warn!(
-                held_back,
+                suppressed,
                 "failed to accept connections; retrying every {ACCEPT_PAUSE:?}: {error}"
             );
         }
@@ -195,6 +195,6 @@ impl Warnings {
 }
 
 #[cfg(test)]
-mod peer;
+mod test_client;
 #[cfg(test)]
 mod tests;

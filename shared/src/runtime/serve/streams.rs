@@ -7,13 +7,13 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::runtime::{lock, supervisor::panic_message};
 
-/// The requests of one HTTP/2 connection, each a task. They end with the connection, none is detached, and
-/// a panic in one is logged and resets that request alone.
+/// The requests of one HTTP/2 connection, each in its own task. They end with the connection, and none is detached. A panic
+/// in one is logged and resets only that request.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Arc<Mutex<JoinSet<()>>>);
 
-/// What hyper starts the requests with. It does not keep the tasks alive: hyper stores a copy in each of
-/// them, which would be a circle.
+/// The executor on which hyper spawns the requests. It holds a weak reference, because hyper stores a clone in each task,
+/// and a strong one would be a reference cycle.
 #[derive(Clone, Debug)]
 pub(super) struct StreamExecutor(Weak<Mutex<JoinSet<()>>>);
 
@@ -33,7 +33,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
     fn execute(&self, stream: F) {
         let Some(tasks) = self.0.upgrade() else { return };
         let mut tasks = lock(&tasks);
-        // Without this the set would grow with every request ever served.
+        // Without this the set would grow with every request.
         reap(&mut tasks);
         tasks.spawn(stream);
     }
@@ -47,10 +47,10 @@ fn reap(tasks: &mut JoinSet<()>) {
     }
 }
 
-/// A task that was aborted with its connection is no news; one that panicked is.
+/// Logs a panic. A task that was aborted with its connection is not logged.
 pub(super) fn log_panic(error: JoinError) {
     if error.is_panic() {
-        tracing::error!("a connection's task panicked: {}", panic_message(error));
+        tracing::error!("the task of a connection panicked: {}", panic_message(error));
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn requests_that_ended_leave_no_trace() {
+    async fn finished_requests_are_removed() {
         let streams = Streams::default();
         for _ in 0..100 {
             streams.executor().execute(async {});

@@ -12,64 +12,64 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::metrics::HandshakeFailure;
-use super::peer::{
+use super::test_client::{
     DEADLINE, GET, GET_SLOW, PEER, SLOW, Tls, app, exchange, metrics, read_done, read_to_close,
 };
 use super::*;
 
-/// A listener in memory: hands out what the test sends, errors included.
-struct Offered(mpsc::UnboundedReceiver<io::Result<DuplexStream>>);
+/// An in-memory listener that returns the connections and errors that the test sends.
+struct FakeListener(mpsc::UnboundedReceiver<io::Result<DuplexStream>>);
 
-impl Accept for Offered {
+impl Accept for FakeListener {
     type Stream = DuplexStream;
 
     async fn accept(&mut self) -> io::Result<(DuplexStream, SocketAddr)> {
         match self.0.recv().await {
-            Some(offered) => offered.map(|stream| (stream, PEER)),
+            Some(result) => result.map(|stream| (stream, PEER)),
             None => std::future::pending().await,
         }
     }
 }
 
-/// A server that runs beside the test.
-struct Stage {
+/// A server that runs concurrently with the test.
+struct TestServer {
     offer: mpsc::UnboundedSender<io::Result<DuplexStream>>,
     metrics: ServeMetrics,
-    stop: CancellationToken,
-    server: JoinSet<Drained>,
+    stop_token: CancellationToken,
+    task: JoinSet<Drained>,
 }
 
-fn stage(transport: Transport, limits: Limits) -> Stage {
+fn start_server(transport: Transport, limits: Limits) -> TestServer {
     let (offer, offered) = mpsc::unbounded_channel();
     let (metrics, stop) = (metrics(), CancellationToken::new());
-    let mut server = JoinSet::new();
-    server.spawn(serve(
-        Offered(offered),
+    let mut task = JoinSet::new();
+    task.spawn(serve(
+        FakeListener(offered),
         transport,
         app(),
         limits,
         metrics.clone(),
         stop.clone(),
     ));
-    Stage {
+    TestServer {
         offer,
         metrics,
-        stop,
-        server,
+        stop_token: stop,
+        task,
     }
 }
 
-impl Stage {
-    /// Connects as far as the kernel's queue.
+impl TestServer {
+    /// Adds a connection to the queue of the listener.
     fn connect(&self) -> DuplexStream {
         let (server, peer) = duplex(1 << 16);
         self.offer.send(Ok(server)).unwrap();
         peer
     }
 
-    async fn stopped(&mut self) -> Drained {
-        self.stop.cancel();
-        timeout(DEADLINE, self.server.join_next())
+    async fn stop(&mut self) -> Drained {
+        self.stop_token.cancel();
+        timeout(DEADLINE, self.task.join_next())
             .await
             .expect("the server ends")
             .unwrap()
@@ -84,84 +84,88 @@ fn seconds(seconds: u64) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn accepting_survives_a_lack_of_file_descriptors() {
     const EMFILE: i32 = 24;
-    let mut stage = stage(Transport::Plain, Limits::default());
+    let mut server = start_server(Transport::Plain, Limits::default());
     let start = Instant::now();
     for _ in 0..3 {
-        stage
+        server
             .offer
             .send(Err(io::Error::from_raw_os_error(EMFILE)))
             .unwrap();
     }
-    exchange(&mut stage.connect()).await;
+    exchange(&mut server.connect()).await;
     assert_eq!(start.elapsed(), 3 * ACCEPT_PAUSE);
-    assert_eq!(stage.metrics.accept_pauses(), 3);
-    assert_eq!(stage.stopped().await, Drained { cut_off: 0 });
+    assert_eq!(server.metrics.accept_errors(), 3);
+    assert_eq!(server.stop().await, Drained { cut_off: 0 });
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_left_the_queue_does_not_pause_accepting() {
-    let stage = stage(Transport::Plain, Limits::default());
+async fn a_peer_that_disconnects_in_the_queue_does_not_pause_accepting() {
+    let server = start_server(Transport::Plain, Limits::default());
     let start = Instant::now();
-    stage
+    server
         .offer
         .send(Err(io::ErrorKind::ConnectionAborted.into()))
         .unwrap();
-    exchange(&mut stage.connect()).await;
+    exchange(&mut server.connect()).await;
     assert_eq!(start.elapsed(), Duration::ZERO);
-    assert_eq!(stage.metrics.accept_pauses(), 0);
+    assert_eq!(server.metrics.accept_errors(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_peers_keep_nobody_out() {
-    let stage = stage(
+async fn silent_peers_do_not_block_other_clients() {
+    let server = start_server(
         Transport::Plain,
         Limits {
             connections: 8,
             ..Limits::default()
         },
     );
-    let mut used = stage.connect();
+    let mut used = server.connect();
     exchange(&mut used).await;
-    let mut silent: Vec<_> = (0..100).map(|_| stage.connect()).collect();
+    let mut silent: Vec<_> = (0..100).map(|_| server.connect()).collect();
     let start = Instant::now();
-    exchange(&mut stage.connect()).await;
+    exchange(&mut server.connect()).await;
     assert_eq!(start.elapsed(), Duration::ZERO);
-    assert_eq!(stage.metrics.displaced_so_far(Displaced::Old), 94);
-    assert!(stage.metrics.open_now() <= 8, "{}", stage.metrics.open_now());
+    assert_eq!(server.metrics.evictions(Evicted::Old), 94);
+    assert!(server.metrics.open_now() <= 8, "{}", server.metrics.open_now());
     let oldest = silent.first_mut().unwrap();
     assert!(read_to_close(oldest).await.is_empty());
-    assert_eq!(start.elapsed(), Duration::ZERO, "the oldest is closed at once");
+    assert_eq!(
+        start.elapsed(),
+        Duration::ZERO,
+        "the oldest is closed immediately"
+    );
     exchange(&mut used).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_gives_way_and_a_request_under_way_does_not() {
-    let stage = stage(
+async fn an_idle_connection_is_evicted_and_a_request_in_flight_is_not() {
+    let server = start_server(
         Transport::Plain,
         Limits {
             connections: 2,
             ..Limits::default()
         },
     );
-    let (mut idle, mut busy) = (stage.connect(), stage.connect());
+    let (mut idle, mut busy) = (server.connect(), server.connect());
     exchange(&mut idle).await;
     exchange(&mut busy).await;
     busy.write_all(GET_SLOW).await.unwrap();
     sleep(Duration::from_secs(1)).await;
-    let mut third = stage.connect();
+    let mut third = server.connect();
     third.write_all(GET_SLOW).await.unwrap();
     assert!(read_to_close(&mut idle).await.is_empty());
     sleep(Duration::from_secs(1)).await;
-    let mut refused = stage.connect();
-    assert!(read_to_close(&mut refused).await.is_empty());
-    assert_eq!(stage.metrics.displaced_so_far(Displaced::New), 1);
+    let mut rejected = server.connect();
+    assert!(read_to_close(&mut rejected).await.is_empty());
+    assert_eq!(server.metrics.evictions(Evicted::New), 1);
     read_done(&mut busy).await;
     read_done(&mut third).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_ended_leave_no_trace() {
-    let stage = stage(
+async fn closed_connections_free_their_slots() {
+    let server = start_server(
         Transport::Plain,
         Limits {
             connections: 1,
@@ -169,17 +173,17 @@ async fn connections_that_ended_leave_no_trace() {
         },
     );
     for _ in 0..50 {
-        exchange(&mut stage.connect()).await;
+        exchange(&mut server.connect()).await;
     }
-    // Nothing observable marks the end of the last one but its gauge.
-    while stage.metrics.open_now() > 0 {
+    // Only the gauge shows the end of the last connection.
+    while server.metrics.open_now() > 0 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_handler_ends_its_connection_and_not_the_server() {
-    let stage = stage(
+    let server = start_server(
         Transport::Plain,
         Limits {
             connections: 1,
@@ -187,29 +191,33 @@ async fn a_panicking_handler_ends_its_connection_and_not_the_server() {
         },
     );
     for _ in 0..3 {
-        let mut peer = stage.connect();
+        let mut peer = server.connect();
         peer.write_all(b"GET /panic HTTP/1.1\r\nhost: a\r\n\r\n")
             .await
             .unwrap();
         assert!(read_to_close(&mut peer).await.is_empty());
     }
-    exchange(&mut stage.connect()).await;
+    exchange(&mut server.connect()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_answers_what_is_under_way_and_refuses_new_connections() {
+async fn a_drain_completes_requests_in_flight_and_rejects_new_connections() {
     let limits = Limits {
         drain: SLOW + seconds(1),
         ..Limits::default()
     };
-    let mut stage = stage(Transport::Plain, limits);
-    let (mut busy, mut idle) = (stage.connect(), stage.connect());
+    let mut server = start_server(Transport::Plain, limits);
+    let (mut busy, mut idle) = (server.connect(), server.connect());
     busy.write_all(GET_SLOW).await.unwrap();
     exchange(&mut idle).await;
-    let (start, offer) = (Instant::now(), stage.offer.clone());
-    let (drained, ()) = tokio::join!(stage.stopped(), async {
+    let (start, offer) = (Instant::now(), server.offer.clone());
+    let (drained, ()) = tokio::join!(server.stop(), async {
         assert!(read_to_close(&mut idle).await.is_empty());
-        assert_eq!(start.elapsed(), Duration::ZERO, "idle connections go first");
+        assert_eq!(
+            start.elapsed(),
+            Duration::ZERO,
+            "idle connections are closed first"
+        );
         assert!(offer.is_closed(), "the listener is closed");
         read_done(&mut busy).await;
     });
@@ -218,84 +226,84 @@ async fn a_drain_answers_what_is_under_way_and_refuses_new_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_is_bounded() {
-    let mut stage = stage(
+async fn a_drain_is_limited_in_time() {
+    let mut server = start_server(
         Transport::Plain,
         Limits {
             drain: seconds(5),
             ..Limits::default()
         },
     );
-    let mut stuck = stage.connect();
+    let mut stuck = server.connect();
     stuck
         .write_all(b"GET /never HTTP/1.1\r\nhost: a\r\n\r\n")
         .await
         .unwrap();
-    exchange(&mut stage.connect()).await;
+    exchange(&mut server.connect()).await;
     let start = Instant::now();
-    assert_eq!(stage.stopped().await, Drained { cut_off: 1 });
+    assert_eq!(server.stop().await, Drained { cut_off: 1 });
     assert_eq!(start.elapsed(), seconds(5));
-    assert_eq!(stage.metrics.open_now(), 0);
+    assert_eq!(server.metrics.open_now(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_silent_before_tls_is_cut_off_and_counted() {
-    let stage = stage(Tls::new().transport, Limits::default());
+    let server = start_server(Tls::new().transport, Limits::default());
     let start = Instant::now();
-    let mut silent = stage.connect();
-    let mut halting = stage.connect();
+    let mut silent = server.connect();
+    let mut stalling = server.connect();
     // The beginning of a ClientHello.
-    halting.write_all(&[0x16, 3, 1, 2]).await.unwrap();
+    stalling.write_all(&[0x16, 3, 1, 2]).await.unwrap();
     assert!(read_to_close(&mut silent).await.is_empty());
-    assert!(read_to_close(&mut halting).await.is_empty());
+    assert!(read_to_close(&mut stalling).await.is_empty());
     assert_eq!(start.elapsed(), Limits::default().handshake);
-    assert_eq!(stage.metrics.handshake_failures(HandshakeFailure::Timeout), 2);
+    assert_eq!(server.metrics.handshake_failures(HandshakeFailure::Timeout), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_handshakes_are_counted_by_reason() {
-    let stage = stage(Tls::new().transport, Limits::default());
-    let mut plain = stage.connect();
+    let server = start_server(Tls::new().transport, Limits::default());
+    let mut plain = server.connect();
     plain.write_all(GET).await.unwrap();
     read_to_close(&mut plain).await;
-    assert_eq!(stage.metrics.handshake_failures(HandshakeFailure::Tls), 1);
-    let mut gone = stage.connect();
-    gone.shutdown().await.unwrap();
-    read_to_close(&mut gone).await;
-    assert_eq!(stage.metrics.handshake_failures(HandshakeFailure::Io), 1);
-    assert_eq!(stage.metrics.handshake_failures(HandshakeFailure::Timeout), 0);
+    assert_eq!(server.metrics.handshake_failures(HandshakeFailure::Tls), 1);
+    let mut closed = server.connect();
+    closed.shutdown().await.unwrap();
+    read_to_close(&mut closed).await;
+    assert_eq!(server.metrics.handshake_failures(HandshakeFailure::Io), 1);
+    assert_eq!(server.metrics.handshake_failures(HandshakeFailure::Timeout), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_silent_after_tls_is_closed_in_either_protocol() {
     let tls = Tls::new();
-    let stage = stage(tls.transport.clone(), Limits::default());
+    let server = start_server(tls.transport.clone(), Limits::default());
     let first_request = Limits::default().first_request;
-    for (protocol, said) in [
+    for (protocol, bytes) in [
         ("http/1.1", &b""[..]),
         ("http/1.1", b"GET / HTTP/1.1\r\nhost:"),
         ("h2", b""),
         ("h2", b"PRI * HTTP/2.0\r\n"),
     ] {
-        let mut peer = tls.connect(stage.connect(), protocol).await;
+        let mut peer = tls.connect(server.connect(), protocol).await;
         let start = Instant::now();
-        peer.write_all(said).await.unwrap();
+        peer.write_all(bytes).await.unwrap();
         peer.flush().await.unwrap();
         read_to_close(&mut peer).await;
         let took = start.elapsed();
         assert!(
             took >= first_request && took <= first_request + seconds(3),
-            "{protocol} {said:?}: {took:?}"
+            "{protocol} {bytes:?}: {took:?}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_handshake_takes_no_time_from_the_first_request() {
+async fn a_slow_handshake_does_not_shorten_the_time_for_the_first_request() {
     let tls = Tls::new();
-    let stage = stage(tls.transport.clone(), Limits::default());
+    let server = start_server(tls.transport.clone(), Limits::default());
     for protocol in ["http/1.1", "h2"] {
-        let stream = stage.connect();
+        let stream = server.connect();
         sleep(Limits::default().handshake * 9 / 10).await;
         let mut peer = tls.connect(stream, protocol).await;
         let start = Instant::now();
@@ -305,12 +313,12 @@ async fn a_slow_handshake_takes_no_time_from_the_first_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn alpn_chooses_the_protocol() {
+async fn alpn_selects_the_protocol() {
     let tls = Tls::new();
-    let stage = stage(tls.transport.clone(), Limits::default());
-    exchange(&mut tls.connect(stage.connect(), "http/1.1").await).await;
+    let server = start_server(tls.transport.clone(), Limits::default());
+    exchange(&mut tls.connect(server.connect(), "http/1.1").await).await;
 
-    let peer = TokioIo::new(tls.connect(stage.connect(), "h2").await);
+    let peer = TokioIo::new(tls.connect(server.connect(), "h2").await);
     let (mut send, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), peer)
         .await
         .unwrap();
@@ -318,16 +326,16 @@ async fn alpn_chooses_the_protocol() {
     driver.spawn(connection);
     for _ in 0..3 {
         let request = Request::get("https://localhost/").body(Body::empty()).unwrap();
-        let answer = send.send_request(request).await.unwrap();
-        assert_eq!(answer.version(), hyper::Version::HTTP_2);
-        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "done");
+        let response = send.send_request(request).await.unwrap();
+        assert_eq!(response.version(), hyper::Version::HTTP_2);
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "done");
     }
 }
 
-/// Notes the options of the sockets that a real listener accepts.
-struct Noting(TcpListener, Arc<Mutex<VecDeque<bool>>>);
+/// A TCP listener that records the `TCP_NODELAY` option of the sockets that it accepts.
+struct RecordingListener(TcpListener, Arc<Mutex<VecDeque<bool>>>);
 
-impl Accept for Noting {
+impl Accept for RecordingListener {
     type Stream = TcpStream;
 
     async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
@@ -338,37 +346,37 @@ impl Accept for Noting {
 }
 
 #[tokio::test]
-async fn over_real_sockets_it_answers_without_delay_and_refuses_after_stop() {
+async fn accepted_sockets_have_nodelay_and_connections_after_stop_are_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (tls, stop, nodelay) = (Tls::new(), CancellationToken::new(), Arc::default());
-    let noting = Noting(listener, Arc::clone(&nodelay));
+    let recording = RecordingListener(listener, Arc::clone(&nodelay));
     let server = serve(
-        noting,
+        recording,
         tls.transport.clone(),
         app(),
         Limits::default(),
         metrics(),
         stop.clone(),
     );
-    let asking = async {
+    let requests = async {
         let peer = TcpStream::connect(address).await.unwrap();
         exchange(&mut tls.connect(peer, "http/1.1").await).await;
         stop.cancel();
     };
-    let (drained, ()) = tokio::join!(server, asking);
+    let (drained, ()) = tokio::join!(server, requests);
     assert_eq!(drained, Drained { cut_off: 0 });
     assert_eq!(nodelay.lock().unwrap().pop_front(), Some(true));
     assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]
-async fn who_listens_at_no_address_takes_callers_of_both_families() {
+async fn the_unspecified_ipv6_address_accepts_ipv4_clients() {
     let mut listener = listen("[::]:0".parse().unwrap()).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let _peer = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let (_, from) = Accept::accept(&mut listener).await.unwrap();
     assert_eq!(from.ip().to_string(), "127.0.0.1");
-    let taken = listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)).await;
-    assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    let second = listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)).await;
+    assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
 }

@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use super::*;
 
 /// Signals sent by the test.
-struct Sent(mpsc::UnboundedReceiver<&'static str>);
+struct FakeSignals(mpsc::UnboundedReceiver<&'static str>);
 
-impl Signals for Sent {
+impl Signals for FakeSignals {
     async fn next(&mut self) -> &'static str {
         match self.0.recv().await {
             Some(signal) => signal,
@@ -23,21 +23,21 @@ const SHUTDOWN: Shutdown = Shutdown {
     timeout: Duration::from_secs(25),
 };
 
-struct Stage {
+struct Fixture {
     supervisor: Supervisor,
     health: Health,
     signal: mpsc::UnboundedSender<&'static str>,
-    signals: Sent,
+    signals: FakeSignals,
 }
 
-fn stage() -> Stage {
+fn fixture() -> Fixture {
     let health = Health::default();
     let (signal, received) = mpsc::unbounded_channel();
-    Stage {
+    Fixture {
         supervisor: Supervisor::new(health.clone(), SHUTDOWN),
         health,
         signal,
-        signals: Sent(received),
+        signals: FakeSignals(received),
     }
 }
 
@@ -46,24 +46,24 @@ async fn sleep_seconds(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signal_makes_unready_waits_the_delay_then_cancels_and_drains() {
-    let Stage {
+async fn a_signal_makes_the_process_unready_then_after_the_delay_tasks_are_stopped() {
+    let Fixture {
         mut supervisor,
         health,
         signal,
         signals,
-    } = stage();
+    } = fixture();
     let start = Instant::now();
-    let (stop, seen) = (supervisor.stop(), Arc::new(AtomicBool::new(false)));
-    let (witness, at_stop) = (health.clone(), Arc::clone(&seen));
+    let (stop, was_unready) = (supervisor.stop(), Arc::new(AtomicBool::new(false)));
+    let (task_health, at_stop) = (health.clone(), Arc::clone(&was_unready));
     supervisor.spawn("worker", async move {
         stop.cancelled().await;
         assert_eq!(
             start.elapsed().as_secs(),
             3 + 5,
-            "asked to stop after the delay, not before"
+            "the task is stopped after the delay, not before"
         );
-        at_stop.store(!witness.ready().ok(), Ordering::SeqCst);
+        at_stop.store(!task_health.ready().ok(), Ordering::SeqCst);
         sleep_seconds(4).await;
     });
     let sending = async {
@@ -75,120 +75,120 @@ async fn a_signal_makes_unready_waits_the_delay_then_cancels_and_drains() {
     };
     let (result, ()) = tokio::join!(supervisor.run_until(signals), sending);
     result.unwrap();
-    assert!(seen.load(Ordering::SeqCst));
+    assert!(was_unready.load(Ordering::SeqCst));
     assert_eq!(start.elapsed().as_secs(), 3 + 5 + 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_ends_by_itself_is_a_fault_and_stops_the_others() {
-    let Stage {
+async fn a_task_that_ends_unexpectedly_is_an_error_and_stops_the_others() {
+    let Fixture {
         mut supervisor,
         health,
         signals,
         ..
-    } = stage();
+    } = fixture();
     let (stop, ended) = (supervisor.stop(), Arc::new(AtomicBool::new(false)));
     let flag = Arc::clone(&ended);
-    supervisor.spawn("backoff_without_init", async move {
+    supervisor.spawn("other", async move {
         stop.cancelled().await;
         flag.store(true, Ordering::SeqCst);
     });
-    supervisor.spawn("hasty", sleep_seconds(1));
-    let fault = supervisor.run_until(signals).await.unwrap_err();
+    supervisor.spawn("short", sleep_seconds(1));
+    let error = supervisor.run_until(signals).await.unwrap_err();
     assert!(
-        matches!(fault, ProcessError::Ended { task: "hasty" }),
-        "{fault:?}"
+        matches!(error, ProcessError::Ended { task: "short" }),
+        "{error:?}"
     );
-    assert!(ended.load(Ordering::SeqCst), "the others end in order");
+    assert!(ended.load(Ordering::SeqCst), "the others end cleanly");
     assert!(!health.ready().ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_fails_tells_why() {
-    let Stage {
+async fn the_error_of_a_failed_task_has_its_reason() {
+    let Fixture {
         mut supervisor,
         signals,
         ..
-    } = stage();
+    } = fixture();
     supervisor.spawn("lease", async {
         Err::<(), _>(io::Error::other("no permission to update leases"))
     });
-    let fault = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run_until(signals).await.unwrap_err();
     assert_eq!(
-        with_causes(&fault),
+        with_causes(&error),
         "task \"lease\" failed: no permission to update leases"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_panics_is_a_fault_with_its_message() {
+async fn a_task_that_panics_is_an_error_with_the_panic_message() {
     for (formatted, expected) in [(false, "plain"), (true, "number 7")] {
-        let Stage {
+        let Fixture {
             mut supervisor,
             signals,
             ..
-        } = stage();
+        } = fixture();
         supervisor.spawn("loop", async move {
             let number = 7;
             assert!(formatted, "plain");
             assert!(!formatted, "number {number}");
         });
-        let fault = supervisor.run_until(signals).await.unwrap_err();
+        let error = supervisor.run_until(signals).await.unwrap_err();
         assert!(
-            matches!(&fault, ProcessError::Panicked { task: "loop", message } if message == expected),
-            "{fault:?}"
+            matches!(&error, ProcessError::Panicked { task: "loop", message } if message == expected),
+            "{error:?}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_ends_during_the_delay_is_a_fault() {
-    let Stage {
+async fn a_task_that_ends_during_the_delay_is_an_error() {
+    let Fixture {
         mut supervisor,
         signal,
         signals,
         ..
-    } = stage();
-    supervisor.spawn("hasty", sleep_seconds(2));
+    } = fixture();
+    supervisor.spawn("short", sleep_seconds(2));
     signal.send("SIGTERM").unwrap();
     let start = Instant::now();
-    let fault = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run_until(signals).await.unwrap_err();
     assert!(
-        matches!(fault, ProcessError::Ended { task: "hasty" }),
-        "{fault:?}"
+        matches!(error, ProcessError::Ended { task: "short" }),
+        "{error:?}"
     );
     assert_eq!(start.elapsed().as_secs(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_fails_while_stopping_is_a_fault() {
-    let Stage {
+async fn a_task_that_fails_during_the_shutdown_is_an_error() {
+    let Fixture {
         mut supervisor,
         signal,
         signals,
         ..
-    } = stage();
+    } = fixture();
     let stop = supervisor.stop();
     supervisor.spawn("lease", async move {
         stop.cancelled().await;
         Err::<(), _>(io::Error::other("cannot release"))
     });
     signal.send("SIGTERM").unwrap();
-    let fault = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run_until(signals).await.unwrap_err();
     assert!(
-        matches!(fault, ProcessError::Failed { task: "lease", .. }),
-        "{fault:?}"
+        matches!(error, ProcessError::Failed { task: "lease", .. }),
+        "{error:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_that_outlive_the_timeout_are_named() {
-    let Stage {
+async fn tasks_that_do_not_stop_in_time_are_named() {
+    let Fixture {
         mut supervisor,
         signal,
         signals,
         ..
-    } = stage();
+    } = fixture();
     for name in ["stuck b", "stuck a"] {
         supervisor.spawn(name, std::future::pending::<()>());
     }
@@ -196,24 +196,24 @@ async fn tasks_that_outlive_the_timeout_are_named() {
     supervisor.spawn("good", async move { stop.cancelled().await });
     signal.send("SIGTERM").unwrap();
     let start = Instant::now();
-    let fault = supervisor.run_until(signals).await.unwrap_err();
+    let error = supervisor.run_until(signals).await.unwrap_err();
     assert_eq!(start.elapsed(), SHUTDOWN.delay + SHUTDOWN.timeout);
-    let text = fault.to_string();
+    let text = error.to_string();
     assert!(
-        text.starts_with("still running 25 s after being asked to stop: stuck a, stuck b;"),
+        text.starts_with("tasks did not stop within 25 s: stuck a, stuck b;"),
         "{text}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_signal_ends_at_once() {
+async fn a_second_signal_exits_immediately() {
     for after in [2, SHUTDOWN.delay.as_secs() + 2] {
-        let Stage {
+        let Fixture {
             mut supervisor,
             signal,
             signals,
             ..
-        } = stage();
+        } = fixture();
         supervisor.spawn("stuck", std::future::pending::<()>());
         let start = Instant::now();
         let sending = async {
@@ -222,17 +222,17 @@ async fn a_second_signal_ends_at_once() {
             signal.send("SIGINT").unwrap();
         };
         let (result, ()) = tokio::join!(supervisor.run_until(signals), sending);
-        let fault = result.unwrap_err();
+        let error = result.unwrap_err();
         assert!(
-            matches!(&fault, ProcessError::SecondSignal { signal: "SIGINT", tasks } if *tasks == ["stuck"]),
-            "{fault:?}"
+            matches!(&error, ProcessError::SecondSignal { signal: "SIGINT", tasks } if *tasks == ["stuck"]),
+            "{error:?}"
         );
         assert_eq!(start.elapsed().as_secs(), after);
     }
 }
 
 #[tokio::test]
-async fn the_process_own_sigterm_is_heard() {
+async fn sigterm_of_the_process_is_received() {
     let mut signals = OsSignals::install().unwrap();
     let pid = std::process::id().to_string();
     assert!(
@@ -242,6 +242,6 @@ async fn the_process_own_sigterm_is_heard() {
             .unwrap()
             .success()
     );
-    let heard = tokio::time::timeout(Duration::from_secs(20), signals.next()).await;
-    assert_eq!(heard, Ok("SIGTERM"));
+    let received = tokio::time::timeout(Duration::from_secs(20), signals.next()).await;
+    assert_eq!(received, Ok("SIGTERM"));
 }

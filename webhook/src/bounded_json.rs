@@ -1,9 +1,9 @@
-//! Decoding with a limit on memory.
+//! Decoding of JSON with a memory limit.
 //!
-//! A list element of three bytes (`{},`) can take a kilobyte once it is decoded. So the size of a body does not bound what
-//! it decodes to; the number of objects, list elements and map entries does. The keys of an object are free: they are
-//! fields of a struct, whose size is counted. What is kept as text (Helm values) and what is skipped (`managedFields`,
-//! `status`) takes no more memory than the body, and is not counted.
+//! A list element of three bytes (`{},`) can take a kilobyte once it is decoded. So the size of a body does not limit the
+//! memory for what it decodes to, but the number of objects, list elements and map entries does. The keys of an object are
+//! not counted: they are fields of a struct, whose size is counted. Values that are kept as text (Helm values) or skipped
+//! (`managedFields`, `status`) take no more memory than the body, and are not counted.
 
 use std::{cell::Cell, fmt};
 
@@ -12,39 +12,39 @@ use serde::{
     de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor},
 };
 
-/// What one object may take once it is decoded, in bytes. The most targets that a HelmOp may have (2,000) fit with more labels
-/// than its spec has room for (1 MiB); beside the new object the stored one is in memory, and a copy with the defaults of
-/// Policies.
+/// Memory limit of one decoded object, in bytes. The maximum number of targets of a HelmOp (2,000) fits, with more labels than
+/// its spec can have (1 MiB). Besides the new object, the stored one is in memory, and a copy with the defaults of Policies.
 pub const MAX_DECODED: usize = 24 << 20;
 
-/// What an object of the API counts for, such as a target or a selector: about the largest of them, a target with options.
+/// Size that is counted for an object of the API, such as a target or a selector: about that of the largest one, a target with
+/// options.
 const OBJECT: usize = 1 << 10;
 
-/// What a list element or a map entry counts for: key, value and their share of a half-empty node.
+/// Size that is counted for a list element or a map entry: key, value and their share of a half-empty node.
 const ITEM: usize = 128;
 
-/// Texts up to this length need no counting: 16 KiB decode to no more than 6 MiB.
+/// JSON up to this length is not counted: 16 KiB decode to at most 6 MiB.
 const UNCOUNTED: usize = 16 << 10;
 
-/// Decodes JSON that takes at most [`MAX_DECODED`].
+/// Decodes JSON that takes at most [`MAX_DECODED`] in memory.
 ///
 /// # Errors
-/// Where it is not a `T`, or takes more.
+/// If it is not a `T`, or takes more.
 pub fn from_slice<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, serde_json::Error> {
     if text.len() <= UNCOUNTED {
         return serde_json::from_slice(text);
     }
-    let left = Cell::new(MAX_DECODED);
+    let remaining = Cell::new(MAX_DECODED);
     let mut json = serde_json::Deserializer::from_slice(text);
-    let value = T::deserialize(Counted::new(&mut json, &left))?;
+    let value = T::deserialize(Bounded::new(&mut json, &remaining))?;
     json.end()?;
     Ok(value)
 }
 
-/// Anything of serde's, with what passes through it counted.
-struct Counted<'c, T> {
+/// Wraps a type of serde, and counts what passes through it.
+struct Bounded<'c, T> {
     inner: T,
-    left: &'c Cell<usize>,
+    remaining: &'c Cell<usize>,
     keys: Keys,
 }
 
@@ -54,27 +54,27 @@ enum Keys {
     Free,
 }
 
-impl<'c, T> Counted<'c, T> {
-    const fn new(inner: T, left: &'c Cell<usize>) -> Self {
+impl<'c, T> Bounded<'c, T> {
+    const fn new(inner: T, remaining: &'c Cell<usize>) -> Self {
         Self {
             inner,
-            left,
+            remaining,
             keys: Keys::Counted,
         }
     }
 
-    fn with<U>(&self, inner: U) -> Counted<'c, U> {
-        Counted::new(inner, self.left)
+    fn with<U>(&self, inner: U) -> Bounded<'c, U> {
+        Bounded::new(inner, self.remaining)
     }
 
     fn count<E: Error>(&self, bytes: usize) -> Result<(), E> {
-        let left = self.left.get().checked_sub(bytes).ok_or_else(|| {
+        let remaining = self.remaining.get().checked_sub(bytes).ok_or_else(|| {
             E::custom(format_args!(
                 "too many objects, list elements and map entries: more than {MAX_DECODED} bytes once decoded; split the \
                  HelmOp into several"
             ))
         })?;
-        self.left.set(left);
+        self.remaining.set(remaining);
         Ok(())
     }
 }
@@ -88,7 +88,7 @@ macro_rules! forward {
     )*};
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<'_, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Bounded<'_, D> {
     type Error = D::Error;
 
     forward! {
@@ -152,7 +152,7 @@ macro_rules! visit {
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Counted<'_, V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for Bounded<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,7 +217,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Counted<'_, V> {
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Counted<'_, S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Bounded<'_, S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
@@ -226,7 +226,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Counted<'_, S> {
     }
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Counted<'_, A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Bounded<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
@@ -235,13 +235,13 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Counted<'_, A> {
         self.inner.next_element_seed(seed)
     }
 
-    /// None: a hint would have memory reserved for what has not come.
+    /// `None`: a hint would reserve memory for elements that have not been decoded.
     fn size_hint(&self) -> Option<usize> {
         None
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Counted<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Bounded<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
@@ -258,19 +258,19 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Counted<'_, A> {
     }
 }
 
-impl<'de, 'c, A: EnumAccess<'de>> EnumAccess<'de> for Counted<'c, A> {
+impl<'de, 'c, A: EnumAccess<'de>> EnumAccess<'de> for Bounded<'c, A> {
     type Error = A::Error;
-    type Variant = Counted<'c, A::Variant>;
+    type Variant = Bounded<'c, A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
-        let left = self.left;
+        let remaining = self.remaining;
         let seed = self.with(seed);
         let (value, variant) = self.inner.variant_seed(seed)?;
-        Ok((value, Counted::new(variant, left)))
+        Ok((value, Bounded::new(variant, remaining)))
     }
 }
 
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Counted<'_, A> {
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Bounded<'_, A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_decodes_as_without_counting() {
+    fn an_object_decodes_as_with_serde_json() {
         let spec = json!({
             "helm": { "repo": "https://charts.example.com", "values": { "list": vec![json!({"a": 1.50}); 50_000] } },
             "targets": vec![json!({ "clusterSelector": { "matchLabels": { "a": "b" } }, "helm": { "values": [1] } }); 3000],
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decodes_to_too_much_is_an_error_that_says_how_much_and_what_to_do() {
+    fn an_object_above_the_memory_limit_is_an_error_with_the_limit_and_the_fix() {
         let labels: Map<_, _> = (0..=MAX_DECODED / ITEM)
             .map(|label| (format!("{label:x}"), json!("")))
             .collect();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_targets_as_are_allowed_decode_with_all_that_fits_into_a_spec() {
+    fn the_maximum_number_of_targets_decodes_with_the_largest_spec() {
         let labels: Map<_, _> = (0..35).map(|label| (format!("k{label}"), json!("v"))).collect();
         let target = json!({
             "name": "", "clusterName": "", "clusterGroup": "", "clusterSelector": { "matchLabels": labels },
@@ -367,22 +367,22 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_any_size_is_passed_over() {
+    fn a_status_of_any_size_is_skipped() {
         let resource = json!({ "kind": "ConfigMap", "perClusterState": { "ready": vec!["c"; 10] } });
         let object = json!({ "spec": { "paused": true }, "status": { "resources": vec![resource; 30_000] } });
         let text = object.to_string();
-        assert!(read(&text).is_err(), "as a whole it takes too much");
+        assert!(read(&text).is_err(), "with its status it is above the limit");
         let read: WithoutStatus = from_slice(text.as_bytes()).unwrap();
         assert!(read.spec.bundle.paused && read.status.is_none());
     }
 
     #[test]
-    fn an_error_is_as_without_counting() {
+    fn an_error_is_the_same_as_with_serde_json() {
         let text = helmop(&json!({ "targets": vec![json!({}); 10_000], "paused": "maybe" }));
         let plain = serde_json::from_str::<HelmOp>(&text).unwrap_err();
         assert_eq!(read(&text).unwrap_err().to_string(), plain.to_string());
-        let torn = text.get(..text.len() - 1).unwrap();
-        assert!(read(torn).is_err());
+        let truncated = text.get(..text.len() - 1).unwrap();
+        assert!(read(truncated).is_err());
         assert!(read(&format!("{text} x")).is_err());
     }
 }

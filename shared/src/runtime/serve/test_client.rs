@@ -1,4 +1,4 @@
-//! The other side of the connection, for tests.
+//! A client and an application for tests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use super::{ServeMetrics, Transport};
 
 pub(super) const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
 
-/// `GET /` over HTTP/1.1, to be kept alive.
+/// `GET /` over HTTP/1.1 with keep-alive.
 pub(super) const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// `GET /slow` over HTTP/1.1.
@@ -35,8 +35,8 @@ pub(super) const GET_SLOW: &[u8] = b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n";
 /// How long `/slow` takes.
 pub(super) const SLOW: Duration = Duration::from_secs(30);
 
-/// `/` answers at once, `/slow` after [`SLOW`], `/never` never, `/large` with 4 MiB in one piece, `/late` with the same after [`SLOW`],
-/// `/endless` with more than anybody reads, `/panic` panics.
+/// `/` responds immediately, `/slow` after [`SLOW`], `/never` never, `/large` with 4 MiB in one chunk, `/late` with the same
+/// after [`SLOW`], `/endless` with a body that never ends, and `/panic` panics.
 pub(super) fn app() -> Router {
     Router::new()
         .route("/", get(|| async { "done" }))
@@ -81,46 +81,46 @@ fn large() -> Vec<u8> {
 }
 
 async fn panics() {
-    panic!("a handler's fault");
+    panic!("panic in a handler");
 }
 
 pub(super) fn metrics() -> ServeMetrics {
     ServeMetrics::register(&Registry::new(), "test").unwrap()
 }
 
-/// Longer than any limit of the server, so that a fault fails a test instead of hanging it.
+/// Longer than any limit of the server, so that a bug fails a test instead of hanging it.
 pub(super) const DEADLINE: Duration = Duration::from_mins(10);
 
-/// Reads one answer whose body is `done`.
+/// Reads one response whose body is `done`.
 pub(super) async fn read_done(peer: &mut (impl AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
     while !text.ends_with(b"done") {
         let byte = timeout(DEADLINE, peer.read_u8())
             .await
-            .expect("an answer in time");
-        text.push(byte.expect("an answer"));
+            .expect("a response in time");
+        text.push(byte.expect("a response"));
     }
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
     text
 }
 
-/// Sends `GET /` and reads the answer.
+/// Sends `GET /` and reads the response.
 pub(super) async fn exchange(peer: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
     peer.write_all(GET).await.unwrap();
     read_done(peer).await
 }
 
-/// Reads until the server closes, in whatever way.
+/// Reads until the server closes the connection, cleanly or not.
 pub(super) async fn read_to_close(peer: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut all = Vec::new();
     let _ = timeout(DEADLINE, peer.read_to_end(&mut all))
         .await
-        .expect("the server hangs up");
+        .expect("the server closes the connection");
     all
 }
 
-/// A server's TLS as the webhook has it, and a client that trusts it.
+/// TLS as the webhook serves it, and a client that trusts it.
 pub(super) struct Tls {
     pub(super) transport: Transport,
     roots: RootCertStore,
@@ -139,8 +139,8 @@ impl Tls {
             name: "tls.key",
             bytes: leaf.key_pem.as_bytes(),
         };
-        let hot = CertResolver::new(ServingPair::from_pem(cert, key).unwrap());
-        let transport = Transport::Tls(TlsAcceptor::from(Arc::new(server_config(hot).unwrap())));
+        let resolver = CertResolver::new(ServingPair::from_pem(cert, key).unwrap());
+        let transport = Transport::Tls(TlsAcceptor::from(Arc::new(server_config(resolver).unwrap())));
         let mut roots = RootCertStore::empty();
         roots
             .add(CertificateDer::from_pem_slice(ca.cert_pem().as_bytes()).unwrap())
@@ -148,7 +148,7 @@ impl Tls {
         Self { transport, roots }
     }
 
-    /// Shakes hands, offering `protocol` alone.
+    /// Connects with `protocol` as the only ALPN protocol.
     pub(super) async fn connect<S>(&self, stream: S, protocol: &str) -> TlsStream<S>
     where
         S: AsyncRead + AsyncWrite + Unpin,

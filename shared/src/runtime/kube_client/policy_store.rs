@@ -1,4 +1,4 @@
-//! The Policies that a watch has told of, namespace by namespace.
+//! The Policies from the events of a watch, by namespace.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,29 +12,29 @@ use crate::{
 /// The Policies of one namespace by their names.
 type Namespace = BTreeMap<String, Decoded<Policy>>;
 
-/// The Policies as a watch tells of them.
+/// The Policies of all namespaces, updated by the events of a watch.
 #[derive(Debug, Default)]
 pub struct PolicyStore {
     namespaces: HashMap<String, Namespace>,
-    /// A list that has not come to its end yet.
-    listing: HashMap<String, Namespace>,
+    /// A list that is not complete yet.
+    pending_list: HashMap<String, Namespace>,
 }
 
 impl PolicyStore {
-    /// Takes an event up, and gives the namespaces where it changes something. The end of a list changes those alone in
-    /// which it differs from what was there.
-    pub fn take(&mut self, event: Event<Decoded<Policy>>) -> BTreeSet<String> {
+    /// Applies an event, and returns the namespaces that it changes. The end of a list changes only the namespaces in
+    /// which the list differs from the previous state.
+    pub fn apply(&mut self, event: Event<Decoded<Policy>>) -> BTreeSet<String> {
         match event {
             Event::Init => {
-                self.listing.clear();
+                self.pending_list.clear();
                 BTreeSet::new()
             }
             Event::InitApply(policy) => {
-                add(&mut self.listing, policy);
+                add(&mut self.pending_list, policy);
                 BTreeSet::new()
             }
             Event::InitDone => {
-                let before = std::mem::replace(&mut self.namespaces, std::mem::take(&mut self.listing));
+                let before = std::mem::replace(&mut self.namespaces, std::mem::take(&mut self.pending_list));
                 self.differences(&before)
             }
             Event::Apply(policy) => [add(&mut self.namespaces, policy)].into(),
@@ -51,13 +51,13 @@ impl PolicyStore {
         }
     }
 
-    /// Takes up that there are none, and gives the namespaces where there were some.
+    /// Removes all Policies, and returns the namespaces that had any.
     pub fn clear(&mut self) -> BTreeSet<String> {
-        self.take(Event::Init);
-        self.take(Event::InitDone)
+        self.apply(Event::Init);
+        self.apply(Event::InitDone)
     }
 
-    /// The Policies of a namespace put together; `None` where there are none.
+    /// The combined Policies of a namespace; `None` if it has none.
     pub fn policies(&self, namespace: &str) -> Option<Policies> {
         let policies = self.namespaces.get(namespace)?;
         Some(Policies::of_watched(policies.values()))
@@ -70,7 +70,7 @@ impl PolicyStore {
     }
 }
 
-/// Adds a Policy, and gives its namespace.
+/// Adds a Policy, and returns its namespace.
 fn add(namespaces: &mut HashMap<String, Namespace>, policy: Decoded<Policy>) -> String {
     let namespace = policy.namespace().unwrap_or_default();
     let policies = namespaces.entry(namespace.clone()).or_default();
@@ -78,7 +78,7 @@ fn add(namespaces: &mut HashMap<String, Namespace>, policy: Decoded<Policy>) -> 
     namespace
 }
 
-/// What tells one state of a namespace from another: the API server gives every write a version of its own.
+/// The resource versions of the Policies of a namespace. Each write gets a new one, so they differ if the Policies do.
 fn versions(policies: Option<&Namespace>) -> Vec<(&str, Option<String>)> {
     let policies = policies.into_iter().flatten();
     policies
@@ -99,49 +99,55 @@ mod tests {
         serde_json::from_str(&policy.to_string()).unwrap()
     }
 
-    fn listed(seen: &mut PolicyStore, policies: &[Decoded<Policy>]) -> Vec<String> {
+    fn list(store: &mut PolicyStore, policies: &[Decoded<Policy>]) -> Vec<String> {
         for policy in policies {
-            assert!(seen.take(Event::InitApply(policy.clone())).is_empty());
+            assert!(store.apply(Event::InitApply(policy.clone())).is_empty());
         }
-        seen.take(Event::InitDone).into_iter().collect()
+        store.apply(Event::InitDone).into_iter().collect()
     }
 
     #[test]
-    fn a_list_changes_what_is_new_changed_or_gone() {
-        let mut seen = PolicyStore::default();
+    fn a_list_changes_only_namespaces_with_new_changed_or_deleted_policies() {
+        let mut store = PolicyStore::default();
         let (a, b, c) = (policy("a", "p", 1), policy("b", "p", 2), policy("c", "p", 3));
         assert_eq!(
-            listed(&mut seen, &[a.clone(), b.clone(), c.clone()]),
+            list(&mut store, &[a.clone(), b.clone(), c.clone()]),
             ["a", "b", "c"]
         );
-        assert!(listed(&mut seen, &[c.clone(), a.clone(), b]).is_empty());
+        assert!(list(&mut store, &[c.clone(), a.clone(), b]).is_empty());
         let changed = [a, policy("b", "p", 4), policy("d", "p", 5)];
-        assert_eq!(listed(&mut seen, &changed), ["b", "c", "d"]);
-        assert!(seen.policies("c").is_none() && seen.policies("d").is_some());
-        assert!(seen.clear().into_iter().eq(["a", "b", "d"]));
-        assert!(seen.policies("a").is_none());
+        assert_eq!(list(&mut store, &changed), ["b", "c", "d"]);
+        assert!(store.policies("c").is_none() && store.policies("d").is_some());
+        assert!(store.clear().into_iter().eq(["a", "b", "d"]));
+        assert!(store.policies("a").is_none());
     }
 
     #[test]
-    fn a_list_that_was_broken_off_is_forgotten() {
-        let mut seen = PolicyStore::default();
-        seen.take(Event::InitApply(policy("a", "p", 1)));
-        seen.take(Event::Init);
-        assert_eq!(listed(&mut seen, &[policy("b", "p", 2)]), ["b"]);
+    fn an_incomplete_list_is_discarded() {
+        let mut store = PolicyStore::default();
+        store.apply(Event::InitApply(policy("a", "p", 1)));
+        store.apply(Event::Init);
+        assert_eq!(list(&mut store, &[policy("b", "p", 2)]), ["b"]);
     }
 
     #[test]
-    fn a_namespace_is_left_with_its_last_policy() {
-        let mut seen = PolicyStore::default();
-        listed(&mut seen, &[policy("a", "p", 1)]);
-        assert!(seen.take(Event::Apply(policy("a", "q", 2))).into_iter().eq(["a"]));
+    fn a_namespace_is_removed_with_its_last_policy() {
+        let mut store = PolicyStore::default();
+        list(&mut store, &[policy("a", "p", 1)]);
         assert!(
-            seen.take(Event::Delete(policy("a", "p", 3)))
+            store
+                .apply(Event::Apply(policy("a", "q", 2)))
                 .into_iter()
                 .eq(["a"])
         );
-        assert!(seen.policies("a").is_some());
-        seen.take(Event::Delete(policy("a", "q", 4)));
-        assert!(seen.policies("a").is_none());
+        assert!(
+            store
+                .apply(Event::Delete(policy("a", "p", 3)))
+                .into_iter()
+                .eq(["a"])
+        );
+        assert!(store.policies("a").is_some());
+        store.apply(Event::Delete(policy("a", "q", 4)));
+        assert!(store.policies("a").is_none());
     }
 }
