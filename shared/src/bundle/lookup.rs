@@ -9,11 +9,20 @@ use crate::{
 };
 
 /// Repository, chart and constraint: the same for a [`Lookup`] and its record.
-pub type LookupKey<'a> = (&'a str, &'a str, &'a str);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LookupKey<'a> {
+    repo: &'a str,
+    chart: &'a str,
+    constraint: &'a str,
+}
 
 /// The key of a record.
 pub fn key_of(record: &ResolvedChart) -> LookupKey<'_> {
-    (&record.repo, &record.chart, &record.constraint)
+    LookupKey {
+        repo: &record.repo,
+        chart: &record.chart,
+        constraint: &record.constraint,
+    }
 }
 
 /// Indexes records by their key. Of two with the same key, the first one is used.
@@ -54,9 +63,13 @@ impl Lookup {
         })
     }
 
-    /// Repository, chart and constraint, for maps.
+    /// The key, for maps.
     pub fn key(&self) -> LookupKey<'_> {
-        (&self.repo, &self.chart, &self.constraint)
+        LookupKey {
+            repo: &self.repo,
+            chart: &self.chart,
+            constraint: &self.constraint,
+        }
     }
 
     /// The lookup that a record is for.

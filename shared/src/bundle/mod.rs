@@ -7,7 +7,7 @@ mod plan;
 
 pub use self::{
     desired::MissingVersion,
-    lookup::{Lookup, LookupKey, by_key, first_repo, lookups},
+    lookup::{Lookup, first_repo, lookups},
     pins::pins,
     plan::{OwnershipConflict, Parts, Plan, check_owner, plan},
 };

@@ -6,8 +6,8 @@ use crate::{
     admit::ValidHelmOp,
     api::{Bundle, ResolvedChart, labels, limits},
     bundle::{
-        Lookup, LookupKey,
-        lookup::{key_of, lookups},
+        Lookup,
+        lookup::{LookupKey, key_of, lookups},
         plan::belongs_to,
     },
     chart::{

@@ -22,7 +22,7 @@ use crate::{
     targeting::NamespaceRefused,
 };
 
-/// ConditionState of a cluster whose agent has never reported, in `kubectl get`.
+/// State of a cluster whose agent has never reported, in `kubectl get`.
 const NO_AGENT: &str = "WaitCheckIn";
 
 /// The new status. `namespace` is that of the cluster, and `deployments` are those in it; `now` is a time in RFC 3339.

@@ -17,12 +17,12 @@ use crate::{
 /// of a Cluster it is the Bundle. If the labels with it are missing, it is the deployment's own namespace, of which each
 /// cluster has one, and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name<'a> {
+pub struct DeploymentName<'a> {
     namespace: &'a str,
     name: &'a str,
 }
 
-impl<'a> Name<'a> {
+impl<'a> DeploymentName<'a> {
     /// Parses `namespace/name`.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
@@ -41,7 +41,7 @@ impl<'a> Name<'a> {
     }
 }
 
-impl fmt::Display for Name<'_> {
+impl fmt::Display for DeploymentName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Name<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Deployment<'a> {
     /// Its cluster, or its Bundle.
-    pub name: Name<'a>,
+    pub name: DeploymentName<'a>,
     /// Its state. A deployment that does not decode is `NotReady`, because its readiness is unknown.
     pub state: DeploymentState,
     /// The observed object.
@@ -78,7 +78,7 @@ impl<'a> Deployment<'a> {
         object: Option<&'a BundleDeployment>,
         problem: Option<&'a str>,
     ) -> Self {
-        let name = Name {
+        let name = DeploymentName {
             namespace: target.member.namespace(),
             name: target.member.name(),
         };
@@ -94,7 +94,7 @@ impl<'a> Deployment<'a> {
         }
     }
 
-    fn of(name: Name<'a>, decoded: &'a Decoded<BundleDeployment>) -> Self {
+    fn of(name: DeploymentName<'a>, decoded: &'a Decoded<BundleDeployment>) -> Self {
         match decoded {
             Decoded::Valid(object) => Self {
                 name,
@@ -138,7 +138,7 @@ fn sorted<'a>(
     let mut deployments: Vec<_> = deployments
         .iter()
         .map(|deployment| {
-            let id = Name::from_labels(deployment.meta(), namespace, name);
+            let id = DeploymentName::from_labels(deployment.meta(), namespace, name);
             (Deployment::of(id, deployment), &deployment.meta().name)
         })
         .collect();

@@ -121,27 +121,31 @@ fn bounded_counts(
 }
 
 /// An object with its sort keys and its state on all clusters together.
-struct Named<'a> {
+struct ListedObject<'a> {
     r#type: String,
     id: String,
     state: &'a str,
     row: Row<'a>,
 }
 
-fn bounded_rows<'a>(rows: Vec<Row<'a>>, remaining: &mut Budget, omitted: &mut Omitted) -> Vec<Named<'a>> {
-    let mut rows: Vec<_> = rows.into_iter().map(Named::of).collect();
+fn bounded_rows<'a>(
+    rows: Vec<Row<'a>>,
+    remaining: &mut Budget,
+    omitted: &mut Omitted,
+) -> Vec<ListedObject<'a>> {
+    let mut rows: Vec<_> = rows.into_iter().map(ListedObject::of).collect();
     // The API version orders objects that are the same to Fleet.
     rows.sort_by(|one, other| {
-        let key = |named: &Named<'a>| named.row.key.api_version;
+        let key = |named: &ListedObject<'a>| named.row.key.api_version;
         (&one.r#type, &one.id, key(one)).cmp(&(&other.r#type, &other.id, key(other)))
     });
-    let is_ready = |named: &Named<'_>| named.state == READY;
-    let kept = bounded(rows, budget::RESOURCES, remaining, Named::bytes, is_ready);
+    let is_ready = |named: &ListedObject<'_>| named.state == READY;
+    let kept = bounded(rows, budget::RESOURCES, remaining, ListedObject::bytes, is_ready);
     omitted.resources = kept.omitted;
     kept.items
 }
 
-impl<'a> Named<'a> {
+impl<'a> ListedObject<'a> {
     fn of(row: Row<'a>) -> Self {
         Self {
             r#type: type_of(row.key),
@@ -186,7 +190,7 @@ fn id_of(key: ObjectKey<'_>) -> String {
 /// The list of objects with the names of clusters, within the budget: first, for all objects, the clusters on which the object is
 /// not ready, then the others.
 fn resources(
-    rows: &[Named<'_>],
+    rows: &[ListedObject<'_>],
     clusters: &[String],
     remaining: &mut Budget,
     omitted: &mut Omitted,
@@ -222,7 +226,7 @@ fn resources(
         .collect()
 }
 
-impl Named<'_> {
+impl ListedObject<'_> {
     fn resource(&self, states: PerClusterState, is_truncated: bool) -> Resource {
         let key = self.row.key;
         Resource {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::{
     budget::{self, Budget},
-    deployments::{Deployment, Name, ObservedDeployment},
+    deployments::{Deployment, DeploymentName, ObservedDeployment},
     non_ready::{MAX_NAME, objects},
     state::DeploymentState,
 };
@@ -124,7 +124,7 @@ fn waiting<'a>(deployments: &[Deployment<'_>], counted: Option<&'a BundleSummary
             .iter()
             .take(MAX_NON_READY)
             .filter(move |one| one.bundle_state == state.as_str())
-            .filter_map(|one| Some((Name::parse(&one.name)?, &*one.message)))
+            .filter_map(|one| Some((DeploymentName::parse(&one.name)?, &*one.message)))
             .filter(|(cluster, _)| deployments.binary_search_by_key(cluster, |one| one.name).is_err())
             .take(usize::try_from(count).unwrap_or(usize::MAX))
             .map(move |(name, message)| Deployment {

@@ -1,7 +1,7 @@
-//! Which namespace belongs to a Cluster.
+//! The namespace that belongs to a Cluster.
 //!
-//! `status.namespace` alone is no proof: the agent of a cluster may write the status of its own Cluster. A namespace belongs to
-//! a Cluster if its name is computed from that of the Cluster, or if the annotations of the namespace name the Cluster: agents
+//! `status.namespace` alone does not prove it: the agent of a cluster may write the status of its own Cluster. A namespace
+//! belongs to a Cluster if its name is computed from that of the Cluster, or if its annotations name the Cluster: agents
 //! can change neither.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -63,7 +63,7 @@ impl NamespaceOwner {
     }
 }
 
-/// Look-up of namespaces and of other Clusters.
+/// Finds namespaces and other Clusters.
 pub trait Namespaces {
     /// The owner metadata of a namespace, if it exists.
     fn marks(&self, namespace: &str) -> Option<NamespaceOwner>;
@@ -90,8 +90,8 @@ pub enum NamespaceRefused {
     /// Its status names a namespace that does not name the Cluster. Earlier deployments there stay.
     #[error(
         "status.namespace of Cluster {cluster}: Invalid value: {namespace:?}: the namespace does not name this Cluster, and \
-         {computed:?} does not exist; clear status.namespace, or, if the namespace is this cluster's: {}",
-        adoption(namespace, cluster)
+         {computed:?} does not exist; clear status.namespace, or, if the namespace belongs to this cluster: {}",
+        assign_commands(namespace, cluster)
     )]
     Unproven {
         /// The Cluster.
@@ -103,9 +103,9 @@ pub enum NamespaceRefused {
     },
     /// The namespace was created for another purpose.
     #[error(
-        "Namespace {namespace} exists, and was not made for Cluster {cluster}: it has no label fleet.cattle.io/managed=true; \
+        "Namespace {namespace} exists, and was not created for Cluster {cluster}: it has no label fleet.cattle.io/managed=true; \
          delete it, or, if its content and its RoleBindings may be there: {}",
-        adoption(namespace, cluster)
+        assign_commands(namespace, cluster)
     )]
     Unmanaged {
         /// The Cluster.
@@ -115,9 +115,9 @@ pub enum NamespaceRefused {
     },
     /// The namespace belongs to another Cluster.
     #[error(
-        "Namespace {namespace} belongs to Cluster {owner}, as its annotations say, and not to Cluster {cluster}; rename one of \
-         the two Clusters, or, if Cluster {owner} is gone: {}",
-        adoption(namespace, cluster)
+        "Namespace {namespace} belongs to Cluster {owner} according to its annotations, not to Cluster {cluster}; rename one of \
+         the two Clusters, or, if Cluster {owner} is deleted: {}",
+        assign_commands(namespace, cluster)
     )]
     Foreign {
         /// The Cluster.
@@ -130,8 +130,8 @@ pub enum NamespaceRefused {
     /// Two Clusters have the same namespace, and no annotation names its owner.
     #[error(
         "Clusters {cluster} and {other} have the same namespace {namespace}, and nothing is delivered to either; rename one \
-         of them, or say whose it is: {}",
-        adoption(namespace, cluster)
+         of them, or assign the namespace: {}",
+        assign_commands(namespace, cluster)
     )]
     Shared {
         /// The Cluster.
@@ -144,7 +144,7 @@ pub enum NamespaceRefused {
 }
 
 /// The commands that assign a namespace to a Cluster.
-fn adoption(namespace: &str, cluster: &str) -> String {
+fn assign_commands(namespace: &str, cluster: &str) -> String {
     let (cluster_namespace, name) = cluster.split_once('/').unwrap_or_default();
     format!(
         "kubectl label namespace {namespace} fleet.cattle.io/managed=true --overwrite && kubectl annotate namespace {namespace} \

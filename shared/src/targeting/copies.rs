@@ -124,8 +124,8 @@ fn source(resource: &DownstreamResource) -> Result<Source, UnsupportedKind> {
 /// A Secret is a credential for a cluster, and is never copied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Secret {namespace}/{name}: type: Unsupported value: {type_:?}: a Secret of this type is a login to a Kubernetes cluster and \
-     is never copied; name a Secret of another type in spec.downstreamResources or spec.helmSecretName"
+    "Secret {namespace}/{name}: type: Unsupported value: {type_:?}: a Secret of this type is a credential for a Kubernetes \
+     cluster and is never copied; name a Secret of another type in spec.downstreamResources or spec.helmSecretName"
 )]
 pub struct ForbiddenType {
     /// Its namespace.

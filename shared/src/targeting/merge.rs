@@ -141,12 +141,12 @@ fn by_key<T: Clone>(merged: &mut Vec<T>, own: &[T], key: impl Fn(&T) -> Option<S
         .enumerate()
         .filter_map(|(index, one)| Some((key(one)?, index)))
         .collect();
-    let mut seen = HashSet::new();
+    let mut merged_keys = HashSet::new();
     for one in own {
         if let Some(key) = key(one) {
             let position = positions.remove(&key);
             // If two items of the target have the same key, the first one is used.
-            if !seen.insert(key) {
+            if !merged_keys.insert(key) {
                 continue;
             }
             if let Some(existing) = position.and_then(|index| merged.get_mut(index)) {

@@ -34,9 +34,9 @@ pub fn cluster_namespace(namespace: &str, name: &str) -> String {
 /// does not affect others, and two namespaces can have Secrets of the same name.
 pub fn access_secret(bundle_namespace: &str, bundle: &str, secret: &str) -> String {
     // The hash keeps the name distinct from names that users choose.
-    const KEPT: usize = 40;
+    const MAX_PREFIX: usize = 40;
     let digest = hex(format!("{bundle_namespace}/{bundle}/{secret}").as_bytes(), 12);
-    let kept = secret.get(..KEPT).unwrap_or(secret);
+    let kept = secret.get(..MAX_PREFIX).unwrap_or(secret);
     format!("{}-{digest}", kept.trim_end_matches(['-', '.']))
 }
 

@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn mappings_add_namespaces() {
-        let bundle = json!({ "metadata": { "name": "web", "namespace": "own", "labels": { "app": "web" } } });
+        let bundle =
+            json!({ "metadata": { "name": "web", "namespace": "fleet", "labels": { "app": "web" } } });
         let bundle: Bundle = serde_json::from_str(&bundle.to_string()).unwrap();
         let team = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
         let known = [("one", Some(&team)), ("other", None)];
@@ -63,13 +64,16 @@ mod tests {
         let a = json!({ "matchLabels": { "team": "a" } });
         let invalid = json!({ "matchExpressions": [{ "key": "team", "operator": "Is" }] });
         for (mapping, expected) in [
-            (mapping("own", &app, &a), &["own", "one"][..]),
-            (mapping("own", &json!({}), &json!({})), &["own", "one", "other"]),
-            (mapping("own", &wrong, &a), &["own"]),
-            (mapping("foreign", &app, &a), &["own"]),
-            (mapping("own", &app, &Value::Null), &["own"]),
-            (mapping("own", &Value::Null, &a), &["own"]),
-            (mapping("own", &app, &invalid), &["own"]),
+            (mapping("fleet", &app, &a), &["fleet", "one"][..]),
+            (
+                mapping("fleet", &json!({}), &json!({})),
+                &["fleet", "one", "other"],
+            ),
+            (mapping("fleet", &wrong, &a), &["fleet"]),
+            (mapping("foreign", &app, &a), &["fleet"]),
+            (mapping("fleet", &app, &Value::Null), &["fleet"]),
+            (mapping("fleet", &Value::Null, &a), &["fleet"]),
+            (mapping("fleet", &app, &invalid), &["fleet"]),
         ] {
             let found: Vec<_> = namespaces(&bundle, [&mapping], &known).into_iter().collect();
             assert_eq!(found, expected, "{mapping:?}");

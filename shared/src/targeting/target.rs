@@ -200,7 +200,7 @@ pub fn strays(targets: &[Target<'_>], existing: &[&BundleDeployment]) -> HashMap
         let index = *indexes.get(&cluster_of(deployment)?)?;
         let name = deployment.metadata.name.as_deref().unwrap_or_default();
         let problem = format!(
-            "BundleDeployment {namespace}/{name} was made for this cluster, whose namespace is another one, and is kept; \
+            "BundleDeployment {namespace}/{name} was created for this cluster, which has another namespace, and is kept; \
              delete it when no agent deploys from namespace {namespace}"
         );
         (!namespaces.contains(namespace)).then_some((index, problem))

@@ -318,7 +318,7 @@ fn sizes_are_not_underestimated() {
         let status = json!({ "nonReadyStatus": [{ "kind": text, "apiVersion": text, "namespace": text, "name": text, "summary": { "state": text } }], "incompleteState": true });
         let deployments = [deployment("a", NotReady, &status)];
         let rows = rows(&sorted(&deployments));
-        let named = Named::of(rows[0].clone());
+        let named = ListedObject::of(rows[0].clone());
         let every = PerClusterState {
             ready: vec![String::new()],
             wait_applied: vec![String::new()],

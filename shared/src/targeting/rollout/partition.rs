@@ -15,8 +15,8 @@ use crate::{
 const AUTO_THRESHOLD: i64 = 200;
 /// Size of such partitions, in percent.
 const AUTO_SIZE: &str = "25%";
-/// How many clusters of a partition may be unavailable by default. Other descriptions of the API name 10%, but Fleet's code uses
-/// this.
+/// How many clusters of a partition may be unavailable by default. Other descriptions of the API name 10%, but this is the
+/// effective default.
 const MAX_UNAVAILABLE: &str = "100%";
 
 /// Clusters that are updated together, by index of the target.

@@ -40,7 +40,7 @@ pub enum RolloutStep {
     Hold,
     /// The desired state is staged in its deployment, which may be new.
     Stage,
-    /// The desired state is deployed by its deployment, which may be new.
+    /// The desired state is promoted: its deployment, which may be new, deploys it.
     Promote,
 }
 
