@@ -1,6 +1,6 @@
-//! How the time of the work on one object grows with its size: never with the square.
+//! Tests that the time for one object does not grow quadratically with its size.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be prepared fails")]
+#![expect(clippy::unwrap_used, reason = "a test whose setup fails must fail")]
 
 use std::{
     hint::black_box,
@@ -20,10 +20,10 @@ use helmops_shared::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Asserts that the time of something does not grow with the square of its size.
+/// Asserts that the time of `work` does not grow quadratically with the size of its input.
 ///
-/// `work` is done for a size and for its tenfold. What is linear then takes ten times as long, and what is quadratic a
-/// hundred times. The shortest of several times counts, so that a busy machine does not matter.
+/// `work` runs for `size` and for ten times `size`. Linear work then takes ten times as long, quadratic work a hundred times. The
+/// shortest of several runs is used, so that a busy machine does not matter.
 fn assert_not_quadratic<T>(size: usize, prepare: impl Fn(usize) -> T, work: impl Fn(&T)) {
     let shortest = |size: usize| {
         let prepared = prepare(size);
@@ -35,10 +35,10 @@ fn assert_not_quadratic<T>(size: usize, prepare: impl Fn(usize) -> T, work: impl
         (0..3).map(|_| time()).min().unwrap()
     };
     let (small, large) = (shortest(size), shortest(size * 10));
-    // What takes next to no time cannot be compared.
-    let most = small.max(Duration::from_millis(10)) * 40;
+    // Very short times cannot be compared.
+    let max = small.max(Duration::from_millis(10)) * 40;
     assert!(
-        large < most,
+        large < max,
         "{large:?} for {} and {small:?} for {size}",
         size * 10
     );
@@ -48,7 +48,7 @@ fn object<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_str(&value.to_string()).unwrap()
 }
 
-/// A HelmOp with targets that each have a version of their own: more than admission allows.
+/// A HelmOp whose targets each have their own version: more than admission allows.
 fn helmop(targets: usize) -> HelmOp {
     let targets: Vec<_> = (0..targets)
         .map(|index| json!({ "clusterName": format!("c{index}"), "helm": { "version": format!("1.0.{index}") } }))
@@ -59,7 +59,7 @@ fn helmop(targets: usize) -> HelmOp {
     }))
 }
 
-/// It as if it were within all limits.
+/// The HelmOp as if it were within all limits.
 fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
     let helm = helmop.spec.bundle.options.helm.as_ref().unwrap();
     let request = |version| ChartRequest {
@@ -80,9 +80,9 @@ fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
 }
 
 fn resolved(valid: &ValidHelmOp<'_>) -> Vec<ResolvedChart> {
-    let answered = |(lookup, _): (Lookup, _)| lookup.answered("1.0.0".to_owned().into());
-    // From the last to the first, which is the worst for a search from the front.
-    lookups(valid).into_iter().rev().map(answered).collect()
+    let record = |(lookup, _): (Lookup, _)| lookup.answered("1.0.0".to_owned().into());
+    // In reverse order, the worst case for a search from the front.
+    lookups(valid).into_iter().rev().map(record).collect()
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn a_bundle_with_many_versions_is_planned_in_linear_time() {
             ..Parts::default()
         };
         let bundle::Plan::Create(planned) = bundle::plan(&valid, None, parts).unwrap() else {
-            panic!("not created");
+            panic!("not a creation");
         };
         assert_eq!(pins(&valid, Some(&planned)).len(), resolved.len());
     });
 }
 
 #[test]
-fn a_helmop_with_many_targets_is_refused_in_linear_time() {
+fn a_helmop_with_many_targets_is_rejected_in_linear_time() {
     assert_not_quadratic(4_000, helmop, |helmop| {
         black_box(ValidHelmOp::try_from(helmop).unwrap_err());
         black_box(warnings(helmop));

@@ -1,7 +1,7 @@
-//! What templates and values take in memory at the worst. One test alone: the kernel's high-water mark is that of the process.
+//! The worst-case memory of templates and values. A single test, because the kernel's high-water mark is that of the process.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot be prepared fails")]
+#![expect(clippy::unwrap_used, reason = "a test whose setup fails must fail")]
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,10 @@ use helmops_shared::{
 };
 use serde_json::{Value, json};
 
-/// What is left of the memory of a controller (256 MiB) beside watched objects, which take half of it at the most.
-const MOST: u64 = 100 << 20;
+/// The memory of a controller (256 MiB) without watched objects, which take at most half of it, in bytes.
+const MAX: u64 = 100 << 20;
 
-/// Bytes of the most memory that this process ever had.
+/// The peak memory of this process, in bytes.
 fn high_water() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -27,10 +27,10 @@ fn high_water() -> u64 {
 
 fn assert_within(start: u64, what: &str) {
     let taken = high_water() - start;
-    assert!(taken < MOST, "{} MiB for {what:.200}", taken >> 20);
+    assert!(taken < MAX, "{} MiB for {what:.200}", taken >> 20);
 }
 
-/// Each made several hundred MiB where a check was missing or came after the text was made.
+/// Templates that each produce several hundred MiB if a check is missing or follows the allocation.
 fn templates() -> Vec<String> {
     let floats = "${ $l := fromJson (print \"[\" (repeat 80000 \"1.7976931348623157e308,\") \"1]\") }";
     let lists = "$l ".repeat(200);
@@ -81,7 +81,7 @@ fn object<T: serde::de::DeserializeOwned>(value: &Value) -> T {
     serde_json::from_str(&value.to_string()).unwrap()
 }
 
-/// Work is no limit here: with thousands of clusters there is enough of it.
+/// A budget without an effective limit of work, as for thousands of clusters.
 fn unlimited() -> Budget {
     let budget = Budget::without_clock();
     for _ in 0..10_000 {
@@ -97,7 +97,7 @@ fn delivered<'a>(spec: &Value, clusters: &'a [Cluster], budget: &Budget) -> Vec<
     targets(&bundle, members, &[], false, budget).unwrap()
 }
 
-/// Why a cluster has no values.
+/// The first error of a cluster without values.
 fn first_error(targets: &[Target<'_>]) -> String {
     let mut errors = targets.iter().filter_map(|target| target.wanted.as_ref().err());
     errors.next().unwrap().to_string()
@@ -112,7 +112,7 @@ fn clusters(count: usize) -> Vec<Cluster> {
 }
 
 #[test]
-fn no_tenant_takes_the_memory_of_all() {
+fn templates_and_values_stay_within_the_memory_limit() {
     let start = high_water();
     for template in templates() {
         let budget = unlimited();
@@ -123,9 +123,9 @@ fn no_tenant_takes_the_memory_of_all() {
     many_keys_within_every_limit();
     assert_within(start, "templateValues");
     same_values_for_all_clusters();
-    assert_within(start, "values that are the same");
+    assert_within(start, "shared values");
     own_options_for_each_cluster();
-    assert_within(start, "options of their own");
+    assert_within(start, "own options");
 }
 
 fn many_keys_within_every_limit() {

@@ -1,10 +1,10 @@
-//! The Bundle that a HelmOp asks for.
+//! The desired Bundle of a HelmOp.
 
 use std::collections::{BTreeMap, HashMap};
 
 use thiserror::Error;
 
-use super::lookup::{Key, Lookup, by_key};
+use super::lookup::{Lookup, LookupKey, by_key};
 use crate::{
     admit::ValidHelmOp,
     api::{
@@ -13,15 +13,15 @@ use crate::{
     chart::{request::ChartRequest, source::is_oci},
 };
 
-/// The versions of all lookups.
-type Resolved<'r> = HashMap<Key<'r>, &'r ResolvedChart>;
+/// The resolved versions of all lookups.
+type Resolved<'r> = HashMap<LookupKey<'r>, &'r ResolvedChart>;
 
-/// A chart was not looked up.
+/// The version of a chart is not resolved.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("chart {:?} of {} has no version yet for {:?}", .0.chart, .0.repo, .0.constraint)]
 pub struct MissingVersion(pub Lookup);
 
-/// The spec of the Bundle: the HelmOp's own, with concrete versions in place of what was asked for.
+/// The spec of the Bundle: that of the HelmOp, with resolved versions instead of constraints.
 pub fn spec(
     valid: &ValidHelmOp<'_>,
     resolved: &[ResolvedChart],
@@ -31,16 +31,16 @@ pub fn spec(
     let mut spec = valid.helmop.spec.bundle.clone();
     if let Some(helm) = &mut spec.options.helm {
         helm.version = version(&valid.chart, &resolved)?;
-        helm.repo = as_agents_read(&helm.repo);
+        helm.repo = with_lowercase_scheme(&helm.repo);
     }
     for (index, target) in spec.targets.iter_mut().enumerate() {
-        complete(valid, target, index, &resolved)?;
+        set_chart(valid, target, index, &resolved)?;
     }
     if spec.targets.is_empty() {
         spec.targets.push(default_target());
     }
     if spec.target_customization_mode.is_empty() {
-        // The API server fills it in otherwise, and the Bundle would never be as it is asked for.
+        // Otherwise the API server sets the default, and the Bundle would always differ from the desired one.
         "FirstMatch".clone_into(&mut spec.target_customization_mode);
     }
     spec.helm_op_options = Some(BundleHelmOptions {
@@ -48,7 +48,7 @@ pub fn spec(
         insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
         ca_bundle: ca_bundle.to_owned(),
     });
-    // Internal to Bundles of other origin. In a HelmOp they could only point a Bundle at content that is not there.
+    // These are internal to Bundles of other origin. In a HelmOp they could only refer to content that does not exist.
     spec.resources = Vec::new();
     spec.contents_id = String::new();
     spec.values_hash = String::new();
@@ -74,8 +74,8 @@ pub fn bundle_labels(valid: &ValidHelmOp<'_>) -> BTreeMap<String, String> {
     map
 }
 
-/// Gives a target its name, and its `helm` block what it inherits and its version.
-fn complete(
+/// Sets the name of a target, and the inherited chart and the version in its `helm` block.
+fn set_chart(
     valid: &ValidHelmOp<'_>,
     target: &mut BundleTarget,
     index: usize,
@@ -88,7 +88,7 @@ fn complete(
     let (Some(helm), Some(request)) = (&mut target.options.helm, request) else {
         return Ok(());
     };
-    helm.repo = as_agents_read(request.repo);
+    helm.repo = with_lowercase_scheme(request.repo);
     request.chart.clone_into(&mut helm.chart);
     let is_of_same_chart = (request.repo, request.chart) == (valid.chart.repo, valid.chart.chart);
     // An empty version of the same chart is inherited when the options are merged for a cluster.
@@ -98,15 +98,15 @@ fn complete(
     Ok(())
 }
 
-/// Fleet's agents know a registry by `oci://` in small letters alone.
-fn as_agents_read(repo: &str) -> String {
+/// Fleet's agents recognize a registry only by `oci://` in lower case.
+fn with_lowercase_scheme(repo: &str) -> String {
     match repo.split_once("://") {
         Some((_, rest)) if is_oci(repo) => format!("oci://{rest}"),
         _ => repo.to_owned(),
     }
 }
 
-/// The concrete version for a request; empty for an archive.
+/// The resolved version for a request; empty for an archive.
 fn version(request: &ChartRequest<'_>, resolved: &Resolved<'_>) -> Result<String, MissingVersion> {
     let Some(lookup) = Lookup::of(request) else {
         return Ok(String::new());

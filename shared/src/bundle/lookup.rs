@@ -1,4 +1,4 @@
-//! Which charts of a HelmOp need a version to be looked up.
+//! The charts of a HelmOp whose version must be resolved.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,16 +8,25 @@ use crate::{
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource, url},
 };
 
-/// Repository, chart and constraint. A [`Lookup`] and the record that answers it have the same.
-pub type Key<'a> = (&'a str, &'a str, &'a str);
-
-/// The key of a record.
-pub fn key_of(record: &ResolvedChart) -> Key<'_> {
-    (&record.repo, &record.chart, &record.constraint)
+/// Repository, chart and constraint: the same for a [`Lookup`] and its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LookupKey<'a> {
+    repo: &'a str,
+    chart: &'a str,
+    constraint: &'a str,
 }
 
-/// Finds records by their key. Of two with the same key it finds the first.
-pub fn by_key(records: &[ResolvedChart]) -> HashMap<Key<'_>, &ResolvedChart> {
+/// The key of a record.
+pub fn key_of(record: &ResolvedChart) -> LookupKey<'_> {
+    LookupKey {
+        repo: &record.repo,
+        chart: &record.chart,
+        constraint: &record.constraint,
+    }
+}
+
+/// Indexes records by their key. Of two with the same key, the first one is used.
+pub fn by_key(records: &[ResolvedChart]) -> HashMap<LookupKey<'_>, &ResolvedChart> {
     // Later entries replace earlier ones.
     records
         .iter()
@@ -26,21 +35,21 @@ pub fn by_key(records: &[ResolvedChart]) -> HashMap<Key<'_>, &ResolvedChart> {
         .collect()
 }
 
-/// A chart and what is asked of it, without credentials: what a version is recorded for.
+/// A chart and a constraint, without credentials: a version is recorded for them.
 ///
-/// Credentials are left out so that they can be rotated without touching a version.
+/// Without credentials, so that they can be rotated and the version stays.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lookup {
     /// URL of the repository, or reference in a registry; see [`url::identity`].
     pub repo: String,
     /// Name of the chart; empty in a registry.
     pub chart: String,
-    /// The version or range that is asked for.
+    /// The requested version or range.
     pub constraint: String,
 }
 
 impl Lookup {
-    /// What is looked up for a request; nothing for an archive, which has no versions.
+    /// The lookup for a request; `None` for an archive, which has no versions.
     pub fn of(request: &ChartRequest<'_>) -> Option<Self> {
         let (repo, chart) = match request.source() {
             ChartSource::Archive { .. } => return None,
@@ -54,12 +63,16 @@ impl Lookup {
         })
     }
 
-    /// Repository, chart and constraint, for maps.
-    pub fn key(&self) -> Key<'_> {
-        (&self.repo, &self.chart, &self.constraint)
+    /// The key, for maps.
+    pub fn key(&self) -> LookupKey<'_> {
+        LookupKey {
+            repo: &self.repo,
+            chart: &self.chart,
+            constraint: &self.constraint,
+        }
     }
 
-    /// What a record answers.
+    /// The lookup that a record is for.
     pub fn answered_by(record: &ResolvedChart) -> Self {
         Self {
             repo: record.repo.clone(),
@@ -68,8 +81,8 @@ impl Lookup {
         }
     }
 
-    /// Whether `record` is about this lookup, though it was written when records did not tell queries apart.
-    pub fn is_answered_by_old(&self, record: &ResolvedChart) -> bool {
+    /// Whether `record` is for this lookup, although it has the old format, which did not contain the query of the URL.
+    pub fn matches_legacy(&self, record: &ResolvedChart) -> bool {
         (
             url::identity_without_digest(&self.repo),
             &self.chart,
@@ -77,7 +90,7 @@ impl Lookup {
         ) == (&record.repo, &record.chart, &record.constraint)
     }
 
-    /// The record of a version that was chosen.
+    /// The record of the resolved version.
     pub fn answered(self, found: ChartVersion) -> ResolvedChart {
         ResolvedChart {
             repo: self.repo,
@@ -90,7 +103,7 @@ impl Lookup {
     }
 }
 
-/// The distinct charts of a HelmOp that need a version: its own first, then those of its targets in their order.
+/// The distinct charts of a HelmOp whose version must be resolved: its own first, then those of its targets in order.
 ///
 /// The time is linear in the number of targets.
 pub fn lookups<'v, 'a>(valid: &'v ValidHelmOp<'a>) -> Vec<(Lookup, &'v ChartRequest<'a>)> {
@@ -98,11 +111,11 @@ pub fn lookups<'v, 'a>(valid: &'v ValidHelmOp<'a>) -> Vec<(Lookup, &'v ChartRequ
     let mut known = HashSet::new();
     let mut found = Vec::new();
     for request in requests(valid) {
-        // Most targets request what another one does. Those need no text of their own.
+        // Most targets request the same chart as another one, and need no allocation.
         if !requested.insert((request.repo, request.chart, request.version.text())) {
             continue;
         }
-        // URLs that differ in their credentials alone are one lookup.
+        // URLs that differ only in their credentials are one lookup.
         if let Some(lookup) = Lookup::of(request)
             && known.insert(lookup.clone())
         {
@@ -112,7 +125,7 @@ pub fn lookups<'v, 'a>(valid: &'v ValidHelmOp<'a>) -> Vec<(Lookup, &'v ChartRequ
     found
 }
 
-/// The repository of the first of the [`lookups`]; `None` where nothing is looked up.
+/// The repository of the first of the [`lookups`]; `None` if there are none.
 pub fn first_repo(valid: &ValidHelmOp<'_>) -> Option<String> {
     requests(valid).find_map(Lookup::of).map(|lookup| lookup.repo)
 }

@@ -1,4 +1,4 @@
-//! HelmOp and version to Bundle.
+//! Computes the Bundle of a HelmOp from its spec and the resolved versions.
 
 mod desired;
 mod lookup;
@@ -7,7 +7,7 @@ mod plan;
 
 pub use self::{
     desired::MissingVersion,
-    lookup::{Key, Lookup, by_key, first_repo, lookups},
+    lookup::{Lookup, first_repo, lookups},
     pins::pins,
     plan::{OwnershipConflict, Parts, Plan, check_owner, plan},
 };

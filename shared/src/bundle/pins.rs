@@ -1,4 +1,4 @@
-//! Versions that stay as they are.
+//! Resolved versions that are kept.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,8 +6,8 @@ use crate::{
     admit::ValidHelmOp,
     api::{Bundle, ResolvedChart, labels, limits},
     bundle::{
-        Key, Lookup,
-        lookup::{key_of, lookups},
+        Lookup,
+        lookup::{LookupKey, key_of, lookups},
         plan::belongs_to,
     },
     chart::{
@@ -17,70 +17,69 @@ use crate::{
     },
 };
 
-/// The versions that are on record for what the HelmOp asks for: in its Bundle, or in its status where the Bundle was
-/// deleted.
+/// The recorded versions for the charts of the HelmOp: from its Bundle, or from its status if the Bundle was deleted.
 ///
-/// They stay until the HelmOp asks for something else, so that a restart, a lost status, a label or a registry's outage
-/// never change what is deployed. A Bundle without a record was made by Fleet's own controller: its version stays too
-/// if it is one that the HelmOp asks for.
+/// They are kept until the HelmOp requests another chart or constraint, so that a restart, a lost status, a label or an outage of
+/// a registry never changes what is deployed. A Bundle without a record was created by Fleet's controller: its version is kept
+/// too if it satisfies the HelmOp.
 pub fn pins(valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> Vec<ResolvedChart> {
-    let wanted = lookups(valid);
+    let requested = lookups(valid);
     let Some(bundle) = bundle else {
-        return from_status(valid, &wanted);
+        return from_status(valid, &requested);
     };
     if !belongs_to(bundle, valid.helmop) {
-        // Of a HelmOp of the same name that is gone.
+        // It belongs to a deleted HelmOp of the same name.
         return Vec::new();
     }
     if let Some(records) = recorded(bundle) {
-        return still_wanted(records, &wanted);
+        return retain_requested(records, &requested);
     }
     let deployed = Deployed::of(bundle);
-    found(&wanted, |request| {
+    records_of(&requested, |request| {
         deployed.version(request.source(), &request.version)
     })
 }
 
-type Wanted<'v, 'a> = [(Lookup, &'v ChartRequest<'a>)];
+type Requested<'v, 'a> = [(Lookup, &'v ChartRequest<'a>)];
 
-fn from_status(valid: &ValidHelmOp<'_>, wanted: &Wanted<'_, '_>) -> Vec<ResolvedChart> {
+fn from_status(valid: &ValidHelmOp<'_>, requested: &Requested<'_, '_>) -> Vec<ResolvedChart> {
     let Some(status) = &valid.helmop.status else {
         return Vec::new();
     };
     if !status.resolved.is_empty() {
-        return still_wanted(status.resolved.clone(), wanted);
+        return retain_requested(status.resolved.clone(), requested);
     }
-    // Fleet's own definition of HelmOp has room for the main chart's version alone.
+    // Fleet's CRD has a field for the version of the main chart only.
     let version = status.version.as_str();
-    found(wanted, |request| {
+    records_of(requested, |request| {
         let is_main = request.source() == valid.chart.source();
-        (is_main && is_concrete(version) && satisfies(&request.version, version)).then_some(version)
+        (is_main && is_exact(version) && satisfies(&request.version, version)).then_some(version)
     })
 }
 
-fn still_wanted(mut records: Vec<ResolvedChart>, wanted: &Wanted<'_, '_>) -> Vec<ResolvedChart> {
-    upgrade(&mut records, wanted);
-    let wanted: HashSet<Key<'_>> = wanted.iter().map(|(lookup, _)| lookup.key()).collect();
-    records.retain(|record| wanted.contains(&key_of(record)));
+fn retain_requested(mut records: Vec<ResolvedChart>, requested: &Requested<'_, '_>) -> Vec<ResolvedChart> {
+    upgrade(&mut records, requested);
+    let requested: HashSet<LookupKey<'_>> = requested.iter().map(|(lookup, _)| lookup.key()).collect();
+    records.retain(|record| requested.contains(&key_of(record)));
     records
 }
 
-/// Records of repositories with a query were once written without its digest. They count for the first lookup that they
-/// fit, so that no deployed version changes.
-fn upgrade(records: &mut [ResolvedChart], wanted: &Wanted<'_, '_>) {
+/// Old records of repositories with a query lack the digest of the query. Each is used for the first lookup that it matches, so
+/// that no deployed version changes.
+fn upgrade(records: &mut [ResolvedChart], requested: &Requested<'_, '_>) {
     for record in records.iter_mut().filter(|record| record.repo.ends_with("?…")) {
-        let fits = |(lookup, _): &&(Lookup, _)| lookup.is_answered_by_old(record);
-        if let Some((lookup, _)) = wanted.iter().find(fits) {
+        let matches = |(lookup, _): &&(Lookup, _)| lookup.matches_legacy(record);
+        if let Some((lookup, _)) = requested.iter().find(matches) {
             record.repo.clone_from(&lookup.repo);
         }
     }
 }
 
-fn found<'f>(
-    wanted: &Wanted<'_, '_>,
+fn records_of<'f>(
+    requested: &Requested<'_, '_>,
     version: impl Fn(&ChartRequest<'_>) -> Option<&'f str>,
 ) -> Vec<ResolvedChart> {
-    wanted
+    requested
         .iter()
         .filter_map(|(lookup, request)| {
             let version = version(request)?;
@@ -89,13 +88,13 @@ fn found<'f>(
         .collect()
 }
 
-/// What the Bundle's annotation says; `None` where there is none or it is damaged.
+/// The record in the annotation of the Bundle; `None` if it is missing or invalid.
 fn recorded(bundle: &Bundle) -> Option<Vec<ResolvedChart>> {
     let text = bundle.metadata.annotations.as_ref()?.get(labels::RESOLVED)?;
     serde_json::from_str(text).ok()
 }
 
-/// The concrete versions that a Bundle has of each chart, in their order and without repetition.
+/// The exact versions of each chart in a Bundle, in order and without duplicates.
 struct Deployed<'b>(HashMap<ChartSource<'b>, Vec<(&'b str, Version)>>);
 
 impl<'b> Deployed<'b> {
@@ -105,7 +104,7 @@ impl<'b> Deployed<'b> {
             .spec
             .targets
             .iter()
-            // A Bundle that was made from a HelmOp that is accepted has no more.
+            // The Bundle of an accepted HelmOp has no more.
             .take(limits::TARGETS)
             .filter_map(|target| target.options.helm.as_ref());
         let mut known = HashSet::new();
@@ -113,7 +112,7 @@ impl<'b> Deployed<'b> {
         for helm in own.chain(targets) {
             let (source, version) = (ChartSource::of(&helm.repo, &helm.chart), &*helm.version);
             if known.insert((source, version))
-                && is_concrete(version)
+                && is_exact(version)
                 && let Ok(parsed) = Version::parse(version)
             {
                 versions.entry(source).or_default().push((version, parsed));
@@ -122,7 +121,7 @@ impl<'b> Deployed<'b> {
         Self(versions)
     }
 
-    /// The first version of a chart that is one of those that are requested.
+    /// The first version of a chart that satisfies the request.
     fn version(&self, source: ChartSource<'_>, request: &VersionRequest<'_>) -> Option<&'b str> {
         let mut versions = self.0.get(&source)?.iter();
         versions
@@ -131,11 +130,11 @@ impl<'b> Deployed<'b> {
     }
 }
 
-fn is_concrete(version: &str) -> bool {
+fn is_exact(version: &str) -> bool {
     Version::parse_strict(version.strip_prefix('v').unwrap_or(version)).is_ok()
 }
 
-fn satisfies(asked: &VersionRequest<'_>, version: &str) -> bool {
-    asked.text() == version
-        || Version::parse(version).is_ok_and(|version| asked.constraint().matches(&version))
+fn satisfies(request: &VersionRequest<'_>, version: &str) -> bool {
+    request.text() == version
+        || Version::parse(version).is_ok_and(|version| request.constraint().matches(&version))
 }

@@ -1,4 +1,4 @@
-//! What must be written for the Bundle to be as the HelmOp asks.
+//! Compares the desired and the existing Bundle of a HelmOp.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::Resource;
@@ -13,16 +13,16 @@ use crate::{
 /// What to do with the Bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// It is as it should be.
+    /// It is up to date.
     Nothing,
-    /// There is none.
+    /// It does not exist.
     Create(Box<Bundle>),
-    /// It differs. The resource version in its metadata is the one that was looked at, so that the write fails if
-    /// somebody else was quicker.
+    /// It differs. The resource version in its metadata is the observed one, so that the write fails with a conflict if another
+    /// client has changed the Bundle.
     Replace(Box<Bundle>),
 }
 
-/// The Bundle of the HelmOp's name is somebody else's.
+/// A Bundle with the HelmOp's name exists that was not created from a HelmOp.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "a non-helmops bundle already exists with name {name}; rename the HelmOp, or delete that Bundle if nothing needs it"
@@ -32,10 +32,10 @@ pub struct OwnershipConflict {
     pub name: String,
 }
 
-/// Refuses to touch a Bundle that was not made from a HelmOp.
+/// Checks that a Bundle was created from a HelmOp; any other Bundle must not be changed.
 ///
 /// # Errors
-/// Where it was made from something else.
+/// If it was not created from a HelmOp.
 pub fn check_owner(bundle: &Bundle) -> Result<(), OwnershipConflict> {
     match bundle.spec.helm_op_options {
         Some(_) => Ok(()),
@@ -45,27 +45,27 @@ pub fn check_owner(bundle: &Bundle) -> Result<(), OwnershipConflict> {
     }
 }
 
-/// Whether a Bundle belongs to this very HelmOp: Fleet's own controller names no owner, and a HelmOp of the same name
-/// that is gone was another one.
+/// Whether a Bundle belongs to this HelmOp, not to a deleted HelmOp of the same name. A Bundle of Fleet's controller has no
+/// owner reference, and belongs to it.
 pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
     owners(bundle).all(|owner| Some(&owner.uid) == helmop.metadata.uid.as_ref())
 }
 
-/// What a Bundle is made of besides the HelmOp.
+/// Inputs of the desired Bundle besides the HelmOp.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts<'a> {
-    /// The versions of all [lookups](super::lookups).
+    /// The resolved versions of all [lookups](super::lookups).
     pub resolved: &'a [ResolvedChart],
-    /// The token of the last look that was asked for and had, see [`labels::LAST_HANDLED_POLL`].
+    /// The token of the last requested poll that is done, see [`labels::LAST_HANDLED_POLL`].
     pub polled: Option<&'a str>,
-    /// The authorities that agents trust besides their own, PEM in Base64.
+    /// The certificate authorities that agents trust in addition to their own, as PEM in Base64.
     pub ca_bundle: &'a str,
 }
 
 /// Decides what to write.
 ///
 /// # Errors
-/// Where a version is missing.
+/// If a version is not resolved.
 pub fn plan(
     valid: &ValidHelmOp<'_>,
     existing: Option<&Bundle>,
@@ -87,7 +87,8 @@ pub fn plan(
     })
 }
 
-/// The Bundle's metadata: ours over what is there. Labels are ours alone, annotations and finalizers are shared.
+/// The Bundle's metadata: the desired metadata merged into the existing one. Labels are replaced; annotations and finalizers of
+/// other owners are kept.
 fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: Parts<'_>) -> ObjectMeta {
     let mut metadata = existing.cloned().unwrap_or_default();
     metadata.name.clone_from(&valid.helmop.metadata.name);
@@ -108,7 +109,7 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: Parts
 }
 
 fn record(resolved: &[ResolvedChart]) -> String {
-    // Strings alone always serialise.
+    // A record contains only strings, which always serialize.
     serde_json::to_string(resolved).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! From HelmOp and versions to what is written.
+//! Tests of the desired Bundle of a HelmOp.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn spec_of(bundle: &Bundle) -> Value {
 }
 
 #[test]
-fn a_plain_helmop() {
+fn a_helmop_without_targets_goes_to_the_default_group() {
     let helmop = helmop(&json!({
         "helm": { "repo": REPO, "chart": "web", "version": "1.x", "values": { "a": 1 } },
         "labels": { "team": "a", labels::HELM_NAME: "mine" },
@@ -86,7 +86,7 @@ fn a_plain_helmop() {
 }
 
 #[test]
-fn targets_get_names_and_versions_of_their_own() {
+fn targets_get_their_own_names_and_versions() {
     let helmop = helmop(&json!({
         "helm": { "repo": REPO, "chart": "web", "version": "~1.2" },
         "targets": [
@@ -98,7 +98,7 @@ fn targets_get_names_and_versions_of_their_own() {
         ]
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    let wanted: Vec<_> = lookups(&valid)
+    let requested: Vec<_> = lookups(&valid)
         .into_iter()
         .map(|(lookup, _)| (lookup.repo, lookup.chart, lookup.constraint))
         .collect();
@@ -109,10 +109,11 @@ fn targets_get_names_and_versions_of_their_own() {
         (REDACTED, "shop", "~1.2", "1.2.0"),
     ];
     assert_eq!(
-        wanted,
-        expected.map(|(repo, chart, asked, _)| (repo.into(), chart.into(), asked.into()))
+        requested,
+        expected.map(|(repo, chart, constraint, _)| (repo.into(), chart.into(), constraint.into()))
     );
-    let resolved = expected.map(|(repo, chart, asked, version)| record(repo, chart, asked, version));
+    let resolved =
+        expected.map(|(repo, chart, constraint, version)| record(repo, chart, constraint, version));
     let bundle = created(&helmop, &resolved);
     let targets: Vec<_> = bundle
         .spec
@@ -142,7 +143,7 @@ fn targets_get_names_and_versions_of_their_own() {
 }
 
 #[test]
-fn an_empty_version_is_inherited_by_targets_of_the_same_chart_alone() {
+fn an_empty_version_is_inherited_only_by_targets_with_the_same_chart() {
     let helmop = helmop(&json!({
         "helm": { "repo": REPO, "chart": "web" },
         "targets": [{ "helm": { "values": {} } }, { "helm": { "chart": "shop" } }]
@@ -171,9 +172,9 @@ fn an_archive_has_no_version() {
     );
 }
 
-/// Fleet's agents take a registry in capitals for a repository.
+/// Fleet's agents do not recognize `OCI://` as a registry.
 #[test]
-fn registries_are_written_as_agents_read_them() {
+fn the_scheme_of_registries_is_written_in_lower_case() {
     let helmop = helmop(&json!({
         "helm": { "repo": "OCI://r.example.com/web", "version": "1.x" }, "targets": [{ "helm": { "version": "2.x" } }]
     }));
@@ -194,7 +195,7 @@ fn an_unresolved_constraint_never_reaches_a_bundle() {
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
     let Err(MissingVersion(lookup)) = plan(&valid, None, parts(&[record(REDACTED, "web", "1.x", "1.0.0")]))
     else {
-        panic!("planned")
+        panic!("a Bundle without a resolved version")
     };
     assert_eq!(lookup.constraint, "2.x");
 }
@@ -211,7 +212,7 @@ fn only_differences_are_written() {
         .metadata
         .annotations
         .get_or_insert_default()
-        .insert("of".into(), "somebody else".into());
+        .insert("other".into(), "annotation".into());
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
     assert_eq!(plan(&valid, Some(&existing), parts(&resolved)), Ok(Plan::Nothing));
 
@@ -225,50 +226,50 @@ fn only_differences_are_written() {
 }
 
 #[test]
-fn versions_stay_until_something_else_is_asked_for() {
-    let asking =
+fn versions_are_kept_until_another_constraint_is_requested() {
+    let helmop_with =
         |version: &str| helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": version } }));
     let resolved = [record(REDACTED, "web", "1.x", "1.2.3")];
-    let bundle = created(&asking("1.x"), &resolved);
+    let bundle = created(&helmop_with("1.x"), &resolved);
     let pinned =
         |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), Some(bundle));
-    assert_eq!(pinned(&asking("1.x"), &bundle), resolved);
+    assert_eq!(pinned(&helmop_with("1.x"), &bundle), resolved);
     assert_eq!(
-        pinned(&asking(">=1.0"), &bundle),
+        pinned(&helmop_with(">=1.0"), &bundle),
         [],
-        "another constraint is looked up anew, even if this would do"
+        "another constraint is resolved again, even if the version satisfies it"
     );
 
-    let mut rotated = asking("1.x");
+    let mut rotated = helmop_with("1.x");
     let helm = rotated.spec.bundle.options.helm.as_mut().unwrap();
     helm.repo = helm.repo.replace("u:p", "u:new");
     assert_eq!(
         pinned(&rotated, &bundle),
         resolved,
-        "credentials are no part of what is asked"
+        "credentials are not part of the lookup"
     );
 
-    let mut another = asking("1.x");
+    let mut another = helmop_with("1.x");
     another.metadata.uid = Some("u-2".to_owned());
     assert_eq!(
         pinned(&another, &bundle),
         [],
-        "a HelmOp of the same name that is gone was another one"
+        "the Bundle belongs to a deleted HelmOp of the same name"
     );
 }
 
 #[test]
-fn versions_of_fleets_own_bundles_stay_if_they_are_asked_for() {
-    let asking =
+fn versions_in_bundles_of_fleet_are_kept_if_they_satisfy_the_helmop() {
+    let helmop_with =
         |version: &str| helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": version } }));
-    let fleets = |version: &str| -> Bundle {
+    let fleet_bundle = |version: &str| -> Bundle {
         let bundle = json!({
             "metadata": { "name": "web" },
             "spec": { "helm": { "repo": REPO, "chart": "web", "version": version }, "helmOpOptions": {} }
         });
         serde_json::from_str(&bundle.to_string()).unwrap()
     };
-    for (asked, deployed, kept) in [
+    for (constraint, deployed, is_kept) in [
         ("1.x", "1.2.3", true),
         ("", "v1.2.3", true),
         ("1.2.3", "1.2.3", true),
@@ -276,19 +277,22 @@ fn versions_of_fleets_own_bundles_stay_if_they_are_asked_for() {
         ("1.x", "1.x", false),
         ("1.x", "", false),
     ] {
-        let helmop = asking(asked);
-        let found = pins(&ValidHelmOp::try_from(&helmop).unwrap(), Some(&fleets(deployed)));
+        let helmop = helmop_with(constraint);
+        let found = pins(
+            &ValidHelmOp::try_from(&helmop).unwrap(),
+            Some(&fleet_bundle(deployed)),
+        );
         assert_eq!(
             found.first().map(|record| record.version.as_str()),
-            kept.then_some(deployed),
-            "{asked} {deployed}"
+            is_kept.then_some(deployed),
+            "{constraint} {deployed}"
         );
     }
 }
 
 #[test]
-fn repositories_that_differ_in_the_query_alone_share_no_record() {
-    let asking = |query: &str| {
+fn repositories_that_differ_only_in_the_query_share_no_record() {
+    let helmop_with = |query: &str| {
         helmop(&json!({ "helm": { "repo": format!("{REPO}?{query}"), "chart": "web", "version": "1.x" } }))
     };
     let pinned =
@@ -304,20 +308,20 @@ fn repositories_that_differ_in_the_query_alone_share_no_record() {
         bundle.metadata.owner_references = plain.metadata.owner_references.clone();
         bundle
     };
-    let helmop = asking("channel=stable");
+    let helmop = helmop_with("channel=stable");
     let lookup = lookups(&ValidHelmOp::try_from(&helmop).unwrap()).swap_remove(0).0;
     assert!(!lookup.repo.contains("stable"), "{}", lookup.repo);
     let own = with(&lookup.repo);
     assert_eq!(pinned(&helmop, &own).len(), 1);
-    assert_eq!(pinned(&asking("channel=beta"), &own), []);
-    // A record of the time when queries were not told apart still keeps its version, and is right from then on.
+    assert_eq!(pinned(&helmop_with("channel=beta"), &own), []);
+    // A record in the old format, without the query, keeps its version and is upgraded.
     let old = with(&format!("{REDACTED}?…"));
     let kept = pinned(&helmop, &old);
     assert_eq!((kept[0].version.as_str(), &kept[0].repo), ("1.2.3", &lookup.repo));
 }
 
 #[test]
-fn targets_with_another_query_are_looked_up_themselves() {
+fn targets_with_another_query_are_separate_lookups() {
     let helmop = helmop(&json!({
         "helm": { "repo": format!("{REPO}?channel=stable"), "chart": "web" },
         "targets": [{ "helm": { "repo": format!("{REPO}?channel=beta") } }]
@@ -326,7 +330,7 @@ fn targets_with_another_query_are_looked_up_themselves() {
 }
 
 #[test]
-fn a_bundle_that_was_deleted_comes_back_with_its_versions() {
+fn a_deleted_bundle_is_created_again_with_its_versions() {
     let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x" } }));
     let kept = |helmop: &HelmOp| {
         let pins = pins(&ValidHelmOp::try_from(helmop).unwrap(), None);
@@ -341,19 +345,19 @@ fn a_bundle_that_was_deleted_comes_back_with_its_versions() {
     helmop.status = Some(status(&[record(REDACTED, "web", "1.x", "1.2.3")], ""));
     assert_eq!(kept(&helmop).as_deref(), Some("1.2.3"));
     helmop.status = Some(status(&[record(REDACTED, "web", "2.x", "2.0.0")], ""));
-    assert_eq!(kept(&helmop), None, "something else is asked for now");
+    assert_eq!(kept(&helmop), None, "another constraint is requested");
     helmop.status = Some(status(&[], "1.2.3"));
     assert_eq!(
         kept(&helmop).as_deref(),
         Some("1.2.3"),
-        "all that Fleet's definition has room for"
+        "the only field for versions in Fleet's CRD"
     );
     helmop.status = Some(status(&[], "2.0.0"));
     assert_eq!(kept(&helmop), None);
 }
 
 #[test]
-fn the_token_of_a_look_is_recorded_and_removed() {
+fn the_token_of_a_requested_poll_is_recorded_and_removed() {
     let helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.0.0" } }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
     let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
@@ -368,16 +372,16 @@ fn the_token_of_a_look_is_recorded_and_removed() {
             other => panic!("{other:?}"),
         }
     };
-    let marked = polled(&existing, Some("7"));
+    let recorded = polled(&existing, Some("7"));
     assert_eq!(
-        marked.metadata.annotations.as_ref().unwrap()[labels::LAST_HANDLED_POLL],
+        recorded.metadata.annotations.as_ref().unwrap()[labels::LAST_HANDLED_POLL],
         "7"
     );
-    assert_eq!(polled(&marked, None), existing);
+    assert_eq!(polled(&recorded, None), existing);
 }
 
 #[test]
-fn a_bundle_is_of_the_shard_of_its_helmop() {
+fn a_bundle_has_the_shard_of_its_helmop() {
     let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.0.0" } }));
     helmop
         .metadata
@@ -389,19 +393,19 @@ fn a_bundle_is_of_the_shard_of_its_helmop() {
 }
 
 #[test]
-fn bundles_of_others_are_not_touched() {
+fn bundles_that_were_not_created_from_a_helmop_are_rejected() {
     let foreign: Bundle = serde_json::from_str(r#"{"metadata":{"name":"web"},"spec":{}}"#).unwrap();
     let error = check_owner(&foreign).unwrap_err().to_string();
     assert!(
         error.contains("a non-helmops bundle already exists with name web"),
         "{error}"
     );
-    let ours: Bundle = serde_json::from_str(r#"{"spec":{"helmOpOptions":{}}}"#).unwrap();
-    assert_eq!(check_owner(&ours), Ok(()));
+    let own: Bundle = serde_json::from_str(r#"{"spec":{"helmOpOptions":{}}}"#).unwrap();
+    assert_eq!(check_owner(&own), Ok(()));
 }
 
 #[test]
-fn urls_that_differ_in_credentials_alone_are_one_lookup() {
+fn urls_that_differ_only_in_credentials_are_one_lookup() {
     let helmop = helmop(&json!({
         "helm": { "repo": REPO, "chart": "web", "version": "1.x" },
         "targets": [
@@ -411,7 +415,7 @@ fn urls_that_differ_in_credentials_alone_are_one_lookup() {
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
     let [(lookup, request)] = &lookups(&valid)[..] else {
-        panic!("not one")
+        panic!("expected one lookup")
     };
     assert_eq!((&*lookup.repo, request.repo), (REDACTED, REPO));
     assert_eq!(first_repo(&valid).as_deref(), Some(REDACTED));

@@ -1,49 +1,49 @@
-//! How large a status may grow.
+//! Limits of the size of a status.
 //!
-//! etcd refuses objects above 1.5 MiB, and an object that is refused can no longer say anything. What grows with the
-//! number of clusters and objects gets 1 MiB together, Fleet's limit for the names of clusters alone; the other half
-//! MiB is for the spec, conditions and managed fields. Where something must be left out, it is what is as it should be.
+//! etcd rejects objects above 1.5 MiB, and the status of a rejected object can no longer be updated. The parts that grow with the
+//! number of clusters and objects get 1 MiB together, which is Fleet's limit for the names of clusters alone; the other
+//! 0.5 MiB are for the spec, conditions and managed fields. If something must be omitted, it is what is ready.
 
-/// For everything that grows.
+/// For all parts that grow, in bytes.
 pub const TOTAL: usize = 1 << 20;
-/// For the deployments that are not ready: ten, with the objects that are not ready or were changed. Fleet's agent
-/// lists ten of each, some 300 bytes long, so that nothing is cut as a rule.
+/// For the deployments that are not ready: ten, with the objects that are not ready or modified. Fleet's agent lists ten of
+/// each, some 300 bytes long, so that usually nothing is truncated.
 pub const NON_READY: usize = TOTAL / 8;
-/// For the list of objects without the clusters that each is on: some 700 of usual length.
+/// For the list of objects without the names of their clusters: some 700 of usual length.
 pub const RESOURCES: usize = TOTAL / 4;
-/// For the counts of each cluster: some 1,200 clusters. What is left of it, and of the list of objects, goes to the
-/// names of clusters.
+/// For the counts of each cluster: some 1,200 clusters. What this and the list of objects do not use is for the names of
+/// clusters.
 pub const CLUSTER_COUNTS: usize = TOTAL * 3 / 8;
 
-/// Bytes of JSON that may still be used.
+/// The remaining bytes of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget(usize);
 
 impl Budget {
-    /// So many bytes.
+    /// A budget of this size.
     pub const fn of(bytes: usize) -> Self {
         Self(bytes)
     }
 
-    /// Takes `bytes` if there are so many.
+    /// Takes `bytes` if that many remain.
     pub const fn take(&mut self, bytes: usize) -> bool {
         match self.0.checked_sub(bytes) {
-            Some(left) => {
-                self.0 = left;
+            Some(remaining) => {
+                self.0 = remaining;
                 true
             }
             None => false,
         }
     }
 
-    /// What is left.
-    pub const fn left(self) -> usize {
+    /// The remaining bytes.
+    pub const fn remaining(self) -> usize {
         self.0
     }
 }
 
-/// Bytes of a text as a JSON string, its quotes and the comma after it included. Agents write what is counted here, so
-/// that it may hold anything.
+/// Bytes of a text as a JSON string, including quotes and the comma after it. The text comes from agents, and may contain
+/// anything.
 pub fn text(text: &str) -> usize {
     let bytes = text.bytes().map(|byte| match byte {
         b'"' | b'\\' => 2,
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_never_counts_less_than_it_takes() {
+    fn the_size_of_a_text_is_never_underestimated() {
         for sample in ["", "fleet-default/c1", "\"\\", "a\nb\u{1}\u{7f}", "ä…"] {
             let json = serde_json::to_string(sample).unwrap();
             assert!(
@@ -70,10 +70,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_that_is_not_there() {
+    fn no_more_than_the_budget_is_taken() {
         let mut budget = Budget::of(5);
         assert_eq!(
-            (budget.take(3), budget.take(3), budget.take(2), budget.left()),
+            (budget.take(3), budget.take(3), budget.take(2), budget.remaining()),
             (true, false, true, 0)
         );
     }

@@ -1,7 +1,7 @@
-//! The status of a Bundle: how far its roll-out is.
+//! The status of a Bundle: the progress of its rollout.
 
 use super::{
-    condition::{self, ConditionType, State},
+    condition::{self, ConditionState, ConditionType},
     deployments::Deployment,
     ready_message::of_summary,
     summary,
@@ -16,40 +16,40 @@ use crate::{
     targeting::{Rollout, Target},
 };
 
-/// A cluster that a Bundle goes to, after a round of its roll-out.
+/// A target of a Bundle after a round of its rollout.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetStatus<'a> {
-    /// The cluster, and what is to be there.
+    /// The cluster and its desired state.
     pub target: &'a Target<'a>,
-    /// Its deployment as it is now.
+    /// Its current deployment.
     pub deployment: Option<&'a BundleDeployment>,
-    /// What keeps it from getting what is wanted.
+    /// Why the desired state cannot be delivered.
     pub problem: Option<&'a str>,
 }
 
-/// What came of a round.
+/// The result of a rollout round.
 #[derive(Clone, Copy, Debug)]
 pub enum RolloutRound<'a> {
-    /// Clusters were given what it is their turn for. The places are in the order of the targets.
+    /// Each cluster got its rollout step. The statuses are in the order of the targets.
     Done(&'a Rollout, &'a [TargetStatus<'a>]),
-    /// Nothing was done, because of something that concerns all of them.
+    /// Nothing was done, because of an error that concerns all clusters.
     Refused(Reason, &'a str),
 }
 
-/// The status that follows. `now` is a time in RFC 3339.
+/// The new status. `now` is a time in RFC 3339.
 ///
-/// Fields that this controller does not know of, and conditions of others, stay as they are. After a refusal everything
-/// else stays too: it is what the clusters have.
+/// Fields that this controller does not know, and conditions of other controllers, stay as they are. If the round was refused,
+/// everything else stays too: it is the state of the clusters.
 pub fn bundle(bundle: &Bundle, round: RolloutRound<'_>, now: &str) -> BundleStatus {
     let generation = bundle.metadata.generation;
     let mut status = bundle.status.as_deref().cloned().unwrap_or_default();
     status.observed_generation = generation;
     let ready = match round {
-        RolloutRound::Done(rollout, places) => {
-            fill(&mut status, rollout, places);
+        RolloutRound::Done(rollout, targets) => {
+            fill(&mut status, rollout, targets);
             ready(status.summary.as_ref(), bundle)
         }
-        RolloutRound::Refused(reason, message) => State::False(reason, message.to_owned()),
+        RolloutRound::Refused(reason, message) => ConditionState::False(reason, message.to_owned()),
     };
     condition::set(
         &mut status.conditions,
@@ -61,10 +61,10 @@ pub fn bundle(bundle: &Bundle, round: RolloutRound<'_>, now: &str) -> BundleStat
     status
 }
 
-fn fill(status: &mut BundleStatus, rollout: &Rollout, places: &[TargetStatus<'_>]) {
-    let deployments: Vec<Deployment<'_>> = places
+fn fill(status: &mut BundleStatus, rollout: &Rollout, targets: &[TargetStatus<'_>]) {
+    let deployments: Vec<Deployment<'_>> = targets
         .iter()
-        .map(|place| Deployment::of_target(place.target, place.deployment, place.problem))
+        .map(|status| Deployment::of_target(status.target, status.deployment, status.problem))
         .collect();
     let summary = summary::of_deployments(&deployments);
     let count = |number: usize| Some(summary::number(number));
@@ -81,10 +81,10 @@ fn fill(status: &mut BundleStatus, rollout: &Rollout, places: &[TargetStatus<'_>
             let members: Vec<_> = partition
                 .members
                 .iter()
-                .filter_map(|place| deployments.get(*place).copied())
+                .filter_map(|index| deployments.get(*index).copied())
                 .collect();
             let mut status = partition.status.clone();
-            // Its examples are among those of the Bundle, or would be too many.
+            // Examples are listed for the whole Bundle only: for each partition they would be too many.
             status.summary = Some(BundleSummary {
                 non_ready_resources: Vec::new(),
                 ..summary::of_deployments(&members)
@@ -99,7 +99,7 @@ fn fill(status: &mut BundleStatus, rollout: &Rollout, places: &[TargetStatus<'_>
     status.summary = Some(summary);
 }
 
-fn ready(summary: Option<&BundleSummary>, bundle: &Bundle) -> State {
+fn ready(summary: Option<&BundleSummary>, bundle: &Bundle) -> ConditionState {
     let desired = summary
         .and_then(|summary| summary.desired_ready)
         .unwrap_or_default();
@@ -107,9 +107,9 @@ fn ready(summary: Option<&BundleSummary>, bundle: &Bundle) -> State {
         let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
         let message =
             format!("no cluster is targeted: spec.targets match no Cluster in namespace {namespace}");
-        return State::False(Reason::NoClusters, message);
+        return ConditionState::False(Reason::NoClusters, message);
     }
-    summary.map_or(State::True(Reason::Ready), |summary| {
+    summary.map_or(ConditionState::True(Reason::Ready), |summary| {
         of_summary(summary, "Cluster")
     })
 }

@@ -1,11 +1,11 @@
-//! The status of a Cluster: its namespace, and what is deployed there.
+//! The status of a Cluster: its namespace, and its deployments.
 
 use std::collections::BTreeMap;
 
 use kube_core::Resource;
 
 use super::{
-    condition::{self, ConditionType, State},
+    condition::{self, ConditionState, ConditionType},
     deployments::{by_bundle, helmop_of},
     ready_message::of_summary,
     resources,
@@ -22,12 +22,12 @@ use crate::{
     targeting::NamespaceRefused,
 };
 
-/// What `kubectl get` shows of a cluster whose agent has never said that it is there.
+/// State of a cluster whose agent has never reported, in `kubectl get`.
 const NO_AGENT: &str = "WaitCheckIn";
 
-/// The status that follows. `namespace` is the cluster's, and `deployments` are those in it; `now` is a time in RFC 3339.
+/// The new status. `namespace` is that of the cluster, and `deployments` are those in it; `now` is a time in RFC 3339.
 ///
-/// What agents and others tell stays as it is.
+/// What agents and other controllers report stays as it is.
 pub fn cluster(
     cluster: &Cluster,
     namespace: &str,
@@ -43,13 +43,13 @@ pub fn cluster(
     status.desired_ready_helm_ops = Some(desired);
     status.resource_counts = Some(resources::counts(&deployments));
     let worst = summary::worst(&summary).map_or("", DeploymentState::as_str);
-    let is_silent = status
+    let has_not_checked_in = status
         .agent
         .as_ref()
         .is_none_or(|agent| agent.last_seen.is_empty());
     status.display = Some(ClusterDisplay {
         ready_bundles: summary::ready_of_all(&summary),
-        state: if is_silent { NO_AGENT } else { worst }.to_owned(),
+        state: if has_not_checked_in { NO_AGENT } else { worst }.to_owned(),
     });
     let ready = of_summary(&summary, "Bundle");
     status.summary = Some(summary);
@@ -64,11 +64,11 @@ pub fn cluster(
     status
 }
 
-/// The status of a cluster that nothing is delivered to, because no namespace is certain to be its own. Everything else stays:
-/// it is what the cluster has.
+/// The status of a cluster that nothing is delivered to, because no namespace certainly belongs to it. Everything else stays: it
+/// is the state of the cluster.
 pub fn refused_cluster(cluster: &Cluster, refused: &NamespaceRefused, now: &str) -> ClusterStatus {
     let mut status = cluster.status.clone();
-    let state = State::False(Reason::NamespaceConflict, refused.to_string());
+    let state = ConditionState::False(Reason::NamespaceConflict, refused.to_string());
     let generation = cluster.metadata.generation;
     condition::set(
         &mut status.conditions,
@@ -80,7 +80,7 @@ pub fn refused_cluster(cluster: &Cluster, refused: &NamespaceRefused, now: &str)
     status
 }
 
-/// Whether the status of a cluster says that nothing is delivered to it.
+/// Whether the status of a cluster reports that nothing is delivered to it.
 pub fn is_refused(status: &ClusterStatus) -> bool {
     let is_refusal = |condition: &Condition| {
         condition.r#type == ConditionType::Ready.as_str()
@@ -89,12 +89,12 @@ pub fn is_refused(status: &ClusterStatus) -> bool {
     status.conditions.iter().any(is_refusal)
 }
 
-/// How many HelmOps are ready on the cluster, and how many go there.
+/// Number of HelmOps that are ready on the cluster, and of all HelmOps that target it.
 fn helmops(deployments: &[&Decoded<BundleDeployment>]) -> [i64; 2] {
     let mut helmops = BTreeMap::new();
     for deployment in deployments {
         let is_ready =
-            matches!(deployment, Decoded::Valid(good) if DeploymentState::of(good) == DeploymentState::Ready);
+            matches!(deployment, Decoded::Valid(one) if DeploymentState::of(one) == DeploymentState::Ready);
         if let Some(helmop) = helmop_of(deployment.meta()) {
             *helmops.entry(helmop).or_insert(false) |= is_ready;
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_whose_agent_never_came_says_so() {
+    fn a_cluster_without_agent_report_waits_for_check_in() {
         assert_eq!(of(&json!({}), &[]).display.unwrap().state, "WaitCheckIn");
     }
 }

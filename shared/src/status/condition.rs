@@ -1,8 +1,8 @@
-//! Conditions that move only when something changes.
+//! Conditions whose times change only with their content.
 
 use crate::{api::Condition, reason::Reason, text::cut};
 
-/// Longest message of a condition, in bytes: a few lines for a person, and nothing that a server could blow up.
+/// Maximum length of a message of a condition, in bytes: a few lines for a person. It bounds texts that a server controls.
 const MAX_MESSAGE: usize = 1024;
 
 /// The conditions of a HelmOp.
@@ -10,19 +10,19 @@ const MAX_MESSAGE: usize = 1024;
 pub enum ConditionType {
     /// The HelmOp is valid, its version is known and its Bundle is written.
     Accepted,
-    /// The last look for newer versions succeeded. Present only where polling is on, or a look that was asked for failed.
+    /// The last poll succeeded. Present only if polling is on, or if a requested poll failed.
     Polled,
-    /// Everything that is targeted is deployed and ready.
+    /// Everything is deployed and ready on all target clusters.
     Ready,
-    /// Something is under way that is expected to end by itself. Present only when it is true, as the kstatus
-    /// convention asks; Fleet leaves one that is `False`, which is removed.
+    /// Work is in progress and expected to complete. Present only while it is true, as the kstatus convention requires; Fleet
+    /// leaves a condition that is `False`, which is removed.
     Reconciling,
-    /// Nothing will happen before somebody changes something. Present only when it is true.
+    /// No progress is possible until a user changes something. Present only while it is true.
     Stalled,
 }
 
 impl ConditionType {
-    /// The word.
+    /// The type as in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
@@ -34,52 +34,54 @@ impl ConditionType {
     }
 }
 
-/// What a condition says.
+/// Status, reason and message of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It holds.
+pub enum ConditionState {
+    /// `True`, without a message.
     True(Reason),
-    /// It holds, and there is something to say of it.
-    TrueFor(Reason, String),
-    /// It does not, and why.
+    /// `True`, with a message.
+    TrueWithMessage(Reason, String),
+    /// `False`.
     False(Reason, String),
-    /// Nobody can tell yet, and why.
+    /// `Unknown`.
     Unknown(Reason, String),
 }
 
-impl State {
+impl ConditionState {
     const fn status(&self) -> &'static str {
         match self {
-            Self::True(_) | Self::TrueFor(..) => "True",
+            Self::True(_) | Self::TrueWithMessage(..) => "True",
             Self::False(..) => "False",
             Self::Unknown(..) => "Unknown",
         }
     }
 
-    /// Why.
+    /// The reason.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::True(reason)
-            | Self::TrueFor(reason, _)
+            | Self::TrueWithMessage(reason, _)
             | Self::False(reason, _)
             | Self::Unknown(reason, _) => *reason,
         }
     }
 
-    /// Why, in a sentence; empty for what simply holds, as Fleet has it.
+    /// The message; empty for `True`, as in Fleet.
     pub fn message(&self) -> &str {
         match self {
             Self::True(_) => "",
-            Self::TrueFor(_, message) | Self::False(_, message) | Self::Unknown(_, message) => message,
+            Self::TrueWithMessage(_, message) | Self::False(_, message) | Self::Unknown(_, message) => {
+                message
+            }
         }
     }
 }
 
-/// Sets a condition. Other conditions stay, whoever wrote them, and times move only with what they tell of.
+/// Sets a condition. Other conditions stay, and times change only with the content that they are for.
 pub fn set(
     conditions: &mut Vec<Condition>,
     r#type: ConditionType,
-    state: &State,
+    state: &ConditionState,
     generation: Option<i64>,
     now: &str,
 ) {
@@ -107,7 +109,7 @@ pub fn set(
     conditions.insert(position.unwrap_or(conditions.len()), new);
 }
 
-/// Removes a condition, whoever wrote it.
+/// Removes a condition, even if another controller wrote it.
 pub fn clear(conditions: &mut Vec<Condition>, r#type: ConditionType) {
     conditions.retain(|condition| condition.r#type != r#type.as_str());
 }
@@ -117,13 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_move_only_with_what_they_tell_of() {
+    fn times_change_only_with_the_status_or_message() {
         let mut conditions = vec![Condition {
             r#type: "Polled".into(),
             ..Condition::default()
         }];
-        let refused = |message: &str| State::False(Reason::ChartNotFound, message.to_owned());
-        let mut set_at = |state: State, generation, now: &str| {
+        let refused = |message: &str| ConditionState::False(Reason::ChartNotFound, message.to_owned());
+        let mut set_at = |state: ConditionState, generation, now: &str| {
             set(
                 &mut conditions,
                 ConditionType::Accepted,
@@ -131,7 +133,7 @@ mod tests {
                 Some(generation),
                 now,
             );
-            assert_eq!(conditions[0].r#type, "Polled", "others stay");
+            assert_eq!(conditions[0].r#type, "Polled", "other conditions stay");
             let accepted = &conditions[1];
             (
                 accepted.last_transition_time.clone(),
@@ -142,7 +144,7 @@ mod tests {
         assert_eq!(set_at(refused("a"), 2, "t2"), ("t1".into(), "t1".into()));
         assert_eq!(set_at(refused("b"), 2, "t3"), ("t1".into(), "t3".into()));
         assert_eq!(
-            set_at(State::True(Reason::Accepted), 2, "t4"),
+            set_at(ConditionState::True(Reason::Accepted), 2, "t4"),
             ("t4".into(), "t4".into())
         );
         assert_eq!(conditions.len(), 2);
@@ -151,18 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_says_what_its_state_does() {
+    fn a_condition_has_status_reason_and_message_of_its_state() {
         let long = "m".repeat(2000);
         for (state, status, message) in [
-            (State::True(Reason::Ready), "True", ""),
+            (ConditionState::True(Reason::Ready), "True", ""),
             (
-                State::TrueFor(Reason::Progressing, "why".to_owned()),
+                ConditionState::TrueWithMessage(Reason::Progressing, "why".to_owned()),
                 "True",
                 "why",
             ),
-            (State::False(Reason::NotReady, "why".to_owned()), "False", "why"),
             (
-                State::False(Reason::NotReady, long.clone()),
+                ConditionState::False(Reason::NotReady, "why".to_owned()),
+                "False",
+                "why",
+            ),
+            (
+                ConditionState::False(Reason::NotReady, long.clone()),
                 "False",
                 &long[..MAX_MESSAGE - 3],
             ),

@@ -1,4 +1,4 @@
-//! The deployments of a HelmOp, as its status looks at them.
+//! The deployments of a HelmOp, Bundle or Cluster, as its status uses them.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use crate::{
     targeting::Target,
 };
 
-/// What tells deployments apart, as Fleet names it everywhere: `namespace/name`.
+/// The identifier of a deployment in a status, `namespace/name` as in Fleet.
 ///
 /// In the status of a Bundle or HelmOp it is the Cluster, since every deployment of a Bundle has the Bundle's name; in that
-/// of a Cluster it is the Bundle. Where the labels that say it are missing, it is the deployment's own namespace, of which
-/// each cluster has one, and name.
+/// of a Cluster it is the Bundle. If the labels with it are missing, it is the deployment's own namespace, of which each
+/// cluster has one, and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name<'a> {
+pub struct DeploymentName<'a> {
     namespace: &'a str,
     name: &'a str,
 }
 
-impl<'a> Name<'a> {
-    /// Reads `namespace/name`.
+impl<'a> DeploymentName<'a> {
+    /// Parses `namespace/name`.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
         Some(Self { namespace, name })
     }
 
-    /// The name that two labels give.
-    fn told(metadata: &'a ObjectMeta, namespace: &str, name: &str) -> Self {
+    /// The name from two labels.
+    fn from_labels(metadata: &'a ObjectMeta, namespace: &str, name: &str) -> Self {
         match (labels::of(metadata, namespace), labels::of(metadata, name)) {
             (Some(namespace), Some(name)) => Self { namespace, name },
             _ => Self {
@@ -41,7 +41,7 @@ impl<'a> Name<'a> {
     }
 }
 
-impl fmt::Display for Name<'_> {
+impl fmt::Display for DeploymentName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -50,24 +50,24 @@ impl fmt::Display for Name<'_> {
 /// A deployment.
 #[derive(Clone, Copy, Debug)]
 pub struct Deployment<'a> {
-    /// Where it is, or what it is of.
-    pub name: Name<'a>,
-    /// Its state. One that does not decode is `NotReady`: whatever it says, nobody can tell that it is ready.
+    /// Its cluster, or its Bundle.
+    pub name: DeploymentName<'a>,
+    /// Its state. A deployment that does not decode is `NotReady`, because its readiness is unknown.
     pub state: DeploymentState,
-    /// What there is of it.
-    pub object: Object<'a>,
+    /// The observed object.
+    pub observed: ObservedDeployment<'a>,
 }
 
-/// What there is of a deployment.
+/// The observed object of a deployment.
 #[derive(Clone, Copy, Debug)]
-pub enum Object<'a> {
+pub enum ObservedDeployment<'a> {
     /// The object.
     Decoded(&'a BundleDeployment),
-    /// One that does not decode, and what is wrong with it.
-    Odd(&'a str),
-    /// What keeps the cluster from getting what is wanted, whatever it has.
+    /// An object that does not decode, with the error.
+    Invalid(&'a str),
+    /// Why the desired state cannot be delivered, with or without an existing object.
     Problem(&'a str),
-    /// None yet: the cluster is targeted, but its turn has not come.
+    /// None yet: the cluster is targeted, but the rollout has not reached it.
     None,
 }
 
@@ -78,55 +78,59 @@ impl<'a> Deployment<'a> {
         object: Option<&'a BundleDeployment>,
         problem: Option<&'a str>,
     ) -> Self {
-        let name = Name {
+        let name = DeploymentName {
             namespace: target.member.namespace(),
             name: target.member.name(),
         };
-        let (state, object) = match (problem, object) {
-            (Some(problem), _) => (DeploymentState::ErrApplied, Object::Problem(problem)),
-            (None, Some(object)) => (DeploymentState::of(object), Object::Decoded(object)),
-            (None, None) => (DeploymentState::Pending, Object::None),
+        let (state, observed) = match (problem, object) {
+            (Some(problem), _) => (DeploymentState::ErrApplied, ObservedDeployment::Problem(problem)),
+            (None, Some(object)) => (DeploymentState::of(object), ObservedDeployment::Decoded(object)),
+            (None, None) => (DeploymentState::Pending, ObservedDeployment::None),
         };
-        Self { name, state, object }
+        Self {
+            name,
+            state,
+            observed,
+        }
     }
 
-    fn of(name: Name<'a>, guarded: &'a Decoded<BundleDeployment>) -> Self {
-        match guarded {
+    fn of(name: DeploymentName<'a>, decoded: &'a Decoded<BundleDeployment>) -> Self {
+        match decoded {
             Decoded::Valid(object) => Self {
                 name,
                 state: DeploymentState::of(object),
-                object: Object::Decoded(object),
+                observed: ObservedDeployment::Decoded(object),
             },
             Decoded::Invalid { error, .. } => Self {
                 name,
                 state: DeploymentState::NotReady,
-                object: Object::Odd(error),
+                observed: ObservedDeployment::Invalid(error),
             },
         }
     }
 
-    /// What is to be said of it; empty for nothing.
+    /// Its message; may be empty.
     pub fn message(&self) -> String {
-        match self.object {
-            Object::Decoded(object) => state::message(object).to_owned(),
-            Object::Odd(error) => format!("the BundleDeployment cannot be read: {error}"),
-            Object::Problem(problem) => problem.to_owned(),
-            Object::None => String::new(),
+        match self.observed {
+            ObservedDeployment::Decoded(object) => state::message(object).to_owned(),
+            ObservedDeployment::Invalid(error) => format!("the BundleDeployment cannot be read: {error}"),
+            ObservedDeployment::Problem(problem) => problem.to_owned(),
+            ObservedDeployment::None => String::new(),
         }
     }
 }
 
-/// Looks at deployments, in the order of their clusters: whatever order they come in, the same status comes out.
+/// Deployments sorted by cluster, so that the status does not depend on the order of the input.
 pub fn by_cluster<'a>(deployments: &[&'a Decoded<BundleDeployment>]) -> Vec<Deployment<'a>> {
-    in_order(deployments, labels::CLUSTER_NAMESPACE, labels::CLUSTER)
+    sorted(deployments, labels::CLUSTER_NAMESPACE, labels::CLUSTER)
 }
 
-/// Looks at deployments, in the order of their Bundles.
+/// Deployments sorted by Bundle.
 pub fn by_bundle<'a>(deployments: &[&'a Decoded<BundleDeployment>]) -> Vec<Deployment<'a>> {
-    in_order(deployments, labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME)
+    sorted(deployments, labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME)
 }
 
-fn in_order<'a>(
+fn sorted<'a>(
     deployments: &[&'a Decoded<BundleDeployment>],
     namespace: &str,
     name: &str,
@@ -134,8 +138,8 @@ fn in_order<'a>(
     let mut deployments: Vec<_> = deployments
         .iter()
         .map(|deployment| {
-            let told = Name::told(deployment.meta(), namespace, name);
-            (Deployment::of(told, deployment), &deployment.meta().name)
+            let id = DeploymentName::from_labels(deployment.meta(), namespace, name);
+            (Deployment::of(id, deployment), &deployment.meta().name)
         })
         .collect();
     deployments.sort_by_key(|(deployment, name)| (deployment.name, *name));
@@ -145,9 +149,9 @@ fn in_order<'a>(
         .collect()
 }
 
-/// Namespace and name of the HelmOp that a BundleDeployment is of, if it is of any.
+/// Namespace and name of the HelmOp of a BundleDeployment, if any.
 ///
-/// Only the labels say it: the BundleDeployment is in the namespace of its cluster.
+/// They are only in the labels: the BundleDeployment is in the namespace of its cluster.
 pub fn helmop_of(metadata: &ObjectMeta) -> Option<(&str, &str)> {
     labels::of(metadata, labels::BUNDLE_NAMESPACE).zip(labels::of(metadata, labels::HELM_NAME))
 }
@@ -158,16 +162,16 @@ mod tests {
 
     use super::*;
 
-    fn guarded(object: &Value) -> Decoded<BundleDeployment> {
+    fn decoded(object: &Value) -> Decoded<BundleDeployment> {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
     fn labelled(labels: &Value) -> Decoded<BundleDeployment> {
-        guarded(&json!({ "metadata": { "namespace": "cluster-c", "name": "web", "labels": labels } }))
+        decoded(&json!({ "metadata": { "namespace": "cluster-c", "name": "web", "labels": labels } }))
     }
 
     #[test]
-    fn a_deployment_is_named_after_its_cluster() {
+    fn a_deployment_is_identified_by_its_cluster() {
         for (labels, expected) in [
             (
                 json!({ labels::CLUSTER_NAMESPACE: "fleet-default", labels::CLUSTER: "c" }),
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_helmop_is_in_the_labels() {
+    fn the_helmop_is_read_from_the_labels() {
         for (labels, expected) in [
             (
                 json!({ labels::BUNDLE_NAMESPACE: "fleet-default", labels::HELM_NAME: "web" }),
@@ -209,10 +213,10 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_clusters_and_an_odd_one_keeps_its_place() {
+    fn deployments_are_sorted_by_cluster_including_invalid_ones() {
         let of = |cluster: &str, status: Value| {
             let labels = json!({ labels::CLUSTER_NAMESPACE: "f", labels::CLUSTER: cluster });
-            guarded(&json!({ "metadata": { "name": "web", "labels": labels }, "status": status }))
+            decoded(&json!({ "metadata": { "name": "web", "labels": labels }, "status": status }))
         };
         let (a, b, c) = (
             of("a", json!({})),

@@ -1,4 +1,4 @@
-//! What a change of a status is worth an event.
+//! Events for changes of a status.
 
 use super::condition::ConditionType;
 use crate::{
@@ -6,36 +6,36 @@ use crate::{
     reason::Reason,
 };
 
-/// Something that happened to a HelmOp, as `kubectl describe` tells it.
+/// An event of a HelmOp or Bundle, as in `kubectl describe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether somebody should look at it.
+    /// Whether the type is `Warning` instead of `Normal`.
     pub is_warning: bool,
-    /// What happened, in a word.
+    /// The reason.
     pub reason: String,
-    /// What was being done, in a word.
+    /// The action.
     pub action: &'static str,
-    /// What happened, in a sentence.
+    /// The message.
     pub note: String,
 }
 
-/// Looking for a version, as Fleet names it.
+/// Action of resolving and polling versions, as in Fleet.
 const GET_VERSION: &str = "GetNewChartVersion";
-/// Holding a HelmOp to the Policies, as Fleet names it.
+/// Action of checking a HelmOp against the Policies, as in Fleet.
 const APPLY_POLICIES: &str = "ApplyPolicyRestrictions";
-/// Everything else that is done about a HelmOp.
+/// Every other action.
 const RECONCILE: &str = "Reconcile";
 
-/// What happened between two statuses. What is as it was is told no second time, and a first version is no event: the
-/// HelmOp itself tells of it.
+/// The events for a change of the status. What did not change is not reported again, and the first version is not an event: it
+/// is in the status.
 pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
-    [new_version(old, new), failed_look(old, new), verdict(old, new)]
+    [new_version(old, new), failed_poll(old, new), acceptance(old, new)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-/// Events of a Bundle: it became ready, or is not for another reason than before. Progress is no event.
+/// Events of a Bundle: it became ready, or is not ready for another reason than before. Progress is not an event.
 pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
     let ready = |status: &BundleStatus| {
         let mut conditions = status.conditions.iter();
@@ -65,7 +65,7 @@ pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
     }]
 }
 
-/// A HelmOp cannot be read, which its status cannot say.
+/// The event for a HelmOp that does not decode, so that its status cannot be updated.
 pub fn unreadable(error: String) -> Event {
     Event {
         is_warning: true,
@@ -85,50 +85,50 @@ fn new_version(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
     })
 }
 
-fn failed_look(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
-    let told = changed(old, new, ConditionType::Polled)?;
-    (told.status == "False").then(|| Event {
+fn failed_poll(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let polled = changed(old, new, ConditionType::Polled)?;
+    (polled.status == "False").then(|| Event {
         is_warning: true,
         reason: Reason::FailedToGetNewChartVersion.to_string(),
         action: GET_VERSION,
-        note: told.message.clone(),
+        note: polled.message.clone(),
     })
 }
 
-fn verdict(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
-    let told = changed(old, new, ConditionType::Accepted)?;
-    let is_warning = told.status == "False";
+fn acceptance(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let accepted = changed(old, new, ConditionType::Accepted)?;
+    let is_warning = accepted.status == "False";
     let was_refused = of(old, ConditionType::Accepted).is_some_and(|before| before.status == "False");
     if !is_warning && !was_refused {
         return None;
     }
     Some(Event {
         is_warning,
-        reason: told.reason.clone(),
-        action: if told.reason == Reason::PolicyViolation.as_str() {
+        reason: accepted.reason.clone(),
+        action: if accepted.reason == Reason::PolicyViolation.as_str() {
             APPLY_POLICIES
         } else {
             RECONCILE
         },
         note: if is_warning {
-            told.message.clone()
+            accepted.message.clone()
         } else {
             "accepted again".to_owned()
         },
     })
 }
 
-/// The condition as it is now, if it says something else than before.
+/// The new condition, if its status, reason or message changed.
 fn changed<'s>(old: &HelmOpStatus, new: &'s HelmOpStatus, r#type: ConditionType) -> Option<&'s Condition> {
     let now = of(new, r#type)?;
-    let says = |condition: &Condition| {
+    let content = |condition: &Condition| {
         (
             condition.status.clone(),
             condition.reason.clone(),
             condition.message.clone(),
         )
     };
-    (of(old, r#type).map(says) != Some(says(now))).then_some(now)
+    (of(old, r#type).map(content) != Some(content(now))).then_some(now)
 }
 
 fn of(status: &HelmOpStatus, r#type: ConditionType) -> Option<&Condition> {
@@ -148,7 +148,7 @@ mod tests {
         serde_json::from_str(&status.to_string()).unwrap()
     }
 
-    fn told(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<(bool, String, &'static str)> {
+    fn summarized(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<(bool, String, &'static str)> {
         events(old, new)
             .into_iter()
             .map(|event| {
@@ -162,53 +162,59 @@ mod tests {
     }
 
     #[test]
-    fn a_first_version_is_no_event_and_a_newer_one_is() {
+    fn only_a_newer_version_is_an_event() {
         let none = HelmOpStatus::default();
         let first = status("1.0.0", json!([]));
         let second = status("1.1.0", json!([]));
-        assert_eq!(told(&none, &first), []);
+        assert_eq!(summarized(&none, &first), []);
         let expected = (
             false,
             "GotNewChartVersion: 1.1.0 (before: 1.0.0)".to_owned(),
             "GetNewChartVersion",
         );
-        assert_eq!(told(&first, &second), [expected]);
-        assert_eq!(told(&second, &second), []);
+        assert_eq!(summarized(&first, &second), [expected]);
+        assert_eq!(summarized(&second, &second), []);
     }
 
     #[test]
-    fn failures_are_told_when_they_begin_or_change() {
+    fn failures_are_reported_when_they_start_or_change() {
         let failed = |r#type: &str, reason: &str, message: &str| {
             status(
                 "1.0.0",
                 json!([{ "type": r#type, "status": "False", "reason": reason, "message": message }]),
             )
         };
-        let well = status(
+        let accepted = status(
             "1.0.0",
             json!([{ "type": "Accepted", "status": "True", "reason": "Accepted" }]),
         );
-        let look = failed("Polled", "Timeout", "slow");
-        let of_look = "FailedToGetNewChartVersion: slow".to_owned();
-        assert_eq!(told(&well, &look), [(true, of_look, "GetNewChartVersion")]);
-        assert_eq!(told(&look, &look), []);
+        let poll_failed = failed("Polled", "Timeout", "slow");
+        let poll_event = "FailedToGetNewChartVersion: slow".to_owned();
+        assert_eq!(
+            summarized(&accepted, &poll_failed),
+            [(true, poll_event, "GetNewChartVersion")]
+        );
+        assert_eq!(summarized(&poll_failed, &poll_failed), []);
 
         let refused = failed("Accepted", "ChartNotFound", "gone");
-        let of_refusal = "ChartNotFound: gone".to_owned();
-        assert_eq!(told(&well, &refused), [(true, of_refusal, "Reconcile")]);
-        assert_eq!(told(&refused, &refused), []);
-        let again = "Accepted: accepted again".to_owned();
-        assert_eq!(told(&refused, &well), [(false, again, "Reconcile")]);
-        let forbidden = failed("Accepted", "PolicyViolation", "no");
-        let of_policy = "PolicyViolation: no".to_owned();
+        let refusal_event = "ChartNotFound: gone".to_owned();
         assert_eq!(
-            told(&refused, &forbidden),
-            [(true, of_policy, "ApplyPolicyRestrictions")]
+            summarized(&accepted, &refused),
+            [(true, refusal_event, "Reconcile")]
+        );
+        assert_eq!(summarized(&refused, &refused), []);
+        let again = "Accepted: accepted again".to_owned();
+        assert_eq!(summarized(&refused, &accepted), [(false, again, "Reconcile")]);
+        let forbidden = failed("Accepted", "PolicyViolation", "no");
+        let policy_event = "PolicyViolation: no".to_owned();
+        assert_eq!(
+            summarized(&refused, &forbidden),
+            [(true, policy_event, "ApplyPolicyRestrictions")]
         );
     }
 
     #[test]
-    fn a_bundle_has_an_event_for_each_reason_but_progress() {
+    fn a_bundle_has_an_event_for_each_reason_except_progress() {
         let status = |status: &str, reason: &str, message: &str| -> BundleStatus {
             let json = serde_json::json!({
                 "conditions": [{ "type": "Ready", "status": status, "reason": reason, "message": message }],

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::api::{BundleDeployment, Decoded, labels, status::BundleSummary};
 
-/// A deployment in a state on the cluster `f/CLUSTER`, with more fields in its status.
+/// A deployment with this state on the cluster `f/CLUSTER`, with more fields in its status.
 pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Decoded<BundleDeployment> {
     let (staged, mut status) = match state {
         DeploymentState::Ready => ("a", json!({ "ready": true, "nonModified": true })),
@@ -34,24 +34,24 @@ pub fn deployment(cluster: &str, state: DeploymentState, more: &Value) -> Decode
         "spec": { "deploymentID": if state == DeploymentState::Pending { "" } else { "a" }, "stagedDeploymentID": staged },
         "status": status,
     });
-    let guarded: Decoded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();
-    assert_eq!(by_cluster(&[&guarded])[0].state, state);
-    guarded
+    let decoded: Decoded<BundleDeployment> = serde_json::from_str(&object.to_string()).unwrap();
+    assert_eq!(by_cluster(&[&decoded])[0].state, state);
+    decoded
 }
 
-/// One that does not decode.
-pub fn odd(cluster: &str) -> Decoded<BundleDeployment> {
+/// A deployment that does not decode.
+pub fn invalid(cluster: &str) -> Decoded<BundleDeployment> {
     let labels = json!({ labels::CLUSTER_NAMESPACE: "f", labels::CLUSTER: cluster });
     let object = json!({ "metadata": { "name": "web", "labels": labels }, "status": { "ready": "maybe" } });
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// They as the status looks at them.
-pub fn look(deployments: &[Decoded<BundleDeployment>]) -> Vec<Deployment<'_>> {
+/// Deployments sorted by cluster.
+pub fn sorted(deployments: &[Decoded<BundleDeployment>]) -> Vec<Deployment<'_>> {
     by_cluster(&deployments.iter().collect::<Vec<_>>())
 }
 
-/// A summary as it stands in a Bundle.
+/// A summary as in the status of a Bundle.
 #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
 pub fn summary(object: Value) -> BundleSummary {
     serde_json::from_str(&object.to_string()).unwrap()

@@ -1,7 +1,7 @@
 //! The status of a HelmOp.
 
 use super::{
-    condition::{self, ConditionType, State},
+    condition::{self, ConditionState, ConditionType},
     polling::{self, Polling, Stalled},
     ready::ready,
     rollup::{self, BundleState},
@@ -11,56 +11,55 @@ use crate::{
     reason::Reason,
 };
 
-/// What came of a reconciliation.
+/// The result of a reconciliation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The Bundle is as the HelmOp asks.
+    /// The Bundle is up to date.
     Accepted {
         /// The version of the HelmOp's own chart; empty for an archive.
         version: String,
-        /// What was looked up, and what it came to.
+        /// The resolved versions.
         resolved: Vec<ResolvedChart>,
     },
-    /// It is not, and will not be before somebody changes something: the HelmOp, a Secret, a policy, the repository.
-    /// What was deployed before stays.
+    /// The HelmOp is not accepted until a user changes the HelmOp, a Secret, a Policy or the repository. What was deployed before
+    /// stays.
     Refused {
-        /// Why, in a word.
+        /// The reason.
         reason: Reason,
-        /// Why, in a sentence.
+        /// The message.
         message: String,
     },
-    /// It is not, for something that may pass, and is tried again. What was deployed before stays.
+    /// The HelmOp is not accepted because of a transient error, and is retried. What was deployed before stays.
     Retrying {
-        /// Why, in a word.
+        /// The reason.
         reason: Reason,
-        /// Why, in a sentence.
+        /// The message.
         message: String,
     },
 }
 
-/// The conditions that follow.
-struct Verdict {
-    accepted: State,
-    ready: State,
-    reconciling: Option<State>,
+/// The new conditions.
+struct Conditions {
+    accepted: ConditionState,
+    ready: ConditionState,
+    reconciling: Option<ConditionState>,
     stalled: Stalled,
 }
 
-/// The status that follows. `seen` is the HelmOp's Bundle as it is now with its deployments (a Bundle alone will do), also
-/// where the HelmOp is not accepted, and `now` a time in RFC 3339.
+/// The new status. `observed` is the HelmOp's Bundle with its deployments (the Bundle alone is sufficient), even if the HelmOp is
+/// not accepted, and `now` is a time in RFC 3339.
 ///
-/// Fields that this controller does not know of, and conditions of others, stay as they are. A HelmOp that is not
-/// accepted is never ready, whatever is still deployed; one whose version is known stays accepted, whatever comes of looks
-/// for newer ones.
+/// Fields that this controller does not know, and conditions of other controllers, stay as they are. A HelmOp that is not
+/// accepted is never ready, even if it is still deployed; one whose version is resolved stays accepted, even if polls fail.
 #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
 pub fn next<'a>(
     helmop: &HelmOp,
-    seen: impl Into<BundleState<'a>>,
+    observed: impl Into<BundleState<'a>>,
     outcome: &Outcome,
     polling: &Polling,
     now: &str,
 ) -> HelmOpStatus {
-    let seen = seen.into();
+    let observed = observed.into();
     let generation = helmop.metadata.generation;
     let mut status = helmop.status.clone().unwrap_or_default();
     status.observed_generation = generation;
@@ -68,21 +67,21 @@ pub fn next<'a>(
         version.clone_into(&mut status.version);
         resolved.clone_into(&mut status.resolved);
     }
-    rollup::fill(&mut status.base, seen);
-    let verdict = judge(helmop, seen, &status, outcome, polling);
+    rollup::fill(&mut status.base, observed);
+    let new = conditions(helmop, observed, &status, outcome, polling);
     polling::fill(&mut status, polling, generation, now);
     let conditions = &mut status.base.conditions;
     for (r#type, state) in [
-        (ConditionType::Accepted, verdict.accepted),
-        (ConditionType::Ready, verdict.ready),
+        (ConditionType::Accepted, new.accepted),
+        (ConditionType::Ready, new.ready),
     ] {
         condition::set(conditions, r#type, &state, generation, now);
     }
-    match verdict.reconciling {
+    match new.reconciling {
         Some(state) => condition::set(conditions, ConditionType::Reconciling, &state, generation, now),
         None => condition::clear(conditions, ConditionType::Reconciling),
     }
-    match verdict.stalled {
+    match new.stalled {
         Stalled::Yes(state) => condition::set(conditions, ConditionType::Stalled, &state, generation, now),
         Stalled::No => condition::clear(conditions, ConditionType::Stalled),
         Stalled::Unchanged => {}
@@ -90,40 +89,41 @@ pub fn next<'a>(
     status
 }
 
-fn judge(
+fn conditions(
     helmop: &HelmOp,
-    seen: BundleState<'_>,
+    observed: BundleState<'_>,
     status: &HelmOpStatus,
     outcome: &Outcome,
     polling: &Polling,
-) -> Verdict {
+) -> Conditions {
     match outcome {
         Outcome::Accepted { .. } => {
-            let readiness = ready(helmop, seen, status.base.summary.as_ref());
-            let moving = State::TrueFor(Reason::Progressing, readiness.state.message().to_owned());
-            Verdict {
-                accepted: State::True(Reason::Accepted),
+            let readiness = ready(helmop, observed, status.base.summary.as_ref());
+            let progressing =
+                ConditionState::TrueWithMessage(Reason::Progressing, readiness.state.message().to_owned());
+            Conditions {
+                accepted: ConditionState::True(Reason::Accepted),
                 ready: readiness.state,
-                reconciling: readiness.is_moving.then_some(moving),
+                reconciling: readiness.is_progressing.then_some(progressing),
                 stalled: polling::stalled(polling, &status.base.conditions),
             }
         }
-        Outcome::Refused { reason, message } => Verdict {
-            accepted: State::False(*reason, message.clone()),
-            ready: State::False(*reason, message.clone()),
+        Outcome::Refused { reason, message } => Conditions {
+            accepted: ConditionState::False(*reason, message.clone()),
+            ready: ConditionState::False(*reason, message.clone()),
             reconciling: None,
-            stalled: Stalled::Yes(State::TrueFor(*reason, message.clone())),
+            stalled: Stalled::Yes(ConditionState::TrueWithMessage(*reason, message.clone())),
         },
-        Outcome::Retrying { reason, message } => Verdict {
-            accepted: State::False(*reason, message.clone()),
-            ready: State::False(*reason, message.clone()),
-            reconciling: Some(State::TrueFor(*reason, message.clone())),
+        Outcome::Retrying { reason, message } => Conditions {
+            accepted: ConditionState::False(*reason, message.clone()),
+            ready: ConditionState::False(*reason, message.clone()),
+            reconciling: Some(ConditionState::TrueWithMessage(*reason, message.clone())),
             stalled: Stalled::No,
         },
     }
 }
 
-/// What is left of a status in a cluster whose definition of HelmOp lacks the fields that Fleet's own does.
+/// Removes the fields of a status that Fleet's CRD does not have.
 pub fn without_extras(mut status: HelmOpStatus) -> HelmOpStatus {
     status.observed_generation = None;
     status.resolved.clear();

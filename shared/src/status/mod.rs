@@ -1,12 +1,12 @@
-//! What to report.
+//! Computes statuses, conditions and events.
 //!
-//! A HelmOp's status comes of two things: whether it is accepted, and what became of its Bundle on each cluster. The
-//! second is told by the BundleDeployments, one for each cluster:
+//! The status of a HelmOp depends on whether it is accepted, and on the state of its Bundle on each cluster. The
+//! BundleDeployments, one for each cluster, report the latter:
 //!
 //! ```text
 //! deployments ─► state ─► summary ─► ready_message ─► ready ─► condition
-//! in the order            display    one line         true?
-//! of clusters ─► objects ─► resources and counts, within a budget
+//! sorted by               display    one line         status
+//! cluster     ─► objects ─► resources and counts, within a budget
 //! ```
 
 mod budget;
@@ -32,7 +32,6 @@ mod summary;
 pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
     cluster::{cluster, is_refused, refused_cluster},
-    condition::{ConditionType, State},
     deployments::helmop_of,
     events::{Event, bundle_events, events, unreadable},
     helmop::{Outcome, next, without_extras},

@@ -1,4 +1,4 @@
-//! What is told of a deployment that is not ready: its objects, cut to size.
+//! The objects of a deployment that is not ready, truncated to the budget.
 
 use super::budget::{self, Budget};
 use crate::{
@@ -6,17 +6,17 @@ use crate::{
     text::cut,
 };
 
-/// How many objects of each kind of trouble are listed, and how many messages of each object: Fleet's agent lists no
-/// more objects.
+/// How many modified objects, how many objects that are not ready, and how many messages of each object are listed. Fleet's
+/// agent lists no more objects.
 const MAX_OBJECTS: usize = 10;
-/// Longest patch or message of an object, in bytes.
+/// Maximum length of a patch or message of an object, in bytes.
 const MAX_DETAIL: usize = 512;
-/// The JSON around the texts of an object, in bytes.
+/// The JSON of an object without its texts, in bytes.
 const FRAME: usize = 160;
-/// Longest name: an API version is a group of at most 253 bytes, a slash, and a version of at most 63.
+/// Maximum length of a name: an API version is a group of at most 253 bytes, a slash, and a version of at most 63.
 pub const MAX_NAME: usize = 317;
 
-/// The objects of a deployment that are not ready or were changed, as far as there is room.
+/// The objects of a deployment that are not ready or modified, within the budget.
 pub fn objects(
     modified: &[ModifiedStatus],
     non_ready: &[NonReadyStatus],

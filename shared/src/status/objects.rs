@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 
 use super::{
-    deployments::{Deployment, Object},
+    deployments::{Deployment, ObservedDeployment},
     state::DeploymentState,
 };
 use crate::api::BundleDeployment;
 
-/// Fleet's word for an object that is as it should be.
+/// Fleet's state of an object that is ready.
 pub const READY: &str = "Ready";
 
-/// Names an object on any cluster.
+/// Identifies an object on any cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key<'a> {
+pub struct ObjectKey<'a> {
     /// Its kind.
     pub kind: &'a str,
     /// Its API version.
     pub api_version: &'a str,
-    /// Its namespace; empty for an object of the whole cluster.
+    /// Its namespace; empty for a cluster-scoped object.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
@@ -27,20 +27,20 @@ pub struct Key<'a> {
 /// An object on all clusters.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
-    /// Names it.
-    pub key: Key<'a>,
-    /// Its state wherever it is, in the order of the deployments.
+    /// Identifies it.
+    pub key: ObjectKey<'a>,
+    /// Its state on each cluster, in the order of the deployments.
     pub entries: Vec<Entry<'a>>,
-    /// Some deployment does not tell the state of all its objects.
+    /// Whether a deployment does not report the state of all its objects.
     pub is_incomplete: bool,
 }
 
 /// An object on one cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Position of the deployment.
+    /// Index of the deployment.
     pub deployment: usize,
-    /// Fleet's or the agent's word.
+    /// The state, as Fleet or the agent names it.
     pub state: &'a str,
 }
 
@@ -52,12 +52,12 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The objects of all deployments, in no order that means anything.
+/// The objects of all deployments, in an unspecified order.
 pub fn rows<'a>(deployments: &[Deployment<'a>]) -> Vec<Row<'a>> {
     let mut table = Table::default();
-    for (position, deployment) in deployments.iter().enumerate() {
-        if let Object::Decoded(object) = deployment.object {
-            table.add(position, deployment.state, object);
+    for (index, deployment) in deployments.iter().enumerate() {
+        if let ObservedDeployment::Decoded(object) = deployment.observed {
+            table.add(index, deployment.state, object);
         }
     }
     table.rows
@@ -66,33 +66,32 @@ pub fn rows<'a>(deployments: &[Deployment<'a>]) -> Vec<Row<'a>> {
 #[derive(Default)]
 struct Table<'a> {
     rows: Vec<Row<'a>>,
-    positions: HashMap<Key<'a>, usize>,
-    /// Where the next object is likely to be: clusters list the same objects in the same order, so that they are
-    /// seldom searched for.
+    positions: HashMap<ObjectKey<'a>, usize>,
+    /// The likely position of the next object: clusters list the same objects in the same order, so that most need no search.
     next: usize,
 }
 
 impl<'a> Table<'a> {
-    fn add(&mut self, position: usize, state: DeploymentState, object: &'a BundleDeployment) {
+    fn add(&mut self, index: usize, state: DeploymentState, object: &'a BundleDeployment) {
         let status = &object.status;
         let default = default_state(state, status.incomplete_state);
-        let mut put = |[kind, api_version, namespace, name]: [&'a String; 4], state| {
-            let key = Key {
+        let mut add_entry = |[kind, api_version, namespace, name]: [&'a String; 4], state| {
+            let key = ObjectKey {
                 kind,
                 api_version,
                 namespace,
                 name,
             };
-            let deployment = position;
-            self.put(key, Entry { deployment, state }, status.incomplete_state);
+            let deployment = index;
+            self.add_entry(key, Entry { deployment, state }, status.incomplete_state);
         };
         for object in &status.resources {
             let names = [&object.kind, &object.api_version, &object.namespace, &object.name];
-            put(names, default);
+            add_entry(names, default);
         }
         for object in &status.non_ready_status {
             let names = [&object.kind, &object.api_version, &object.namespace, &object.name];
-            put(
+            add_entry(
                 names,
                 object.summary.as_ref().map_or("", |summary| &summary.state),
             );
@@ -104,13 +103,13 @@ impl<'a> Table<'a> {
                 (false, true) => "Missing",
                 (false, false) => "Modified",
             };
-            put(names, state);
+            add_entry(names, state);
         }
         self.next = 0;
     }
 
-    /// What is said last of an object in a deployment counts.
-    fn put(&mut self, key: Key<'a>, entry: Entry<'a>, is_incomplete: bool) {
+    /// Adds the state of an object. If a deployment reports several, the last one is used.
+    fn add_entry(&mut self, key: ObjectKey<'a>, entry: Entry<'a>, is_incomplete: bool) {
         let position = match self.rows.get(self.next) {
             Some(row) if row.key == key => self.next,
             _ => *self.positions.entry(key).or_insert_with(|| {
@@ -134,8 +133,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The state of objects that a deployment says nothing else of. That it is not ready or changed follows from some of
-/// its objects, so it says nothing of the others.
+/// The state of objects that a deployment does not report separately. `NotReady` and `Modified` result from some of its objects,
+/// and do not apply to the others.
 fn default_state(state: DeploymentState, is_incomplete: bool) -> &'static str {
     match state {
         DeploymentState::NotReady | DeploymentState::Modified if is_incomplete => "Unknown",

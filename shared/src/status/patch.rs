@@ -1,10 +1,10 @@
-//! The smallest change that makes one JSON value into another.
+//! The smallest JSON merge patch between two values.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// A JSON merge patch from one status to another, or `None` if they are equal. Most are, and JSON is made of neither
-/// then: a status can be large.
+/// A JSON merge patch from one status to another, or `None` if they are equal. Most are equal, and then neither is serialized: a
+/// status can be large.
 pub fn change<S: PartialEq + Serialize>(old: &S, new: &S) -> Option<Value> {
     if old == new {
         return None;
@@ -39,7 +39,7 @@ mod tests {
     use crate::api::HelmOpStatus;
 
     #[test]
-    fn names_only_what_differs() {
+    fn a_patch_contains_only_differences() {
         let old = json!({ "a": 1, "b": { "c": 1, "d": 2 }, "e": [1], "f": 1 });
         let new = json!({ "a": 1, "b": { "c": 1, "d": 3 }, "e": [1, 2], "g": {} });
         let patch = merge_patch(&old, &new).unwrap();

@@ -1,64 +1,64 @@
-//! What the status tells of looks for newer versions.
+//! Polling in the status of a HelmOp.
 
-use super::condition::{self, ConditionType, State};
+use super::condition::{self, ConditionState, ConditionType};
 use crate::{
     api::{Condition, HelmOpStatus},
     reason::Reason,
 };
 
-/// What there is to tell.
+/// What the status reports about polling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// Nobody looks: it is off, or the HelmOp is refused as it is.
+    /// No polling: it is off, or the HelmOp is refused.
     Off,
-    /// Nothing that was not told already.
+    /// Nothing new.
     Unchanged,
-    /// No look is on record.
+    /// Not polled yet.
     Awaited {
-        /// When the first one is due, in RFC 3339.
+        /// When the first poll is due, in RFC 3339.
         next: String,
     },
-    /// A look.
+    /// A poll was attempted.
     Looked(PollAttempt),
 }
 
-/// A look for newer versions that has come to its end.
+/// A finished attempt to find a newer version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PollAttempt {
-    /// When it began, in RFC 3339.
+    /// When it started, in RFC 3339.
     pub start: String,
-    /// Whether the next one comes by itself.
+    /// Whether polling is on, so that the next attempt is scheduled.
     pub is_repeated: bool,
-    /// What came of it: what there is to say of it, or why it failed.
+    /// The message for `Polled`, which may be empty, or the failure.
     pub result: Result<String, Failure>,
 }
 
-/// Why versions could not be looked up.
+/// Why a poll failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Why, in a word.
+    /// The reason.
     pub reason: Reason,
-    /// Why, in a sentence.
+    /// The message.
     pub message: String,
-    /// Whether it may pass by itself, so that nobody need do anything yet.
+    /// Whether it may pass without action of a user.
     pub is_transient: bool,
 }
 
-/// Sets what the status says of looks.
+/// Sets `Polled` and the time of the last poll.
 pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64>, now: &str) {
     let state = match polling {
         Polling::Off => None,
         Polling::Unchanged => return,
         Polling::Awaited { next } => {
             let message = format!("not polled yet; next poll at {next}");
-            Some(State::Unknown(Reason::Progressing, message))
+            Some(ConditionState::Unknown(Reason::Progressing, message))
         }
-        Polling::Looked(look) => {
-            status.last_polling_triggered.clone_from(&look.start);
-            match &look.result {
-                Ok(_) if !look.is_repeated => None,
-                Ok(note) => Some(State::TrueFor(Reason::Polled, note.clone())),
-                Err(failure) => Some(State::False(failure.reason, failure.message.clone())),
+        Polling::Looked(attempt) => {
+            status.last_polling_triggered.clone_from(&attempt.start);
+            match &attempt.result {
+                Ok(_) if !attempt.is_repeated => None,
+                Ok(note) => Some(ConditionState::TrueWithMessage(Reason::Polled, note.clone())),
+                Err(failure) => Some(ConditionState::False(failure.reason, failure.message.clone())),
             }
         }
     };
@@ -69,27 +69,30 @@ pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64
     }
 }
 
-/// Whether a HelmOp that is accepted stands still all the same: no newer version can be found before somebody does
-/// something. `conditions` are those that are told already.
+/// Whether an accepted HelmOp is stalled because no newer version can be found until a user acts. `conditions` are the existing
+/// ones.
 pub fn stalled(polling: &Polling, conditions: &[Condition]) -> Stalled {
     match polling {
         Polling::Looked(PollAttempt {
             result: Err(failure), ..
-        }) if !failure.is_transient => Stalled::Yes(State::TrueFor(failure.reason, failure.message.clone())),
+        }) if !failure.is_transient => Stalled::Yes(ConditionState::TrueWithMessage(
+            failure.reason,
+            failure.message.clone(),
+        )),
         Polling::Unchanged if is_false(conditions, ConditionType::Polled) => Stalled::Unchanged,
         Polling::Off | Polling::Unchanged | Polling::Awaited { .. } | Polling::Looked(_) => Stalled::No,
     }
 }
 
-/// See [`stalled`].
+/// The condition `Stalled` of an accepted HelmOp, see [`stalled`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stalled {
-    /// It does not.
+    /// It is removed.
     No,
-    /// It is as it was.
+    /// It stays as it is.
     Unchanged,
-    /// It does.
-    Yes(State),
+    /// It is set.
+    Yes(ConditionState),
 }
 
 fn is_false(conditions: &[Condition], r#type: ConditionType) -> bool {

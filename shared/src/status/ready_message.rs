@@ -1,22 +1,22 @@
-//! What is not ready, in one line.
+//! The message of the condition `Ready`.
 
-use super::{condition::State, state::DeploymentState, summary::count};
+use super::{condition::ConditionState, state::DeploymentState, summary::count};
 use crate::{
     api::status::{BundleSummary, ModifiedStatus, NonReadyStatus, ObjectSummary},
     reason::Reason,
     text::cut,
 };
 
-/// How many objects of each kind of trouble are named for each state: Fleet's number.
+/// How many modified objects, and how many objects that are not ready, are named for each state: as in Fleet.
 const MAX_OBJECTS: usize = 4;
-/// Longest text about one object, in bytes: a patch can be as long as the object.
+/// Maximum length of the text about one object, in bytes: a patch can be as long as the object.
 const MAX_OBJECT: usize = 200;
 
-/// Fleet's message of the condition `Ready`: each state that is not ready with its number and one example, and what is
-/// wrong with the example's objects. Empty where everything is ready.
+/// Fleet's message of the condition `Ready`: each state that is not ready with its count and one example, and the problems of
+/// the example's objects. Empty if everything is ready.
 ///
-/// `kind` is what deployments are told apart by: `Cluster`. A state without an example is named all the same, which
-/// Fleet does not.
+/// `kind` is the kind that identifies deployments, such as `Cluster`. A state without an example is included too, unlike in
+/// Fleet.
 pub fn ready_message(summary: &BundleSummary, kind: &str) -> String {
     let mut parts = Vec::new();
     for state in DeploymentState::ALL
@@ -49,17 +49,17 @@ pub fn ready_message(summary: &BundleSummary, kind: &str) -> String {
     parts.join("; ")
 }
 
-/// What the condition `Ready` says of a summary alone.
-pub fn of_summary(summary: &BundleSummary, kind: &str) -> State {
+/// The condition `Ready` that follows from a summary.
+pub fn of_summary(summary: &BundleSummary, kind: &str) -> ConditionState {
     let message = ready_message(summary, kind);
     if message.is_empty() {
-        State::True(Reason::Ready)
+        ConditionState::True(Reason::Ready)
     } else {
-        State::False(Reason::NotReady, message)
+        ConditionState::False(Reason::NotReady, message)
     }
 }
 
-/// Whether a message is one of those above, and not an error of its own.
+/// Whether a message is a [`ready_message`], not an error.
 pub fn is_ready_message(message: &str) -> bool {
     DeploymentState::ALL.into_iter().any(|state| {
         let rest = message.strip_prefix(state.as_str());
@@ -94,8 +94,8 @@ fn non_ready(object: &NonReadyStatus) -> String {
     text
 }
 
-/// The state, or whether it is expected to pass or is an error, and the messages. Fleet leaves the bracket before a
-/// lone `error]` out.
+/// Appends the state, or whether the object is progressing or has an error, and the messages. Fleet omits the bracket before a
+/// single `error]`.
 fn push_summary(text: &mut String, summary: &ObjectSummary) {
     let mark = match (summary.transitioning, summary.error) {
         (false, false) => return text.push_str(&summary.state),
@@ -110,7 +110,7 @@ fn push_summary(text: &mut String, summary: &ObjectSummary) {
     }
 }
 
-/// `kind.group namespace/name`. The group of `v1` is `v1`, as Fleet has it.
+/// `kind.group namespace/name`. The group of `v1` is `v1`, as in Fleet.
 fn name(kind: &str, api_version: &str, namespace: &str, name: &str) -> String {
     let mut text = kind.to_lowercase();
     if let Some(group) = api_version.split('/').next().filter(|group| !group.is_empty()) {

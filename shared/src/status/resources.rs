@@ -1,38 +1,38 @@
-//! Resources: the deployed objects, their number by state, and the same for each cluster.
+//! The deployed objects with their states, and their counts by state, in total and for each cluster.
 
 use std::collections::BTreeMap;
 
 use super::{
     budget::{self, Budget},
-    deployments::{Deployment, Object},
-    objects::{Key, READY, Row, rows},
+    deployments::{Deployment, ObservedDeployment},
+    objects::{ObjectKey, READY, Row, rows},
 };
 use crate::api::status::{Omitted, PerClusterState, Resource, ResourceCounts, StatusBase};
 
-/// The JSON around the texts of an object: names of fields and of the lists of clusters, in bytes.
+/// The JSON of an object without its texts, in bytes: names of fields and of the lists of clusters.
 const RESOURCE_FRAME: usize = 280;
-/// The JSON around the name of a cluster with counts, and what the API server notes of the fields' manager, in bytes.
+/// The JSON of the counts of a cluster without its name, including `managedFields`, in bytes.
 const COUNTS_FRAME: usize = 320;
 
-/// Sets the list of objects and the counts, as far as there is [room](budget).
+/// Sets the list of objects and the counts, within the [budget].
 pub fn fill(base: &mut StatusBase, deployments: &[Deployment<'_>]) {
     let clusters: Vec<String> = deployments.iter().map(|one| one.name.to_string()).collect();
     let mut omitted = Omitted::default();
-    let mut left = Budget::of(budget::TOTAL - budget::NON_READY);
+    let mut remaining = Budget::of(budget::TOTAL - budget::NON_READY);
 
     let counts = counts_by_cluster(deployments, &clusters);
-    let mut total = none();
+    let mut total = zero_counts();
     for (_, counts) in &counts {
         add(&mut total, counts);
     }
     base.resource_counts = Some(total);
-    base.per_cluster_resource_counts = bounded_counts(counts, &mut left, &mut omitted);
-    let rows = bounded_rows(rows(deployments), &mut left, &mut omitted);
-    base.resources = resources(&rows, &clusters, &mut left, &mut omitted);
+    base.per_cluster_resource_counts = bounded_counts(counts, &mut remaining, &mut omitted);
+    let rows = bounded_rows(rows(deployments), &mut remaining, &mut omitted);
+    base.resources = resources(&rows, &clusters, &mut remaining, &mut omitted);
     base.omitted = (omitted != Omitted::default()).then_some(omitted);
 }
 
-/// Clears them, where nobody looks at deployments: what is not known is not told.
+/// Clears them if deployments are not watched: what is unknown is not reported.
 pub fn clear(base: &mut StatusBase) {
     base.resources = Vec::new();
     base.resource_counts = None;
@@ -40,18 +40,18 @@ pub fn clear(base: &mut StatusBase) {
     base.omitted = None;
 }
 
-/// The counts of each cluster that tells them, in the order of clusters.
+/// The counts of each cluster that reports them, in the order of clusters.
 fn counts_by_cluster<'c>(
     deployments: &[Deployment<'_>],
     clusters: &'c [String],
 ) -> Vec<(&'c str, ResourceCounts)> {
     let mut counts: Vec<(&str, ResourceCounts)> = Vec::with_capacity(deployments.len());
     for (deployment, cluster) in deployments.iter().zip(clusters) {
-        let Object::Decoded(object) = deployment.object else {
+        let ObservedDeployment::Decoded(object) = deployment.observed else {
             continue;
         };
         if counts.last().is_none_or(|(last, _)| last != cluster) {
-            counts.push((cluster, none()));
+            counts.push((cluster, zero_counts()));
         }
         if let (Some((_, total)), Some(own)) = (counts.last_mut(), &object.status.resource_counts) {
             add(total, own);
@@ -60,11 +60,11 @@ fn counts_by_cluster<'c>(
     counts
 }
 
-/// How many objects deployments have, by their state.
+/// Number of objects of all deployments, by state.
 pub fn counts(deployments: &[Deployment<'_>]) -> ResourceCounts {
-    let mut total = none();
+    let mut total = zero_counts();
     for deployment in deployments {
-        if let Object::Decoded(object) = deployment.object
+        if let ObservedDeployment::Decoded(object) = deployment.observed
             && let Some(own) = &object.status.resource_counts
         {
             add(&mut total, own);
@@ -73,8 +73,8 @@ pub fn counts(deployments: &[Deployment<'_>]) -> ResourceCounts {
     total
 }
 
-/// No objects. Every number is written even where it is 0.
-fn none() -> ResourceCounts {
+/// Counts of 0. They are set, so that each is written.
+fn zero_counts() -> ResourceCounts {
     let zero = Some(0);
     ResourceCounts {
         ready: zero,
@@ -106,13 +106,13 @@ fn add(total: &mut ResourceCounts, more: &ResourceCounts) {
 
 fn bounded_counts(
     counts: Vec<(&str, ResourceCounts)>,
-    left: &mut Budget,
+    remaining: &mut Budget,
     omitted: &mut Omitted,
 ) -> BTreeMap<String, ResourceCounts> {
-    // The name stands in the status and in what the API server notes of the fields' manager.
+    // The name is in the status and in `managedFields`.
     let bytes = |(cluster, _): &(&str, ResourceCounts)| 2 * budget::text(cluster) + COUNTS_FRAME;
     let is_ready = |(_, counts): &(&str, ResourceCounts)| counts.ready == counts.desired_ready;
-    let kept = bounded(counts, budget::CLUSTER_COUNTS, left, bytes, is_ready);
+    let kept = bounded(counts, budget::CLUSTER_COUNTS, remaining, bytes, is_ready);
     omitted.per_cluster_resource_counts = kept.omitted;
     kept.items
         .into_iter()
@@ -120,28 +120,32 @@ fn bounded_counts(
         .collect()
 }
 
-/// An object with the texts that it is sorted by, and its state on all clusters together.
-struct Named<'a> {
+/// An object with its sort keys and its state on all clusters together.
+struct ListedObject<'a> {
     r#type: String,
     id: String,
     state: &'a str,
     row: Row<'a>,
 }
 
-fn bounded_rows<'a>(rows: Vec<Row<'a>>, left: &mut Budget, omitted: &mut Omitted) -> Vec<Named<'a>> {
-    let mut rows: Vec<_> = rows.into_iter().map(Named::of).collect();
-    // The API version sorts what is the same object to Fleet.
+fn bounded_rows<'a>(
+    rows: Vec<Row<'a>>,
+    remaining: &mut Budget,
+    omitted: &mut Omitted,
+) -> Vec<ListedObject<'a>> {
+    let mut rows: Vec<_> = rows.into_iter().map(ListedObject::of).collect();
+    // The API version orders objects that are the same to Fleet.
     rows.sort_by(|one, other| {
-        let key = |named: &Named<'a>| named.row.key.api_version;
+        let key = |named: &ListedObject<'a>| named.row.key.api_version;
         (&one.r#type, &one.id, key(one)).cmp(&(&other.r#type, &other.id, key(other)))
     });
-    let is_ready = |named: &Named<'_>| named.state == READY;
-    let kept = bounded(rows, budget::RESOURCES, left, Named::bytes, is_ready);
+    let is_ready = |named: &ListedObject<'_>| named.state == READY;
+    let kept = bounded(rows, budget::RESOURCES, remaining, ListedObject::bytes, is_ready);
     omitted.resources = kept.omitted;
     kept.items
 }
 
-impl<'a> Named<'a> {
+impl<'a> ListedObject<'a> {
     fn of(row: Row<'a>) -> Self {
         Self {
             r#type: type_of(row.key),
@@ -167,7 +171,7 @@ impl<'a> Named<'a> {
 }
 
 /// Group and lower-case kind. The group of `v1` is empty.
-fn type_of(key: Key<'_>) -> String {
+fn type_of(key: ObjectKey<'_>) -> String {
     let kind = key.kind.to_lowercase();
     match key.api_version.split('/').next() {
         None | Some("" | "v1") => kind,
@@ -175,7 +179,7 @@ fn type_of(key: Key<'_>) -> String {
     }
 }
 
-fn id_of(key: Key<'_>) -> String {
+fn id_of(key: ObjectKey<'_>) -> String {
     if key.namespace.is_empty() {
         key.name.to_owned()
     } else {
@@ -183,18 +187,18 @@ fn id_of(key: Key<'_>) -> String {
     }
 }
 
-/// The list, with the names of clusters as far as there is room: first those where something is not as it should be,
-/// of all objects, then the others.
+/// The list of objects with the names of clusters, within the budget: first, for all objects, the clusters on which the object is
+/// not ready, then the others.
 fn resources(
-    rows: &[Named<'_>],
+    rows: &[ListedObject<'_>],
     clusters: &[String],
-    left: &mut Budget,
+    remaining: &mut Budget,
     omitted: &mut Omitted,
 ) -> Vec<Resource> {
     let mut states: Vec<PerClusterState> = rows.iter().map(|_| PerClusterState::default()).collect();
-    let mut cut = vec![false; rows.len()];
+    let mut is_truncated = vec![false; rows.len()];
     for ready in [false, true] {
-        for ((named, states), cut) in rows.iter().zip(&mut states).zip(&mut cut) {
+        for ((named, states), is_truncated) in rows.iter().zip(&mut states).zip(&mut is_truncated) {
             for entry in named
                 .row
                 .entries
@@ -206,10 +210,10 @@ fn resources(
                 else {
                     continue;
                 };
-                if left.take(budget::text(cluster)) {
+                if remaining.take(budget::text(cluster)) {
                     list.push(cluster.clone());
                 } else {
-                    *cut = true;
+                    *is_truncated = true;
                     omitted.per_cluster_state += 1;
                 }
             }
@@ -217,13 +221,13 @@ fn resources(
     }
     rows.iter()
         .zip(states)
-        .zip(cut)
-        .map(|((named, states), cut)| named.resource(states, cut))
+        .zip(is_truncated)
+        .map(|((named, states), is_truncated)| named.resource(states, is_truncated))
         .collect()
 }
 
-impl Named<'_> {
-    fn resource(&self, states: PerClusterState, is_cut: bool) -> Resource {
+impl ListedObject<'_> {
+    fn resource(&self, states: PerClusterState, is_truncated: bool) -> Resource {
         let key = self.row.key;
         Resource {
             api_version: key.api_version.to_owned(),
@@ -232,7 +236,7 @@ impl Named<'_> {
             id: self.id.clone(),
             namespace: key.namespace.to_owned(),
             name: key.name.to_owned(),
-            incomplete_state: self.row.is_incomplete || is_cut,
+            incomplete_state: self.row.is_incomplete || is_truncated,
             state: self.state.to_owned(),
             per_cluster_state: (states != PerClusterState::default()).then_some(states),
             ..Resource::default()
@@ -240,8 +244,7 @@ impl Named<'_> {
     }
 }
 
-/// The list that a cluster stands in for a state. Fleet has none for some states of deployments, nor for words that it
-/// does not know.
+/// The list of clusters for a state. Fleet has none for some states of deployments, nor for states that it does not know.
 fn list_of<'s>(states: &'s mut PerClusterState, state: &str) -> Option<&'s mut Vec<String>> {
     Some(match state {
         READY => &mut states.ready,
@@ -251,27 +254,27 @@ fn list_of<'s>(states: &'s mut PerClusterState, state: &str) -> Option<&'s mut V
         "Orphaned" => &mut states.orphaned,
         "Missing" => &mut states.missing,
         "Unknown" => &mut states.unknown,
-        // The last two are words of the agent for an object whose conditions say that it is not available.
+        // The agent reports the last two for an object whose conditions show that it is not available.
         "NotReady" | "updating" | "error" => &mut states.not_ready,
         _ => return None,
     })
 }
 
-/// What was kept of a list.
-struct Kept<T> {
+/// A list that was truncated to a budget.
+struct Bounded<T> {
     items: Vec<T>,
     omitted: i64,
 }
 
-/// Keeps of `items`, in their order, what `most` bytes hold and are left, those that are not ready first.
+/// Keeps the `items`, in their order, that fit into `max` bytes and into the remaining budget; those that are not ready first.
 fn bounded<T>(
     items: Vec<T>,
-    most: usize,
-    left: &mut Budget,
+    max: usize,
+    remaining: &mut Budget,
     bytes: impl Fn(&T) -> usize,
     is_ready: impl Fn(&T) -> bool,
-) -> Kept<T> {
-    let mut own = Budget::of(most.min(left.left()));
+) -> Bounded<T> {
+    let mut own = Budget::of(max.min(remaining.remaining()));
     let mut is_kept = vec![false; items.len()];
     for ready in [false, true] {
         for (item, is_kept) in items
@@ -282,15 +285,15 @@ fn bounded<T>(
             *is_kept = own.take(bytes(item));
         }
     }
-    let used = most.min(left.left()) - own.left();
-    left.take(used);
+    let used = max.min(remaining.remaining()) - own.remaining();
+    remaining.take(used);
     let mut omitted = 0;
     let kept = items.into_iter().zip(is_kept).filter(|(_, is_kept)| {
         omitted += i64::from(!is_kept);
         *is_kept
     });
     let items = kept.map(|(item, _)| item).collect();
-    Kept { items, omitted }
+    Bounded { items, omitted }
 }
 
 #[cfg(test)]

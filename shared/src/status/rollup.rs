@@ -1,15 +1,15 @@
-//! From the deployments of a HelmOp to its status.
+//! Computes the status of a HelmOp from its deployments.
 
 use super::{deployments, resources, summary};
 use crate::api::{Bundle, BundleDeployment, Decoded, bundle::BundleStatus, status::StatusBase};
 
-/// What is seen of a HelmOp's Bundle.
+/// The observed state of a HelmOp's Bundle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BundleState<'a> {
-    /// The Bundle as it is now.
+    /// The current Bundle.
     pub bundle: Option<&'a Bundle>,
-    /// Its BundleDeployments, in any order; `None` where nobody looks at them, as in a controller that may only see
-    /// some namespaces. None of them hides others: one that does not decode is told of.
+    /// Its BundleDeployments, in any order; `None` if they are not watched, as in a controller that may read only some
+    /// namespaces. One that does not decode does not hide the others: it is reported.
     pub deployments: Option<&'a [&'a Decoded<BundleDeployment>]>,
 }
 
@@ -23,17 +23,17 @@ impl<'a> From<Option<&'a Bundle>> for BundleState<'a> {
 }
 
 impl<'a> BundleState<'a> {
-    /// What came of the Bundle.
+    /// The status of the Bundle.
     pub fn status(&self) -> Option<&'a BundleStatus> {
         self.bundle.and_then(|bundle| bundle.status.as_deref())
     }
 }
 
-/// Sets everything in a status that follows from deployments. Where nobody looks at them, the Bundle's own summary
-/// gives the numbers and single objects are not told of; where it has none either, all stays as it is.
-pub fn fill(base: &mut StatusBase, seen: BundleState<'_>) {
-    let counted = seen.status().and_then(|status| status.summary.as_ref());
-    match (seen.deployments, counted) {
+/// Sets everything in a status that follows from deployments. If they are not watched, the counts are those of the Bundle's
+/// summary, and objects are not reported; if it has no summary either, the status stays as it is.
+pub fn fill(base: &mut StatusBase, observed: BundleState<'_>) {
+    let counted = observed.status().and_then(|status| status.summary.as_ref());
+    match (observed.deployments, counted) {
         (Some(deployments), _) => {
             let deployments = deployments::by_cluster(deployments);
             summary::fill(base, &deployments, counted);

@@ -2,28 +2,28 @@
 
 use crate::api::{BundleDeployment, Condition};
 
-/// The state of a deployment, the best first. The order is Fleet's rank: the worst state of any deployment is shown
-/// for all.
+/// The state of a deployment, from best to worst. The order is Fleet's rank: the worst state of any deployment is shown for
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeploymentState {
     /// Deployed and ready.
     Ready,
     /// Deployed, but some objects are not ready.
     NotReady,
-    /// The cluster is targeted, and the roll-out has not got to it for the first time.
+    /// The cluster is targeted, but the rollout has not reached it yet.
     Pending,
-    /// Held back by the roll-out: the cluster is ready with what it had before.
+    /// Held back by the rollout: the cluster is ready with the previous deployment.
     OutOfSync,
-    /// Deployed, and changed on the cluster since.
+    /// Deployed, and modified on the cluster since.
     Modified,
     /// Waiting to be deployed by the agent.
     WaitApplied,
-    /// Could not be deployed.
+    /// The deployment failed.
     ErrApplied,
 }
 
 impl DeploymentState {
-    /// Every state, the best first.
+    /// Every state, from best to worst.
     pub const ALL: [Self; 7] = [
         Self::Ready,
         Self::NotReady,
@@ -34,7 +34,7 @@ impl DeploymentState {
         Self::ErrApplied,
     ];
 
-    /// Fleet's word.
+    /// The state as in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "Ready",
@@ -47,11 +47,11 @@ impl DeploymentState {
         }
     }
 
-    /// The state of a deployment that exists.
+    /// The state of an existing deployment.
     pub fn of(deployment: &BundleDeployment) -> Self {
         let (spec, status) = (&deployment.spec, &deployment.status);
         if spec.deployment_id.is_empty() && !spec.staged_deployment_id.is_empty() {
-            // It knows what comes first, and waits for its turn. Fleet calls it `WaitApplied`, as if its agent were at work.
+            // It is staged, but not promoted yet. Fleet reports `WaitApplied`, as if its agent were deploying.
             Self::Pending
         } else if status.applied_deployment_id != spec.deployment_id {
             let deployed = find(deployment, "Deployed").map(|deployed| &*deployed.status);
@@ -72,14 +72,14 @@ impl DeploymentState {
     }
 }
 
-/// What the agent says of a deployment; empty where it says nothing.
+/// The message of the agent about a deployment; may be empty.
 ///
-/// `Installed` speaks of what was deployed last, so it counts only where that is what should be deployed.
+/// `Installed` is about the last applied deployment, so it is used only if that is the desired one.
 pub fn message(deployment: &BundleDeployment) -> &str {
     let is_applied = deployment.status.applied_deployment_id == deployment.spec.deployment_id;
     [("Deployed", true), ("Installed", is_applied), ("Monitored", true)]
         .into_iter()
-        .filter_map(|(r#type, counts)| find(deployment, r#type).filter(|_| counts))
+        .filter_map(|(r#type, is_used)| find(deployment, r#type).filter(|_| is_used))
         .map(|condition| &*condition.message)
         .find(|message| !message.is_empty())
         .unwrap_or_default()

@@ -1,10 +1,10 @@
-//! Number of deployments by state, and the first few that are not ready.
+//! Number of deployments by state, and the first ones that are not ready.
 
 use std::cmp::Reverse;
 
 use super::{
     budget::{self, Budget},
-    deployments::{Deployment, Name, Object},
+    deployments::{Deployment, DeploymentName, ObservedDeployment},
     non_ready::{MAX_NAME, objects},
     state::DeploymentState,
 };
@@ -13,16 +13,16 @@ use crate::{
     text::cut,
 };
 
-/// How many deployments that are not ready are listed: Fleet's number.
+/// How many deployments that are not ready are listed: as in Fleet.
 const MAX_NON_READY: usize = 10;
-/// Longest message of a deployment, in bytes: a few lines for a person.
+/// Maximum length of a message of a deployment, in bytes: a few lines for a person.
 const MAX_MESSAGE: usize = 1024;
 
-/// Sets summary, display and numbers of clusters.
+/// Sets the summary, the display and the numbers of clusters.
 ///
-/// `counted` is the summary of the Bundle. It alone knows clusters that are targeted but have no deployment yet, because
-/// their turn has not come (`Pending`) or something keeps them from getting one (`ErrApplied`): they are counted as long
-/// as there are fewer deployments than the Bundle counts clusters.
+/// `counted` is the summary of the Bundle. Only it contains clusters that are targeted but have no deployment yet, because the
+/// rollout has not reached them (`Pending`) or because of an error (`ErrApplied`): they are counted as long as there are fewer
+/// deployments than the Bundle counts clusters.
 pub fn fill(base: &mut StatusBase, deployments: &[Deployment<'_>], counted: Option<&BundleSummary>) {
     let waiting = waiting(deployments, counted);
     let summary = summarize(deployments, &waiting);
@@ -36,7 +36,7 @@ pub fn fill(base: &mut StatusBase, deployments: &[Deployment<'_>], counted: Opti
     base.summary = Some(summary);
 }
 
-/// Sets the same by what the Bundle says alone, where nobody looks at deployments.
+/// Sets the same from the summary of the Bundle only, if deployments are not watched.
 pub fn fill_from_bundle(base: &mut StatusBase, counted: &BundleSummary) {
     let mut budget = Budget::of(budget::NON_READY);
     let summary = BundleSummary {
@@ -61,7 +61,7 @@ pub fn fill_from_bundle(base: &mut StatusBase, counted: &BundleSummary) {
     base.summary = Some(summary);
 }
 
-/// How many deployments are in a state.
+/// Number of deployments in a state.
 pub fn count(summary: &BundleSummary, state: DeploymentState) -> i64 {
     match state {
         DeploymentState::Ready => summary.ready.unwrap_or_default(),
@@ -90,9 +90,9 @@ fn add(summary: &mut BundleSummary, state: DeploymentState, more: i64) {
 /// Clusters without a deployment.
 #[derive(Default)]
 struct Waiting<'a> {
-    /// Those whose turn has not come.
+    /// Clusters that the rollout has not reached.
     pending: i64,
-    /// Those that something keeps from getting one.
+    /// Clusters with an error.
     failed: i64,
     /// Some of them.
     examples: Vec<Deployment<'a>>,
@@ -124,16 +124,16 @@ fn waiting<'a>(deployments: &[Deployment<'_>], counted: Option<&'a BundleSummary
             .iter()
             .take(MAX_NON_READY)
             .filter(move |one| one.bundle_state == state.as_str())
-            .filter_map(|one| Some((Name::parse(&one.name)?, &*one.message)))
+            .filter_map(|one| Some((DeploymentName::parse(&one.name)?, &*one.message)))
             .filter(|(cluster, _)| deployments.binary_search_by_key(cluster, |one| one.name).is_err())
             .take(usize::try_from(count).unwrap_or(usize::MAX))
             .map(move |(name, message)| Deployment {
                 name,
                 state,
-                object: if message.is_empty() {
-                    Object::None
+                observed: if message.is_empty() {
+                    ObservedDeployment::None
                 } else {
-                    Object::Problem(message)
+                    ObservedDeployment::Problem(message)
                 },
             })
     };
@@ -171,28 +171,30 @@ fn summarize(deployments: &[Deployment<'_>], waiting: &Waiting<'_>) -> BundleSum
     summary
 }
 
-/// The deployments to list: the worst first, those of one state in the order of their clusters, and of each state at
-/// least one, so that no state goes without an example.
+/// The deployments to list: the worst first, those of the same state in the order of their clusters, and at least one of each
+/// state as an example.
 fn examples<'a>(not_ready: impl Iterator<Item = Deployment<'a>>) -> Vec<Deployment<'a>> {
     let mut all: Vec<_> = not_ready.collect();
     all.sort_by_key(|deployment| Reverse(deployment.state));
     let states: Vec<_> = all.chunk_by(|one, other| one.state == other.state).collect();
     let mut kept = Vec::with_capacity(MAX_NON_READY);
     for (others, state) in (0..states.len()).rev().zip(states) {
-        let room = MAX_NON_READY.saturating_sub(kept.len() + others);
-        kept.extend(state.iter().take(room));
+        let limit = MAX_NON_READY.saturating_sub(kept.len() + others);
+        kept.extend(state.iter().take(limit));
     }
     kept
 }
 
 fn describe(deployment: &Deployment<'_>, budget: &mut Budget) -> NonReadyResource {
-    let objects = match deployment.object {
-        Object::Decoded(object) => objects(
+    let objects = match deployment.observed {
+        ObservedDeployment::Decoded(object) => objects(
             &object.status.modified_status,
             &object.status.non_ready_status,
             budget,
         ),
-        Object::Odd(_) | Object::Problem(_) | Object::None => NonReadyResource::default(),
+        ObservedDeployment::Invalid(_) | ObservedDeployment::Problem(_) | ObservedDeployment::None => {
+            NonReadyResource::default()
+        }
     };
     NonReadyResource {
         name: cut(deployment.name.to_string(), MAX_NAME),
@@ -202,7 +204,7 @@ fn describe(deployment: &Deployment<'_>, budget: &mut Budget) -> NonReadyResourc
     }
 }
 
-/// What `kubectl get` shows: the worst state and what the first deployment in it says.
+/// The columns of `kubectl get`: the worst state, and the message of the first deployment in it.
 fn display(summary: &BundleSummary) -> StatusDisplay {
     let worst = worst(summary).map_or("", DeploymentState::as_str);
     let first = summary
@@ -218,7 +220,7 @@ fn display(summary: &BundleSummary) -> StatusDisplay {
     }
 }
 
-/// The worst state of any deployment, if any is not ready.
+/// The worst state of any deployment; `None` if all are ready.
 pub fn worst(summary: &BundleSummary) -> Option<DeploymentState> {
     DeploymentState::ALL
         .into_iter()
@@ -227,7 +229,7 @@ pub fn worst(summary: &BundleSummary) -> Option<DeploymentState> {
         .filter(|worst| *worst != DeploymentState::Ready)
 }
 
-/// Ready ones and all of them, such as `2/3`.
+/// The numbers of ready and of all deployments, such as `2/3`.
 pub fn ready_of_all(summary: &BundleSummary) -> String {
     format!(
         "{}/{}",
@@ -236,7 +238,7 @@ pub fn ready_of_all(summary: &BundleSummary) -> String {
     )
 }
 
-/// A number as the API has it.
+/// A number in the type of the API.
 pub fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

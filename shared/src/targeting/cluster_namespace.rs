@@ -1,7 +1,7 @@
-//! Which namespace belongs to a Cluster.
+//! The namespace that belongs to a Cluster.
 //!
-//! `status.namespace` alone is no proof: the agent of a cluster may write the status of its own Cluster. A namespace belongs to
-//! a Cluster where its name follows from that of the Cluster, or where the annotations of the namespace name the Cluster: agents
+//! `status.namespace` alone does not prove it: the agent of a cluster may write the status of its own Cluster. A namespace
+//! belongs to a Cluster if its name is computed from that of the Cluster, or if its annotations name the Cluster: agents
 //! can change neither.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,22 +16,22 @@ use crate::{
 /// Namespaces of Kubernetes itself.
 const SYSTEM: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// How much of a name that somebody else gives is shown in a message, in bytes.
-const SHOWN: usize = 80;
+/// Maximum length of a name from an annotation in a message, in bytes.
+const MAX_SHOWN: usize = 80;
 
-/// The metadata of an existing namespace that decide whose it is.
+/// The metadata of an existing namespace that identify its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceOwner {
-    /// It has the label [`labels::MANAGED`].
+    /// Whether it has the label [`labels::MANAGED`].
     pub is_managed: bool,
-    /// What the annotation [`labels::CLUSTER_NAMESPACE`] says.
+    /// The annotation [`labels::CLUSTER_NAMESPACE`].
     pub cluster_namespace: Option<String>,
-    /// What the annotation [`labels::CLUSTER`] says.
+    /// The annotation [`labels::CLUSTER`].
     pub cluster: Option<String>,
 }
 
 impl NamespaceOwner {
-    /// Reads them.
+    /// Reads the metadata.
     pub fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
         Self {
@@ -57,23 +57,23 @@ impl NamespaceOwner {
         differs(&self.cluster_namespace, &cluster.namespace) || differs(&self.cluster, &cluster.name)
     }
 
-    fn told(&self) -> String {
-        let text = |part: &Option<String>| cut(part.clone().unwrap_or_default(), SHOWN);
+    fn display(&self) -> String {
+        let text = |part: &Option<String>| cut(part.clone().unwrap_or_default(), MAX_SHOWN);
         format!("{}/{}", text(&self.cluster_namespace), text(&self.cluster))
     }
 }
 
-/// What is known of namespaces and of other Clusters.
+/// Finds namespaces and other Clusters.
 pub trait Namespaces {
-    /// The marks of a namespace, if it exists.
+    /// The owner metadata of a namespace, if it exists.
     fn marks(&self, namespace: &str) -> Option<NamespaceOwner>;
-    /// Another Cluster whose name gives the same namespace, if there is one.
+    /// Another Cluster whose name gives the same namespace, if any.
     fn rival(&self, namespace: &str, cluster: &NamespacedName) -> Option<NamespacedName>;
     /// Whether it is the namespace of the controller itself.
     fn is_own(&self, namespace: &str) -> bool;
 }
 
-/// Why a Cluster has no namespace that can be delivered to.
+/// Why no namespace of a Cluster can be delivered to.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NamespaceRefused {
     /// A namespace of Kubernetes or of the controller.
@@ -87,25 +87,25 @@ pub enum NamespaceRefused {
         /// The namespace.
         namespace: String,
     },
-    /// Its status names a namespace that names no Cluster. What was delivered there earlier stays.
+    /// Its status names a namespace that does not name the Cluster. Earlier deployments there stay.
     #[error(
         "status.namespace of Cluster {cluster}: Invalid value: {namespace:?}: the namespace does not name this Cluster, and \
-         {computed:?} does not exist; clear status.namespace, or, if the namespace is this cluster's: {}",
-        adoption(namespace, cluster)
+         {computed:?} does not exist; clear status.namespace, or, if the namespace belongs to this cluster: {}",
+        assign_commands(namespace, cluster)
     )]
     Unproven {
         /// The Cluster.
         cluster: String,
-        /// What its status names.
+        /// The namespace in its status.
         namespace: String,
-        /// The name that it would get.
+        /// The computed namespace.
         computed: String,
     },
-    /// Somebody made the namespace for another purpose.
+    /// The namespace was created for another purpose.
     #[error(
-        "Namespace {namespace} exists, and was not made for Cluster {cluster}: it has no label fleet.cattle.io/managed=true; \
+        "Namespace {namespace} exists, and was not created for Cluster {cluster}: it has no label fleet.cattle.io/managed=true; \
          delete it, or, if its content and its RoleBindings may be there: {}",
-        adoption(namespace, cluster)
+        assign_commands(namespace, cluster)
     )]
     Unmanaged {
         /// The Cluster.
@@ -113,11 +113,11 @@ pub enum NamespaceRefused {
         /// The namespace.
         namespace: String,
     },
-    /// The namespace is another Cluster's.
+    /// The namespace belongs to another Cluster.
     #[error(
-        "Namespace {namespace} belongs to Cluster {owner}, as its annotations say, and not to Cluster {cluster}; rename one of \
-         the two Clusters, or, if Cluster {owner} is gone: {}",
-        adoption(namespace, cluster)
+        "Namespace {namespace} belongs to Cluster {owner} according to its annotations, not to Cluster {cluster}; rename one of \
+         the two Clusters, or, if Cluster {owner} is deleted: {}",
+        assign_commands(namespace, cluster)
     )]
     Foreign {
         /// The Cluster.
@@ -127,59 +127,59 @@ pub enum NamespaceRefused {
         /// The Cluster that the annotations name.
         owner: String,
     },
-    /// Two Clusters have the same namespace, and nothing decides which of them keeps it.
+    /// Two Clusters have the same namespace, and no annotation names its owner.
     #[error(
         "Clusters {cluster} and {other} have the same namespace {namespace}, and nothing is delivered to either; rename one \
-         of them, or say whose it is: {}",
-        adoption(namespace, cluster)
+         of them, or assign the namespace: {}",
+        assign_commands(namespace, cluster)
     )]
     Shared {
         /// The Cluster.
         cluster: String,
         /// The namespace.
         namespace: String,
-        /// Another Cluster with it.
+        /// The other Cluster with the namespace.
         other: String,
     },
 }
 
-/// How an administrator gives a namespace to a Cluster.
-fn adoption(namespace: &str, cluster: &str) -> String {
-    let (home, name) = cluster.split_once('/').unwrap_or_default();
+/// The commands that assign a namespace to a Cluster.
+fn assign_commands(namespace: &str, cluster: &str) -> String {
+    let (cluster_namespace, name) = cluster.split_once('/').unwrap_or_default();
     format!(
         "kubectl label namespace {namespace} fleet.cattle.io/managed=true --overwrite && kubectl annotate namespace {namespace} \
-         fleet.cattle.io/cluster-namespace={home} fleet.cattle.io/cluster={name} --overwrite"
+         fleet.cattle.io/cluster-namespace={cluster_namespace} fleet.cattle.io/cluster={name} --overwrite"
     )
 }
 
 /// The namespace for the BundleDeployments of a Cluster. It may not exist yet.
 ///
 /// # Errors
-/// Where there is none that is certain to be this Cluster's alone.
+/// If no namespace certainly belongs to this Cluster only.
 pub fn namespace_of(cluster: &Cluster, known: &impl Namespaces) -> Result<String, NamespaceRefused> {
     let own = NamespacedName::of(&cluster.metadata);
     let computed = cluster_namespace(&own.namespace, &own.name);
     let claimed = &cluster.status.namespace;
     if claimed.is_empty() || *claimed == computed {
-        return computed_of(&own, computed, known);
+        return check_computed(&own, computed, known);
     }
-    let marks = known.marks(claimed).filter(|_| !is_system(claimed, known));
-    match marks {
-        Some(marks) if marks.is_managed && marks.owner().as_ref() == Some(&own) => Ok(claimed.clone()),
-        // Deployments may be there from before. In a new namespace, which no agent watches, they would be lost.
-        Some(marks) if !marks.is_of_other(&own) && known.marks(&computed).is_none() => {
+    let owner = known.marks(claimed).filter(|_| !is_system(claimed, known));
+    match owner {
+        Some(owner) if owner.is_managed && owner.owner().as_ref() == Some(&own) => Ok(claimed.clone()),
+        // It may contain earlier deployments. In a new namespace, which no agent watches, they would be lost.
+        Some(owner) if !owner.is_of_other(&own) && known.marks(&computed).is_none() => {
             Err(NamespaceRefused::Unproven {
                 cluster: own.to_string(),
                 namespace: claimed.clone(),
                 computed,
             })
         }
-        _ => computed_of(&own, computed, known),
+        _ => check_computed(&own, computed, known),
     }
 }
 
-/// Checks the namespace whose name follows from that of the Cluster.
-fn computed_of(
+/// Checks the namespace whose name is computed from that of the Cluster.
+fn check_computed(
     own: &NamespacedName,
     namespace: String,
     known: &impl Namespaces,
@@ -188,20 +188,20 @@ fn computed_of(
     if is_system(&namespace, known) {
         return Err(NamespaceRefused::System { cluster, namespace });
     }
-    let marks = known.marks(&namespace);
-    if let Some(marks) = &marks {
-        if !marks.is_managed {
+    let owner = known.marks(&namespace);
+    if let Some(owner) = &owner {
+        if !owner.is_managed {
             return Err(NamespaceRefused::Unmanaged { cluster, namespace });
         }
-        if marks.is_of_other(own) {
-            let owner = marks.told();
+        if owner.is_of_other(own) {
+            let owner = owner.display();
             return Err(NamespaceRefused::Foreign {
                 cluster,
                 namespace,
                 owner,
             });
         }
-        if marks.owner().is_some() {
+        if owner.owner().is_some() {
             return Ok(namespace);
         }
     }

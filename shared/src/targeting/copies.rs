@@ -1,14 +1,14 @@
 //! Secrets and ConfigMaps in the namespace of a cluster, where its agent can read them.
 //!
-//! | role | of | name | read by the agent |
+//! | role | source | name | the agent reads it |
 //! |---|---|---|---|
-//! | `values` | the Helm values of a deployment | that of the deployment | as the values of its release |
-//! | `access` | the Secret for the chart's repository or registry | one of its own, see [`access_secret`](super::names::access_secret) | to fetch the chart |
-//! | `downstream` | what `downstreamResources` name | that of the source | to copy it into the cluster |
+//! | `values` | the Helm values of a deployment | the name of the deployment | as the values of its release |
+//! | `access` | the Secret for the chart's repository or registry | see [`access_secret`](super::names::access_secret) | to fetch the chart |
+//! | `downstream` | an object in `downstreamResources` | the name of the source | to copy it into the cluster |
 //!
-//! Each names what it was made from, so that one look at its metadata tells whether it is up to date. That is the
-//! resource version of the source, or the hash of the values, which the deployment tells anyhow: nothing that says anything
-//! of what is in a Secret.
+//! Each copy records what it was made from in its metadata, which shows whether the copy is up to date. The record is the
+//! resource version of the source, or the hash of the values, which the deployment contains as well: neither discloses the
+//! content of a Secret.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -22,34 +22,35 @@ use kube_core::Resource;
 use super::{deployment::SecretValues, identity::values_hash};
 use crate::api::{BundleDeployment, BundleDeploymentOptions, labels, options::DownstreamResource};
 
-/// What the types of Secrets begin with that Fleet's own controller makes for its agents.
-const FLEETS_TYPES: &str = "fleet.cattle.io/";
+/// Prefix of the types of Secrets that Fleet's controller creates for its agents.
+const FLEET_TYPE_PREFIX: &str = "fleet.cattle.io/";
 /// Type of Secrets with values.
 const VALUES_TYPE: &str = "fleet.cattle.io/bundle-deployment/v1alpha1";
 /// Type of copies of access Secrets.
 const ACCESS_TYPE: &str = "fleet.cattle.io/bundle-helmops-access/v1alpha1";
 
-/// Types of Secrets that are never copied: each is a login to the cluster that it is in, and where it is copied to it may become one.
-const LOGINS: [&str; 2] = [
+/// Types of Secrets that are never copied: each is a credential for its cluster, and its copy may become one for the target
+/// cluster.
+const CREDENTIAL_TYPES: [&str; 2] = [
     "bootstrap.kubernetes.io/token",
     "kubernetes.io/service-account-token",
 ];
 
-/// What a copy is there for.
+/// What a copy is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Values of a deployment.
     Values,
     /// Access to the chart.
     Access,
-    /// To be copied into the cluster.
+    /// A resource to copy into the cluster.
     Downstream,
 }
 
 impl Role {
     const ALL: [Self; 3] = [Self::Values, Self::Access, Self::Downstream];
 
-    /// The word, as in the label [`labels::COPY_TYPE`].
+    /// The value of the label [`labels::COPY_TYPE`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Values => "values",
@@ -58,7 +59,7 @@ impl Role {
         }
     }
 
-    /// Reads the label.
+    /// Parses the value of the label.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
@@ -82,7 +83,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Names what is to be copied, in the namespace of the Bundle.
+/// Kind and name of an object to copy, in the namespace of the Bundle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source {
     /// Its kind.
@@ -102,10 +103,10 @@ impl fmt::Display for Source {
 #[error("unsupported kind for object to copy to downstream: {0:?}; use Secret or ConfigMap")]
 pub struct UnsupportedKind(pub String);
 
-/// What the options of a deployment have copied into the cluster.
+/// The objects that the options of a deployment copy into the cluster.
 ///
 /// # Errors
-/// Where one of them is of another kind.
+/// If one of them is neither a Secret nor a ConfigMap.
 pub fn downstream(options: &BundleDeploymentOptions) -> Result<Vec<Source>, UnsupportedKind> {
     options.downstream_resources.iter().map(source).collect()
 }
@@ -120,11 +121,11 @@ fn source(resource: &DownstreamResource) -> Result<Source, UnsupportedKind> {
     })
 }
 
-/// A Secret is a login to a cluster, and is never copied.
+/// A Secret is a credential for a cluster, and is never copied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Secret {namespace}/{name}: type: Unsupported value: {type_:?}: a Secret of this type is a login to a Kubernetes cluster and \
-     is never copied; name a Secret of another type in spec.downstreamResources or spec.helmSecretName"
+    "Secret {namespace}/{name}: type: Unsupported value: {type_:?}: a Secret of this type is a credential for a Kubernetes \
+     cluster and is never copied; name a Secret of another type in spec.downstreamResources or spec.helmSecretName"
 )]
 pub struct ForbiddenType {
     /// Its namespace.
@@ -135,16 +136,16 @@ pub struct ForbiddenType {
     pub type_: String,
 }
 
-/// Checks that an object may be copied at all.
+/// Checks that an object may be copied.
 ///
 /// # Errors
-/// Where it is a login to a cluster.
+/// If it is a credential for a cluster.
 pub fn check_type(object: &Object) -> Result<(), ForbiddenType> {
     let Object::Secret(secret) = object else {
         return Ok(());
     };
     let type_ = secret.type_.as_deref().unwrap_or_default();
-    if !LOGINS.contains(&type_) {
+    if !CREDENTIAL_TYPES.contains(&type_) {
         return Ok(());
     }
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -181,7 +182,7 @@ impl Object {
         }
     }
 
-    /// What a copy of it says it was made from.
+    /// Namespace, name and resource version, as its copies record it.
     pub fn version(&self) -> String {
         let text = |part: &Option<String>| part.clone().unwrap_or_default();
         let metadata = self.metadata();
@@ -193,7 +194,7 @@ impl Object {
         )
     }
 
-    /// How many keys it has.
+    /// Number of its keys.
     pub fn keys(&self) -> usize {
         let len = |map: &Option<BTreeMap<_, _>>| map.as_ref().map_or(0, BTreeMap::len);
         match self {
@@ -203,19 +204,19 @@ impl Object {
     }
 }
 
-/// A copy as it is to be.
+/// The desired state of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
-    /// What it is there for.
+    /// What it is for.
     pub role: Role,
-    /// The object, with everything but owners.
+    /// The object, without owner references.
     pub object: Object,
     /// What it is made from.
     pub made_from: String,
 }
 
 impl Copy {
-    /// The Secret with a deployment's values.
+    /// The Secret with the values of a deployment.
     pub fn of_values(deployment: &BundleDeployment, values: &SecretValues) -> Self {
         let ids = values.ids.clone().unwrap_or_default().join(" ");
         let (values, staged) = (&values.values, &values.staged);
@@ -238,7 +239,7 @@ impl Copy {
         }
     }
 
-    /// What such a Secret holds.
+    /// The values in such a Secret.
     pub fn values_of(secret: &Secret) -> Option<SecretValues> {
         let data = secret.data.as_ref()?;
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
@@ -251,7 +252,7 @@ impl Copy {
         })
     }
 
-    /// The copy of an access Secret, under a name of its own. [`check_type`] has accepted the source.
+    /// The copy of an access Secret, with its own name. [`check_type`] has accepted the source.
     pub fn of_access(deployment: &BundleDeployment, name: String, source: &Secret) -> Self {
         let made_from = Object::Secret(source.clone()).version();
         let mut metadata = metadata(deployment, Role::Access, name, &made_from);
@@ -297,15 +298,20 @@ impl Copy {
         }
     }
 
-    /// Whether something under its name was put there for the same purpose: by this controller, as its labels say, or by
-    /// Fleet's own. `deployments` are those of the namespace that may have such a copy. What is neither is somebody else's.
+    /// Whether an existing object of this name was created for the same purpose: by this controller, according to its labels, or
+    /// by Fleet's controller. `deployments` are those in the namespace that may own such a copy. Any other object belongs to
+    /// another owner.
     pub fn is_same(&self, found: Found<'_>, deployments: &[&BundleDeployment]) -> bool {
         let purpose = Purpose::of(found.metadata);
         if purpose.is_some() && purpose == Purpose::of(self.object.metadata()) {
             return true;
         }
-        if self.role == Role::Downstream && found.type_.is_some_and(|type_| type_.starts_with(FLEETS_TYPES)) {
-            // Values or access of another Bundle: Fleet does not label them.
+        if self.role == Role::Downstream
+            && found
+                .type_
+                .is_some_and(|type_| type_.starts_with(FLEET_TYPE_PREFIX))
+        {
+            // Values or access Secret of another Bundle: Fleet does not label them.
             return false;
         }
         let kind = BundleDeployment::kind(&());
@@ -314,7 +320,7 @@ impl Copy {
             .filter(|owner| owner.kind == kind && owner.api_version.starts_with("fleet.cattle.io/"))
             .peekable();
         if owners.peek().is_none() {
-            // Fleet makes a deployment its owner only after the deployment was created.
+            // Fleet sets the owner reference only after the deployment was created.
             return purpose.is_none() && self.role == Role::Values && found.type_ == Some(VALUES_TYPE);
         }
         owners.any(|owner| {
@@ -327,7 +333,8 @@ impl Copy {
         })
     }
 
-    /// Whether a deployment may own it: the one that it was made for, or of downstream resources any of the same namespace.
+    /// Whether a deployment may own it: the one that it is for. Downstream resources may be owned by any deployment of the same
+    /// Bundle namespace.
     fn may_be_of(&self, deployment: &BundleDeployment) -> bool {
         let metadata = self.object.metadata();
         let is_equal = |label: &str| labels::of(metadata, label) == labels::of(&deployment.metadata, label);
@@ -335,7 +342,7 @@ impl Copy {
     }
 }
 
-/// What was found under the name of a copy.
+/// An existing object with the name of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     /// Its metadata.
@@ -344,21 +351,21 @@ pub struct Found<'a> {
     pub type_: Option<&'a str>,
 }
 
-/// What a copy is there for, as its labels and annotations say.
+/// What a copy is for, according to its labels and annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purpose {
-    /// What for.
+    /// Its role.
     pub role: Role,
     /// Namespace of the Bundles that it is for.
     pub bundle_namespace: String,
-    /// Name of the Bundle that it is for, where it is for one alone.
+    /// Name of the Bundle that it is for, if it is for a single one.
     pub bundle: Option<String>,
-    /// Namespace and name of its source; nothing for values, which have none.
+    /// Namespace and name of its source; `None` for values, which have none.
     pub source: Option<String>,
 }
 
 impl Purpose {
-    /// Reads it; nothing where it is no copy.
+    /// Reads the metadata; `None` if the object is not a copy.
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
         let role = Role::parse(metadata.labels.as_ref()?.get(labels::COPY_TYPE)?)?;
         let annotations = metadata.annotations.as_ref();
@@ -385,7 +392,7 @@ fn metadata(deployment: &BundleDeployment, role: Role, name: String, made_from: 
     let mut own = BTreeMap::from([(labels::COPY_TYPE.to_owned(), role.as_str().to_owned())]);
     own.extend(of_deployment(labels::BUNDLE_NAMESPACE));
     if role != Role::Downstream {
-        // Those are shared by the Bundles of a namespace.
+        // Downstream resources are shared by the Bundles of a namespace.
         own.extend(of_deployment(labels::BUNDLE_NAME));
     }
     ObjectMeta {
@@ -397,7 +404,7 @@ fn metadata(deployment: &BundleDeployment, role: Role, name: String, made_from: 
     }
 }
 
-/// Says that a copy goes when a deployment does. Nothing where the deployment is not stored yet.
+/// The owner reference that deletes a copy together with a deployment. `None` if the deployment is not stored yet.
 ///
 /// A resource that several Bundles of a namespace name is owned by all of their deployments, and controlled by none.
 pub fn owner(deployment: &BundleDeployment, role: Role) -> Option<OwnerReference> {
@@ -440,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_in_a_secret_of_the_deployments_name() {
+    fn values_are_in_a_secret_with_the_name_of_the_deployment() {
         let values = SecretValues {
             values: r#"{"a":1}"#.to_owned(),
             staged: "null".to_owned(),
@@ -467,14 +474,14 @@ mod tests {
     }
 
     #[test]
-    fn an_access_secret_keeps_its_data_alone() {
+    fn the_copy_of_an_access_secret_has_only_its_data() {
         let copy = Copy::of_access(&deployment(), "access-1".to_owned(), &secret());
-        let told = json(&copy);
-        assert_eq!(told["type"], "fleet.cattle.io/bundle-helmops-access/v1alpha1");
-        assert_eq!(told["data"], json!({ "username": "dQ==", "password": "cA==" }));
-        assert_eq!(told["metadata"]["name"], "access-1");
-        assert_eq!(told["metadata"]["labels"][labels::INTERNAL_SECRET], "true");
-        assert_eq!(told["metadata"]["labels"].get("mine"), None);
+        let stored = json(&copy);
+        assert_eq!(stored["type"], "fleet.cattle.io/bundle-helmops-access/v1alpha1");
+        assert_eq!(stored["data"], json!({ "username": "dQ==", "password": "cA==" }));
+        assert_eq!(stored["metadata"]["name"], "access-1");
+        assert_eq!(stored["metadata"]["labels"][labels::INTERNAL_SECRET], "true");
+        assert_eq!(stored["metadata"]["labels"].get("mine"), None);
         assert_eq!(copy.made_from, "fleet/access@7");
     }
 
@@ -487,31 +494,31 @@ mod tests {
         let map = Object::ConfigMap(serde_json::from_value(map).unwrap());
         let copy = Copy::of_downstream(&deployment(), &map);
         assert_eq!((copy.object.keys(), &*copy.made_from), (2, "fleet/settings@8"));
-        let told = json(&copy);
+        let stored = json(&copy);
         assert_eq!(
-            [&told["kind"], &told["metadata"]["namespace"]],
+            [&stored["kind"], &stored["metadata"]["namespace"]],
             ["ConfigMap", "cluster-c1"]
         );
         assert_eq!(
-            told["metadata"]["labels"].get(labels::BUNDLE_NAME),
+            stored["metadata"]["labels"].get(labels::BUNDLE_NAME),
             None,
-            "others may share it"
+            "other Bundles may share it"
         );
         let copy = Copy::of_downstream(&deployment(), &Object::Secret(secret()));
         assert_eq!(json(&copy)["type"], "Opaque");
     }
 
     #[test]
-    fn logins_to_a_cluster_are_never_copied() {
+    fn credentials_for_a_cluster_are_never_copied() {
         for type_ in [
             "bootstrap.kubernetes.io/token",
             "kubernetes.io/service-account-token",
         ] {
-            let login = Secret {
+            let credential = Secret {
                 type_: Some(type_.to_owned()),
                 ..secret()
             };
-            let message = check_type(&Object::Secret(login)).unwrap_err().to_string();
+            let message = check_type(&Object::Secret(credential)).unwrap_err().to_string();
             assert!(
                 message.contains("Secret fleet/access") && message.contains(type_),
                 "{message}"
@@ -520,7 +527,7 @@ mod tests {
         assert_eq!(check_type(&Object::Secret(secret())), Ok(()));
     }
 
-    /// The copy of a Secret, as it is stored for the Bundles of a namespace.
+    /// A downstream copy of a Secret, shared by the Bundles of a namespace.
     fn shared(namespace: &str) -> (Copy, BundleDeployment) {
         let mut deployment = deployment();
         let own = deployment.metadata.labels.get_or_insert_default();
@@ -540,7 +547,7 @@ mod tests {
 
     /// Fleet does not label the Secret with the values of a deployment, which has the name of its Bundle.
     #[test]
-    fn the_values_of_another_bundle_are_no_copy() {
+    fn the_values_of_another_bundle_are_not_a_downstream_copy() {
         let (copy, mut other) = shared("fleet");
         other.metadata.name = copy.object.metadata().name.clone();
         let owner = owner(&other, Role::Values).unwrap();
@@ -558,24 +565,24 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_for_another_namespace_is_somebody_elses() {
+    fn a_copy_for_another_namespace_belongs_to_another_owner() {
         let ((copy, deployment), (other, _)) = (shared("fleet"), shared("other"));
         assert!(copy.is_same(found(&copy), &[&deployment]));
         assert!(!copy.is_same(found(&other), &[&deployment]));
-        let mut planted = copy.clone();
-        let Object::Secret(secret) = &mut planted.object else {
-            panic!("{planted:?}");
+        let mut forged = copy.clone();
+        let Object::Secret(secret) = &mut forged.object else {
+            panic!("{forged:?}");
         };
         let annotations = secret.metadata.annotations.get_or_insert_default();
         annotations.insert(labels::COPIED_FROM.to_owned(), "fleet/other@1".to_owned());
         assert!(
-            !copy.is_same(found(&planted), &[&deployment]),
-            "of another source"
+            !copy.is_same(found(&forged), &[&deployment]),
+            "copied from another source"
         );
     }
 
     #[test]
-    fn a_copy_that_fleet_made_is_taken_over() {
+    fn a_copy_created_by_fleet_is_adopted() {
         let (copy, deployment) = shared("fleet");
         let metadata = |uid: &str| {
             let owner = json!({
@@ -592,7 +599,7 @@ mod tests {
         assert!(is_same(&copy, &metadata("u-1"), "Opaque", &[&deployment]));
         assert!(
             !is_same(&copy, &metadata("u-2"), "Opaque", &[&deployment]),
-            "no such deployment"
+            "no deployment with this UID"
         );
         let (_, other) = shared("other");
         assert!(
@@ -605,11 +612,14 @@ mod tests {
         assert!(is_same(&values, &bare, VALUES_TYPE, &[&deployment]));
         assert!(is_same(&values, &metadata("u-1"), VALUES_TYPE, &[&deployment]));
         assert!(!is_same(&values, &metadata("u-2"), VALUES_TYPE, &[&deployment]));
-        assert!(!is_same(&values, &bare, "Opaque", &[&deployment]), "planted");
+        assert!(
+            !is_same(&values, &bare, "Opaque", &[&deployment]),
+            "created by another client"
+        );
     }
 
     #[test]
-    fn kinds_are_read_in_any_case() {
+    fn kinds_are_case_insensitive() {
         let options = |kind: &str| -> BundleDeploymentOptions {
             let options = json!({ "downstreamResources": [{ "kind": kind, "name": "a" }] });
             serde_json::from_str(&options.to_string()).unwrap()
@@ -621,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_goes_with_what_needs_it() {
+    fn a_copy_is_owned_by_its_deployment() {
         let owner_of = |role| owner(&deployment(), role).unwrap();
         assert_eq!(
             (owner_of(Role::Access).controller, &*owner_of(Role::Access).uid),

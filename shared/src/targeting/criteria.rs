@@ -1,4 +1,4 @@
-//! Whether a cluster belongs to a set.
+//! Whether a cluster matches criteria.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// A group with clusters. One without a selector, or with one that Kubernetes does not allow, has none.
+    /// A group with clusters. `None` for a group without a selector or with an invalid one: no cluster is in it.
     pub fn of(group: &'a ClusterGroup) -> Option<Self> {
         let selector = Selector::new("spec.selector", group.spec.selector.as_ref()?).ok()?;
         Some(Self { group, selector })
@@ -28,14 +28,14 @@ impl<'a> Group<'a> {
 pub struct Member<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
-    /// Its groups. `None` stands for no group, where it is in none.
+    /// Its groups; a single `None` if it is in no group.
     groups: Vec<Option<&'a ClusterGroup>>,
-    /// The namespace for its BundleDeployments, empty while it is not known, or why there is none.
-    deployments: Result<Cow<'a, str>, NamespaceRefused>,
+    /// The namespace for its BundleDeployments, empty while it is unknown, or why there is none.
+    deployment_namespace: Result<Cow<'a, str>, NamespaceRefused>,
 }
 
 impl<'a> Member<'a> {
-    /// Finds the groups of a cluster: those of its namespace whose selector selects it.
+    /// Finds the groups of a cluster: those in its namespace whose selector matches it.
     pub fn new<'g>(cluster: &'a Cluster, groups: impl IntoIterator<Item = &'g Group<'a>>) -> Self
     where
         'a: 'g,
@@ -49,52 +49,52 @@ impl<'a> Member<'a> {
         if groups.is_empty() {
             groups.push(None);
         }
-        let deployments = Ok(Cow::Borrowed(&*cluster.status.namespace));
+        let deployment_namespace = Ok(Cow::Borrowed(&*cluster.status.namespace));
         Self {
             cluster,
             groups,
-            deployments,
+            deployment_namespace,
         }
     }
 
-    /// The same with the namespace that is certain to be the cluster's, in place of the one that its status names.
+    /// Uses the namespace that certainly belongs to the cluster, instead of the one in its status.
     #[must_use]
     pub fn with_namespace(mut self, namespace: Result<String, NamespaceRefused>) -> Self {
-        self.deployments = namespace.map(Cow::Owned);
+        self.deployment_namespace = namespace.map(Cow::Owned);
         self
     }
 
     /// The namespace for its BundleDeployments, if it is known.
     pub fn deployment_namespace(&self) -> Option<&str> {
-        let namespace = self.deployments.as_deref().ok()?;
+        let namespace = self.deployment_namespace.as_deref().ok()?;
         (!namespace.is_empty()).then_some(namespace)
     }
 
     /// Why nothing can be delivered to it.
     pub fn refused(&self) -> Option<&NamespaceRefused> {
-        self.deployments.as_ref().err()
+        self.deployment_namespace.as_ref().err()
     }
 
-    /// Whether something holds for the cluster together with one of its groups.
+    /// Whether a predicate holds for the cluster together with one of its groups.
     pub fn any(&self, mut holds: impl FnMut(&'a Cluster, Option<&'a ClusterGroup>) -> bool) -> bool {
         self.groups.iter().any(|group| holds(self.cluster, *group))
     }
 
-    /// The cluster with those of its groups alone that something holds for.
+    /// The cluster with only those of its groups that a predicate holds for.
     #[must_use]
     pub fn within(&self, mut holds: impl FnMut(&'a Cluster, Option<&'a ClusterGroup>) -> bool) -> Self {
         let groups = self.groups.iter().copied();
         Self {
             cluster: self.cluster,
             groups: groups.filter(|group| holds(self.cluster, *group)).collect(),
-            deployments: self.deployments.clone(),
+            deployment_namespace: self.deployment_namespace.clone(),
         }
     }
 
-    /// What criteria can call the cluster: its own name, and the one that Rancher shows.
+    /// Names of the cluster in criteria: its own name, and its display name in Rancher.
     pub fn names(&self) -> impl Iterator<Item = &'a str> {
         let own = self.cluster.metadata.name.as_deref();
-        own.into_iter().chain(shown_name(self.cluster))
+        own.into_iter().chain(display_name(self.cluster))
     }
 
     /// The names of its groups.
@@ -114,10 +114,10 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Criteria with selectors that are known to be some.
+/// Criteria with valid selectors.
 #[derive(Clone, Debug)]
 pub struct Criteria<'a> {
-    wanted: &'a ClusterCriteria,
+    criteria: &'a ClusterCriteria,
     clusters: Option<Selector<'a>>,
     groups: Option<Selector<'a>>,
 }
@@ -126,37 +126,37 @@ impl<'a> Criteria<'a> {
     /// Checks criteria. `path` names them in the error.
     ///
     /// # Errors
-    /// Where one of the selectors is not one.
-    pub fn new(path: &str, wanted: &'a ClusterCriteria) -> Result<Self, InvalidSelector> {
+    /// If one of the selectors is invalid.
+    pub fn new(path: &str, criteria: &'a ClusterCriteria) -> Result<Self, InvalidSelector> {
         let selector = |name: &str, selector: Option<&'a _>| {
             selector
                 .map(|selector| Selector::new(&format!("{path}.{name}"), selector))
                 .transpose()
         };
         Ok(Self {
-            wanted,
-            clusters: selector("clusterSelector", wanted.cluster_selector.as_ref())?,
-            groups: selector("clusterGroupSelector", wanted.cluster_group_selector.as_ref())?,
+            criteria,
+            clusters: selector("clusterSelector", criteria.cluster_selector.as_ref())?,
+            groups: selector("clusterGroupSelector", criteria.cluster_group_selector.as_ref())?,
         })
     }
 
-    /// The cluster that they name; empty for none.
+    /// The cluster that the criteria name; empty if they name none.
     pub fn cluster_name(&self) -> &'a str {
-        &self.wanted.cluster_name
+        &self.criteria.cluster_name
     }
 
-    /// The group that they name; empty for none.
+    /// The group that the criteria name; empty if they name none.
     pub fn cluster_group(&self) -> &'a str {
-        &self.wanted.cluster_group
+        &self.criteria.cluster_group
     }
 
-    /// Whether a cluster, as one of a group, fulfils all of them. Name and labels of a group must be of the same group.
-    pub fn hold(&self, cluster: &Cluster, group: Option<&ClusterGroup>) -> bool {
-        let wanted = self.wanted;
-        super::has_criteria(wanted)
-            && (wanted.cluster_name.is_empty() || is_named(cluster, &wanted.cluster_name))
-            && (wanted.cluster_group.is_empty()
-                || group.is_some_and(|group| group.metadata.name.as_ref() == Some(&wanted.cluster_group)))
+    /// Whether a cluster, as a member of a group, matches all criteria. Name and labels must match the same group.
+    pub fn matches(&self, cluster: &Cluster, group: Option<&ClusterGroup>) -> bool {
+        let criteria = self.criteria;
+        super::has_criteria(criteria)
+            && (criteria.cluster_name.is_empty() || is_named(cluster, &criteria.cluster_name))
+            && (criteria.cluster_group.is_empty()
+                || group.is_some_and(|group| group.metadata.name.as_ref() == Some(&criteria.cluster_group)))
             && self.groups.as_ref().is_none_or(|selector| {
                 selector.matches(group.and_then(|group| group.metadata.labels.as_ref()))
             })
@@ -167,13 +167,13 @@ impl<'a> Criteria<'a> {
     }
 }
 
-/// A cluster goes by its own name, and by the one that Rancher shows.
+/// Whether a cluster has this name, or this display name in Rancher.
 fn is_named(cluster: &Cluster, name: &str) -> bool {
-    cluster.metadata.name.as_deref() == Some(name) || shown_name(cluster) == Some(name)
+    cluster.metadata.name.as_deref() == Some(name) || display_name(cluster) == Some(name)
 }
 
-/// The name of a cluster that Rancher shows.
-fn shown_name(cluster: &Cluster) -> Option<&str> {
+/// The display name of a cluster in Rancher.
+fn display_name(cluster: &Cluster) -> Option<&str> {
     let own = cluster.metadata.labels.as_ref()?;
     own.get(labels::CLUSTER_DISPLAY_NAME).map(String::as_str)
 }

@@ -1,4 +1,4 @@
-//! The BundleDeployment that is to be written, and its Secret.
+//! The desired BundleDeployment and its Secret.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,20 @@ use super::{
 };
 use crate::api::{Bundle, BundleDeployment, bundle_deployment::BundleDeploymentSpec, labels};
 
-/// The values that a deployment's Secret holds, as JSON texts.
+/// The values in the Secret of a deployment, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretValues {
-    /// Those that the agent is to deploy with. The key of the Secret is `values`.
+    /// The values of the current deployment. The key of the Secret is `values`.
     pub values: String,
-    /// Those that come next. The key of the Secret is `stagedValues`.
+    /// The values of the staged deployment. The key of the Secret is `stagedValues`.
     pub staged: String,
-    /// The IDs of the deployments that both are of, if the Secret tells: so it can be told what they are of even where the
-    /// BundleDeployment says something else, because the process ended between the two writes.
+    /// The IDs of the current and the staged deployment, if the Secret has them: they identify the values even if the
+    /// BundleDeployment has other IDs, because the process ended between the two writes.
     pub ids: Option<[String; 2]>,
 }
 
 impl SecretValues {
-    /// The values of a deployment, if they are there.
+    /// The values of the deployment with this ID, if the Secret has them.
     fn of(&self, id: &str) -> Option<&String> {
         let [deployment, staged] = self.ids.as_ref()?;
         if deployment == id {
@@ -37,80 +37,81 @@ impl SecretValues {
     }
 }
 
-/// What is to be done with a deployment's Secret.
+/// The desired state of a deployment's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// It holds these.
+    /// A Secret with these values.
     Holds(SecretValues),
-    /// There is none: there are no values.
+    /// No Secret: there are no values.
     None,
-    /// It stays as it is. What the agent is to deploy with was in it, and is not known otherwise.
+    /// It stays as it is: it is intact, or it had the values of the current deployment, which are not known otherwise.
     Untouched,
 }
 
-/// A BundleDeployment as it is to be, and its Secret.
+/// The desired state of a BundleDeployment and its Secret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredDeployment {
-    /// The BundleDeployment. Its metadata has what is ours alone: name, namespace, labels, an annotation and finalizer.
+    /// The BundleDeployment. Its metadata has only what this controller sets: name, namespace, labels, an annotation and a
+    /// finalizer.
     pub deployment: BundleDeployment,
     /// Its Secret, which has the same name and namespace.
     pub secret: Secret,
 }
 
-/// What there is in the namespace of a cluster for a deployment.
+/// What exists for a deployment in the namespace of its cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObservedSecret<'a> {
-    /// What its Secret holds now, if it is known.
+    /// The values in its Secret, if they are known.
     pub secret: Option<&'a SecretValues>,
-    /// The Secret is known to be the one that belongs to the deployment, whatever is in it.
+    /// Whether the Secret is known to belong to the deployment, even if its values were not read.
     pub is_intact: bool,
-    /// The downstream resources that its agent is to copy.
+    /// The downstream resources that its agent has to copy.
     pub downstream: &'a [DownstreamCopy],
 }
 
-/// A downstream resource, and its copy in the namespace of a cluster.
+/// A downstream resource and its copy in the namespace of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownstreamCopy {
-    /// The source in its present version, as the record names it.
+    /// The source in its current version, as the record names it.
     pub source: String,
-    /// The copy, compared with the source. Nothing where [`recorded`] has this version of the source.
+    /// The copy, compared with the source. `None` if [`recorded`] has this version of the source.
     pub copy: Option<CopyState>,
 }
 
 /// A copy of a downstream resource, compared with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyState {
-    /// There is none.
+    /// There is no copy.
     Missing,
-    /// It holds the same. The source changed in its metadata alone, or another controller keeps the copy up to date, or it was
-    /// written for another deployment of the namespace.
+    /// The content is the same. Only the metadata of the source changed, or another controller keeps the copy up to date, or the
+    /// copy was written for another deployment of the namespace.
     Same {
-        /// The version of the source that this controller made it from, as the record names it; nothing where it was another
-        /// controller.
+        /// The version of the source that this controller copied, as the record names it; `None` if another controller wrote the
+        /// copy.
         made_from: Option<String>,
     },
-    /// It holds something else.
+    /// The content differs.
     Different,
 }
 
-/// What the record of a deployment names: the downstream resources that its agent was last made to copy, in the versions that
-/// the copies were made from. Nothing where there is no record, as on one that Fleet made.
+/// The record of a deployment: the downstream resources that were last released to its agent, in the versions that the copies
+/// were made from. `None` if there is no record, as on a deployment that Fleet created.
 pub fn recorded(deployment: &BundleDeployment) -> Option<BTreeSet<&str>> {
     let annotations = deployment.metadata.annotations.as_ref()?;
     let record = annotations.get(labels::COPIED_FROM)?;
     Some(record.split(", ").filter(|version| !version.is_empty()).collect())
 }
 
-/// Makes the BundleDeployment of a target after its turn. Nothing where there is none and none is made yet, and where
-/// what is wanted is not known: then it stays as it is.
+/// The BundleDeployment of a target after a rollout step. `None` if there is none and none is created yet, or if the desired
+/// state is unknown: then an existing one stays as it is.
 pub fn deployment(
     bundle: &Bundle,
     target: &Target<'_>,
-    turn: RolloutStep,
-    around: ObservedSecret<'_>,
+    step: RolloutStep,
+    observed: ObservedSecret<'_>,
 ) -> Option<DesiredDeployment> {
-    let wanted = target.wanted.as_ref().ok()?;
-    if turn == RolloutStep::Wait {
+    let desired = target.wanted.as_ref().ok()?;
+    if step == RolloutStep::Wait {
         return None;
     }
     let namespace = target.namespace()?;
@@ -120,19 +121,19 @@ pub fn deployment(
         .unwrap_or_default();
     let is_paused = bundle.spec.paused || target.member.cluster.spec.paused;
     let mut spec = before.clone();
-    advance(&mut spec, wanted, turn, is_paused);
-    let secret = with_values(&mut spec, &before, wanted, around);
-    complete(&mut spec, bundle, target, wanted, is_paused);
+    advance(&mut spec, desired, step, is_paused);
+    let secret = set_values(&mut spec, &before, desired, observed);
+    set_remaining(&mut spec, bundle, target, desired, is_paused);
     let recorded = target.existing.and_then(recorded);
     let is_changed =
         |downstream: &DownstreamCopy| target.existing.is_none() || downstream.is_changed(recorded.as_ref());
-    if around.downstream.iter().any(is_changed) {
-        // Agents copy anew what has another number.
+    if observed.downstream.iter().any(is_changed) {
+        // Agents copy again when this number changes.
         spec.downstream_resources_generation = spec.downstream_resources_generation.saturating_add(1);
     }
     Some(DesiredDeployment {
         deployment: BundleDeployment {
-            metadata: metadata(bundle, target, namespace, record(around.downstream)).into(),
+            metadata: metadata(bundle, target, namespace, record(observed.downstream)).into(),
             spec,
             ..BundleDeployment::default()
         },
@@ -140,43 +141,49 @@ pub fn deployment(
     })
 }
 
-/// Stages and promotes.
-fn advance(spec: &mut BundleDeploymentSpec, wanted: &DesiredTarget, turn: RolloutStep, is_paused: bool) {
-    if matches!(turn, RolloutStep::Stage | RolloutStep::Promote) {
-        spec.staged_options = (*wanted.options).clone();
-        spec.staged_deployment_id.clone_from(&wanted.id);
+/// Stages or promotes the desired state.
+fn advance(spec: &mut BundleDeploymentSpec, desired: &DesiredTarget, step: RolloutStep, is_paused: bool) {
+    if matches!(step, RolloutStep::Stage | RolloutStep::Promote) {
+        spec.staged_options = (*desired.options).clone();
+        spec.staged_deployment_id.clone_from(&desired.id);
     }
-    if turn == RolloutStep::Promote {
+    if step == RolloutStep::Promote {
         spec.options = spec.staged_options.clone();
-        spec.deployment_id.clone_from(&wanted.id);
+        spec.deployment_id.clone_from(&desired.id);
     } else if !is_paused && spec.deployment_id == spec.staged_deployment_id {
-        // It is no part of the ID, so nothing else would bring it there.
+        // `diff` is not part of the ID, so no promotion would copy it.
         spec.options.diff.clone_from(&spec.staged_options.diff);
     }
 }
 
-/// Says which Secret belongs to the deployment.
-fn with_values(
+/// Sets the hash of the values, and returns the Secret with them.
+fn set_values(
     spec: &mut BundleDeploymentSpec,
     before: &BundleDeploymentSpec,
-    wanted: &DesiredTarget,
-    around: ObservedSecret<'_>,
+    desired: &DesiredTarget,
+    observed: ObservedSecret<'_>,
 ) -> Secret {
     let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
-    let is_as_before = ids == [before.deployment_id.clone(), before.staged_deployment_id.clone()];
-    if around.is_intact && is_as_before && !before.waiting_for_values {
+    let is_unchanged = ids == [before.deployment_id.clone(), before.staged_deployment_id.clone()];
+    if observed.is_intact && is_unchanged && !before.waiting_for_values {
         return Secret::Untouched;
     }
-    let kept = kept(before, around.secret);
-    // Whatever has the ID that is wanted has the values that are wanted.
-    let known = |id: &str, kept: Option<&String>| {
-        if id == wanted.id {
-            return Some(wanted.values.to_string());
+    let current = current_values(before, observed.secret);
+    // A deployment with the desired ID has the desired values.
+    let known = |id: &str, current: Option<&String>| {
+        if id == desired.id {
+            return Some(desired.values.to_string());
         }
-        kept.or_else(|| around.secret?.of(id)).cloned()
+        current.or_else(|| observed.secret?.of(id)).cloned()
     };
-    let values = known(&spec.deployment_id, kept.as_ref().map(|kept| &kept.values));
-    let staged = known(&spec.staged_deployment_id, kept.as_ref().map(|kept| &kept.staged));
+    let values = known(
+        &spec.deployment_id,
+        current.as_ref().map(|current| &current.values),
+    );
+    let staged = known(
+        &spec.staged_deployment_id,
+        current.as_ref().map(|current| &current.staged),
+    );
     let Some((values, staged)) = values.zip(staged) else {
         spec.waiting_for_values = true;
         return Secret::Untouched;
@@ -194,8 +201,8 @@ fn with_values(
     }
 }
 
-/// The values of a deployment so far; nothing if its Secret is gone, or is not the one that belongs to it.
-fn kept(before: &BundleDeploymentSpec, secret: Option<&SecretValues>) -> Option<SecretValues> {
+/// The values of the existing deployment; `None` if its Secret is missing or does not belong to it.
+fn current_values(before: &BundleDeploymentSpec, secret: Option<&SecretValues>) -> Option<SecretValues> {
     if before.values_hash.is_empty() {
         return Some(SecretValues::default());
     }
@@ -206,18 +213,18 @@ fn kept(before: &BundleDeploymentSpec, secret: Option<&SecretValues>) -> Option<
         .cloned()
 }
 
-/// Everything that follows neither turns nor IDs.
-fn complete(
+/// Sets the fields that depend on neither rollout steps nor IDs.
+fn set_remaining(
     spec: &mut BundleDeploymentSpec,
     bundle: &Bundle,
     target: &Target<'_>,
-    wanted: &DesiredTarget,
+    desired: &DesiredTarget,
     is_paused: bool,
 ) {
     spec.paused = is_paused;
     spec.off_schedule = target.member.cluster.status.is_out_of_schedule();
     spec.depends_on.clone_from(&bundle.spec.depends_on);
-    spec.correct_drift.clone_from(&wanted.options.correct_drift);
+    spec.correct_drift.clone_from(&desired.options.correct_drift);
     spec.oci_contents = !bundle.spec.contents_id.is_empty();
     spec.helm_chart_options = bundle.spec.helm_op_options.clone().map(|mut options| {
         options.secret_name = access_secret(bundle).unwrap_or_default();
@@ -231,12 +238,12 @@ fn complete(
 }
 
 impl DownstreamCopy {
-    /// Whether the agent has to copy it once more, and so to deploy once more: its copy holds something else than when the
-    /// agent last did, as far as the record of the deployment says.
+    /// Whether the agent has to copy it again, and so to deploy again: the content of the copy differs from when the agent last
+    /// copied it, according to the record of the deployment.
     fn is_changed(&self, recorded: Option<&BTreeSet<&str>>) -> bool {
         match &self.copy {
             None => false,
-            // Without a record, as after Fleet's own controller, that says nothing about its content.
+            // Without a record, as on a deployment of Fleet's controller, the content may be the same.
             Some(CopyState::Missing) => recorded.is_some(),
             Some(CopyState::Same { made_from }) => made_from
                 .as_deref()
@@ -245,10 +252,10 @@ impl DownstreamCopy {
         }
     }
 
-    /// What its copy is made from when the deployment is written.
+    /// The version of the source that its copy has when the deployment is written.
     fn made_from(&self) -> &str {
         match &self.copy {
-            // It stays as it is.
+            // The copy stays as it is.
             Some(CopyState::Same {
                 made_from: Some(made_from),
             }) => made_from,
@@ -264,7 +271,7 @@ fn record(downstream: &[DownstreamCopy]) -> String {
     versions.join(", ")
 }
 
-/// The name of the copy of a Bundle's access Secret, where it has one.
+/// The name of the copy of a Bundle's access Secret, if it has one.
 pub fn access_secret(bundle: &Bundle) -> Option<String> {
     let options = bundle.spec.helm_op_options.as_ref()?;
     let part = |text: &Option<String>| text.clone().unwrap_or_default();

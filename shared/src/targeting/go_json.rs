@@ -1,8 +1,7 @@
 //! JSON as Go's `encoding/json` writes it.
 //!
-//! What identifies a deployment is a hash of such a text, and so is what says whether a Secret with values is the right
-//! one. So every byte counts: keys in the order of their bytes, numbers as `float64` in their shortest form, and `<`, `>`
-//! and `&` escaped.
+//! The ID of a deployment is a hash of such JSON, and so is the hash that identifies its Secret with values. So every byte
+//! matters: keys are sorted by bytes, numbers are `float64` in their shortest form, and `<`, `>` and `&` are escaped.
 
 use std::fmt::Write as _;
 
@@ -33,7 +32,7 @@ fn write(out: &mut String, value: &Value) {
         }
         Value::Object(entries) => {
             out.push('{');
-            // Sorted here whatever kind of map serde_json was built with.
+            // Sorted here, because serde_json may be built with a map that is not.
             let mut entries: Vec<_> = entries.iter().collect();
             entries.sort_unstable_by_key(|(key, _)| *key);
             for (index, (key, value)) in entries.into_iter().enumerate() {
@@ -62,7 +61,7 @@ pub fn number(number: f64) -> String {
     format!("{number}")
 }
 
-/// A string in quotes. `escapes_html` is what Go does unless it is told otherwise.
+/// A string in quotes. Go escapes HTML by default (`escapes_html`).
 pub fn string(out: &mut String, text: &str, escapes_html: bool) {
     out.push('"');
     for c in text.chars() {
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_go_writes_them() {
+    fn numbers_are_written_as_by_go() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "-0"),

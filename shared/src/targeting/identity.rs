@@ -1,7 +1,7 @@
-//! What identifies a deployment: hashes that Fleet's agents know.
+//! IDs of deployments and hashes of values, as in Fleet.
 //!
-//! An agent deploys again when the ID of a deployment changes. So an ID is made exactly as Fleet makes it, or every
-//! cluster would deploy again when the controller changes.
+//! An agent deploys again when the ID of a deployment changes. So IDs are computed exactly as in Fleet, or every cluster
+//! would deploy again when the controller changes.
 
 use std::io;
 
@@ -18,9 +18,9 @@ use crate::{
 
 /// The ID of a deployment: what is deployed, and how.
 ///
-/// `contents` identifies the content; it is empty for a chart. `diff` and `correctDrift` are no part of it: they change
-/// what an agent reports, not what it deploys. `values` are the Helm values, as [`Source`](super::values::Source) gives them,
-/// in place of those of the options.
+/// `contents` identifies the content; it is empty for a chart. `diff` and `correctDrift` are not part of the ID: they change
+/// what an agent reports, not what it deploys. `values` are the Helm values from [`Source`](super::values::Source); they
+/// replace those of the options.
 pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: Option<FreeForm>) -> String {
     let mut options = options.clone();
     if let Some(helm) = &mut options.helm {
@@ -33,26 +33,26 @@ pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: 
         options: &options,
         allowed_target_namespace_selector: selector.as_ref().map(OrderedSelector::of),
     };
-    // The line feed is what Go's encoder ends with.
+    // Go's encoder ends its output with a line feed.
     format!(
         "{contents}:{}",
         sha256(format!("{}\n", encode(&ordered)).as_bytes())
     )
 }
 
-/// Says whether a Secret with the values of a deployment is the right one; empty where no Secret is needed.
+/// Identifies the values in the Secret of a deployment; empty if no Secret is needed.
 pub fn values_hash(values: &[u8], staged: &[u8]) -> String {
-    if is_nothing(values) && is_nothing(staged) {
+    if is_empty_json(values) && is_empty_json(staged) {
         return String::new();
     }
     sha256(&[values, staged].concat())
 }
 
-fn is_nothing(values: &[u8]) -> bool {
+fn is_empty_json(values: &[u8]) -> bool {
     matches!(values, b"" | b"null" | b"{}")
 }
 
-/// The options in the order of Fleet's fields, which is that of ours; only the selector's own differs.
+/// The options with their fields in Fleet's order. Ours have the same order, except those of the selector.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Ordered<'a> {
@@ -83,14 +83,14 @@ impl<'a> OrderedSelector<'a> {
 fn encode<T: Serialize>(value: &T) -> String {
     let mut out = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, GoStrings);
-    // Neither writing into memory nor a map with keys that are strings can fail.
+    // Neither writing into memory nor serializing a map with string keys can fail.
     if value.serialize(&mut serializer).is_err() {
         return String::new();
     }
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Escapes in strings what Go escapes.
+/// Escapes strings as Go does.
 struct GoStrings;
 
 impl Formatter for GoStrings {

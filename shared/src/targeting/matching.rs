@@ -1,4 +1,4 @@
-//! Which target a cluster belongs to, and with which options.
+//! Which targets match a cluster, and the resulting options.
 
 use ring::digest::{Context, SHA256};
 
@@ -10,42 +10,41 @@ use super::{
 };
 use crate::api::{BundleDeploymentOptions, BundleSpec, BundleTarget};
 
-/// Targets, found by their criteria.
+/// Targets, indexed by their criteria.
 #[derive(Debug)]
-struct Indexed<'a> {
+struct TargetIndex<'a> {
     targets: &'a [BundleTarget],
-    /// The place of the first one in the Bundle.
+    /// Index of the first one in `spec.targets`.
     first: usize,
     index: Index<'a>,
 }
 
-impl<'a> Indexed<'a> {
-    fn matching(&self, member: &Member<'_>) -> impl Iterator<Item = Placed<'a>> {
+impl<'a> TargetIndex<'a> {
+    fn matching(&self, member: &Member<'_>) -> impl Iterator<Item = IndexedTarget<'a>> {
         let (targets, first) = (self.targets, self.first);
         self.index
             .matching(member)
-            .filter_map(move |place| Some((first + place, targets.get(place)?)))
+            .filter_map(move |index| Some((first + index, targets.get(index)?)))
     }
 }
 
-/// A target and its place in the Bundle.
-type Placed<'a> = (usize, &'a BundleTarget);
+/// A target and its index in `spec.targets`.
+type IndexedTarget<'a> = (usize, &'a BundleTarget);
 
-/// Which targets decide on the options of a cluster. Clusters with the same choice get the same options. It is a digest:
-/// there may be thousands of targets for each of thousands of clusters.
+/// Identifies the targets that apply to a cluster. Clusters with the same targets get the same options. It is a digest,
+/// because thousands of targets may apply to each of thousands of clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Choice([u8; 32]);
+pub struct MatchedTargets([u8; 32]);
 
-/// The targets of a Bundle, ready to be asked about clusters.
+/// Matches clusters against the targets of a Bundle.
 ///
-/// A Bundle from a GitRepo has two kinds of targets, and restrictions: its first targets customise, the others are those
-/// of the GitRepo, and there are as many restrictions as of these. A Bundle without restrictions has targets of the
-/// second kind alone.
+/// A Bundle from a GitRepo has restrictions and two kinds of targets: the first ones are customizations, the others are those of
+/// the GitRepo, in the same number as the restrictions. A Bundle without restrictions has only targets of the second kind.
 #[derive(Debug)]
 pub struct Matcher<'a> {
     spec: &'a BundleSpec,
-    customizations: Indexed<'a>,
-    targets: Indexed<'a>,
+    customizations: TargetIndex<'a>,
+    targets: TargetIndex<'a>,
     restrictions: Index<'a>,
 }
 
@@ -53,38 +52,38 @@ impl<'a> Matcher<'a> {
     /// Reads the targets of a Bundle.
     ///
     /// # Errors
-    /// Where one of their selectors is not one. Leaving that target out would give its clusters to the next one.
+    /// If one of their selectors is invalid. Without that target, the next one would match its clusters.
     pub fn new(spec: &'a BundleSpec) -> Result<Self, InvalidSelector> {
         let restrictions = spec.target_restrictions.iter().enumerate();
         let restrictions: Index<'_> = restrictions
             .map(|(index, one)| Criteria::new(&format!("spec.targetRestrictions[{index}]"), &one.criteria))
             .collect::<Result<_, _>>()?;
-        let customizing = match spec.target_restrictions.len() {
+        let customization_count = match spec.target_restrictions.len() {
             0 => 0,
             count => spec.targets.len().saturating_sub(count),
         };
-        let (customizations, targets) = spec.targets.split_at(customizing);
+        let (customizations, targets) = spec.targets.split_at(customization_count);
         Ok(Self {
             spec,
             customizations: indexed(customizations, 0)?,
-            targets: indexed(targets, customizing)?,
+            targets: indexed(targets, customization_count)?,
             restrictions,
         })
     }
 
-    /// Which targets decide on a cluster, or nothing if the Bundle does not go there.
-    pub fn choice(&self, member: &Member<'_>) -> Option<Choice> {
+    /// Identifies the targets that apply to a cluster; `None` if the Bundle is not deployed there.
+    pub fn matched_targets(&self, member: &Member<'_>) -> Option<MatchedTargets> {
         let mut digest = Context::new(&SHA256);
-        for (place, _) in self.deciding(member)? {
-            digest.update(&place.to_le_bytes());
+        for (index, _) in self.applicable(member)? {
+            digest.update(&index.to_le_bytes());
         }
-        digest.finish().as_ref().try_into().ok().map(Choice)
+        digest.finish().as_ref().try_into().ok().map(MatchedTargets)
     }
 
-    /// The options for a cluster, or nothing if the Bundle does not go there.
+    /// The options for a cluster; `None` if the Bundle is not deployed there.
     pub fn options(&self, member: &Member<'_>) -> Option<BundleDeploymentOptions> {
-        let deciding = self.deciding(member)?;
-        let ((_, first), others) = deciding.split_first()?;
+        let applicable = self.applicable(member)?;
+        let ((_, first), others) = applicable.split_first()?;
         let base = &self.spec.options;
         if others.is_empty() {
             return Some(merge(base, &first.options));
@@ -95,28 +94,28 @@ impl<'a> Matcher<'a> {
         Some(merge(base, &own))
     }
 
-    /// The targets whose options a cluster gets, later ones over earlier ones.
-    fn deciding(&self, member: &Member<'_>) -> Option<Vec<Placed<'a>>> {
+    /// The targets whose options a cluster gets; later ones override earlier ones.
+    fn applicable(&self, member: &Member<'_>) -> Option<Vec<IndexedTarget<'a>>> {
         let target = self.target(member)?;
         let mut customizations = self.customizations.matching(member);
-        let deciding: Vec<_> = if self.spec.target_customization_mode == "AllMatches" {
+        let applicable: Vec<_> = if self.spec.target_customization_mode == "AllMatches" {
             std::iter::once(target).chain(customizations).collect()
         } else {
-            // The first one stands in for the target.
+            // The first customization replaces the target.
             vec![customizations.next().unwrap_or(target)]
         };
-        deciding
+        applicable
             .iter()
             .all(|(_, target)| !target.do_not_deploy)
-            .then_some(deciding)
+            .then_some(applicable)
     }
 
-    /// The first target that a cluster belongs to, unless it says that nothing goes there.
-    fn target(&self, member: &Member<'_>) -> Option<Placed<'a>> {
+    /// The first target that matches a cluster, unless it has `doNotDeploy`.
+    fn target(&self, member: &Member<'_>) -> Option<IndexedTarget<'a>> {
         let target = if self.restrictions.is_empty() {
             self.targets.matching(member).next()
         } else {
-            // Together with the same group as one of the restrictions. It is found out once, not for each target.
+            // Target and restriction must match the same group. The groups are computed once, not for each target.
             let restricted = self.restrictions.restrict(member);
             self.targets.matching(&restricted).next()
         };
@@ -124,14 +123,14 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Reads the criteria of targets, the first of which is the one at `first` of the Bundle.
-fn indexed(targets: &[BundleTarget], first: usize) -> Result<Indexed<'_>, InvalidSelector> {
+/// Reads the criteria of targets, the first of which has the index `first` in `spec.targets`.
+fn indexed(targets: &[BundleTarget], first: usize) -> Result<TargetIndex<'_>, InvalidSelector> {
     let index = targets
         .iter()
         .enumerate()
         .map(|(index, target)| Criteria::new(&format!("spec.targets[{}]", first + index), &target.criteria))
         .collect::<Result<_, _>>()?;
-    Ok(Indexed {
+    Ok(TargetIndex {
         targets,
         first,
         index,

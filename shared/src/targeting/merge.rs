@@ -1,18 +1,18 @@
-//! What options become where a target says something of its own.
+//! Merges the options of a target into those of a Bundle.
 //!
 //! | options | rule |
 //! |---|---|
-//! | `defaultNamespace`, `namespace`, `serviceAccount` | the target's, if it has one; `-` clears |
-//! | `kustomize.dir`, `helm.repo`, `chart`, `version`, `releaseName` | the target's, if it has one |
+//! | `defaultNamespace`, `namespace`, `serviceAccount` | the target's if set; `-` clears |
+//! | `kustomize.dir`, `helm.repo`, `chart`, `version`, `releaseName` | the target's if set |
 //! | `helm.timeoutSeconds` | the target's if positive; a negative one clears |
-//! | `helm.values` | merged in depth; lists are replaced |
+//! | `helm.values` | deep merge; lists are replaced |
 //! | `helm.templateValues` | merged by name |
-//! | `helm.valuesFrom`, `diff.comparePatches`, `downstreamResources` | the target's in place of the one for the same object, or behind |
-//! | `yaml.overlays` | the target's behind |
-//! | `helm.force`, `atomic`, `takeOwnership`, `disablePreProcess`, `waitForJobs`, `disableDNS`, `keepResources` | set if either says so |
+//! | `helm.valuesFrom`, `diff.comparePatches`, `downstreamResources` | the target's entry replaces the one for the same object, or is appended |
+//! | `yaml.overlays` | the target's are appended |
+//! | `helm.force`, `atomic`, `takeOwnership`, `disablePreProcess`, `waitForJobs`, `disableDNS`, `keepResources` | true if either is true |
 //! | `forceSyncGeneration` | the target's if positive |
-//! | `correctDrift` | the target's, if it has one |
-//! | all others | the Bundle's; the target's are without effect, as in Fleet |
+//! | `correctDrift` | the target's if set |
+//! | all others | the Bundle's; the target's have no effect, as in Fleet |
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -41,7 +41,7 @@ pub fn merge(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) -> B
     merged
 }
 
-/// Merges the options of two targets. What clears something of the Bundle still does.
+/// Merges the options of two targets. A `-` is kept, so that it still clears the field of the Bundle.
 pub fn combine(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) -> BundleDeploymentOptions {
     let mut merged = base.clone();
     text(&mut merged.default_namespace, &own.default_namespace);
@@ -112,45 +112,45 @@ fn text(merged: &mut String, own: &String) {
 fn merged_values(base: &FreeForm, own: &FreeForm) -> FreeForm {
     match (base.to_value(), own.to_value()) {
         (Ok(Value::Object(mut base)), Ok(Value::Object(own))) => {
-            deep(&mut base, own);
+            deep_merge(&mut base, own);
             FreeForm::from(&Value::Object(base))
         }
         (Ok(base), Ok(Value::Null)) => FreeForm::from(&base),
         (Ok(_), Ok(own)) => FreeForm::from(&own),
-        // What nests too deeply stays, and is refused where the values of a cluster are made.
+        // Values that nest too deeply are kept, and rejected when the values of a cluster are computed.
         (Err(_), _) => base.clone(),
         (_, Err(_)) => own.clone(),
     }
 }
 
-/// Mappings are merged; anything else, `null` too, takes the place of what was there.
-fn deep(base: &mut Map<String, Value>, own: Map<String, Value>) {
+/// Merges mappings; anything else, `null` included, replaces the existing value.
+fn deep_merge(base: &mut Map<String, Value>, own: Map<String, Value>) {
     for (key, value) in own {
         match (base.get_mut(&key), value) {
-            (Some(Value::Object(base)), Value::Object(own)) => deep(base, own),
+            (Some(Value::Object(base)), Value::Object(own)) => deep_merge(base, own),
             (_, value) => _ = base.insert(key, value),
         }
     }
 }
 
-/// Merges lists of things that are known by a key; what has none is never the same as another.
+/// Merges lists by a key; items without a key never replace another item.
 fn by_key<T: Clone>(merged: &mut Vec<T>, own: &[T], key: impl Fn(&T) -> Option<String>) {
-    // Of two in the Bundle with the same key, the later one is replaced.
-    let mut places: BTreeMap<String, usize> = merged
+    // If two items of the Bundle have the same key, the later one is replaced.
+    let mut positions: BTreeMap<String, usize> = merged
         .iter()
         .enumerate()
         .filter_map(|(index, one)| Some((key(one)?, index)))
         .collect();
-    let mut seen = HashSet::new();
+    let mut merged_keys = HashSet::new();
     for one in own {
         if let Some(key) = key(one) {
-            let place = places.remove(&key);
-            // Of two in the target with the same key, the first counts.
-            if !seen.insert(key) {
+            let position = positions.remove(&key);
+            // If two items of the target have the same key, the first one is used.
+            if !merged_keys.insert(key) {
                 continue;
             }
-            if let Some(place) = place.and_then(|index| merged.get_mut(index)) {
-                *place = one.clone();
+            if let Some(existing) = position.and_then(|index| merged.get_mut(index)) {
+                *existing = one.clone();
                 continue;
             }
         }

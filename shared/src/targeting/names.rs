@@ -1,24 +1,24 @@
-//! The namespace of a cluster.
+//! Names of cluster namespaces and of copies of access Secrets.
 
 use ring::digest::{SHA256, digest};
 
 use crate::text;
 
-/// The longest name of a namespace.
+/// Maximum length of the name of a namespace.
 const MAX: usize = 63;
 
-/// Name of the namespace on this cluster that the BundleDeployments of a Cluster are in: that which Fleet gives it.
+/// Name of the namespace, in the management cluster, with the BundleDeployments of a Cluster: the same as in Fleet.
 pub fn cluster_namespace(namespace: &str, name: &str) -> String {
     let whole = format!("{namespace}::{name}");
-    // Fleet looks at so much of it.
-    let seen = whole.as_bytes().get(..100).unwrap_or(whole.as_bytes());
-    let joined = ["cluster", namespace, name, &hex(seen, 12)].join("-");
+    // Fleet hashes the first 100 bytes.
+    let hashed = whole.as_bytes().get(..100).unwrap_or(whole.as_bytes());
+    let joined = ["cluster", namespace, name, &hex(hashed, 12)].join("-");
     if joined.len() <= MAX {
         return joined;
     }
     let digest = hex(joined.as_bytes(), 6);
     let is_alphanumeric = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit();
-    // A name does not end in two dashes.
+    // The kept part must not end in a dash.
     let (kept, digits) = match joined.as_bytes().get(56) {
         Some(last) if is_alphanumeric(last) => (57, 5),
         _ => (56, 6),
@@ -30,13 +30,13 @@ pub fn cluster_namespace(namespace: &str, name: &str) -> String {
     )
 }
 
-/// Name that the copy of a Bundle's access Secret has in the namespaces of clusters. Each Bundle has a copy of its own: one
-/// that goes takes nothing from others, and two namespaces can have Secrets of one name.
+/// Name of the copy of a Bundle's access Secret in the namespaces of clusters. Each Bundle has its own copy: deleting one Bundle
+/// does not affect others, and two namespaces can have Secrets of the same name.
 pub fn access_secret(bundle_namespace: &str, bundle: &str, secret: &str) -> String {
-    // A hash is no part of a name that somebody else gives.
-    const KEPT: usize = 40;
+    // The hash keeps the name distinct from names that users choose.
+    const MAX_PREFIX: usize = 40;
     let digest = hex(format!("{bundle_namespace}/{bundle}/{secret}").as_bytes(), 12);
-    let kept = secret.get(..KEPT).unwrap_or(secret);
+    let kept = secret.get(..MAX_PREFIX).unwrap_or(secret);
     format!("{}-{digest}", kept.trim_end_matches(['-', '.']))
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_named_as_fleet_names_them() {
+    fn namespaces_have_the_same_names_as_in_fleet() {
         assert_eq!(
             cluster_namespace("fleet-local", "local"),
             "cluster-fleet-local-local-1a3d67d0a899"
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bundle_has_a_copy_of_its_own() {
+    fn each_bundle_has_its_own_copy() {
         let name = access_secret("fleet", "web", "access");
         assert!(
             name.starts_with("access-") && name.len() == "access-".len() + 12,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_and_stay_names() {
+    fn long_names_are_truncated_to_valid_names() {
         let names = [
             "a".repeat(30),
             "b".repeat(40),

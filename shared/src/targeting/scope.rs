@@ -1,15 +1,15 @@
-//! In which namespaces a Bundle looks for clusters.
+//! The namespaces in which a Bundle targets clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::selector::Selector;
 use crate::api::{Bundle, BundleNamespaceMapping};
 
-/// A namespace: its name and its labels.
+/// Name and labels of a namespace.
 pub type Namespace<'a> = (&'a str, Option<&'a BTreeMap<String, String>>);
 
-/// The Bundle's own namespace, and those that a mapping next to it adds. A mapping that lacks a selector, or has one that
-/// Kubernetes does not allow, adds none.
+/// The namespace of the Bundle, and those that a mapping in the same namespace adds. A mapping that lacks a selector or has an
+/// invalid one adds none.
 pub fn namespaces<'a>(
     bundle: &'a Bundle,
     mappings: impl IntoIterator<Item = &'a BundleNamespaceMapping>,
@@ -17,10 +17,10 @@ pub fn namespaces<'a>(
 ) -> BTreeSet<&'a str> {
     let own = bundle.metadata.namespace.as_deref().unwrap_or_default();
     let mut found = BTreeSet::from([own]);
-    let here = mappings
+    let own_mappings = mappings
         .into_iter()
         .filter(|mapping| mapping.metadata.namespace == bundle.metadata.namespace);
-    for mapping in here {
+    for mapping in own_mappings {
         let bundles = mapping.bundle_selector.as_ref();
         let namespaces = mapping.namespace_selector.as_ref();
         let (Some(Ok(bundles)), Some(Ok(namespaces))) = (
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn mappings_add_namespaces() {
         let bundle =
-            json!({ "metadata": { "name": "web", "namespace": "here", "labels": { "app": "web" } } });
+            json!({ "metadata": { "name": "web", "namespace": "fleet", "labels": { "app": "web" } } });
         let bundle: Bundle = serde_json::from_str(&bundle.to_string()).unwrap();
         let team = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
         let known = [("one", Some(&team)), ("other", None)];
@@ -62,15 +62,18 @@ mod tests {
             json!({ "matchLabels": { "app": "db" } }),
         );
         let a = json!({ "matchLabels": { "team": "a" } });
-        let odd = json!({ "matchExpressions": [{ "key": "team", "operator": "Is" }] });
+        let invalid = json!({ "matchExpressions": [{ "key": "team", "operator": "Is" }] });
         for (mapping, expected) in [
-            (mapping("here", &app, &a), &["here", "one"][..]),
-            (mapping("here", &json!({}), &json!({})), &["here", "one", "other"]),
-            (mapping("here", &wrong, &a), &["here"]),
-            (mapping("elsewhere", &app, &a), &["here"]),
-            (mapping("here", &app, &Value::Null), &["here"]),
-            (mapping("here", &Value::Null, &a), &["here"]),
-            (mapping("here", &app, &odd), &["here"]),
+            (mapping("fleet", &app, &a), &["fleet", "one"][..]),
+            (
+                mapping("fleet", &json!({}), &json!({})),
+                &["fleet", "one", "other"],
+            ),
+            (mapping("fleet", &wrong, &a), &["fleet"]),
+            (mapping("foreign", &app, &a), &["fleet"]),
+            (mapping("fleet", &app, &Value::Null), &["fleet"]),
+            (mapping("fleet", &Value::Null, &a), &["fleet"]),
+            (mapping("fleet", &app, &invalid), &["fleet"]),
         ] {
             let found: Vec<_> = namespaces(&bundle, [&mapping], &known).into_iter().collect();
             assert_eq!(found, expected, "{mapping:?}");

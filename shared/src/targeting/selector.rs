@@ -1,4 +1,4 @@
-//! Label selectors, as Kubernetes reads them.
+//! Label selectors with the semantics of Kubernetes.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,12 +7,12 @@ use thiserror::Error;
 
 use crate::admit;
 
-/// A selector that Kubernetes does not allow.
+/// A selector that Kubernetes rejects.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct InvalidSelector(String);
 
-/// A label selector that is known to be one.
+/// A valid label selector.
 #[derive(Clone, Debug)]
 pub struct Selector<'a> {
     labels: Option<&'a BTreeMap<String, String>>,
@@ -24,7 +24,7 @@ pub struct Selector<'a> {
 struct Expression<'a> {
     key: &'a str,
     operator: &'a str,
-    /// A set, because one list of values is compared with each of many clusters.
+    /// A set, because the values are compared with each of many clusters.
     values: HashSet<&'a str>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Selector<'a> {
     /// Checks a selector. `path` names it in the error.
     ///
     /// # Errors
-    /// Where Kubernetes would not take it.
+    /// If Kubernetes would reject it.
     pub fn new(path: &str, selector: &'a LabelSelector) -> Result<Self, InvalidSelector> {
         if let Some(error) = admit::selector::errors(path, selector) {
             return Err(InvalidSelector(error));
@@ -44,13 +44,13 @@ impl<'a> Selector<'a> {
         })
     }
 
-    /// Whether it selects an object with these labels. One that asks for nothing selects everything.
+    /// Whether it matches an object with these labels. An empty selector matches everything.
     pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         let value = |key: &str| labels.and_then(|labels| labels.get(key));
         let mut equal = self.labels.iter().copied().flatten();
         let mut expressions = self.expressions.iter();
-        equal.all(|(key, wanted)| value(key) == Some(wanted))
-            && expressions.all(|expression| expression.holds(value(expression.key)))
+        equal.all(|(key, expected)| value(key) == Some(expected))
+            && expressions.all(|expression| expression.matches(value(expression.key)))
     }
 }
 
@@ -64,14 +64,14 @@ impl<'a> Expression<'a> {
         }
     }
 
-    fn holds(&self, value: Option<&String>) -> bool {
+    fn matches(&self, value: Option<&String>) -> bool {
         let is_listed = || value.is_some_and(|value| self.values.contains(value.as_str()));
         match self.operator {
             "In" => is_listed(),
             "NotIn" => !is_listed(),
             "Exists" => value.is_some(),
             "DoesNotExist" => value.is_none(),
-            // Such a selector is refused before.
+            // `Selector::new` has rejected any other operator.
             _ => false,
         }
     }
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn each_operator() {
+    fn each_operator_matches_as_in_kubernetes() {
         let labels = BTreeMap::from([("env".to_owned(), "prod".to_owned())]);
         let expression = |key: &str, operator: &str, values: &[&str]| {
             let values = (!values.is_empty()).then_some(values);
             json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] })
         };
-        for (wanted, expected) in [
+        for (value, expected) in [
             (json!({}), true),
             (json!({ "matchLabels": { "env": "prod" } }), true),
             (json!({ "matchLabels": { "env": "dev" } }), false),
@@ -110,22 +110,22 @@ mod tests {
             (expression("env", "DoesNotExist", &[]), false),
             (expression("region", "DoesNotExist", &[]), true),
         ] {
-            let selector = selector(&wanted);
+            let selector = selector(&value);
             let selector = Selector::new("clusterSelector", &selector).unwrap();
-            assert_eq!(selector.matches(Some(&labels)), expected, "{wanted}");
+            assert_eq!(selector.matches(Some(&labels)), expected, "{value}");
         }
-        let nothing = selector(&json!({ "matchLabels": { "a": "b" } }));
-        assert!(!Selector::new("s", &nothing).unwrap().matches(None));
+        let unmatched = selector(&json!({ "matchLabels": { "a": "b" } }));
+        assert!(!Selector::new("s", &unmatched).unwrap().matches(None));
     }
 
     #[test]
-    fn what_kubernetes_refuses_is_no_selector() {
-        for wrong in [
+    fn a_selector_that_kubernetes_rejects_is_invalid() {
+        for invalid in [
             json!({ "matchExpressions": [{ "key": "env", "operator": "Is" }] }),
             json!({ "matchExpressions": [{ "key": "env", "operator": "In" }] }),
             json!({ "matchLabels": { "env": "a b" } }),
         ] {
-            let selector = selector(&wrong);
+            let selector = selector(&invalid);
             let error = Selector::new("clusterSelector", &selector)
                 .unwrap_err()
                 .to_string();

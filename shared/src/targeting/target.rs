@@ -8,21 +8,21 @@ use std::{
 use thiserror::Error;
 
 use super::{
-    cluster_namespace::NamespaceRefused, criteria::Member, group::Group, kept::Interner, matching::Matcher,
-    selector::InvalidSelector, template::Budget, values::ValuesError,
+    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, interner::Interner,
+    matching::Matcher, selector::InvalidSelector, template::Budget, values::ValuesError,
 };
 use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
 
-/// A cluster that a Bundle goes to, what is to be there and what there is.
+/// A cluster that a Bundle targets, with its desired and its existing deployment.
 #[derive(Debug)]
 pub struct Target<'a> {
     /// The cluster.
     pub member: Member<'a>,
-    /// What is to be deployed, or why that cannot be said. It is the fault of this cluster alone: others get theirs.
+    /// What to deploy, or why it is unknown. The error concerns this cluster only: other clusters are deployed to.
     pub wanted: Result<DesiredTarget, TargetError>,
-    /// What is there.
+    /// The existing deployment.
     pub existing: Option<&'a BundleDeployment>,
-    /// What all targets of the Bundle together say of the release's namespace. It is the same for all clusters.
+    /// Metadata of the release's namespace from all targets of the Bundle. It is the same for all clusters.
     pub release_namespace: Arc<NamespaceMetadata>,
 }
 
@@ -36,7 +36,7 @@ pub struct NamespaceMetadata {
 }
 
 impl NamespaceMetadata {
-    /// Those of all targets of a Bundle; later ones win.
+    /// The metadata from all targets of a Bundle; later targets override earlier ones.
     fn of(bundle: &Bundle) -> Self {
         let mut all = Self::default();
         for target in &bundle.spec.targets {
@@ -48,33 +48,33 @@ impl NamespaceMetadata {
     }
 }
 
-/// Adds entries to a map; they win.
+/// Adds entries to a map; they override existing entries.
 pub fn add(to: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>) {
     to.extend(from.iter().map(|(key, value)| (key.clone(), value.clone())));
 }
 
-/// Why a cluster cannot be given what is wanted. It keeps what it has, and holds up no other.
+/// Why the desired state of a cluster is unknown. The cluster keeps its deployment and does not block other clusters.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TargetError {
-    /// Its values cannot be made.
+    /// Its values cannot be computed.
     #[error(transparent)]
     Values(#[from] ValuesError),
-    /// No namespace is certain to be this cluster's.
+    /// No namespace certainly belongs to this cluster.
     #[error(transparent)]
     Namespace(#[from] NamespaceRefused),
-    /// Something that it needs is not to be had; in words.
+    /// Something that it needs is missing; a message.
     #[error("{0}")]
     Missing(String),
 }
 
-/// What is to be deployed on a cluster.
+/// What to deploy to a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredTarget {
     /// The options, without Helm values. Clusters with the same options share them.
     pub options: Arc<BundleDeploymentOptions>,
-    /// The Helm values as they stand in the Secret; empty where there are none. Clusters with the same values share them.
+    /// The Helm values as they are in the Secret; empty if there are none. Clusters with the same values share them.
     pub values: Arc<str>,
-    /// Identifies options, values and the content.
+    /// Identifies the options, values and content.
     pub id: String,
 }
 
@@ -90,14 +90,14 @@ impl Target<'_> {
     }
 }
 
-/// Finds the clusters that a Bundle goes to, in the order of their names.
+/// Finds the clusters that a Bundle targets, sorted by name.
 ///
-/// `existing` are the BundleDeployments of the Bundle, and `forbids_namespaces` is what Policies say about creating
-/// namespaces. `budget` is that of the Bundle: where it is exceeded, the clusters that have no values yet get none, and
-/// their obstacle says so.
+/// `existing` are the BundleDeployments of the Bundle, and `forbids_namespaces` is set if Policies forbid to create
+/// namespaces. `budget` is that of the Bundle: once it is exceeded, the remaining clusters get no values, and their
+/// [`TargetError`] reports it.
 ///
 /// # Errors
-/// Where a selector of the Bundle is not one.
+/// If a selector of the Bundle is invalid.
 pub fn targets<'a>(
     bundle: &Bundle,
     members: impl IntoIterator<Item = Member<'a>>,
@@ -113,9 +113,9 @@ pub fn targets<'a>(
         .map(|deployment| (namespace(deployment), *deployment))
         .collect();
     let release_namespace = Arc::new(NamespaceMetadata::of(bundle));
-    let mut kept = Interner::new(budget);
+    let mut interner = Interner::new(budget);
     let mut targets = Vec::new();
-    for members in grouped(&matcher, members) {
+    for members in batches(&matcher, members) {
         let first = members.first().cloned();
         let options = || {
             let mut options = matcher.options(first.as_ref()?)?;
@@ -124,19 +124,19 @@ pub fn targets<'a>(
             }
             Some(options)
         };
-        let mut group = Group::new(&bundle.spec.contents_id, &options);
+        let mut batch = ClusterBatch::new(&bundle.spec.contents_id, &options);
         for member in members {
-            let wanted = match member.refused() {
+            let result = match member.refused() {
                 Some(refused) => Err(refused.clone().into()),
-                None => group
-                    .wanted(member.cluster, &mut kept)
+                None => batch
+                    .desired(member.cluster, &mut interner)
                     .map_err(TargetError::Values),
             };
             let namespace = member.deployment_namespace();
             let found = namespace.and_then(|namespace| existing.get(namespace).copied());
             targets.push(Target {
                 member,
-                wanted,
+                wanted: result,
                 existing: found,
                 release_namespace: Arc::clone(&release_namespace),
             });
@@ -146,69 +146,69 @@ pub fn targets<'a>(
     Ok(targets)
 }
 
-/// The clusters that a Bundle goes to, those together that the same targets decide on.
-fn grouped<'a>(matcher: &Matcher<'_>, members: impl IntoIterator<Item = Member<'a>>) -> Vec<Vec<Member<'a>>> {
-    let (mut groups, mut places) = (Vec::<Vec<_>>::new(), HashMap::new());
+/// The clusters that a Bundle targets, in batches that the same targets apply to.
+fn batches<'a>(matcher: &Matcher<'_>, members: impl IntoIterator<Item = Member<'a>>) -> Vec<Vec<Member<'a>>> {
+    let (mut batches, mut positions) = (Vec::<Vec<_>>::new(), HashMap::new());
     for member in members {
-        let Some(choice) = matcher.choice(&member) else {
+        let Some(targets) = matcher.matched_targets(&member) else {
             continue;
         };
-        let place = *places.entry(choice).or_insert(groups.len());
-        match groups.get_mut(place) {
-            Some(group) => group.push(member),
-            None => groups.push(vec![member]),
+        let position = *positions.entry(targets).or_insert(batches.len());
+        match batches.get_mut(position) {
+            Some(batch) => batch.push(member),
+            None => batches.push(vec![member]),
         }
     }
-    groups
+    batches
 }
 
-/// The BundleDeployments of a Bundle that are on none of its clusters any more.
+/// The BundleDeployments of a Bundle that belong to none of its target clusters any more, and are pruned.
 ///
-/// One that `is_kept` stays. So does one that was made for a cluster that the Bundle still goes to, also where it is in another
-/// namespace than that of the cluster: then somebody has changed whose namespace that is, and an agent may still deploy from
-/// it. [`strays`] finds those.
+/// One that `is_kept` stays. So does one that was created for a cluster that the Bundle still targets, even if it is in another
+/// namespace than that of the cluster: then the owner of that namespace has changed, and an agent may still deploy from it.
+/// [`strays`] finds those.
 pub fn orphans<'a>(
     targets: &[Target<'_>],
     existing: &[&'a BundleDeployment],
     is_kept: impl Fn(&BundleDeployment) -> bool,
 ) -> Vec<&'a BundleDeployment> {
-    let wanted: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
+    let namespaces: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
     let clusters: HashSet<_> = targets.iter().map(Target::cluster).collect();
-    let is_wanted = |deployment: &BundleDeployment| {
+    let is_targeted = |deployment: &BundleDeployment| {
         let namespace = deployment.metadata.namespace.as_deref();
-        namespace.is_some_and(|namespace| wanted.contains(namespace))
+        namespace.is_some_and(|namespace| namespaces.contains(namespace))
             || cluster_of(deployment).is_some_and(|cluster| clusters.contains(&cluster))
     };
     existing
         .iter()
         .copied()
-        .filter(|deployment| !is_wanted(deployment) && !is_kept(deployment))
+        .filter(|deployment| !is_targeted(deployment) && !is_kept(deployment))
         .collect()
 }
 
-/// What to say of clusters that have a BundleDeployment in another namespace than theirs, by their place among the targets.
+/// Messages for clusters that have a BundleDeployment in another namespace than theirs, by index of the target.
 pub fn strays(targets: &[Target<'_>], existing: &[&BundleDeployment]) -> HashMap<usize, String> {
     let namespaces: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
-    let places: HashMap<_, _> = targets
+    let indexes: HashMap<_, _> = targets
         .iter()
         .enumerate()
         .filter(|(_, target)| target.namespace().is_some())
-        .map(|(place, target)| (target.cluster(), place))
+        .map(|(index, target)| (target.cluster(), index))
         .collect();
     let problem = |deployment: &&BundleDeployment| {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
-        let place = *places.get(&cluster_of(deployment)?)?;
+        let index = *indexes.get(&cluster_of(deployment)?)?;
         let name = deployment.metadata.name.as_deref().unwrap_or_default();
         let problem = format!(
-            "BundleDeployment {namespace}/{name} was made for this cluster, whose namespace is another one, and is kept; \
+            "BundleDeployment {namespace}/{name} was created for this cluster, which has another namespace, and is kept; \
              delete it when no agent deploys from namespace {namespace}"
         );
-        (!namespaces.contains(namespace)).then_some((place, problem))
+        (!namespaces.contains(namespace)).then_some((index, problem))
     };
     existing.iter().filter_map(problem).collect()
 }
 
-/// Namespace and name of the Cluster that a deployment is on, as its labels tell.
+/// Namespace and name of the Cluster of a deployment, from its labels.
 pub fn cluster_of(deployment: &BundleDeployment) -> Option<(&str, &str)> {
     let own = deployment.metadata.labels.as_ref()?;
     Some((own.get(labels::CLUSTER_NAMESPACE)?, own.get(labels::CLUSTER)?))
@@ -240,7 +240,7 @@ mod tests {
         serde_json::from_str(&json!({ "spec": spec }).to_string()).unwrap()
     }
 
-    fn refused() -> NamespaceRefused {
+    fn refusal() -> NamespaceRefused {
         NamespaceRefused::Shared {
             cluster: "fleet/lab".to_owned(),
             namespace: "cluster-lab".to_owned(),
@@ -249,26 +249,26 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_without_a_namespace_of_its_own_keeps_what_it_has_and_gets_nothing() {
+    fn a_cluster_without_its_own_namespace_keeps_its_deployment_and_gets_nothing() {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
-        let before = deployment("lab", "cluster-lab");
-        let member = Member::new(&lab, []).with_namespace(Err(refused()));
-        let targets = targets(&bundle, [member], &[&before], false, &Budget::without_clock()).unwrap();
+        let existing = deployment("lab", "cluster-lab");
+        let member = Member::new(&lab, []).with_namespace(Err(refusal()));
+        let targets = targets(&bundle, [member], &[&existing], false, &Budget::without_clock()).unwrap();
         let target = &targets[0];
-        assert_eq!(target.wanted, Err(TargetError::Namespace(refused())));
+        assert_eq!(target.wanted, Err(TargetError::Namespace(refusal())));
         assert_eq!((target.namespace(), target.existing), (None, None));
-        assert!(orphans(&targets, &[&before], |_| false).is_empty());
+        assert!(orphans(&targets, &[&existing], |_| false).is_empty());
         assert!(
-            strays(&targets, &[&before]).is_empty(),
+            strays(&targets, &[&existing]).is_empty(),
             "the refusal is reported already"
         );
     }
 
     #[test]
-    fn the_namespace_that_is_certain_counts_and_not_that_of_the_status() {
+    fn the_verified_namespace_is_used_instead_of_the_one_in_the_status() {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
-        let (of_prod, own) = (deployment("prod", "cluster-lab"), deployment("lab", "certain"));
-        let member = Member::new(&lab, []).with_namespace(Ok("certain".to_owned()));
+        let (of_prod, own) = (deployment("prod", "cluster-lab"), deployment("lab", "verified"));
+        let member = Member::new(&lab, []).with_namespace(Ok("verified".to_owned()));
         let targets = targets(
             &bundle,
             [member],
@@ -277,11 +277,11 @@ mod tests {
             &Budget::without_clock(),
         )
         .unwrap();
-        assert_eq!(targets[0].namespace(), Some("certain"));
+        assert_eq!(targets[0].namespace(), Some("verified"));
         assert_eq!(targets[0].existing, Some(&own));
     }
 
-    /// As one that was delivered while an agent claimed the namespace of another cluster.
+    /// For example one that was delivered while an agent claimed the namespace of another cluster.
     #[test]
     fn a_deployment_in_another_namespace_is_reported_and_kept() {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
@@ -299,8 +299,11 @@ mod tests {
         )
         .unwrap();
         assert_eq!(orphans(&targets, &existing, |_| false), [&gone]);
-        let told = strays(&targets, &existing);
-        assert_eq!(told.len(), 1);
-        assert!(told[&0].contains("BundleDeployment cluster-prod/web"), "{told:?}");
+        let messages = strays(&targets, &existing);
+        assert_eq!(messages.len(), 1);
+        assert!(
+            messages[&0].contains("BundleDeployment cluster-prod/web"),
+            "{messages:?}"
+        );
     }
 }

@@ -33,12 +33,12 @@ fn deployment(name: &str, status: &Value) -> BundleDeployment {
     }))
 }
 
-/// The status, with what becomes of each cluster: a deployment, and a problem.
+/// The status for clusters, each with its deployment and its problem.
 fn status(bundle: &Bundle, clusters: &[(Cluster, Option<BundleDeployment>, Option<&str>)]) -> BundleStatus {
     let members = clusters.iter().map(|(cluster, ..)| Member::new(cluster, []));
     let found = targets(bundle, members, &[], false, &Budget::without_clock()).unwrap();
     let rollout = plan(&bundle.spec, &found).unwrap();
-    let places: Vec<_> = found
+    let statuses: Vec<_> = found
         .iter()
         .map(|target| {
             let (_, deployment, problem) = clusters
@@ -52,7 +52,7 @@ fn status(bundle: &Bundle, clusters: &[(Cluster, Option<BundleDeployment>, Optio
             }
         })
         .collect();
-    super::bundle(bundle, RolloutRound::Done(&rollout, &places), "now")
+    super::bundle(bundle, RolloutRound::Done(&rollout, &statuses), "now")
 }
 
 fn ready_of(status: &BundleStatus) -> [&str; 3] {
@@ -64,23 +64,23 @@ fn ready_of(status: &BundleStatus) -> [&str; 3] {
     [&ready.status, &ready.reason, &ready.message]
 }
 
-fn done() -> Value {
+fn deployed() -> Value {
     json!({ "appliedDeploymentID": ":a", "ready": true, "nonModified": true })
 }
 
 #[test]
-fn every_cluster_counts_in_its_state() {
+fn every_cluster_is_counted_by_its_state() {
     let bundle = web(&json!([{ "clusterSelector": {} }]));
     let all = |problem| {
         [
-            (cluster("a"), Some(deployment("a", &done())), None),
+            (cluster("a"), Some(deployment("a", &deployed())), None),
             (cluster("b"), Some(deployment("b", &json!({}))), None),
             (cluster("c"), None, None),
-            (cluster("d"), Some(deployment("d", &done())), problem),
+            (cluster("d"), Some(deployment("d", &deployed())), problem),
         ]
     };
-    let told = status(&bundle, &all(Some("Secret fleet/access is missing")));
-    let summary = told.summary.as_ref().unwrap();
+    let status = status(&bundle, &all(Some("Secret fleet/access is missing")));
+    let summary = status.summary.as_ref().unwrap();
     assert_eq!(
         [
             summary.ready,
@@ -92,7 +92,7 @@ fn every_cluster_counts_in_its_state() {
         [Some(1), Some(4), Some(1), Some(1), Some(1)]
     );
     assert_eq!(
-        ready_of(&told),
+        ready_of(&status),
         [
             "False",
             "NotReady",
@@ -100,22 +100,25 @@ fn every_cluster_counts_in_its_state() {
              WaitApplied(1) [Cluster fleet/b]"
         ]
     );
-    let display = told.display.as_ref().unwrap();
+    let display = status.display.as_ref().unwrap();
     assert_eq!([&*display.ready_clusters, &*display.state], ["1/4", "ErrApplied"]);
-    let all_together = &told.partitions[0];
-    assert_eq!((&*all_together.name, all_together.count), ("All", 4));
-    assert_eq!(all_together.summary.as_ref().unwrap().pending, 1);
+    let partition = &status.partitions[0];
+    assert_eq!((&*partition.name, partition.count), ("All", 4));
+    assert_eq!(partition.summary.as_ref().unwrap().pending, 1);
     assert_eq!(
-        (told.observed_generation, &*told.oci_reference),
+        (status.observed_generation, &*status.oci_reference),
         (Some(3), "kept")
     );
-    assert_eq!(told.conditions.len(), 2, "conditions of others stay");
+    assert_eq!(status.conditions.len(), 2, "conditions of other controllers stay");
 }
 
 #[test]
-fn ready_is_where_something_is_deployed() {
+fn a_bundle_is_ready_only_if_a_cluster_is_targeted() {
     let bundle = web(&json!([{ "clusterName": "a" }]));
-    let ready = status(&bundle, &[(cluster("a"), Some(deployment("a", &done())), None)]);
+    let ready = status(
+        &bundle,
+        &[(cluster("a"), Some(deployment("a", &deployed())), None)],
+    );
     assert_eq!(ready_of(&ready), ["True", "Ready", ""]);
     assert_eq!(ready.display.unwrap().state, "");
     let nowhere = status(&bundle, &[(cluster("b"), None, None)]);
@@ -123,17 +126,17 @@ fn ready_is_where_something_is_deployed() {
 }
 
 #[test]
-fn a_refusal_leaves_what_clusters_have() {
+fn a_refused_round_keeps_the_state_of_the_clusters() {
     let mut bundle = web(&json!([{ "clusterName": "a" }]));
     bundle.status = Some(Box::new(status(
         &bundle,
-        &[(cluster("a"), Some(deployment("a", &done())), None)],
+        &[(cluster("a"), Some(deployment("a", &deployed())), None)],
     )));
-    let told = super::bundle(
+    let refused = super::bundle(
         &bundle,
         RolloutRound::Refused(Reason::InvalidSelector, "no selector"),
         "later",
     );
-    assert_eq!(ready_of(&told), ["False", "InvalidSelector", "no selector"]);
-    assert_eq!(told.summary, bundle.status.unwrap().summary);
+    assert_eq!(ready_of(&refused), ["False", "InvalidSelector", "no selector"]);
+    assert_eq!(refused.summary, bundle.status.unwrap().summary);
 }

@@ -1,4 +1,4 @@
-//! What the status of a HelmOp says.
+//! Tests of the status of a HelmOp.
 
 use serde_json::json;
 
@@ -66,22 +66,22 @@ fn accepted_is_not_yet_ready() {
     assert_eq!(
         condition(&status, "Polled").0,
         "True",
-        "conditions of others stay"
+        "conditions of other controllers stay"
     );
-    assert_eq!(status.base.ready_clusters, Some(3), "fields of others stay");
+    assert_eq!(status.base.ready_clusters, Some(3), "other fields stay");
 }
 
 #[test]
-fn a_refusal_keeps_the_version_and_is_never_ready() {
+fn a_refused_helmop_keeps_its_version_and_is_never_ready() {
     let outcome = Outcome::Refused {
         reason: Reason::ChartNotFound,
         message: "no chart".to_owned(),
     };
-    let whole = bundle(
+    let ready = bundle(
         1,
         json!({ "observedGeneration": 1, "summary": { "ready": 1, "desiredReady": 1 } }),
     );
-    let status = next(&helmop(), Some(&whole), &outcome, &Polling::Unchanged, "t");
+    let status = next(&helmop(), Some(&ready), &outcome, &Polling::Unchanged, "t");
     assert_eq!(status.version, "1.0.0");
     assert_eq!(
         condition(&status, "Accepted"),
@@ -120,10 +120,11 @@ fn ready_follows_the_bundle() {
         ),
     ] {
         let status = next(&helmop(), Some(&bundle), &accepted(), &Polling::Unchanged, "t");
-        let (holds, reason, _) = condition(&status, "Ready");
-        assert_eq!((holds, reason), expected);
+        let (status, reason, _) = condition(&status, "Ready");
+        assert_eq!((status, reason), expected);
     }
 }
+
 /// The types of the conditions, and the reasons of those of kstatus.
 fn kstatus(status: &HelmOpStatus) -> Vec<(&str, &str, &str)> {
     let conditions = status.base.conditions.iter();
@@ -134,7 +135,7 @@ fn kstatus(status: &HelmOpStatus) -> Vec<(&str, &str, &str)> {
 }
 
 #[test]
-fn kstatus_conditions_are_there_only_when_they_hold() {
+fn kstatus_conditions_are_present_only_while_true() {
     let summary = |ready: i64, state: &str| json!({ "observedGeneration": 1, "summary": { "ready": ready, "desiredReady": 2, state: 2 - ready } });
     let refused = Outcome::Refused {
         reason: Reason::InvalidVersion,
@@ -142,9 +143,9 @@ fn kstatus_conditions_are_there_only_when_they_hold() {
     };
     let retrying = Outcome::Retrying {
         reason: Reason::Timeout,
-        message: "no answer".to_owned(),
+        message: "no response".to_owned(),
     };
-    for (seen, outcome, expected) in [
+    for (bundle_status, outcome, expected) in [
         (summary(2, "notReady"), accepted(), None),
         (summary(1, "notReady"), accepted(), None),
         (summary(1, "modified"), accepted(), None),
@@ -169,12 +170,12 @@ fn kstatus_conditions_are_there_only_when_they_hold() {
             Some(("Reconciling", "True", "Timeout")),
         ),
     ] {
-        let bundle = bundle(1, seen);
+        let bundle = bundle(1, bundle_status);
         let status = next(&helmop(), Some(&bundle), &outcome, &Polling::Unchanged, "t");
         assert_eq!(kstatus(&status), expected.into_iter().collect::<Vec<_>>());
         let message = |r#type| condition(&status, r#type).2;
         if let Some((r#type, ..)) = expected {
-            assert_eq!(message(r#type), message("Ready"), "it says why");
+            assert_eq!(message(r#type), message("Ready"), "it has the message of Ready");
             assert!(!message(r#type).is_empty());
         }
         let generations = status.base.conditions.iter().skip(1);
@@ -197,7 +198,7 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
         1,
         json!({ "observedGeneration": 1, "summary": { "ready": 1, "desiredReady": 1 } }),
     );
-    let seen = BundleState {
+    let observed = BundleState {
         bundle: Some(&bundle),
         deployments: Some(&[&deployment]),
     };
@@ -206,9 +207,13 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
         message: "no chart".to_owned(),
     };
     for (outcome, ready) in [(accepted(), "True"), (refused, "False")] {
-        let status = next(&helmop(), seen, &outcome, &Polling::Unchanged, "t");
+        let status = next(&helmop(), observed, &outcome, &Polling::Unchanged, "t");
         assert_eq!(condition(&status, "Ready").0, ready);
-        assert_eq!(status.base.ready_clusters, Some(1), "what is deployed is told of");
+        assert_eq!(
+            status.base.ready_clusters,
+            Some(1),
+            "existing deployments are reported"
+        );
         assert_eq!(status.base.display.unwrap().ready_bundle_deployments, "1/1");
     }
     let gone = BundleState {
@@ -224,7 +229,7 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
 }
 
 #[test]
-fn without_extras_is_what_fleets_definition_has() {
+fn without_extras_has_only_the_fields_of_fleets_crd() {
     let mut status = next(
         &helmop(),
         BundleState::default(),
@@ -240,7 +245,7 @@ fn without_extras_is_what_fleets_definition_has() {
     );
 }
 
-fn looked(result: Result<&str, Failure>) -> Polling {
+fn attempted(result: Result<&str, Failure>) -> Polling {
     Polling::Looked(PollAttempt {
         start: "2026-11-21T10:00:00Z".to_owned(),
         is_repeated: true,
@@ -256,43 +261,47 @@ fn failure(is_transient: bool) -> Failure {
     }
 }
 
-/// Polled, Stalled and the time of the last look.
-fn told(status: &HelmOpStatus) -> (String, String, &str) {
-    let say = |name: &str| {
+/// Polled, Stalled and the time of the last poll.
+fn polling_status(status: &HelmOpStatus) -> (String, String, &str) {
+    let condition = |name: &str| {
         let mut conditions = status.base.conditions.iter();
         let condition = conditions.find(|condition| condition.r#type == name);
         condition.map_or_else(String::new, |condition| {
             format!("{}/{}/{}", condition.status, condition.reason, condition.message)
         })
     };
-    (say("Polled"), say("Stalled"), &status.last_polling_triggered)
+    (
+        condition("Polled"),
+        condition("Stalled"),
+        &status.last_polling_triggered,
+    )
 }
 
 #[test]
-fn a_look_is_told_with_its_start_whatever_came_of_it() {
+fn a_poll_is_reported_with_its_start_and_result() {
     let start = "2026-11-21T10:00:00Z";
-    let says = |polling: &Polling| {
+    let reported = |polling: &Polling| {
         let status = next(&helmop(), BundleState::default(), &accepted(), polling, "t");
         assert_eq!(condition(&status, "Accepted").0, "True");
-        let (polled, stalled, last) = told(&status);
+        let (polled, stalled, last) = polling_status(&status);
         (polled, stalled, last.to_owned())
     };
     let of = |polled: &str, stalled: &str| (polled.to_owned(), stalled.to_owned(), start.to_owned());
-    assert_eq!(says(&looked(Ok(""))), of("True/Polled/", ""));
-    assert_eq!(says(&looked(Ok("note"))), of("True/Polled/note", ""));
+    assert_eq!(reported(&attempted(Ok(""))), of("True/Polled/", ""));
+    assert_eq!(reported(&attempted(Ok("note"))), of("True/Polled/note", ""));
     assert_eq!(
-        says(&looked(Err(failure(true)))),
+        reported(&attempted(Err(failure(true)))),
         of("False/RepositoryNotFound/gone", "")
     );
     assert_eq!(
-        says(&looked(Err(failure(false)))),
+        reported(&attempted(Err(failure(false)))),
         of("False/RepositoryNotFound/gone", "True/RepositoryNotFound/gone"),
-        "somebody has to do something"
+        "a user must act"
     );
 }
 
 #[test]
-fn what_came_of_a_look_stays_until_the_next_or_until_polling_ends() {
+fn the_result_of_a_poll_stays_until_the_next_poll_or_until_polling_ends() {
     let step = |status: &HelmOpStatus, polling: &Polling| {
         let helmop = HelmOp {
             status: Some(status.clone()),
@@ -300,50 +309,56 @@ fn what_came_of_a_look_stays_until_the_next_or_until_polling_ends() {
         };
         next(&helmop, BundleState::default(), &accepted(), polling, "t2")
     };
-    let failed = step(&HelmOpStatus::default(), &looked(Err(failure(false))));
+    let failed = step(&HelmOpStatus::default(), &attempted(Err(failure(false))));
     let kept = step(&failed, &Polling::Unchanged);
-    assert_eq!(told(&kept), told(&failed));
+    assert_eq!(polling_status(&kept), polling_status(&failed));
     let off = step(&kept, &Polling::Off);
-    assert_eq!((told(&off).0, told(&off).1), (String::new(), String::new()));
-    let healed = step(&kept, &looked(Ok("")));
-    assert_eq!((&*told(&healed).0, &*told(&healed).1), ("True/Polled/", ""));
+    assert_eq!(
+        (polling_status(&off).0, polling_status(&off).1),
+        (String::new(), String::new())
+    );
+    let recovered = step(&kept, &attempted(Ok("")));
+    assert_eq!(
+        (&*polling_status(&recovered).0, &*polling_status(&recovered).1),
+        ("True/Polled/", "")
+    );
 }
 
 #[test]
-fn a_look_that_was_asked_for_where_polling_is_off_leaves_only_its_time() {
-    let Polling::Looked(mut look) = looked(Ok("")) else {
-        panic!("a look")
+fn a_requested_poll_without_polling_sets_only_its_time() {
+    let Polling::Looked(mut attempt) = attempted(Ok("")) else {
+        panic!("not a poll")
     };
-    look.is_repeated = false;
+    attempt.is_repeated = false;
     let status = next(
         &helmop(),
         BundleState::default(),
         &accepted(),
-        &Polling::Looked(look.clone()),
+        &Polling::Looked(attempt.clone()),
         "t",
     );
     assert_eq!(
-        told(&status),
+        polling_status(&status),
         (String::new(), String::new(), "2026-11-21T10:00:00Z")
     );
-    look.result = Err(failure(true));
+    attempt.result = Err(failure(true));
     let status = next(
         &helmop(),
         BundleState::default(),
         &accepted(),
-        &Polling::Looked(look),
+        &Polling::Looked(attempt),
         "t",
     );
-    assert_eq!(told(&status).0, "False/RepositoryNotFound/gone");
+    assert_eq!(polling_status(&status).0, "False/RepositoryNotFound/gone");
 }
 
 #[test]
-fn a_lost_status_says_when_the_next_look_is_due() {
+fn a_lost_status_reports_when_the_next_poll_is_due() {
     let awaited = Polling::Awaited {
         next: "2026-11-21T11:00:00Z".to_owned(),
     };
     let status = next(&helmop(), BundleState::default(), &accepted(), &awaited, "t");
-    let (polled, ..) = told(&status);
+    let (polled, ..) = polling_status(&status);
     assert!(
         polled.starts_with("Unknown/") && polled.contains("11:00:00Z"),
         "{polled}"

@@ -1,4 +1,4 @@
-//! When a HelmOp is ready.
+//! Tests of the readiness of a HelmOp.
 
 use serde_json::{Value, json};
 
@@ -16,9 +16,9 @@ fn bundle(status: &Value) -> Bundle {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// A Bundle that was looked at, with what it counts and says.
+/// The status of a Bundle with its current generation observed, a summary and a message.
 #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
-fn seen(counted: Value, message: &str) -> Value {
+fn bundle_status(counted: Value, message: &str) -> Value {
     let mut status = json!({ "observedGeneration": 2, "summary": counted });
     if !message.is_empty() {
         status["conditions"] =
@@ -27,8 +27,8 @@ fn seen(counted: Value, message: &str) -> Value {
     status
 }
 
-/// Verdict as `reason, is moving, message`.
-fn judged(status: &Value, deployments: Option<Value>, paused: bool) -> (&'static str, bool, String) {
+/// The readiness as `reason, is progressing, message`.
+fn readiness(status: &Value, deployments: Option<Value>, paused: bool) -> (&'static str, bool, String) {
     let bundle = bundle(status);
     let readiness = ready(
         &helmop(paused),
@@ -36,16 +36,19 @@ fn judged(status: &Value, deployments: Option<Value>, paused: bool) -> (&'static
         deployments.map(summary).as_ref(),
     );
     let state = &readiness.state;
-    assert_eq!(matches!(state, State::True(_)), state.reason() == Reason::Ready);
+    assert_eq!(
+        matches!(state, ConditionState::True(_)),
+        state.reason() == Reason::Ready
+    );
     (
         state.reason().as_str(),
-        readiness.is_moving,
+        readiness.is_progressing,
         state.message().to_owned(),
     )
 }
 
 #[test]
-fn the_bundle_comes_first() {
+fn readiness_depends_on_the_bundle() {
     let whole = json!({ "ready": 2, "desiredReady": 2 });
     for (status, expected, message) in [
         (Value::Null, ("Progressing", true), "waiting for its deployment"),
@@ -56,56 +59,59 @@ fn the_bundle_comes_first() {
             "rolling out",
         ),
         (
-            seen(json!({}), ""),
+            bundle_status(json!({}), ""),
             ("NoClusters", false),
             "no cluster is targeted: spec.targets match no Cluster in namespace fleet-default",
         ),
         (
-            seen(json!({ "ready": 0, "desiredReady": 0 }), ""),
+            bundle_status(json!({ "ready": 0, "desiredReady": 0 }), ""),
             ("NoClusters", false),
             "no cluster is targeted",
         ),
         (
-            seen(whole.clone(), "targeting error: bad"),
+            bundle_status(whole.clone(), "targeting error: bad"),
             ("NotReady", false),
             "the Bundle cannot be deployed: targeting error: bad",
         ),
-        // The Bundle's controller does not say which generation an error is of.
+        // The Bundle's controller does not report the generation of an error.
         (
             json!({ "observedGeneration": 1, "conditions": [{ "type": "Ready", "status": "False", "message": "targeting error: bad" }] }),
             ("NotReady", false),
             "targeting error: bad",
         ),
-        (seen(whole.clone(), ""), ("Ready", false), ""),
+        (bundle_status(whole.clone(), ""), ("Ready", false), ""),
         (
-            seen(whole.clone(), "NotReady(1) [Cluster f/a]"),
+            bundle_status(whole.clone(), "NotReady(1) [Cluster f/a]"),
             ("Progressing", true),
             "up to date yet: 2 of 2",
         ),
         (
-            seen(json!({ "ready": 1, "desiredReady": 2 }), ""),
+            bundle_status(json!({ "ready": 1, "desiredReady": 2 }), ""),
             ("Progressing", true),
             "1 of 2 clusters are ready",
         ),
         (
-            seen(json!({ "ready": 3, "desiredReady": 3 }), ""),
+            bundle_status(json!({ "ready": 3, "desiredReady": 3 }), ""),
             ("Progressing", true),
             "is not up to date yet",
         ),
     ] {
-        let (reason, is_moving, text) = judged(&status, Some(whole.clone()), false);
-        assert_eq!((reason, is_moving), expected, "{status}");
+        let (reason, is_progressing, text) = readiness(&status, Some(whole.clone()), false);
+        assert_eq!((reason, is_progressing), expected, "{status}");
         assert!(
             text.contains(message) && text.is_empty() == message.is_empty(),
             "{text}"
         );
     }
     let none = ready(&helmop(false), BundleState::default(), None);
-    assert_eq!((none.state.reason(), none.is_moving), (Reason::Progressing, true));
+    assert_eq!(
+        (none.state.reason(), none.is_progressing),
+        (Reason::Progressing, true)
+    );
 }
 
 #[test]
-fn then_the_deployments() {
+fn readiness_depends_on_the_deployments() {
     let paused = "spec.paused is set, so the rollout is paused; ";
     for (deployments, is_paused, expected, message) in [
         (
@@ -187,10 +193,10 @@ fn then_the_deployments() {
             "NotReady(1) [Cluster f/a: why]",
         ),
     ] {
-        let counted = seen(json!({ "ready": 2, "desiredReady": 2 }), "");
-        let (reason, is_moving, text) = judged(&counted, Some(deployments.clone()), is_paused);
+        let counted = bundle_status(json!({ "ready": 2, "desiredReady": 2 }), "");
+        let (reason, is_progressing, text) = readiness(&counted, Some(deployments.clone()), is_paused);
         assert_eq!(
-            ((reason, is_moving), &*text),
+            ((reason, is_progressing), &*text),
             (expected, message),
             "{deployments}"
         );
@@ -198,7 +204,7 @@ fn then_the_deployments() {
 }
 
 #[test]
-fn a_bundle_alone_is_believed() {
+fn the_bundle_alone_is_sufficient() {
     for (counted, expected) in [
         (json!({ "ready": 2, "desiredReady": 2 }), "Ready"),
         (
@@ -206,6 +212,6 @@ fn a_bundle_alone_is_believed() {
             "NotReady",
         ),
     ] {
-        assert_eq!(judged(&seen(counted, ""), None, false).0, expected);
+        assert_eq!(readiness(&bundle_status(counted, ""), None, false).0, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! What a summary comes to in one line.
+//! Tests of the message for a summary.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn message(summary: Value) -> String {
 }
 
 #[test]
-fn states_in_a_line() {
+fn states_are_listed_with_count_and_example() {
     for (summary, expected) in [
         (json!({ "ready": 0, "desiredReady": 0 }), ""),
         (json!({ "ready": 3, "desiredReady": 3 }), ""),
@@ -39,7 +39,7 @@ fn states_in_a_line() {
 }
 
 #[test]
-fn objects_in_a_line() {
+fn objects_are_listed_with_their_problem() {
     let of = |state: &str, field: &str, objects: Value| {
         let count = if state == "Modified" {
             "modified"
@@ -94,7 +94,7 @@ fn objects_in_a_line() {
 }
 
 #[test]
-fn four_objects_of_each_trouble_and_none_of_them_long() {
+fn four_objects_of_each_list_are_named_and_truncated() {
     let objects = |kind: &str| -> Vec<Value> {
         (0..9)
             .map(|n| json!({ "kind": kind, "name": n.to_string(), "patch": "p".repeat(500) }))
@@ -115,7 +115,7 @@ fn four_objects_of_each_trouble_and_none_of_them_long() {
 }
 
 #[test]
-fn errors_are_told_from_summaries() {
+fn ready_messages_are_distinguished_from_errors() {
     for (text, is) in [
         ("NotReady(1) [Cluster f/c]", true),
         ("ErrApplied(12)", true),

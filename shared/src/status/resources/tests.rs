@@ -1,4 +1,4 @@
-//! Objects by cluster, their counts, and what is left out.
+//! Tests of objects by cluster, their counts, and what is omitted.
 
 use kube_core::Resource as _;
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use super::*;
 use crate::{
     api::{BundleDeployment, Decoded, labels},
     status::{
-        fixture::{deployment, look, odd},
+        fixture::{deployment, invalid, sorted},
         state::DeploymentState::{self, ErrApplied, Modified, NotReady, OutOfSync, Ready, WaitApplied},
     },
 };
 
 fn filled(deployments: &[Decoded<BundleDeployment>]) -> StatusBase {
     let mut base = StatusBase::default();
-    fill(&mut base, &look(deployments));
+    fill(&mut base, &sorted(deployments));
     base
 }
 
@@ -32,13 +32,13 @@ fn with(mut object: Value, more: Value) -> Value {
 }
 
 #[test]
-fn an_object_is_named_sorted_and_told_of_once() {
+fn each_object_is_listed_once_and_sorted() {
     let objects = json!([
         { "kind": "Pod", "apiVersion": "v1", "namespace": "shop", "name": "p" },
         { "kind": "Deployment", "apiVersion": "apps/v1", "namespace": "shop", "name": "web", "createdAt": "2026-01-01T00:00:00Z" },
         { "kind": "Namespace", "apiVersion": "v1", "name": "shop" },
         { "kind": "Deployment", "apiVersion": "apps/v1", "namespace": "a", "name": "web" },
-        { "kind": "Odd", "name": "o" },
+        { "kind": "Other", "name": "o" },
         { "kind": "Pod", "apiVersion": "v1", "namespace": "shop", "name": "p" },
     ]);
     let status = json!({ "resources": objects });
@@ -54,7 +54,7 @@ fn an_object_is_named_sorted_and_told_of_once() {
             ("apps.deployment", "a/web"),
             ("apps.deployment", "shop/web"),
             ("namespace", "shop"),
-            ("odd", "o"),
+            ("other", "o"),
             ("pod", "shop/p"),
         ]
     );
@@ -69,7 +69,7 @@ fn an_object_is_named_sorted_and_told_of_once() {
 }
 
 #[test]
-fn an_object_has_its_deployments_state_unless_more_is_said_of_it() {
+fn an_object_has_the_state_of_its_deployment_unless_it_is_reported_separately() {
     let non_ready =
         |state: &str| json!({ "nonReadyStatus": [with(pod("p"), json!({ "summary": { "state": state } }))] });
     let modified = |more: Value| json!({ "modifiedStatus": [with(pod("p"), more)] });
@@ -135,7 +135,7 @@ fn an_object_has_its_deployments_state_unless_more_is_said_of_it() {
 }
 
 #[test]
-fn the_first_state_that_is_not_ready_is_the_objects() {
+fn the_state_of_an_object_is_the_first_that_is_not_ready() {
     let of = |cluster: &str, state: DeploymentState| {
         deployment(cluster, state, &json!({ "resources": [pod("p")] }))
     };
@@ -152,7 +152,7 @@ fn the_first_state_that_is_not_ready_is_the_objects() {
 }
 
 #[test]
-fn clusters_may_list_objects_of_their_own_in_any_order() {
+fn clusters_may_list_different_objects_in_any_order() {
     let of = |cluster: &str, names: &[&str]| {
         let pods: Vec<_> = names.iter().map(|name| pod(name)).collect();
         deployment(cluster, Ready, &json!({ "resources": pods }))
@@ -181,7 +181,7 @@ fn clusters_may_list_objects_of_their_own_in_any_order() {
 }
 
 #[test]
-fn an_object_that_only_trouble_tells_of_is_listed() {
+fn an_object_that_is_only_reported_as_modified_is_listed() {
     let status = json!({ "modifiedStatus": [with(pod("extra"), json!({ "delete": true }))] });
     let base = filled(&[deployment("a", Modified, &status)]);
     assert_eq!(
@@ -191,7 +191,7 @@ fn an_object_that_only_trouble_tells_of_is_listed() {
 }
 
 #[test]
-fn counts_are_summed_for_all_and_for_each_cluster() {
+fn counts_are_summed_in_total_and_for_each_cluster() {
     let of = |cluster: &str, counts: Value| deployment(cluster, Ready, &json!({ "resourceCounts": counts }));
     let all = json!({
         "ready": 1, "desiredReady": 2, "waitApplied": 3, "modified": 4, "orphaned": 5, "missing": 6, "unknown": 7, "notReady": 8
@@ -204,7 +204,7 @@ fn counts_are_summed_for_all_and_for_each_cluster() {
         of("a", json!({ "ready": 1 })),
         of("b", all.clone()),
         of("c", Value::Null),
-        odd("d"),
+        invalid("d"),
     ]);
     let twice = |field: &str| json!(all[field].as_i64().unwrap() * 2);
     let b = json!({
@@ -222,11 +222,11 @@ fn counts_are_summed_for_all_and_for_each_cluster() {
     assert_eq!(
         serde_json::to_value(filled(&[]).resource_counts).unwrap(),
         none,
-        "every number is there, also where nothing is"
+        "every count is written, even without deployments"
     );
 }
 
-/// Deployments of `objects` objects on `clusters` clusters, the last of which has the last object missing.
+/// Deployments of `objects` objects on `clusters` clusters. On the last cluster, the last object is missing.
 fn many(clusters: usize, objects: usize) -> Vec<Decoded<BundleDeployment>> {
     let long = |what: &str, n: usize| format!("{what}-{}-{n:05}", "x".repeat(20));
     let pods: Vec<_> = (0..objects).map(|n| pod(&long("p", n))).collect();
@@ -251,7 +251,7 @@ fn on(cluster: &str, mut deployment: Decoded<BundleDeployment>) -> Decoded<Bundl
 }
 
 #[test]
-fn what_grows_is_cut_where_it_is_as_it_should_be() {
+fn ready_objects_and_clusters_are_omitted_first() {
     for (clusters, objects, cut) in [
         (20, 20, [false, false, false]),
         (400, 100, [false, true, false]),
@@ -260,13 +260,13 @@ fn what_grows_is_cut_where_it_is_as_it_should_be() {
     ] {
         let base = filled(&many(clusters, objects));
         let omitted = base.omitted.clone().unwrap_or_default();
-        let told = [
+        let numbers = [
             omitted.resources,
             omitted.per_cluster_state,
             omitted.per_cluster_resource_counts,
         ];
         assert_eq!(
-            told.map(|number| number > 0),
+            numbers.map(|number| number > 0),
             cut,
             "{clusters} clusters, {objects} objects: {omitted:?}"
         );
@@ -290,18 +290,18 @@ fn what_grows_is_cut_where_it_is_as_it_should_be() {
             number(named) + omitted.per_cluster_state,
             number(base.resources.len() * clusters)
         );
-        let is_told = base.resources.iter().any(|one| one.incomplete_state);
+        let is_marked = base.resources.iter().any(|one| one.incomplete_state);
         assert_eq!(
-            is_told,
+            is_marked,
             omitted.per_cluster_state > 0,
-            "an object says that its list was cut"
+            "an object with a truncated list is marked"
         );
 
         let last = base.resources.last().unwrap();
-        assert_eq!(last.state, "Missing", "what is wrong is kept");
+        assert_eq!(last.state, "Missing", "problems are kept");
         assert_eq!(last.per_cluster_state.as_ref().unwrap().missing.len(), 1);
         let worst = base.per_cluster_resource_counts.last_key_value().unwrap();
-        assert_eq!(worst.1.ready, Some(number(objects - 1)), "what is wrong is kept");
+        assert_eq!(worst.1.ready, Some(number(objects - 1)), "problems are kept");
         let total = base.resource_counts.unwrap();
         assert_eq!(
             total.desired_ready,
@@ -312,13 +312,13 @@ fn what_grows_is_cut_where_it_is_as_it_should_be() {
 }
 
 #[test]
-fn costs_are_not_underestimated() {
+fn sizes_are_not_underestimated() {
     let texts = ["", "a\"b\\c\n", "ä"];
     for text in texts {
         let status = json!({ "nonReadyStatus": [{ "kind": text, "apiVersion": text, "namespace": text, "name": text, "summary": { "state": text } }], "incompleteState": true });
         let deployments = [deployment("a", NotReady, &status)];
-        let rows = rows(&look(&deployments));
-        let named = Named::of(rows[0].clone());
+        let rows = rows(&sorted(&deployments));
+        let named = ListedObject::of(rows[0].clone());
         let every = PerClusterState {
             ready: vec![String::new()],
             wait_applied: vec![String::new()],
@@ -336,17 +336,17 @@ fn costs_are_not_underestimated() {
             named.bytes()
         );
     }
-    let most = Some(i64::from(u32::MAX));
+    let max = Some(i64::from(u32::MAX));
     let counts = ResourceCounts {
-        ready: most,
-        desired_ready: most,
-        ..none()
+        ready: max,
+        desired_ready: max,
+        ..zero_counts()
     };
     assert!(serde_json::to_string(&counts).unwrap().len() < COUNTS_FRAME / 2 + 20);
 }
 
 #[test]
-fn nothing_is_told_of_what_is_not_looked_at() {
+fn nothing_is_reported_if_deployments_are_not_watched() {
     let mut base = filled(&many(2, 2));
     clear(&mut base);
     assert_eq!(base, StatusBase::default());

@@ -1,4 +1,4 @@
-//! The state of a deployment, and what it says.
+//! Tests of the state and message of a deployment.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn deployment(object: &Value) -> BundleDeployment {
 }
 
 #[test]
-fn the_first_thing_that_is_wrong_decides() {
+fn the_first_problem_determines_the_state() {
     use DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied};
 
     let deployed = |status: &str| json!([{ "type": "Deployed", "status": status }]);
@@ -35,7 +35,7 @@ fn the_first_thing_that_is_wrong_decides() {
             json!({ "appliedDeploymentID": "b", "conditions": deployed("False") }),
         ),
         (NotReady, "b", "c", json!({ "appliedDeploymentID": "b" })),
-        // A new one has no identifiers at all.
+        // A new deployment has no IDs.
         (NotReady, "", "", json!({})),
         (Pending, "", "c", json!({})),
         (
@@ -64,8 +64,8 @@ fn the_first_thing_that_is_wrong_decides() {
 }
 
 #[test]
-fn the_rank_is_fleets() {
-    let words = DeploymentState::ALL.map(DeploymentState::as_str);
+fn the_rank_is_the_same_as_in_fleet() {
+    let states = DeploymentState::ALL.map(DeploymentState::as_str);
     let by_rank = [
         "Ready",
         "NotReady",
@@ -75,12 +75,12 @@ fn the_rank_is_fleets() {
         "WaitApplied",
         "ErrApplied",
     ];
-    assert_eq!(words, by_rank);
+    assert_eq!(states, by_rank);
     assert!(DeploymentState::ALL.is_sorted());
 }
 
 #[test]
-fn the_first_condition_with_a_message_speaks() {
+fn the_message_is_that_of_the_first_condition_with_one() {
     for (expected, applied, deployed, installed, monitored) in [
         ("d", "b", "d", "i", "m"),
         ("i", "b", "", "i", "m"),

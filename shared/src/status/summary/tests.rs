@@ -1,10 +1,10 @@
-//! Numbers, examples and what is shown.
+//! Tests of counts, examples and display.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::status::{
-    fixture::{deployment, look, odd, summary},
+    fixture::{deployment, invalid, sorted, summary},
     state::DeploymentState::{ErrApplied, Modified, NotReady, OutOfSync, Pending, Ready, WaitApplied},
 };
 
@@ -13,11 +13,11 @@ fn filled(
     counted: Option<Value>,
 ) -> StatusBase {
     let mut base = StatusBase::default();
-    fill(&mut base, &look(deployments), counted.map(summary).as_ref());
+    fill(&mut base, &sorted(deployments), counted.map(summary).as_ref());
     base
 }
 
-fn says(message: &str) -> Value {
+fn with_message(message: &str) -> Value {
     json!({ "conditions": [{ "type": "Monitored", "message": message }] })
 }
 
@@ -66,7 +66,7 @@ fn every_state_is_counted() {
 }
 
 #[test]
-fn nothing_is_a_number_too() {
+fn zero_counts_are_written() {
     let base = filled(&[], None);
     assert_eq!(
         serde_json::to_value(&base).unwrap(),
@@ -79,7 +79,7 @@ fn nothing_is_a_number_too() {
 }
 
 #[test]
-fn a_cluster_is_ready_where_all_of_its_deployments_are() {
+fn a_cluster_is_ready_if_all_its_deployments_are() {
     let none = json!({});
     let deployments = [
         deployment("a", Ready, &none),
@@ -96,7 +96,7 @@ fn a_cluster_is_ready_where_all_of_its_deployments_are() {
 }
 
 #[test]
-fn the_worst_state_is_shown_with_what_its_first_deployment_says() {
+fn the_worst_state_is_shown_with_the_message_of_its_first_deployment() {
     for (deployments, state, message) in [
         (vec![("a", Ready, "fine")], "", ""),
         (vec![("a", NotReady, "")], "NotReady", ""),
@@ -117,7 +117,7 @@ fn the_worst_state_is_shown_with_what_its_first_deployment_says() {
     ] {
         let deployments: Vec<_> = deployments
             .into_iter()
-            .map(|(cluster, state, message)| deployment(cluster, state, &says(message)))
+            .map(|(cluster, state, message)| deployment(cluster, state, &with_message(message)))
             .collect();
         let display = filled(&deployments, None).display.unwrap();
         assert_eq!(
@@ -128,7 +128,7 @@ fn the_worst_state_is_shown_with_what_its_first_deployment_says() {
 }
 
 #[test]
-fn examples_name_the_cluster_the_worst_come_first_and_no_state_goes_without() {
+fn examples_are_sorted_worst_first_and_include_every_state() {
     let none = json!({});
     let mut deployments: Vec<_> = (10..30)
         .map(|n| deployment(&n.to_string(), WaitApplied, &none))
@@ -158,7 +158,7 @@ fn examples_name_the_cluster_the_worst_come_first_and_no_state_goes_without() {
     assert_eq!(
         listed(&filled(&deployments, Some(counted))),
         expected,
-        "whatever the order"
+        "independent of the order"
     );
 }
 
@@ -173,7 +173,7 @@ fn clusters_without_a_deployment_are_pending() {
             3,
             vec!["Pending f/b", "Pending f/c"],
         ),
-        // Deployments were made since the Bundle was counted.
+        // Deployments were created since the Bundle was counted.
         (
             json!({ "pending": 3, "desiredReady": 3, "nonReadyResources": [example("f/a"), example("f/b"), example("f/c")] }),
             2,
@@ -189,9 +189,9 @@ fn clusters_without_a_deployment_are_pending() {
         // Deployments that are missing for another reason are not pending.
         (json!({ "notReady": 2, "desiredReady": 3 }), 0, 1, vec![]),
         (json!({ "pending": -1, "desiredReady": 3 }), 0, 1, vec![]),
-        // The list of examples ends after ten.
+        // The list of examples is limited to ten.
         (
-            json!({ "pending": 20, "desiredReady": 21, "nonReadyResources": [{ "name": "f/x", "bundleState": "NotReady" }, example("odd")] }),
+            json!({ "pending": 20, "desiredReady": 21, "nonReadyResources": [{ "name": "f/x", "bundleState": "NotReady" }, example("invalid")] }),
             20,
             21,
             vec![],
@@ -222,8 +222,8 @@ fn clusters_without_a_deployment_are_pending() {
 }
 
 #[test]
-fn an_odd_deployment_is_not_ready_and_hides_none() {
-    let base = filled(&[odd("a"), deployment("b", Ready, &json!({}))], None);
+fn an_invalid_deployment_is_not_ready_and_does_not_hide_others() {
+    let base = filled(&[invalid("a"), deployment("b", Ready, &json!({}))], None);
     assert_eq!(base.display.as_ref().unwrap().ready_bundle_deployments, "1/2");
     let list = listed(&base);
     assert_eq!(list.len(), 1);
@@ -234,7 +234,7 @@ fn an_odd_deployment_is_not_ready_and_hides_none() {
 }
 
 #[test]
-fn examples_are_cut_to_size() {
+fn examples_are_truncated() {
     let (long, words) = ("x".repeat(2000), vec!["m".repeat(2000); 12]);
     let object = json!({
         "uid": long, "kind": long, "apiVersion": long, "namespace": long, "name": long, "patch": long, "missing": true,
@@ -262,7 +262,7 @@ fn examples_are_cut_to_size() {
 }
 
 #[test]
-fn usual_objects_come_whole() {
+fn objects_of_usual_size_are_not_truncated() {
     let object = json!({
         "kind": "Deployment", "apiVersion": "apps/v1", "namespace": "shop", "name": "web",
         "patch": r#"{"spec":{"replicas":2}}"#, "exist": true
@@ -280,12 +280,12 @@ fn usual_objects_come_whole() {
 }
 
 #[test]
-fn a_bundle_alone_gives_the_same_numbers() {
+fn the_summary_of_a_bundle_alone_gives_the_same_counts() {
     let counted = json!({
         "ready": 1, "desiredReady": 3, "notReady": 1, "pending": 1,
         "nonReadyResources": [
             { "name": "f/b", "bundleState": "NotReady", "message": "why", "modifiedStatus": [{ "kind": "Pod", "name": "p" }] },
-            { "name": "f/c", "bundleState": "Pending", "message": "turn" }
+            { "name": "f/c", "bundleState": "Pending", "message": "waiting" }
         ]
     });
     let mut base = StatusBase::default();
@@ -303,7 +303,7 @@ fn a_bundle_alone_gives_the_same_numbers() {
             &*display.message,
             display.error
         ),
-        ("1/3", "Pending", "turn", true)
+        ("1/3", "Pending", "waiting", true)
     );
     fill_from_bundle(&mut base, &summary(json!({})));
     assert_eq!(

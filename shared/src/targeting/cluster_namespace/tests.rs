@@ -4,14 +4,14 @@ use serde_json::json;
 
 use super::*;
 
-/// What a test knows of namespaces and Clusters.
+/// Namespaces and Clusters of a test.
 #[derive(Default)]
-struct Known {
+struct TestNamespaces {
     namespaces: HashMap<String, NamespaceOwner>,
     clusters: Vec<NamespacedName>,
 }
 
-impl Namespaces for Known {
+impl Namespaces for TestNamespaces {
     fn marks(&self, namespace: &str) -> Option<NamespaceOwner> {
         self.namespaces.get(namespace).cloned()
     }
@@ -28,9 +28,9 @@ impl Namespaces for Known {
     }
 }
 
-impl Known {
-    fn with(mut self, namespace: &str, marks: NamespaceOwner) -> Self {
-        self.namespaces.insert(namespace.to_owned(), marks);
+impl TestNamespaces {
+    fn with(mut self, namespace: &str, owner: NamespaceOwner) -> Self {
+        self.namespaces.insert(namespace.to_owned(), owner);
         self
     }
 
@@ -39,8 +39,8 @@ impl Known {
     }
 }
 
-/// A namespace as Fleet makes it.
-fn made_for(cluster: &str) -> NamespaceOwner {
+/// The metadata of a namespace that Fleet creates.
+fn owned_by(cluster: &str) -> NamespaceOwner {
     let (namespace, name) = cluster.split_once('/').unwrap();
     NamespaceOwner {
         is_managed: true,
@@ -69,36 +69,36 @@ fn own(cluster: &str) -> String {
     cluster_namespace(namespace, name)
 }
 
-/// Two Clusters whose names give one namespace, as anybody can search for: beyond 63 bytes the name is cut to five digits of a
-/// hash.
-fn colliding() -> [String; 2] {
+/// Two Clusters whose names give the same namespace. A tenant can find such a pair: beyond 63 bytes, the name is cut to five
+/// digits of a hash.
+fn colliding_clusters() -> [String; 2] {
     let prefix = "a".repeat(44);
-    let mut seen = HashMap::new();
+    let mut found = HashMap::new();
     for number in 0_u32..4_000_000 {
-        let (home, name) = ("fleet", format!("{prefix}{number}"));
-        if let Some(before) = seen.insert(cluster_namespace(home, &name), name.clone()) {
-            return [format!("{home}/{before}"), format!("{home}/{name}")];
+        let (namespace, name) = ("fleet", format!("{prefix}{number}"));
+        if let Some(before) = found.insert(cluster_namespace(namespace, &name), name.clone()) {
+            return [format!("{namespace}/{before}"), format!("{namespace}/{name}")];
         }
     }
-    panic!("no pair was found");
+    panic!("no colliding pair found");
 }
 
 #[test]
-fn a_namespace_that_fleet_made_is_used() {
-    let known = Known::default().with(&own("fleet/lab"), made_for("fleet/lab"));
+fn a_namespace_created_by_fleet_is_used() {
+    let known = TestNamespaces::default().with(&own("fleet/lab"), owned_by("fleet/lab"));
     for claimed in ["", &own("fleet/lab")] {
         assert_eq!(known.of(&cluster("fleet/lab", claimed)), Ok(own("fleet/lab")));
     }
-    // As versions of Fleet named it otherwise, or an administrator chose it.
-    let known = Known::default().with("cluster-lab", made_for("fleet/lab"));
+    // Older versions of Fleet used another name, or an administrator chose one.
+    let known = TestNamespaces::default().with("cluster-lab", owned_by("fleet/lab"));
     let claimed = cluster("fleet/lab", "cluster-lab");
     assert_eq!(known.of(&claimed), Ok("cluster-lab".to_owned()));
 }
 
 #[test]
-fn a_namespace_that_does_not_exist_is_the_computed_one() {
-    for claimed in ["", &own("fleet/lab"), "gone", "kube-system", "No name at all"] {
-        let found = Known::default().of(&cluster("fleet/lab", claimed));
+fn the_computed_namespace_is_used_if_the_claimed_one_does_not_exist() {
+    for claimed in ["", &own("fleet/lab"), "gone", "kube-system", "Not a valid name"] {
+        let found = TestNamespaces::default().of(&cluster("fleet/lab", claimed));
         assert_eq!(found, Ok(own("fleet/lab")), "{claimed}");
     }
 }
@@ -106,13 +106,17 @@ fn a_namespace_that_does_not_exist_is_the_computed_one() {
 #[test]
 fn the_namespace_of_another_cluster_is_never_used() {
     let (lab, prod) = (own("fleet/lab"), own("fleet/prod"));
-    let known = Known::default()
-        .with(&lab, made_for("fleet/lab"))
-        .with(&prod, made_for("fleet/prod"));
+    let known = TestNamespaces::default()
+        .with(&lab, owned_by("fleet/lab"))
+        .with(&prod, owned_by("fleet/prod"));
     assert_eq!(known.of(&cluster("fleet/lab", &prod)), Ok(lab.clone()));
     assert_eq!(known.of(&cluster("fleet/prod", &prod)), Ok(prod.clone()));
-    let known = Known::default().with(&prod, made_for("fleet/prod"));
-    assert_eq!(known.of(&cluster("fleet/lab", &prod)), Ok(lab), "it is made anew");
+    let known = TestNamespaces::default().with(&prod, owned_by("fleet/prod"));
+    assert_eq!(
+        known.of(&cluster("fleet/lab", &prod)),
+        Ok(lab),
+        "it is created again"
+    );
 }
 
 #[test]
@@ -124,8 +128,8 @@ fn system_namespaces_are_never_used() {
         "default",
         "helmops-system",
     ] {
-        for marks in [NamespaceOwner::default(), made_for("fleet/lab")] {
-            let known = Known::default().with(namespace, marks);
+        for owner in [NamespaceOwner::default(), owned_by("fleet/lab")] {
+            let known = TestNamespaces::default().with(namespace, owner);
             let found = known.of(&cluster("fleet/lab", namespace));
             assert_eq!(found, Ok(own("fleet/lab")), "{namespace}");
         }
@@ -133,10 +137,10 @@ fn system_namespaces_are_never_used() {
 }
 
 #[test]
-fn a_namespace_that_names_no_cluster_is_neither_used_nor_left() {
+fn a_claimed_namespace_that_names_no_cluster_is_refused() {
     let claimed = cluster("fleet/lab", "cluster-lab");
-    for marks in [NamespaceOwner::default(), managed()] {
-        let refused = Known::default().with("cluster-lab", marks).of(&claimed);
+    for owner in [NamespaceOwner::default(), managed()] {
+        let refused = TestNamespaces::default().with("cluster-lab", owner).of(&claimed);
         let message = refused.unwrap_err().to_string();
         for part in [
             "Cluster fleet/lab",
@@ -148,32 +152,34 @@ fn a_namespace_that_names_no_cluster_is_neither_used_nor_left() {
     }
     let unlabelled = NamespaceOwner {
         is_managed: false,
-        ..made_for("fleet/lab")
+        ..owned_by("fleet/lab")
     };
-    let refused = Known::default().with("cluster-lab", unlabelled).of(&claimed);
+    let refused = TestNamespaces::default()
+        .with("cluster-lab", unlabelled)
+        .of(&claimed);
     assert!(
         matches!(refused, Err(NamespaceRefused::Unproven { .. })),
         "{refused:?}"
     );
-    // Where the cluster has its namespace, there is nothing to lose.
-    let known = Known::default()
+    // If the computed namespace exists, no deployment can be lost.
+    let known = TestNamespaces::default()
         .with("tenant", managed())
-        .with(&own("fleet/lab"), made_for("fleet/lab"));
+        .with(&own("fleet/lab"), owned_by("fleet/lab"));
     assert_eq!(known.of(&cluster("fleet/lab", "tenant")), Ok(own("fleet/lab")));
 }
 
 #[test]
-fn a_namespace_that_somebody_made_beforehand_is_refused() {
+fn a_namespace_that_already_exists_without_the_label_is_refused() {
     let lab = cluster("fleet/lab", "");
-    let refused = Known::default()
+    let refused = TestNamespaces::default()
         .with(&own("fleet/lab"), NamespaceOwner::default())
         .of(&lab);
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("fleet.cattle.io/managed=true"), "{message}");
     assert!(message.contains("kubectl label namespace"), "{message}");
-    let known = Known::default().with(&own("fleet/lab"), managed());
+    let known = TestNamespaces::default().with(&own("fleet/lab"), managed());
     assert_eq!(known.of(&lab), Ok(own("fleet/lab")), "the label is enough");
-    let known = Known::default().with(&own("fleet/lab"), made_for("fleet/other"));
+    let known = TestNamespaces::default().with(&own("fleet/lab"), owned_by("fleet/other"));
     let message = known.of(&lab).unwrap_err().to_string();
     assert!(
         message.contains("belongs to Cluster fleet/other") && message.contains("not to Cluster fleet/lab"),
@@ -183,23 +189,23 @@ fn a_namespace_that_somebody_made_beforehand_is_refused() {
 
 #[test]
 fn of_two_clusters_with_one_namespace_the_annotated_one_keeps_it() {
-    let [one, other] = colliding();
+    let [one, other] = colliding_clusters();
     let namespace = own(&one);
     assert_eq!(namespace, own(&other));
     let clusters = [&one, &other].map(|name| {
         let (namespace, name) = name.split_once('/').unwrap();
         NamespacedName::new(namespace, name)
     });
-    let known = |marks: Option<NamespaceOwner>| Known {
-        namespaces: marks
-            .map(|marks| (namespace.clone(), marks))
+    let known = |owner: Option<NamespaceOwner>| TestNamespaces {
+        namespaces: owner
+            .map(|owner| (namespace.clone(), owner))
             .into_iter()
             .collect(),
         clusters: clusters.to_vec(),
     };
-    for marks in [None, Some(managed())] {
+    for owner in [None, Some(managed())] {
         for (name, rival) in [(&one, &other), (&other, &one)] {
-            let refused = known(marks.clone()).of(&cluster(name, &namespace)).unwrap_err();
+            let refused = known(owner.clone()).of(&cluster(name, &namespace)).unwrap_err();
             assert!(matches!(refused, NamespaceRefused::Shared { .. }), "{refused:?}");
             let message = refused.to_string();
             assert!(
@@ -208,7 +214,7 @@ fn of_two_clusters_with_one_namespace_the_annotated_one_keeps_it() {
             );
         }
     }
-    let known = known(Some(made_for(&one)));
+    let known = known(Some(owned_by(&one)));
     assert_eq!(known.of(&cluster(&one, &namespace)), Ok(namespace.clone()));
     let refused = known.of(&cluster(&other, &namespace));
     assert!(
@@ -218,12 +224,12 @@ fn of_two_clusters_with_one_namespace_the_annotated_one_keeps_it() {
 }
 
 #[test]
-fn what_annotations_say_is_cut() {
-    let marks = NamespaceOwner {
+fn annotations_in_messages_are_truncated() {
+    let owner = NamespaceOwner {
         cluster: Some("x".repeat(10_000)),
-        ..made_for("fleet/lab")
+        ..owned_by("fleet/lab")
     };
-    let known = Known::default().with(&own("fleet/lab"), marks);
+    let known = TestNamespaces::default().with(&own("fleet/lab"), owner);
     let message = known.of(&cluster("fleet/lab", "")).unwrap_err().to_string();
     assert!(message.len() < 1000, "{}", message.len());
 }

@@ -32,11 +32,11 @@ fn bundle(extra: &Value) -> Bundle {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn written(
+fn desired(
     bundle: &Bundle,
     cluster: &Cluster,
     existing: Option<&BundleDeployment>,
-    turn: RolloutStep,
+    step: RolloutStep,
     secret: Option<&SecretValues>,
 ) -> Option<DesiredDeployment> {
     let existing: Vec<_> = existing.into_iter().collect();
@@ -48,24 +48,24 @@ fn written(
         &Budget::without_clock(),
     )
     .unwrap();
-    let around = ObservedSecret {
+    let observed = ObservedSecret {
         secret,
         ..ObservedSecret::default()
     };
-    let mut written = deployment(bundle, &targets[0], turn, around)?;
-    if let Secret::Holds(values) = &mut written.secret {
-        let spec = &written.deployment.spec;
+    let mut desired = deployment(bundle, &targets[0], step, observed)?;
+    if let Secret::Holds(values) = &mut desired.secret {
+        let spec = &desired.deployment.spec;
         let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
         assert_eq!(values.ids.take(), Some(ids));
     }
-    Some(written)
+    Some(desired)
 }
 
-fn first(bundle: &Bundle, turn: RolloutStep) -> DesiredDeployment {
-    written(bundle, &cluster(&json!({}), &json!({})), None, turn, None).unwrap()
+fn first(bundle: &Bundle, step: RolloutStep) -> DesiredDeployment {
+    desired(bundle, &cluster(&json!({}), &json!({})), None, step, None).unwrap()
 }
 
-fn holds(values: &str, staged: &str) -> Secret {
+fn secret_with(values: &str, staged: &str) -> Secret {
     Secret::Holds(SecretValues {
         values: values.to_owned(),
         staged: staged.to_owned(),
@@ -74,14 +74,14 @@ fn holds(values: &str, staged: &str) -> Secret {
 }
 
 #[test]
-fn a_new_one_is_whole() {
+fn a_new_deployment_is_complete() {
     let DesiredDeployment { deployment, secret } = first(
         &bundle(&json!({ "dependsOn": [{ "name": "crds" }] })),
         RolloutStep::Promote,
     );
     let id = deployment.spec.deployment_id.clone();
     let values = r#"{"env":"prod"}"#;
-    assert_eq!(secret, holds(values, values));
+    assert_eq!(secret, secret_with(values, values));
     let options = json!({ "helm": { "chart": "web" } });
     assert_eq!(
         serde_json::to_value(&deployment).unwrap(),
@@ -113,13 +113,13 @@ fn a_new_one_is_whole() {
 }
 
 #[test]
-fn who_waits_gets_nothing() {
+fn a_waiting_cluster_gets_no_deployment() {
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
-    assert_eq!(written(&bundle, &cluster, None, RolloutStep::Wait, None), None);
+    assert_eq!(desired(&bundle, &cluster, None, RolloutStep::Wait, None), None);
 }
 
 #[test]
-fn a_staged_one_keeps_what_it_has_until_its_turn() {
+fn a_staged_deployment_keeps_the_current_one_until_it_is_promoted() {
     let old = first(
         &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
         RolloutStep::Promote,
@@ -128,7 +128,7 @@ fn a_staged_one_keeps_what_it_has_until_its_turn() {
         panic!("{:?}", old.secret)
     };
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
-    let staged = written(
+    let staged = desired(
         &bundle,
         &cluster,
         Some(&old.deployment),
@@ -136,11 +136,11 @@ fn a_staged_one_keeps_what_it_has_until_its_turn() {
         Some(secret),
     )
     .unwrap();
-    assert_eq!(staged.secret, holds(r#"{"a":1}"#, r#"{"env":"prod"}"#));
+    assert_eq!(staged.secret, secret_with(r#"{"a":1}"#, r#"{"env":"prod"}"#));
     let (before, after) = (&old.deployment.spec, &staged.deployment.spec);
     assert_eq!(after.deployment_id, before.deployment_id);
     assert_ne!(after.staged_deployment_id, before.deployment_id);
-    let held = written(
+    let held = desired(
         &bundle,
         &cluster,
         Some(&old.deployment),
@@ -152,7 +152,7 @@ fn a_staged_one_keeps_what_it_has_until_its_turn() {
 }
 
 #[test]
-fn a_lost_secret_is_made_anew_where_it_is_known_what_was_in_it() {
+fn a_lost_secret_is_created_again_if_its_values_are_known() {
     let (old, new) = (
         bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
         bundle(&json!({})),
@@ -165,17 +165,17 @@ fn a_lost_secret_is_made_anew_where_it_is_known_what_was_in_it() {
         staged: r#"{"changed":1}"#.to_owned(),
     };
     for secret in [None, Some(&other)] {
-        let same = written(&old, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
-        assert_eq!(same.secret, holds(r#"{"a":1}"#, r#"{"a":1}"#));
+        let same = desired(&old, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
+        assert_eq!(same.secret, secret_with(r#"{"a":1}"#, r#"{"a":1}"#));
         assert_eq!(same.deployment.spec, existing.spec);
-        let promoted = written(&new, &cluster, Some(&existing), RolloutStep::Promote, secret).unwrap();
+        let promoted = desired(&new, &cluster, Some(&existing), RolloutStep::Promote, secret).unwrap();
         assert!(matches!(promoted.secret, Secret::Holds(_)) && !promoted.deployment.spec.waiting_for_values);
-        // What is deployed now cannot be known.
-        let staged = written(&new, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
+        // The values of the current deployment are unknown.
+        let staged = desired(&new, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
         assert_eq!(staged.secret, Secret::Untouched);
         assert!(staged.deployment.spec.waiting_for_values);
         assert_eq!(staged.deployment.spec.values_hash, existing.spec.values_hash);
-        let later = written(
+        let later = desired(
             &new,
             &cluster,
             Some(&staged.deployment),
@@ -200,7 +200,7 @@ fn without_values_there_is_no_secret() {
 }
 
 #[test]
-fn what_is_no_part_of_an_id_arrives_too() {
+fn changes_that_are_not_part_of_the_id_are_written() {
     let old = first(&bundle(&json!({})), RolloutStep::Promote).deployment;
     let diff = json!({ "diff": { "comparePatches": [{ "kind": "Deployment" }] }, "correctDrift": { "enabled": true } });
     let cluster = |paused: bool| cluster(&json!({ "paused": paused }), &json!({}));
@@ -210,7 +210,7 @@ fn what_is_no_part_of_an_id_arrives_too() {
         staged: r#"{"env":"prod"}"#.to_owned(),
     };
     for (paused, expected) in [(false, true), (true, false)] {
-        let new = written(
+        let new = desired(
             &bundle(&diff),
             &cluster(paused),
             Some(&old),
@@ -229,11 +229,11 @@ fn what_is_no_part_of_an_id_arrives_too() {
 }
 
 #[test]
-fn schedules_and_pauses() {
+fn schedules_and_pauses_are_written() {
     let off = |status: &Value| {
         let cluster = cluster(&json!({}), status);
-        let written = written(&bundle(&json!({})), &cluster, None, RolloutStep::Promote, None).unwrap();
-        written.deployment.spec.off_schedule
+        let deployed = desired(&bundle(&json!({})), &cluster, None, RolloutStep::Promote, None).unwrap();
+        deployed.deployment.spec.off_schedule
     };
     assert!(!off(&json!({})));
     assert!(off(&json!({ "scheduled": true })));
@@ -247,7 +247,7 @@ fn schedules_and_pauses() {
 }
 
 #[test]
-fn labels_of_namespaces_are_those_of_all_targets() {
+fn namespace_labels_of_all_targets_are_combined() {
     let targets = json!({ "namespaceLabels": { "a": "base", "b": "base" }, "targets": [
         { "clusterName": "c1", "namespaceLabels": { "a": "own" } },
         { "clusterName": "c2", "namespaceLabels": { "c": "other" }, "namespaceAnnotations": { "d": "other" } }
@@ -261,22 +261,22 @@ fn labels_of_namespaces_are_those_of_all_targets() {
     assert_eq!(options["namespaceAnnotations"], json!({ "d": "other" }));
 }
 
-/// A deployment for these downstream resources.
+/// A deployment with these downstream resources.
 fn copying(existing: Option<&BundleDeployment>, downstream: &[DownstreamCopy]) -> BundleDeployment {
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let existing: Vec<_> = existing.into_iter().collect();
     let members = [Member::new(&cluster, [])];
     let targets = targets(&bundle, members, &existing, false, &Budget::without_clock()).unwrap();
-    let around = ObservedSecret {
+    let observed = ObservedSecret {
         downstream,
         ..ObservedSecret::default()
     };
-    deployment(&bundle, &targets[0], RolloutStep::Promote, around)
+    deployment(&bundle, &targets[0], RolloutStep::Promote, observed)
         .unwrap()
         .deployment
 }
 
-/// A source and its copy, where that has to be looked at.
+/// A source, and the state of its copy if it has to be compared.
 fn source(version: &str, copy: impl Into<Option<CopyState>>) -> DownstreamCopy {
     DownstreamCopy {
         source: version.to_owned(),
@@ -284,47 +284,47 @@ fn source(version: &str, copy: impl Into<Option<CopyState>>) -> DownstreamCopy {
     }
 }
 
-/// A copy that holds the same, and what this controller made it from.
+/// A copy with the same content, and the version that this controller made it from.
 fn same(made_from: impl Into<Option<&'static str>>) -> CopyState {
     CopyState::Same {
         made_from: made_from.into().map(str::to_owned),
     }
 }
 
-const fn copy_number(deployment: &BundleDeployment) -> i64 {
+const fn generation(deployment: &BundleDeployment) -> i64 {
     deployment.spec.downstream_resources_generation
 }
 
 #[test]
-fn agents_copy_again_what_has_changed() {
+fn a_changed_resource_is_released_to_the_agent() {
     let first = copying(None, &[source("Secret fleet/a@1", None)]);
-    assert_eq!(copy_number(&first), 1);
+    assert_eq!(generation(&first), 1);
     let again = copying(Some(&first), &[source("Secret fleet/a@1", None)]);
-    assert_eq!(copy_number(&again), 1);
+    assert_eq!(generation(&again), 1);
     let second = copying(Some(&first), &[source("Secret fleet/a@2", CopyState::Different)]);
-    assert_eq!(copy_number(&second), 2);
+    assert_eq!(generation(&second), 2);
     let interrupted = same("Secret fleet/a@3");
     let third = copying(Some(&second), &[source("Secret fleet/a@3", interrupted)]);
     assert_eq!(
-        copy_number(&third),
+        generation(&third),
         3,
-        "the copy was written, and the deployment was not"
+        "the copy was written, but not the deployment"
     );
     let none = copying(Some(&second), &[]);
     assert_eq!(
-        (copy_number(&none), &none.metadata.annotations),
+        (generation(&none), &none.metadata.annotations),
         (2, &None),
         "nothing is left to copy"
     );
 }
 
 #[test]
-fn a_change_of_metadata_alone_releases_nothing() {
+fn a_change_of_metadata_only_releases_nothing() {
     let first = copying(None, &[source("Secret fleet/a@1", None)]);
     let mut labelled = first;
     for version in ["Secret fleet/a@2", "Secret fleet/a@3"] {
         labelled = copying(Some(&labelled), &[source(version, same("Secret fleet/a@1"))]);
-        assert_eq!(copy_number(&labelled), 1, "it holds the same");
+        assert_eq!(generation(&labelled), 1, "the content is the same");
         assert_eq!(recorded(&labelled), Some(["Secret fleet/a@1"].into()));
     }
 }
@@ -335,14 +335,14 @@ fn a_change_is_released_to_each_deployment_that_shares_a_copy() {
     let first = copying(None, &[source("Secret fleet/a@7", None)]);
     let late = source("Secret fleet/a@9", same("Secret fleet/a@8"));
     let second = copying(Some(&first), std::slice::from_ref(&late));
-    assert_eq!(copy_number(&second), 2);
+    assert_eq!(generation(&second), 2);
     assert_eq!(recorded(&second), Some(["Secret fleet/a@8"].into()));
-    assert_eq!(copy_number(&copying(Some(&second), &[late])), 2, "once");
+    assert_eq!(generation(&copying(Some(&second), &[late])), 2, "once");
 }
 
-/// A deployment that Fleet's own controller made has a number and no record.
+/// A deployment of Fleet's controller has a generation and no record.
 #[test]
-fn a_deployment_that_fleet_made_is_released_again_only_for_a_change() {
+fn resources_of_a_fleet_deployment_are_released_again_only_for_a_change() {
     const MAP: &str = "ConfigMap fleet/b@7";
     const SECRET: &str = "Secret fleet/a@1";
     let mut of_fleet = copying(None, &[source(MAP, None), source(SECRET, None)]);
@@ -352,44 +352,44 @@ fn a_deployment_that_fleet_made_is_released_again_only_for_a_change() {
         (same(None), same(None), 4),
         (CopyState::Missing, same(None), 4),
         (same(None), CopyState::Different, 5),
-        // This controller has written the copy, for another deployment or before it was interrupted.
+        // This controller wrote the copy, for another deployment or before it was interrupted.
         (same(None), same(SECRET), 5),
     ] {
-        let what = format!("{map:?}, {secret:?}");
+        let case = format!("{map:?}, {secret:?}");
         let taken = copying(Some(&of_fleet), &[source(SECRET, secret), source(MAP, map)]);
-        assert_eq!(copy_number(&taken), expected, "{what}");
+        assert_eq!(generation(&taken), expected, "{case}");
         assert_eq!(recorded(&taken), Some([MAP, SECRET].into()));
     }
 }
 
-/// Back from Fleet's own controller, which raised the number, and left the record and the annotation of the copy as they were.
+/// Fleet's controller was active in between: it increments the generation, and keeps the record and the annotation of the copy.
 #[test]
-fn what_fleet_has_copied_meanwhile_is_not_released_again() {
+fn resources_that_fleet_released_meanwhile_are_not_released_again() {
     let mut back = copying(None, &[source("Secret fleet/a@1", None)]);
     back.spec.downstream_resources_generation = 3;
     let taken = copying(
         Some(&back),
         &[source("Secret fleet/a@9", same("Secret fleet/a@1"))],
     );
-    assert_eq!(copy_number(&taken), 3);
+    assert_eq!(generation(&taken), 3);
 }
 
 #[test]
-fn values_are_told_by_their_ids_where_a_write_was_cut_off() {
+fn values_are_identified_by_their_ids_after_an_interrupted_write() {
     let old = first(
         &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
         RolloutStep::Promote,
     );
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let id = old.deployment.spec.deployment_id.clone();
-    // The Secret was written, and the deployment was not.
+    // The Secret was written, but not the deployment.
     let mut secret = SecretValues {
         values: r#"{"a":1}"#.to_owned(),
         staged: r#"{"env":"prod"}"#.to_owned(),
         ids: Some([id, ":next".to_owned()]),
     };
-    let round = |secret: &SecretValues| {
-        written(
+    let stage = |secret: &SecretValues| {
+        desired(
             &bundle,
             &cluster,
             Some(&old.deployment),
@@ -398,17 +398,20 @@ fn values_are_told_by_their_ids_where_a_write_was_cut_off() {
         )
         .unwrap()
     };
-    let staged = round(&secret);
+    let staged = stage(&secret);
     assert!(!staged.deployment.spec.waiting_for_values);
-    assert_eq!(staged.secret, holds(r#"{"a":1}"#, r#"{"env":"prod"}"#));
+    assert_eq!(staged.secret, secret_with(r#"{"a":1}"#, r#"{"env":"prod"}"#));
     secret.ids = None;
-    let unknown = round(&secret);
-    assert!(unknown.deployment.spec.waiting_for_values, "nobody can tell");
+    let unknown = stage(&secret);
+    assert!(
+        unknown.deployment.spec.waiting_for_values,
+        "the values cannot be identified"
+    );
     assert_eq!(unknown.secret, Secret::Untouched);
 }
 
 #[test]
-fn a_secret_that_is_right_need_not_be_read() {
+fn an_intact_secret_need_not_be_read() {
     let old = first(
         &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
         RolloutStep::Promote,
@@ -417,7 +420,7 @@ fn a_secret_that_is_right_need_not_be_read() {
     let Secret::Holds(secret) = &old.secret else {
         panic!("{:?}", old.secret)
     };
-    let staged = written(
+    let staged = desired(
         &bundle,
         &cluster,
         Some(&old.deployment),
@@ -435,16 +438,16 @@ fn a_secret_that_is_right_need_not_be_read() {
     )
     .unwrap();
     let again = |is_intact| {
-        let around = ObservedSecret {
+        let observed = ObservedSecret {
             is_intact,
             ..ObservedSecret::default()
         };
-        deployment(&bundle, &targets[0], RolloutStep::Stage, around).unwrap()
+        deployment(&bundle, &targets[0], RolloutStep::Stage, observed).unwrap()
     };
     assert!(again(false).deployment.spec.waiting_for_values);
-    let known = again(true);
+    let intact = again(true);
     assert_eq!(
-        (&known.secret, &known.deployment.spec),
+        (&intact.secret, &intact.deployment.spec),
         (&Secret::Untouched, &staged.deployment.spec)
     );
 }

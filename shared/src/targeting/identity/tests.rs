@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::targeting::go_json;
 
-/// The ID of options with the values that they have.
+/// The ID of options with their own values.
 fn id_of(contents: &str, options: &BundleDeploymentOptions) -> String {
     let values = options.helm.as_ref().and_then(|helm| helm.values.clone());
     deployment_id(contents, options, values)
@@ -13,7 +13,7 @@ fn options(value: &Value) -> BundleDeploymentOptions {
     serde_json::from_str(&value.to_string()).unwrap()
 }
 
-/// Every field that counts, in the order of Fleet's.
+/// Every field that is part of the ID, in Fleet's order.
 const ALL: &str = concat!(
     r#"{"yaml":{"overlays":["o"]},"kustomize":{"dir":"k"},"defaultNamespace":"d","namespace":"n","helm":{"chart":"c","#,
     r#""repo":"https://charts.example.com?a=1\u0026b=\u003c2\u003e","releaseName":"r","version":"1.2.3","#,
@@ -31,7 +31,7 @@ const ALL: &str = concat!(
 );
 
 #[test]
-fn an_id_is_a_hash_of_what_go_writes() {
+fn an_id_is_the_hash_of_the_json_that_go_writes() {
     let mut options: BundleDeploymentOptions = serde_json::from_str(ALL).unwrap();
     if let Some(helm) = &mut options.helm {
         let values = helm.values.take().unwrap();
@@ -44,7 +44,7 @@ fn an_id_is_a_hash_of_what_go_writes() {
 
 /// Computed from the text `{"helm":{"chart":"web","values":{}}}` and a line feed with `sha256sum`.
 #[test]
-fn an_id_that_is_known() {
+fn an_id_has_the_expected_hash() {
     let options = options(&json!({ "helm": { "chart": "web", "values": {} } }));
     assert_eq!(
         id_of("", &options),
@@ -53,7 +53,7 @@ fn an_id_that_is_known() {
 }
 
 #[test]
-fn what_only_reports_is_no_part_of_an_id() {
+fn options_that_only_affect_reports_are_not_part_of_an_id() {
     let with = options(&json!({
         "namespace": "n",
         "correctDrift": { "enabled": true },
@@ -64,7 +64,7 @@ fn what_only_reports_is_no_part_of_an_id() {
 }
 
 #[test]
-fn values_have_a_hash_when_there_are_any() {
+fn only_values_that_are_not_empty_have_a_hash() {
     for (values, staged) in [("", ""), ("null", "{}"), ("{}", "")] {
         assert_eq!(values_hash(values.as_bytes(), staged.as_bytes()), "");
     }

@@ -27,14 +27,14 @@ fn groups() -> Vec<ClusterGroup> {
         ),
         group("none", &json!({ "kind": "env" }), &json!(null)),
         group(
-            "odd",
-            &json!({ "kind": "odd" }),
+            "invalid",
+            &json!({ "kind": "invalid" }),
             &json!({ "matchExpressions": [{ "key": "env", "operator": "Is" }] }),
         ),
     ]
 }
 
-/// The namespace that a cluster gets the Bundle in; each target here has one of its own.
+/// The namespace of the Bundle on a cluster; each target in these tests has its own.
 fn namespace(spec: &Value, cluster: &Cluster, groups: &[ClusterGroup]) -> Option<String> {
     let spec: BundleSpec = serde_json::from_str(&spec.to_string()).unwrap();
     let matcher = Matcher::new(&spec).unwrap();
@@ -45,15 +45,15 @@ fn namespace(spec: &Value, cluster: &Cluster, groups: &[ClusterGroup]) -> Option
 }
 
 #[test]
-fn criteria_must_all_hold() {
+fn all_criteria_must_match() {
     let cluster = cluster(
         "c1",
-        &json!({ "env": "prod", "management.cattle.io/cluster-display-name": "shown" }),
+        &json!({ "env": "prod", "management.cattle.io/cluster-display-name": "display" }),
     );
     for (criteria, expected) in [
         (json!({}), false),
         (json!({ "clusterName": "c1" }), true),
-        (json!({ "clusterName": "shown" }), true),
+        (json!({ "clusterName": "display" }), true),
         (json!({ "clusterName": "c2" }), false),
         (json!({ "clusterSelector": {} }), true),
         (
@@ -66,7 +66,7 @@ fn criteria_must_all_hold() {
         ),
         (json!({ "clusterGroup": "prod" }), true),
         (json!({ "clusterGroup": "none" }), false),
-        (json!({ "clusterGroup": "odd" }), false),
+        (json!({ "clusterGroup": "invalid" }), false),
         (
             json!({ "clusterGroupSelector": { "matchLabels": { "kind": "env" } } }),
             true,
@@ -76,7 +76,7 @@ fn criteria_must_all_hold() {
             json!({ "clusterName": "c1", "clusterSelector": { "matchLabels": { "env": "dev" } } }),
             false,
         ),
-        // Name and labels are of one group: `all` is not of kind env, and `prod` is.
+        // Name and labels must match the same group: `prod` is of kind env, `all` is not.
         (
             json!({ "clusterGroup": "prod", "clusterGroupSelector": { "matchLabels": { "kind": "env" } } }),
             true,
@@ -93,11 +93,11 @@ fn criteria_must_all_hold() {
 }
 
 #[test]
-fn groups_of_other_namespaces_are_others() {
-    let mut elsewhere = group("prod", &json!({}), &json!({}));
-    elsewhere.metadata.namespace = Some("elsewhere".to_owned());
+fn groups_in_other_namespaces_do_not_match() {
+    let mut foreign = group("prod", &json!({}), &json!({}));
+    foreign.metadata.namespace = Some("foreign".to_owned());
     let spec = json!({ "targets": [{ "clusterGroup": "prod" }] });
-    assert_eq!(namespace(&spec, &cluster("c1", &json!({})), &[elsewhere]), None);
+    assert_eq!(namespace(&spec, &cluster("c1", &json!({})), &[foreign]), None);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_cluster_in_no_group_can_be_selected() {
     let cluster = cluster("c1", &json!({}));
     for (criteria, expected) in [
         (json!({ "clusterSelector": {} }), true),
-        // No group has no labels, and this asks for none.
+        // An empty selector also matches a cluster without a group.
         (json!({ "clusterGroupSelector": {} }), true),
         (json!({ "clusterGroup": "all" }), false),
     ] {
@@ -115,7 +115,7 @@ fn a_cluster_in_no_group_can_be_selected() {
 }
 
 #[test]
-fn the_first_target_counts() {
+fn the_first_matching_target_applies() {
     let spec = |first: Value| json!({ "namespace": "base", "targets": [first, { "clusterSelector": {}, "namespace": "second" }] });
     let cluster = cluster("c1", &json!({}));
     for (first, expected) in [
@@ -139,7 +139,7 @@ fn the_first_target_counts() {
     }
 }
 
-/// Two customisations, then the one target that the one restriction makes a target.
+/// Two customizations, and one target, because there is one restriction.
 fn customized(mode: &str, first: &Value, second: &Value) -> Value {
     json!({
         "namespace": "base",
@@ -150,7 +150,7 @@ fn customized(mode: &str, first: &Value, second: &Value) -> Value {
 }
 
 #[test]
-fn customizations_stand_in_or_are_merged() {
+fn customizations_replace_the_target_or_are_merged() {
     let matching = json!({ "clusterName": "c1", "namespace": "first" });
     let other = json!({ "clusterName": "c2", "namespace": "other" });
     let never = json!({ "clusterName": "c1", "doNotDeploy": true });
@@ -173,7 +173,7 @@ fn customizations_stand_in_or_are_merged() {
 }
 
 #[test]
-fn only_all_matches_keeps_what_the_target_says() {
+fn only_all_matches_keeps_the_options_of_the_target() {
     let first = json!({ "clusterName": "c1", "namespace": "first" });
     let never = json!({ "clusterName": "c9" });
     for (mode, expected) in [("FirstMatch", ""), ("AllMatches", "target")] {
@@ -189,7 +189,7 @@ fn only_all_matches_keeps_what_the_target_says() {
 }
 
 #[test]
-fn a_restriction_must_hold_for_the_same_group() {
+fn a_restriction_must_match_the_same_group() {
     let spec = |restriction: Value| json!({ "targets": [{ "clusterGroup": "all", "namespace": "n" }], "targetRestrictions": [restriction] });
     let cluster = cluster("c1", &json!({ "env": "prod" }));
     for (restriction, expected) in [
@@ -205,15 +205,15 @@ fn a_restriction_must_hold_for_the_same_group() {
 }
 
 #[test]
-fn an_odd_selector_is_named() {
-    let odd = json!({ "clusterSelector": { "matchExpressions": [{ "key": "a", "operator": "Is" }] } });
+fn an_invalid_selector_is_reported_with_its_path() {
+    let invalid = json!({ "clusterSelector": { "matchExpressions": [{ "key": "a", "operator": "Is" }] } });
     for (spec, path) in [
         (
-            json!({ "targets": [{}, odd] }),
+            json!({ "targets": [{}, invalid] }),
             "spec.targets[1].clusterSelector.matchExpressions[0].operator: ",
         ),
         (
-            json!({ "targetRestrictions": [odd] }),
+            json!({ "targetRestrictions": [invalid] }),
             "spec.targetRestrictions[0].clusterSelector.",
         ),
     ] {

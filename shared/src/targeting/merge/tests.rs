@@ -12,15 +12,15 @@ fn merged(base: &Value, own: &Value) -> Value {
 }
 
 #[test]
-fn every_field_has_its_rule() {
+fn every_field_is_merged_by_its_rule() {
     for (base, own, expected) in [
-        // A target that says nothing changes nothing.
+        // A target without options changes nothing.
         (
             json!({ "namespace": "a", "helm": { "chart": "c" } }),
             json!({}),
             json!({ "namespace": "a", "helm": { "chart": "c" } }),
         ),
-        // Texts.
+        // Strings.
         (
             json!({ "namespace": "a", "defaultNamespace": "b", "serviceAccount": "c", "kustomize": { "dir": "d" } }),
             json!({ "namespace": "e", "defaultNamespace": "f", "serviceAccount": "g", "kustomize": { "dir": "h" } }),
@@ -37,7 +37,7 @@ fn every_field_has_its_rule() {
             json!({ "namespace": "-", "defaultNamespace": "-", "serviceAccount": "-" }),
             json!({}),
         ),
-        // A time can be set and cleared.
+        // A timeout can be set and cleared.
         (
             json!({ "helm": { "timeoutSeconds": 30 } }),
             json!({ "helm": { "timeoutSeconds": 60 } }),
@@ -53,7 +53,7 @@ fn every_field_has_its_rule() {
             json!({ "helm": {} }),
             json!({ "helm": { "timeoutSeconds": 30 } }),
         ),
-        // Values go in depth; lists and null replace.
+        // Values are merged deeply; lists and null replace.
         (
             json!({ "helm": { "values": { "a": { "b": 1, "c": [1, 2] }, "d": 1, "e": { "f": 1 } } } }),
             json!({ "helm": { "values": { "a": { "c": [3], "g": 1 }, "d": null, "e": 2 } } }),
@@ -69,7 +69,7 @@ fn every_field_has_its_rule() {
             json!({ "helm": { "templateValues": { "b": "3", "c": "4" } } }),
             json!({ "helm": { "templateValues": { "a": "1", "b": "3", "c": "4" } } }),
         ),
-        // Lists of things with a name.
+        // Lists with keys.
         (
             json!({ "helm": { "valuesFrom": [{ "secretKeyRef": { "name": "s", "key": "k" } }, {}] } }),
             json!({ "helm": { "valuesFrom": [{ "configMapKeyRef": { "name": "s", "key": "k" } }, { "secretKeyRef": { "name": "s", "key": "k" } }, {}] } }),
@@ -90,7 +90,7 @@ fn every_field_has_its_rule() {
             json!({ "yaml": { "overlays": ["a", "b"] } }),
             json!({ "yaml": { "overlays": ["a", "a", "b"] } }),
         ),
-        // Yes stays.
+        // `true` is kept.
         (
             json!({ "keepResources": true, "helm": { "force": true, "atomic": true } }),
             json!({ "helm": { "takeOwnership": true, "disablePreProcess": true, "waitForJobs": true, "disableDNS": true } }),
@@ -117,7 +117,7 @@ fn every_field_has_its_rule() {
 }
 
 #[test]
-fn what_fleet_does_not_merge_is_without_effect() {
+fn fields_that_fleet_does_not_merge_have_no_effect() {
     let own = json!({
         "createNamespace": false, "deleteNamespace": true, "deleteCRDResources": true,
         "ignore": { "conditions": [{ "type": "A" }] }, "namespaceLabels": { "a": "b" },
@@ -129,7 +129,7 @@ fn what_fleet_does_not_merge_is_without_effect() {
 }
 
 #[test]
-fn a_target_over_a_target_still_clears() {
+fn a_dash_in_a_combined_target_still_clears() {
     let (first, second) = (
         options(&json!({ "namespace": "a" })),
         options(&json!({ "namespace": "-" })),
@@ -142,8 +142,8 @@ fn word() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["", "a", "b"]).prop_map(str::to_owned)
 }
 
-/// Values in which a mapping is one wherever it stands. Where something else takes its place, and a mapping the place of
-/// that, it does matter what is merged first.
+/// Values in which a key has either always a mapping or never. If another value replaces a mapping, and a mapping replaces that
+/// value, the merge is not associative.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = || {
         prop_oneof![
@@ -170,7 +170,7 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 prop_compose! {
-    /// Options without what clears: what is cleared stays so only in the order that it was said in.
+    /// Options without `-`, because clearing depends on the order of the targets.
     fn any_options()(
         namespace in word(), version in word(), timeout in 0..3, atomic: bool, drift in prop::option::of(any::<bool>()),
         values in prop::option::of(values()),
@@ -193,12 +193,12 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn it_does_not_matter_which_are_merged_first(a in any_options(), b in any_options(), c in any_options()) {
+    fn merging_is_associative(a in any_options(), b in any_options(), c in any_options()) {
         prop_assert_eq!(combine(&combine(&a, &b), &c), combine(&a, &combine(&b, &c)));
     }
 
     #[test]
-    fn what_says_nothing_changes_nothing(a in any_options()) {
+    fn empty_options_change_nothing(a in any_options()) {
         let nothing = BundleDeploymentOptions::default();
         prop_assert_eq!(merge(&a, &nothing), a.clone());
         prop_assert_eq!(merge(&nothing, &a), a);

@@ -1,4 +1,4 @@
-//! How many of how many.
+//! Numbers and percentages of clusters or partitions.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use thiserror::Error;
@@ -11,13 +11,13 @@ pub struct InvalidAmount {
     pub text: String,
 }
 
-/// How many of `count` an amount is.
+/// Resolves an amount to a number of `count` items.
 ///
-/// A number is itself, within 0 and `count`; one in quotes is not held below `count`. A percentage is rounded down, and 1
-/// at the least. Of nothing it is always 1.
+/// A number is limited to 0..=`count`; a number in quotes may exceed `count`. A percentage is rounded down, and is at least 1.
+/// If `count` is 0, the result is always 1.
 ///
 /// # Errors
-/// Where the amount is a text that is neither.
+/// If the amount is neither a number nor a percentage.
 pub fn limit(count: usize, amount: &IntOrString) -> Result<usize, InvalidAmount> {
     if count == 0 {
         return Ok(1);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts() {
+    fn numbers_and_percentages_are_resolved() {
         for (count, amount, expected) in [
             (0, IntOrString::Int(5), 1),
             (10, IntOrString::Int(5), 5),
@@ -81,15 +81,15 @@ mod tests {
         ] {
             assert_eq!(limit(count, &amount), Ok(expected), "{count} {amount:?}");
         }
-        for wrong in ["", "0", "-3", "some", "5 %", "%", "x%"] {
-            let error = limit(10, &text(wrong)).unwrap_err();
-            assert_eq!(error.text, wrong);
+        for invalid in ["", "0", "-3", "some", "5 %", "%", "x%"] {
+            let error = limit(10, &text(invalid)).unwrap_err();
+            assert_eq!(error.text, invalid);
         }
     }
 
     proptest! {
         #[test]
-        fn a_share_is_never_nothing_and_never_more_than_all(count in 1_usize..5000, percent in -10.0..300.0_f64) {
+        fn a_percentage_is_at_least_one_and_at_most_all(count in 1_usize..5000, percent in -10.0..300.0_f64) {
             let limit = limit(count, &text(&format!("{percent}%"))).unwrap();
             prop_assert!((1..=count).contains(&limit));
         }

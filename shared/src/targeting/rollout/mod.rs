@@ -1,4 +1,4 @@
-//! In which order clusters get what is new, and how many at once.
+//! The order in which clusters are updated, and how many at a time.
 
 mod limit;
 mod partition;
@@ -11,7 +11,7 @@ pub use self::{
 
 use crate::api::BundleDeployment;
 
-/// Whether a deployment does not do its work: what the agent is to deploy is not deployed, or not ready.
+/// Whether a deployment is unavailable: its deployment ID is not applied, or it is not ready.
 pub fn is_unavailable(deployment: &BundleDeployment) -> bool {
     let (spec, status) = (&deployment.spec, &deployment.status);
     status.applied_deployment_id != spec.deployment_id || !status.ready

@@ -11,15 +11,15 @@ use crate::{
     targeting::{criteria::Criteria, index::Index, target::Target},
 };
 
-/// Number of clusters from which on partitions are made automatically.
+/// Number of clusters from which partitions are created automatically.
 const AUTO_THRESHOLD: i64 = 200;
 /// Size of such partitions, in percent.
 const AUTO_SIZE: &str = "25%";
-/// How many clusters of a partition may be unavailable unless it is said. Descriptions of the API elsewhere speak of
-/// 10%, but this is what holds.
+/// How many clusters of a partition may be unavailable by default. Other descriptions of the API name 10%, but this is the
+/// effective default.
 const MAX_UNAVAILABLE: &str = "100%";
 
-/// Clusters that are updated together, by their place among the targets.
+/// Clusters that are updated together, by index of the target.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Partition {
     pub name: String,
@@ -42,11 +42,11 @@ pub fn partitions(strategy: &RolloutStrategy, targets: &[Target<'_>]) -> Result<
         })
         .collect::<Result<_, _>>()?;
     let mut members = vec![Vec::new(); strategy.partitions.len()];
-    for (place, target) in targets.iter().enumerate() {
-        // A cluster counts in the first partition that it belongs to, and there alone.
+    for (index, target) in targets.iter().enumerate() {
+        // A cluster belongs only to the first partition that matches it.
         let first = criteria.matching(&target.member).next();
         if let Some(members) = first.and_then(|first| members.get_mut(first)) {
-            members.push(place);
+            members.push(index);
         }
     }
     let partitions = strategy.partitions.iter().zip(members);
@@ -79,7 +79,7 @@ fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>,
     if is_off || is_small {
         return Ok(vec![partition("All".to_owned(), (0..count).collect())?]);
     }
-    // A size of 0 would never end.
+    // A size of 0 would loop forever.
     let size = amount_of(count, strategy.auto_partition_size.as_ref(), AUTO_SIZE)?.max(1);
     (0..count)
         .step_by(size)
@@ -90,14 +90,10 @@ fn automatic(strategy: &RolloutStrategy, count: usize) -> Result<Vec<Partition>,
         .collect()
 }
 
-/// How many of `count` an amount is, or the one that holds where none is given.
-pub fn amount_of(
-    count: usize,
-    amount: Option<&IntOrString>,
-    otherwise: &str,
-) -> Result<usize, InvalidAmount> {
+/// Resolves an amount, or the default if none is set, to a number of `count` items.
+pub fn amount_of(count: usize, amount: Option<&IntOrString>, default: &str) -> Result<usize, InvalidAmount> {
     match amount {
         Some(amount) => limit(count, amount),
-        None => limit(count, &IntOrString::String(otherwise.to_owned())),
+        None => limit(count, &IntOrString::String(default.to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! What is done for each cluster in one round.
+//! The rollout step of each cluster in one round.
 
 use std::collections::HashSet;
 
@@ -17,93 +17,93 @@ use crate::{
     },
 };
 
-/// How many clusters get the Bundle for the first time in one round, unless it is said.
+/// How many clusters get the Bundle for the first time in one round, by default.
 const MAX_NEW: i64 = 50;
 
-/// A strategy that cannot be followed.
+/// An invalid rollout strategy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PlanError {
-    /// A number or percentage is neither.
+    /// An amount is neither a number nor a percentage.
     #[error("rolloutStrategy: {0}")]
     Amount(#[from] InvalidAmount),
-    /// The selector of a partition is not one.
+    /// The selector of a partition is invalid.
     #[error(transparent)]
     Selector(#[from] InvalidSelector),
 }
 
-/// What is done for a cluster.
+/// What to do for a cluster in this round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutStep {
-    /// It has no deployment and gets none yet: its turn has not come, or no partition has it.
+    /// It has no deployment and gets none yet: the rollout has not reached it, or it is in no partition.
     Wait,
-    /// Its deployment stays as it is: its turn has not come, no partition has it, or what is wanted is not known.
+    /// Its deployment stays as it is: the rollout has not reached it, it is in no partition, or its desired state is unknown.
     Hold,
-    /// Its deployment, a new one perhaps, learns what comes next.
+    /// The desired state is staged in its deployment, which may be new.
     Stage,
-    /// Its deployment, a new one perhaps, gets what is wanted.
+    /// The desired state is promoted: its deployment, which may be new, deploys it.
     Promote,
 }
 
-/// One round of a roll-out.
+/// One round of a rollout.
 #[derive(Debug, PartialEq)]
 pub struct Rollout {
-    /// What is done for each target, in their order.
+    /// The step of each target, in the order of the targets.
     pub turns: Vec<RolloutStep>,
     /// The partitions.
     pub partitions: Vec<PartitionRound>,
-    /// The targets that no partition has, by their place. They get nothing, unless the partitions change.
+    /// Indexes of the targets that are in no partition. They get nothing unless the partitions change.
     pub unassigned: Vec<usize>,
-    /// Number of clusters that are unavailable, those included that become so in this round.
+    /// Number of unavailable clusters, including those that become unavailable in this round.
     pub unavailable: usize,
-    /// How many may be.
+    /// How many clusters may be unavailable.
     pub max_unavailable: usize,
-    /// Number of partitions with more unavailable clusters than they may have.
+    /// Number of partitions with more unavailable clusters than allowed.
     pub unavailable_partitions: usize,
-    /// How many there may be.
+    /// How many partitions may be unavailable.
     pub max_unavailable_partitions: usize,
     /// Number of clusters that get the Bundle for the first time.
     pub newly_created: usize,
-    /// How many may in one round.
+    /// How many may be new in one round.
     pub max_new: usize,
 }
 
 /// A partition after a round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionRound {
-    /// What its status says, without a summary.
+    /// Its status, without a summary.
     pub status: PartitionStatus,
-    /// Its targets, by their place.
+    /// Indexes of its targets.
     pub members: Vec<usize>,
 }
 
 /// Plans a round.
 ///
-/// Partition after partition, clusters without a deployment get one while fewer than `maxNew` did, and all learn what comes
-/// next. Then each is given what is wanted unless it is paused, or available while as many others as allowed are not,
-/// in the Bundle or in the partition. Where too many partitions have too many clusters that are not up to date and
-/// available, later partitions wait.
+/// Partitions are processed in order. In each, clusters without a deployment get one until `maxNew` is reached, and the desired
+/// state is staged for all clusters. Then each cluster is promoted unless it is paused, or unless it is available and the
+/// maximum of unavailable clusters is reached in the Bundle or in the partition. If too many partitions have too many clusters
+/// that are not up to date and available, later partitions wait.
 ///
-/// A cluster whose values cannot be made holds nobody up: it counts as unavailable only if its deployment is.
+/// A cluster whose values cannot be computed does not block the others: it counts as unavailable only if its deployment is.
 ///
 /// # Errors
-/// Where the strategy has an amount that is neither number nor percentage, or a selector that is not one.
+/// If the strategy has an amount that is neither a number nor a percentage, or an invalid selector.
 pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanError> {
-    let standard = RolloutStrategy::default();
-    let strategy = spec.rollout_strategy.as_ref().unwrap_or(&standard);
+    let default = RolloutStrategy::default();
+    let strategy = spec.rollout_strategy.as_ref().unwrap_or(&default);
     let partitions = partitions(strategy, targets)?;
     let assigned: HashSet<usize> = partitions
         .iter()
         .flat_map(|partition| &partition.members)
         .copied()
         .collect();
-    let mut round = Round {
+    let mut planner = Planner {
         targets,
         is_paused: spec.paused,
         rollout: Rollout {
-            turns: targets.iter().map(|target| untouched(target)).collect(),
+            turns: targets.iter().map(|target| initial_step(target)).collect(),
             partitions: Vec::with_capacity(partitions.len()),
             unassigned: (0..targets.len())
-                .filter(|place| !assigned.contains(place))
+                .filter(|index| !assigned.contains(index))
                 .collect(),
             unavailable: count_unavailable(targets.iter()),
             max_unavailable: amount_of(targets.len(), strategy.max_unavailable.as_ref(), "100%")?,
@@ -113,24 +113,24 @@ pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanEr
             max_new: usize::try_from(strategy.max_new.unwrap_or(MAX_NEW)).unwrap_or_default(),
         },
     };
-    let mut goes_on = true;
+    let mut proceeds = true;
     for partition in &partitions {
-        let mut unavailable = count_unavailable(round.members(partition));
-        if goes_on {
-            round.stage(partition);
-            round.promote(partition, &mut unavailable);
-            unavailable = round.not_done(partition);
+        let mut unavailable = count_unavailable(planner.members(partition));
+        if proceeds {
+            planner.stage(partition);
+            planner.promote(partition, &mut unavailable);
+            unavailable = planner.count_incomplete(partition);
             if unavailable > partition.max_unavailable {
-                round.rollout.unavailable_partitions += 1;
+                planner.rollout.unavailable_partitions += 1;
             }
-            goes_on = round.rollout.unavailable_partitions <= round.rollout.max_unavailable_partitions;
+            proceeds = planner.rollout.unavailable_partitions <= planner.rollout.max_unavailable_partitions;
         }
-        round.rollout.partitions.push(PartitionRound {
+        planner.rollout.partitions.push(PartitionRound {
             status: status(partition, unavailable),
             members: partition.members.clone(),
         });
     }
-    Ok(round.rollout)
+    Ok(planner.rollout)
 }
 
 fn max_unavailable_partitions(strategy: &RolloutStrategy, count: usize) -> Result<usize, InvalidAmount> {
@@ -140,7 +140,7 @@ fn max_unavailable_partitions(strategy: &RolloutStrategy, count: usize) -> Resul
     }
 }
 
-fn untouched(target: &Target<'_>) -> RolloutStep {
+fn initial_step(target: &Target<'_>) -> RolloutStep {
     match target.existing {
         Some(_) => RolloutStep::Hold,
         None => RolloutStep::Wait,
@@ -163,29 +163,29 @@ fn status(partition: &Partition, unavailable: usize) -> PartitionStatus {
     }
 }
 
-/// A number as the API has it.
+/// A number in the type of the API.
 fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-struct Round<'r, 'a> {
+struct Planner<'r, 'a> {
     targets: &'r [Target<'a>],
     is_paused: bool,
     rollout: Rollout,
 }
 
-impl<'r, 'a> Round<'r, 'a> {
+impl<'r, 'a> Planner<'r, 'a> {
     fn members<'p>(
         &self,
         partition: &'p Partition,
     ) -> impl Iterator<Item = &'r Target<'a>> + use<'p, 'r, 'a> {
         let targets = self.targets;
-        partition.members.iter().filter_map(|place| targets.get(*place))
+        partition.members.iter().filter_map(|index| targets.get(*index))
     }
 
     fn stage(&mut self, partition: &Partition) {
-        for place in &partition.members {
-            let (Some(target), Some(turn)) = (self.targets.get(*place), self.rollout.turns.get_mut(*place))
+        for index in &partition.members {
+            let (Some(target), Some(step)) = (self.targets.get(*index), self.rollout.turns.get_mut(*index))
             else {
                 continue;
             };
@@ -193,66 +193,66 @@ impl<'r, 'a> Round<'r, 'a> {
                 continue;
             }
             if target.existing.is_some() {
-                *turn = RolloutStep::Stage;
+                *step = RolloutStep::Stage;
             } else if target.namespace().is_some() && self.rollout.newly_created < self.rollout.max_new {
                 self.rollout.newly_created += 1;
-                *turn = RolloutStep::Stage;
+                *step = RolloutStep::Stage;
             }
         }
     }
 
     fn promote(&mut self, partition: &Partition, unavailable: &mut usize) {
         let rollout = &mut self.rollout;
-        for place in &partition.members {
-            let (Some(target), Some(turn)) = (self.targets.get(*place), rollout.turns.get_mut(*place)) else {
+        for index in &partition.members {
+            let (Some(target), Some(step)) = (self.targets.get(*index), rollout.turns.get_mut(*index)) else {
                 continue;
             };
-            let (RolloutStep::Stage, Ok(wanted)) = (*turn, &target.wanted) else {
+            let (RolloutStep::Stage, Ok(desired)) = (*step, &target.wanted) else {
                 continue;
             };
             let is_up_to_date = target
                 .existing
-                .is_some_and(|deployment| deployment.spec.deployment_id == wanted.id);
+                .is_some_and(|deployment| deployment.spec.deployment_id == desired.id);
             if self.is_paused || target.member.cluster.spec.paused || is_up_to_date {
                 continue;
             }
-            // One that does not do its work anyway, or is new, can only get better.
+            // Promoting a deployment that is new or unavailable does not reduce availability.
             let is_available = target
                 .existing
                 .is_some_and(|deployment| !is_unavailable(deployment));
             if is_available {
-                let has_room =
+                let may_become_unavailable =
                     rollout.unavailable < rollout.max_unavailable && *unavailable < partition.max_unavailable;
-                if !has_room {
+                if !may_become_unavailable {
                     continue;
                 }
                 rollout.unavailable += 1;
                 *unavailable += 1;
             }
-            *turn = RolloutStep::Promote;
+            *step = RolloutStep::Promote;
         }
     }
 
-    /// How many of a partition are not up to date, or not available.
-    fn not_done(&self, partition: &Partition) -> usize {
-        let turns = partition
+    /// Number of clusters of a partition that are not up to date or not available.
+    fn count_incomplete(&self, partition: &Partition) -> usize {
+        let steps = partition
             .members
             .iter()
-            .filter_map(|place| self.rollout.turns.get(*place));
+            .filter_map(|index| self.rollout.turns.get(*index));
         self.members(partition)
-            .zip(turns)
-            .filter(|(target, turn)| match (&target.wanted, target.existing) {
+            .zip(steps)
+            .filter(|(target, step)| match (&target.wanted, target.existing) {
                 (Err(_), existing) => existing.is_some_and(is_unavailable),
                 (Ok(_), None) => true,
-                (Ok(wanted), Some(existing)) => !is_done(wanted, existing, **turn),
+                (Ok(desired), Some(existing)) => !is_complete(desired, existing, **step),
             })
             .count()
     }
 }
 
-fn is_done(wanted: &DesiredTarget, existing: &BundleDeployment, turn: RolloutStep) -> bool {
-    let is_asked_for = turn == RolloutStep::Promote || existing.spec.deployment_id == wanted.id;
-    is_asked_for && existing.status.applied_deployment_id == wanted.id && existing.status.ready
+fn is_complete(desired: &DesiredTarget, existing: &BundleDeployment, step: RolloutStep) -> bool {
+    let is_promoted = step == RolloutStep::Promote || existing.spec.deployment_id == desired.id;
+    is_promoted && existing.status.applied_deployment_id == desired.id && existing.status.ready
 }
 
 #[cfg(test)]

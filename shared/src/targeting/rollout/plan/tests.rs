@@ -7,9 +7,9 @@ use crate::{
     targeting::{criteria::Member, target::targets, template::Budget},
 };
 
-/// A cluster as it is at the beginning of a round.
+/// The state of a cluster before a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Is {
+enum ClusterState {
     /// Without a deployment.
     New,
     /// Up to date and available.
@@ -18,31 +18,31 @@ enum Is {
     Old,
     /// With an older deployment, and not available.
     Broken,
-    /// Told to deploy what is wanted, but not done.
+    /// Promoted to the desired deployment, which is not applied yet.
     Working,
-    /// Old, and its values cannot be made.
-    Faulty,
-    /// Without a deployment, and its values cannot be made.
-    NewFaulty,
+    /// Old, and its values cannot be computed.
+    Invalid,
+    /// Without a deployment, and its values cannot be computed.
+    NewInvalid,
     /// Without a deployment, and paused.
     NewPaused,
     /// Old, and paused.
     OldPaused,
     /// Without a namespace.
-    Homeless,
+    NoNamespace,
 }
 
-use Is::{Broken, Done, Faulty, Homeless, New, NewFaulty, NewPaused, Old, OldPaused, Working};
+use ClusterState::{Broken, Done, Invalid, New, NewInvalid, NewPaused, NoNamespace, Old, OldPaused, Working};
 use RolloutStep::{Hold, Promote, Stage, Wait};
 
-fn cluster(index: usize, is: Is) -> Cluster {
-    let (name, paused) = (format!("c{index:04}"), matches!(is, NewPaused | OldPaused));
-    let namespace = if is == Homeless {
+fn cluster(index: usize, state: ClusterState) -> Cluster {
+    let (name, paused) = (format!("c{index:04}"), matches!(state, NewPaused | OldPaused));
+    let namespace = if state == NoNamespace {
         String::new()
     } else {
         format!("cluster-{name}")
     };
-    let values = if matches!(is, Faulty | NewFaulty) {
+    let values = if matches!(state, Invalid | NewInvalid) {
         json!({})
     } else {
         json!({ "zone": "z" })
@@ -68,11 +68,11 @@ fn bundle(strategy: &Value, paused: bool) -> Bundle {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn deployment(cluster: &Cluster, id: &str, is: Is) -> Option<BundleDeployment> {
-    let (deployment, applied, ready) = match is {
-        New | NewFaulty | NewPaused | Homeless => return None,
+fn deployment(cluster: &Cluster, id: &str, state: ClusterState) -> Option<BundleDeployment> {
+    let (deployment, applied, ready) = match state {
+        New | NewInvalid | NewPaused | NoNamespace => return None,
         Done => (id, id, true),
-        Old | OldPaused | Faulty => (":old", ":old", true),
+        Old | OldPaused | Invalid => (":old", ":old", true),
         Broken => (":old", ":old", false),
         Working => (id, ":old", true),
     };
@@ -84,23 +84,23 @@ fn deployment(cluster: &Cluster, id: &str, is: Is) -> Option<BundleDeployment> {
     Some(serde_json::from_str(&object.to_string()).unwrap())
 }
 
-fn round(strategy: &Value, paused: bool, are: &[Is]) -> Result<Rollout, PlanError> {
+fn planned(strategy: &Value, paused: bool, states: &[ClusterState]) -> Result<Rollout, PlanError> {
     let bundle = bundle(strategy, paused);
-    let clusters: Vec<_> = are
+    let clusters: Vec<_> = states
         .iter()
         .enumerate()
-        .map(|(index, is)| cluster(index, *is))
+        .map(|(index, state)| cluster(index, *state))
         .collect();
     let members = || clusters.iter().map(|cluster| Member::new(cluster, []));
     let known = targets(&bundle, members(), &[], false, &Budget::without_clock()).unwrap();
     let id = known
         .iter()
         .find_map(|target| target.wanted.as_ref().ok())
-        .map_or(":none", |wanted| &*wanted.id);
+        .map_or(":none", |desired| &*desired.id);
     let existing: Vec<_> = clusters
         .iter()
-        .zip(are)
-        .filter_map(|(cluster, is)| deployment(cluster, id, *is))
+        .zip(states)
+        .filter_map(|(cluster, state)| deployment(cluster, id, *state))
         .collect();
     let existing: Vec<_> = existing.iter().collect();
     plan(
@@ -110,15 +110,15 @@ fn round(strategy: &Value, paused: bool, are: &[Is]) -> Result<Rollout, PlanErro
 }
 
 #[test]
-fn turns() {
-    for (strategy, are, expected) in [
-        // Without a strategy all is done at once.
+fn clusters_get_steps_within_the_limits() {
+    for (strategy, states, expected) in [
+        // Without a strategy, all clusters are updated immediately.
         (
             json!({}),
             &[New, Done, Old, Broken, Working][..],
             &[Promote, Stage, Promote, Promote, Stage][..],
         ),
-        // As many as may be unavailable, those included that are.
+        // Up to the maximum of unavailable clusters, including those that are unavailable already.
         (
             json!({ "maxUnavailable": 1 }),
             &[Old, Old, Old],
@@ -145,7 +145,7 @@ fn turns() {
             &[Stage, Promote, Stage],
         ),
         (json!({ "maxUnavailable": 0 }), &[Old, Old], &[Stage, Stage]),
-        // What does not work anyway waits for nobody, and neither does what is new.
+        // Unavailable and new clusters do not wait.
         (
             json!({ "maxUnavailable": 1 }),
             &[Broken, Broken, Old],
@@ -156,7 +156,7 @@ fn turns() {
             &[New, New, Old],
             &[Promote, Promote, Promote],
         ),
-        // So many new ones at once.
+        // Up to the maximum of new clusters.
         (
             json!({ "maxNew": 2 }),
             &[New, New, New],
@@ -165,44 +165,44 @@ fn turns() {
         (json!({ "maxNew": 0 }), &[New, Old], &[Wait, Promote]),
         (
             json!({ "maxNew": 1 }),
-            &[Homeless, New, New],
+            &[NoNamespace, New, New],
             &[Wait, Promote, Wait],
         ),
-        // A fault is one cluster's alone.
+        // An error of one cluster does not affect the others.
         (
             json!({ "maxUnavailable": 1 }),
-            &[Faulty, NewFaulty, Old],
+            &[Invalid, NewInvalid, Old],
             &[Hold, Wait, Promote],
         ),
-        // Whoever is paused learns what comes next.
+        // The desired state is staged for paused clusters.
         (json!({}), &[NewPaused, OldPaused, Old], &[Stage, Stage, Promote]),
     ] {
-        let rollout = round(&strategy, false, are).unwrap();
-        assert_eq!(rollout.turns, expected, "{strategy} {are:?}");
+        let rollout = planned(&strategy, false, states).unwrap();
+        assert_eq!(rollout.turns, expected, "{strategy} {states:?}");
     }
     assert_eq!(
-        round(&json!({}), true, &[New, Old, Broken]).unwrap().turns,
+        planned(&json!({}), true, &[New, Old, Broken]).unwrap().turns,
         [Stage; 3]
     );
 }
 
 #[test]
-fn the_number_of_new_ones() {
+fn the_number_of_new_clusters_is_limited() {
     for (max_new, expected) in [
         (json!(10), 10),
         (json!(200), 120),
         (json!(0), 0),
         (json!(null), 50),
     ] {
-        let rollout = round(&json!({ "maxNew": max_new }), false, &[New; 120]).unwrap();
+        let rollout = planned(&json!({ "maxNew": max_new }), false, &[New; 120]).unwrap();
         assert_eq!(rollout.newly_created, expected, "{max_new}");
-        let started = rollout.turns.iter().filter(|turn| **turn == Promote).count();
+        let started = rollout.turns.iter().filter(|step| **step == Promote).count();
         assert_eq!(started, expected);
     }
 }
 
 fn sizes(strategy: &Value, count: usize) -> Vec<(String, i64, i64)> {
-    let rollout = round(strategy, false, &vec![Done; count]).unwrap();
+    let rollout = planned(strategy, false, &vec![Done; count]).unwrap();
     rollout
         .partitions
         .into_iter()
@@ -217,7 +217,7 @@ fn sizes(strategy: &Value, count: usize) -> Vec<(String, i64, i64)> {
 }
 
 #[test]
-fn partitions_are_made_of_many_clusters() {
+fn many_clusters_are_partitioned_automatically() {
     let partition = |name: &str, count, max| (name.to_owned(), count, max);
     assert_eq!(sizes(&json!({}), 199), [partition("All", 199, 199)]);
     assert_eq!(
@@ -249,15 +249,15 @@ fn partitions_are_made_of_many_clusters() {
 }
 
 #[test]
-fn partitions_wait_for_one_another() {
+fn partitions_wait_for_earlier_partitions() {
     let strategy = |max_partitions: Value| {
         json!({
             "autoPartitionThreshold": 1, "autoPartitionSize": 2, "maxUnavailable": 1,
             "maxUnavailablePartitions": max_partitions
         })
     };
-    for (max_partitions, are, expected) in [
-        // One of the first two is done in this round, so that both are not up to date.
+    for (max_partitions, states, expected) in [
+        // Only one of the first two is promoted in this round, so the partition is not up to date.
         (
             json!(null),
             &[Old, Old, Old, Old][..],
@@ -271,26 +271,26 @@ fn partitions_wait_for_one_another() {
             &[Stage, Stage, Promote, Promote],
         ),
         (json!(0), &[New, New, New, New], &[Promote, Promote, Wait, Wait]),
-        // A fault holds no partition back.
+        // An error of a cluster does not block later partitions.
         (
             json!(0),
-            &[Faulty, NewFaulty, Old, Old],
+            &[Invalid, NewInvalid, Old, Old],
             &[Hold, Wait, Promote, Stage],
         ),
     ] {
-        let rollout = round(&strategy(max_partitions.clone()), false, are).unwrap();
-        assert_eq!(rollout.turns, expected, "{max_partitions} {are:?}");
+        let rollout = planned(&strategy(max_partitions.clone()), false, states).unwrap();
+        assert_eq!(rollout.turns, expected, "{max_partitions} {states:?}");
     }
 }
 
 #[test]
-fn partitions_of_ones_own() {
+fn configured_partitions_are_used() {
     let only = |index: &str| json!({ "matchLabels": { "index": index } });
     let strategy = json!({ "maxUnavailable": 2, "partitions": [
         { "name": "first", "clusterSelector": only("1"), "maxUnavailable": 0 },
         { "name": "both", "clusterSelector": { "matchExpressions": [{ "key": "index", "operator": "In", "values": ["1", "2"] }] } }
     ] });
-    let rollout = round(&strategy, false, &[New, New, New]).unwrap();
+    let rollout = planned(&strategy, false, &[New, New, New]).unwrap();
     assert_eq!(rollout.turns, [Wait, Promote, Wait]);
     assert_eq!(rollout.unassigned, [0]);
     let counts: Vec<_> = rollout
@@ -299,13 +299,13 @@ fn partitions_of_ones_own() {
         .map(|p| (&*p.status.name, p.status.count, p.status.max_unavailable))
         .collect();
     assert_eq!(counts, [("first", 1, 0), ("both", 1, 1)]);
-    // One that no partition has keeps what it has.
-    let rollout = round(&strategy, false, &[Old, Done, Old]).unwrap();
+    // A cluster in no partition keeps its deployment.
+    let rollout = planned(&strategy, false, &[Old, Done, Old]).unwrap();
     assert_eq!(rollout.turns, [Hold, Stage, Promote]);
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn an_invalid_strategy_is_reported_with_its_path() {
     let selector = json!({ "matchExpressions": [{ "key": "a", "operator": "Is" }] });
     for (strategy, expected) in [
         (
@@ -325,7 +325,7 @@ fn what_cannot_be_read_is_named() {
             "spec.rolloutStrategy.partitions[0].clusterSelector.",
         ),
     ] {
-        let error = round(&strategy, false, &[Old]).unwrap_err().to_string();
+        let error = planned(&strategy, false, &[Old]).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }
@@ -339,37 +339,37 @@ fn amount() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Nobody is taken out of service beyond what is allowed, in all and in each partition.
+    /// The maximum of unavailable clusters is kept in total and in each partition.
     #[test]
-    fn never_more_are_unavailable_than_allowed(
-        are in prop::collection::vec(
-            prop::sample::select(vec![New, Done, Old, Broken, Working, Faulty, NewFaulty, OldPaused]), 1..30),
+    fn the_maximum_of_unavailable_clusters_is_never_exceeded(
+        states in prop::collection::vec(
+            prop::sample::select(vec![New, Done, Old, Broken, Working, Invalid, NewInvalid, OldPaused]), 1..30),
         max in amount(), max_partitions in amount(), size in amount(), threshold in 0..20, max_new in 0..20_i64,
     ) {
         let strategy = json!({
             "maxUnavailable": max, "maxUnavailablePartitions": max_partitions, "autoPartitionSize": size,
             "autoPartitionThreshold": threshold, "maxNew": max_new
         });
-        let rollout = round(&strategy, false, &are).unwrap();
-        let was_available = |is: &Is| matches!(is, Done | Old | Faulty | OldPaused);
-        let taken = |places: &[(Is, RolloutStep)]| {
-            let taken = places.iter().filter(|(is, turn)| was_available(is) && *turn == Promote).count();
-            let before = places.iter().filter(|(is, _)| matches!(is, Broken | Working)).count();
-            (taken, before)
+        let rollout = planned(&strategy, false, &states).unwrap();
+        let was_available = |state: &ClusterState| matches!(state, Done | Old | Invalid | OldPaused);
+        let unavailable = |steps: &[(ClusterState, RolloutStep)]| {
+            let added = steps.iter().filter(|(state, step)| was_available(state) && *step == Promote).count();
+            let before = steps.iter().filter(|(state, _)| matches!(state, Broken | Working)).count();
+            (added, before)
         };
-        let all: Vec<_> = are.iter().copied().zip(rollout.turns.iter().copied()).collect();
-        let (count, before) = taken(&all);
-        prop_assert!(count == 0 || before + count <= rollout.max_unavailable);
-        prop_assert_eq!(rollout.unavailable, before + count);
+        let all: Vec<_> = states.iter().copied().zip(rollout.turns.iter().copied()).collect();
+        let (added, before) = unavailable(&all);
+        prop_assert!(added == 0 || before + added <= rollout.max_unavailable);
+        prop_assert_eq!(rollout.unavailable, before + added);
         let mut start = 0;
         for partition in &rollout.partitions {
             let end = start + usize::try_from(partition.status.count).unwrap();
-            let (count, before) = taken(&all[start..end]);
-            prop_assert!(count == 0 || before + count <= usize::try_from(partition.status.max_unavailable).unwrap());
+            let (added, before) = unavailable(&all[start..end]);
+            prop_assert!(added == 0 || before + added <= usize::try_from(partition.status.max_unavailable).unwrap());
             start = end;
         }
-        prop_assert_eq!(start, are.len());
-        let created = are.iter().zip(&rollout.turns).filter(|(is, turn)| **is == New && **turn != Wait).count();
+        prop_assert_eq!(start, states.len());
+        let created = states.iter().zip(&rollout.turns).filter(|(state, step)| **state == New && **step != Wait).count();
         prop_assert!(created <= usize::try_from(max_new).unwrap());
         prop_assert_eq!(created, rollout.newly_created);
     }

@@ -1,104 +1,104 @@
-//! The clusters of a Bundle that the same targets decide on, and so with the same options: what does not depend on the cluster
-//! is done once for all of them.
+//! The clusters of a Bundle that the same targets apply to, and that therefore have the same options: what does not depend on
+//! the cluster is computed once for all of them.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{
     identity::deployment_id,
-    kept::Interner,
+    interner::Interner,
     target::DesiredTarget,
     template::Exceeded,
     values::{Fault, Source, VALUES, ValuesError, labels_of},
 };
 use crate::api::{BundleDeploymentOptions, Cluster, free_form::FreeForm};
 
-/// Gives the options, with the values as the Bundle has them.
+/// Returns the options, with the values of the Bundle.
 type Options<'g> = &'g dyn Fn() -> Option<BundleDeploymentOptions>;
 
-/// One group of clusters.
-pub struct Group<'g> {
+/// Clusters with the same options.
+pub struct ClusterBatch<'g> {
     contents: &'g str,
     options: Options<'g>,
     source: Option<Result<Source, ValuesError>>,
-    /// What clusters without labels get, and those with labels, where it is the same for all of them.
-    same: BTreeMap<bool, DesiredTarget>,
+    /// The desired state of clusters by whether they have no labels, if it is the same for all of them.
+    shared: BTreeMap<bool, DesiredTarget>,
 }
 
-impl fmt::Debug for Group<'_> {
+impl fmt::Debug for ClusterBatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group")
+        f.debug_struct("ClusterBatch")
             .field("source", &self.source)
             .finish_non_exhaustive()
     }
 }
 
-impl<'g> Group<'g> {
-    /// One that nothing is done for yet. `contents` identifies the content.
+impl<'g> ClusterBatch<'g> {
+    /// A new batch. `contents` identifies the content.
     pub fn new(contents: &'g str, options: Options<'g>) -> Self {
         Self {
             contents,
             options,
             source: None,
-            same: BTreeMap::new(),
+            shared: BTreeMap::new(),
         }
     }
 
-    /// What a cluster of the group is to get.
+    /// The desired state of a cluster of the batch.
     ///
     /// # Errors
-    /// Where its values cannot be made, or the budget of the Bundle is exceeded.
-    pub fn wanted(
+    /// If its values cannot be computed, or the budget of the Bundle is exceeded.
+    pub fn desired(
         &mut self,
         cluster: &Cluster,
-        kept: &mut Interner<'_>,
+        interner: &mut Interner<'_>,
     ) -> Result<DesiredTarget, ValuesError> {
-        let budget = kept.budget();
+        let budget = interner.budget();
         let not_made = |exceeded| ValuesError::new(VALUES, Fault::NotMade(exceeded));
         budget.next_cluster().map_err(not_made)?;
         let labels = labels_of(cluster);
-        if let Some(same) = self.same.get(&labels.is_empty()) {
-            return Ok(same.clone());
+        if let Some(shared) = self.shared.get(&labels.is_empty()) {
+            return Ok(shared.clone());
         }
-        // Not before: it may take a while, and the budget may be exceeded.
-        let source = self.source.get_or_insert_with(|| source(self.options, kept));
+        // Not earlier: it may take long, and the budget may be exceeded.
+        let source = self.source.get_or_insert_with(|| source(self.options, interner));
         let source = source.as_ref().map_err(Clone::clone)?;
         let values = source.values(cluster, &labels, budget)?;
         let options = if labels.is_empty() {
             Arc::clone(source.options())
         } else {
-            with_helm(source.options(), kept)?
+            with_helm(source.options(), interner)?
         };
         let text = values.as_ref().map_or("", FreeForm::as_str);
-        let wanted = DesiredTarget {
-            values: kept.values(text).map_err(exceeded(VALUES))?,
+        let desired = DesiredTarget {
+            values: interner.values(text).map_err(exceeded(VALUES))?,
             id: deployment_id(self.contents, &options, values),
             options,
         };
         if source.is_same(&labels) {
-            self.same.insert(labels.is_empty(), wanted.clone());
+            self.shared.insert(labels.is_empty(), desired.clone());
         }
-        Ok(wanted)
+        Ok(desired)
     }
 }
 
-fn source(options: Options<'_>, kept: &mut Interner<'_>) -> Result<Source, ValuesError> {
+fn source(options: Options<'_>, interner: &mut Interner<'_>) -> Result<Source, ValuesError> {
     let mut options = options().unwrap_or_default();
     let values = options.helm.as_mut().and_then(|helm| helm.values.take());
-    let options = kept.options(options).map_err(exceeded("targets"))?;
+    let options = interner.options(options).map_err(exceeded("targets"))?;
     Source::new(options, values)
 }
 
-/// As Fleet has it, a cluster with labels gets `helm` also where there is nothing in it.
+/// As in Fleet, a cluster with labels gets `helm` even if it is empty.
 fn with_helm(
     options: &Arc<BundleDeploymentOptions>,
-    kept: &mut Interner<'_>,
+    interner: &mut Interner<'_>,
 ) -> Result<Arc<BundleDeploymentOptions>, ValuesError> {
     if options.helm.is_some() {
         return Ok(Arc::clone(options));
     }
     let mut options = BundleDeploymentOptions::clone(options);
     options.helm.get_or_insert_default();
-    kept.options(options).map_err(exceeded("targets"))
+    interner.options(options).map_err(exceeded("targets"))
 }
 
 fn exceeded(path: &'static str) -> impl Fn(Exceeded) -> ValuesError {
@@ -117,10 +117,10 @@ mod tests {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    /// What clusters get: two with labels, two without.
-    fn wanted(options: &Value, budget: &Budget) -> [DesiredTarget; 4] {
+    /// The desired state of clusters: two with labels, two without.
+    fn desired(options: &Value, budget: &Budget) -> [DesiredTarget; 4] {
         let options = || serde_json::from_str(&options.to_string()).ok();
-        let (mut group, mut kept) = (Group::new("", &options), Interner::new(budget));
+        let (mut batch, mut interner) = (ClusterBatch::new("", &options), Interner::new(budget));
         let labels = json!({ "env": "prod" });
         let clusters = [
             ("a", &labels),
@@ -128,18 +128,18 @@ mod tests {
             ("c", &json!({})),
             ("d", &json!({})),
         ];
-        clusters.map(|(name, labels)| group.wanted(&cluster(name, labels), &mut kept).unwrap())
+        clusters.map(|(name, labels)| batch.desired(&cluster(name, labels), &mut interner).unwrap())
     }
 
     #[test]
-    fn what_is_the_same_for_all_clusters_is_made_once() {
+    fn values_that_are_the_same_for_all_clusters_are_computed_once() {
         for options in [
             json!({ "helm": { "values": { "a": 1 } } }),
             json!({ "helm": { "values": { "a": 1 }, "templateValues": { "b": "c: 1" } } }),
             json!({ "helm": { "values": { "a": "${ .ClusterName }" }, "disablePreProcess": true } }),
             json!({ "namespace": "n" }),
         ] {
-            let [one, other, plain, again] = wanted(&options, &Budget::without_clock());
+            let [one, other, plain, again] = desired(&options, &Budget::without_clock());
             for (one, other) in [(&one, &other), (&plain, &again)] {
                 assert_eq!(one, other, "{options}");
                 assert!(Arc::ptr_eq(&one.options, &other.options), "{options}");
@@ -149,46 +149,46 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_made_for_each_cluster() {
+    fn values_that_differ_are_computed_for_each_cluster() {
         for values in [
             json!({ "values": { "a": "${ .ClusterName }" } }),
             json!({ "values": {}, "templateValues": { "a": "${ .ClusterName }" } }),
         ] {
-            let [one, other, plain, _] = wanted(&json!({ "helm": values }), &Budget::without_clock());
+            let [one, other, plain, _] = desired(&json!({ "helm": values }), &Budget::without_clock());
             assert_eq!((&*one.values, &*other.values), (r#"{"a":"a"}"#, r#"{"a":"b"}"#));
             assert_ne!(one.id, other.id);
             assert_ne!(one.id, plain.id);
             assert!(Arc::ptr_eq(&one.options, &plain.options));
         }
         let options = json!({ "helm": { "values": { "a": "global.fleet.clusterLabels.env" } } });
-        let [labelled, _, plain, _] = wanted(&options, &Budget::without_clock());
+        let [labelled, _, plain, _] = desired(&options, &Budget::without_clock());
         assert_eq!(&*labelled.values, r#"{"a":"prod"}"#);
         assert_eq!(&*plain.values, r#"{"a":"global.fleet.clusterLabels.env"}"#);
     }
 
     #[test]
-    fn a_cluster_with_labels_has_values_and_helm_in_any_case() {
-        let [labelled, _, plain, _] = wanted(&json!({}), &Budget::without_clock());
-        let json = |wanted: &DesiredTarget| serde_json::to_value(&*wanted.options).unwrap();
+    fn a_cluster_with_labels_always_has_values_and_helm() {
+        let [labelled, _, plain, _] = desired(&json!({}), &Budget::without_clock());
+        let json = |desired: &DesiredTarget| serde_json::to_value(&*desired.options).unwrap();
         assert_eq!(
             (json(&labelled), json(&plain)),
             (json!({ "helm": {} }), json!({}))
         );
         assert_eq!((&*labelled.values, &*plain.values), ("", ""));
-        let [labelled, _, plain, _] = wanted(&json!({ "helm": {} }), &Budget::without_clock());
+        let [labelled, _, plain, _] = desired(&json!({ "helm": {} }), &Budget::without_clock());
         assert_eq!((&*labelled.values, &*plain.values), ("{}", ""));
     }
 
     /// 128 KiB of values for each of 2,000 clusters.
     #[test]
-    fn plain_values_count_once_however_many_clusters_there_are() {
+    fn shared_values_are_charged_once_for_any_number_of_clusters() {
         let options = json!({ "helm": { "values": { "a": "x".repeat(128 << 10) } } });
         let options = || serde_json::from_str(&options.to_string()).ok();
         let budget = Budget::without_clock();
-        let (mut group, mut kept) = (Group::new("", &options), Interner::new(&budget));
+        let (mut batch, mut interner) = (ClusterBatch::new("", &options), Interner::new(&budget));
         for index in 0..2000 {
             let cluster = cluster(&format!("c{index}"), &json!({ "env": "prod" }));
-            group.wanted(&cluster, &mut kept).unwrap();
+            batch.desired(&cluster, &mut interner).unwrap();
         }
         assert!(budget.kept() < 256 << 10, "{}", budget.kept());
     }

@@ -1,5 +1,5 @@
-//! The options and values of all clusters of a Bundle, which are in memory until the last cluster has its own. What several
-//! clusters get is kept once.
+//! Interns the options and values of all clusters of a Bundle, which are in memory until the last cluster is computed: equal
+//! ones are stored once.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -11,21 +11,21 @@ use ring::digest::{SHA256, digest};
 use super::template::{Budget, Exceeded};
 use crate::api::BundleDeploymentOptions;
 
-/// Memory of an element of a list or an entry of a map beside its text. Maps take most: some 150 bytes for an entry, which
-/// JSON writes with a colon and a comma.
+/// Memory of an element of a list or an entry of a map besides its text, in bytes. Maps take the most: some 150 bytes for an
+/// entry, which JSON writes with a colon and a comma.
 const ELEMENT: usize = 64;
 
-/// What is kept, within the budget of the Bundle.
+/// Shared options and values, within the budget of the Bundle.
 #[derive(Debug)]
 pub struct Interner<'b> {
     budget: &'b Budget,
     values: HashSet<Arc<str>>,
-    /// By a digest of their JSON.
+    /// By the digest of their JSON.
     options: HashMap<Vec<u8>, Arc<BundleDeploymentOptions>>,
 }
 
 impl<'b> Interner<'b> {
-    /// Nothing yet.
+    /// An empty interner.
     pub fn new(budget: &'b Budget) -> Self {
         Self {
             budget,
@@ -39,10 +39,10 @@ impl<'b> Interner<'b> {
         self.budget
     }
 
-    /// Keeps values.
+    /// Interns values.
     ///
     /// # Errors
-    /// Where there is no room for them.
+    /// If they exceed the budget.
     pub fn values(&mut self, text: &str) -> Result<Arc<str>, Exceeded> {
         if let Some(known) = self.values.get(text) {
             return Ok(Arc::clone(known));
@@ -53,28 +53,28 @@ impl<'b> Interner<'b> {
         Ok(text)
     }
 
-    /// Keeps options.
+    /// Interns options.
     ///
     /// # Errors
-    /// Where there is no room for them.
+    /// If they exceed the budget.
     pub fn options(
         &mut self,
         options: BundleDeploymentOptions,
     ) -> Result<Arc<BundleDeploymentOptions>, Exceeded> {
-        // What was read from JSON can be written as JSON.
+        // Options that were read from JSON can be written as JSON.
         let text = serde_json::to_string(&options).unwrap_or_default();
         let digest = digest(&SHA256, text.as_bytes());
         match self.options.entry(digest.as_ref().to_vec()) {
             Entry::Occupied(known) => Ok(Arc::clone(known.get())),
-            Entry::Vacant(place) => {
+            Entry::Vacant(entry) => {
                 self.budget.keep(memory(&text))?;
-                Ok(Arc::clone(place.insert(Arc::new(options))))
+                Ok(Arc::clone(entry.insert(Arc::new(options))))
             }
         }
     }
 }
 
-/// About how many bytes options take that are this JSON.
+/// Approximate memory of options with this JSON, in bytes.
 fn memory(json: &str) -> usize {
     let (mut elements, mut in_text, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
@@ -106,32 +106,38 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_kept_and_counted_once() {
+    fn equal_options_and_values_are_stored_and_charged_once() {
         let budget = Budget::without_clock();
-        let mut kept = Interner::new(&budget);
-        let first = (kept.options(options(1)).unwrap(), kept.values("{}").unwrap());
-        let counted = budget.kept();
-        let again = (kept.options(options(1)).unwrap(), kept.values("{}").unwrap());
+        let mut interner = Interner::new(&budget);
+        let first = (
+            interner.options(options(1)).unwrap(),
+            interner.values("{}").unwrap(),
+        );
+        let charged = budget.kept();
+        let again = (
+            interner.options(options(1)).unwrap(),
+            interner.values("{}").unwrap(),
+        );
         assert!(Arc::ptr_eq(&first.0, &again.0) && Arc::ptr_eq(&first.1, &again.1));
-        assert_eq!(budget.kept(), counted);
-        kept.options(options(2)).unwrap();
-        assert!(budget.kept() > counted);
+        assert_eq!(budget.kept(), charged);
+        interner.options(options(2)).unwrap();
+        assert!(budget.kept() > charged);
     }
 
     #[test]
-    fn options_count_with_what_they_take_in_memory() {
+    fn options_are_charged_with_their_memory() {
         let budget = Budget::without_clock();
-        let mut kept = Interner::new(&budget);
-        kept.options(options(1000)).unwrap();
-        // Two texts of 24 bytes beside their own, and allocations of 32 bytes for them.
+        let mut interner = Interner::new(&budget);
+        interner.options(options(1000)).unwrap();
+        // Two strings of 24 bytes each, and their allocations of 32 bytes.
         assert!(budget.kept() > 1000 * 80, "{}", budget.kept());
         let limits = Limits {
             kept: 10_000,
             ..Limits::within(Duration::MAX)
         };
         let budget = Budget::new(limits, || Duration::ZERO);
-        let mut kept = Interner::new(&budget);
-        assert!(kept.options(options(1)).is_ok());
-        assert!(kept.options(options(1000)).is_err());
+        let mut interner = Interner::new(&budget);
+        assert!(interner.options(options(1)).is_ok());
+        assert!(interner.options(options(1000)).is_err());
     }
 }
