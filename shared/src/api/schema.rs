@@ -30,8 +30,8 @@ pub fn nullable(schema: &mut Schema) {
 /// The rules of `pollingInterval`, which only the schema can enforce if the webhook is bypassed.
 pub fn polling_interval(schema: &mut Schema) {
     nullable(schema);
-    // The length of the field limits the number of digits; for a longer number `duration` fails with an unhelpful message. Up
-    // to 7 digits before the unit `h` overflow int64 nanoseconds only if they exceed the maximum that is compared next.
+    // `duration` rejects a number that overflows int64 nanoseconds, but with an unhelpful message. Up to 7 digits before the
+    // unit `h` overflow only if they exceed the maximum, which is compared next. The maximum length limits longer numbers.
     schema.insert(
         "x-kubernetes-validations".into(),
         json!([{
