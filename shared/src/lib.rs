@@ -16,8 +16,8 @@
 //! `targeting` do: `admit` warns about targets without criteria (`targeting::has_criteria`), and `targeting` validates label
 //! selectors with `admit`.
 //!
-//! No module except [`runtime`] depends on a client, a clock, a socket or a file: the current time and names are parameters.
-//! [`runtime`] has helpers for processes, behind a feature of that name.
+//! No module except `runtime` depends on a client, a clock, a socket or a file: the current time and names are parameters.
+//! `runtime` has helpers for processes, behind a feature of that name.
 
 pub mod api;
 pub mod chart;

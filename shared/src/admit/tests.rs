@@ -641,7 +641,7 @@ fn common_settings_get_no_warning() {
     }
 }
 
-/// [`super::review`] with the rules of this module alone.
+/// [`super::review`] with the rules of this module, without Policies.
 pub(super) fn review(helmop: &HelmOp, stored: Option<&HelmOp>) -> Decision {
     let errors = |helmop: &HelmOp| -> FieldErrors { ValidHelmOp::try_from(helmop).err().unwrap_or_default() };
     super::review(helmop, errors, || stored.cloned())

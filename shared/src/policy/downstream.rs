@@ -6,7 +6,7 @@
 //!
 //! | Policies of the namespace | what `downstreamResources` may name |
 //! |---|---|
-//! | have `allowedDownstreamResources` | what an entry matches from end to end, as `Secret/name` or `ConfigMap/name` |
+//! | have `allowedDownstreamResources` | what an entry fully matches, as `Secret/name` or `ConfigMap/name` |
 //! | require a ServiceAccount | nothing |
 //! | have `helmOp.allowedHelmSecretNames` | every ConfigMap, and Secrets of these names |
 //! | none of these | everything |

@@ -5,7 +5,7 @@
 //!
 //! | written | Go | `regex` | here |
 //! |---|---|---|---|
-//! | `\d`, `\w`, `\s`, `\b` | ASCII alone (`\s` without `\v`) | all of Unicode | as in Go |
+//! | `\d`, `\w`, `\s`, `\b` | ASCII only (`\s` without `\v`) | all of Unicode | as in Go |
 //! | `\Q…\E`, `\123`, `\_`, `\<` | a quotation, an octal code, literals | errors; `\<` is the start of a word | as in Go |
 //! | `{` that starts no count, `{,5}` | a literal | an error; 0 to 5 times | as in Go |
 //! | `[a[b]`, `[a&&b]`, `[a~~b]` | these characters | nested sets | as in Go |
