@@ -1,7 +1,7 @@
 //! Permits for long computations: the target clusters of a Bundle, and the templates of its values.
 //!
-//! Computations do not block the threads that drive requests, watches and probes. A namespace runs one computation at a time (more
-//! on machines with many cores), so that a tenant never takes the CPUs from all others.
+//! Computations do not block the threads that drive requests, watches and probes. A namespace runs one computation at a time
+//! (more on machines with many cores), so that a tenant never takes the CPUs from all others.
 
 use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
 

@@ -61,12 +61,12 @@ pub async fn run(
     let secret_changes = watches
         .secret_changes
         .inspect(|work| forget_failures(work, &context));
-    let all = watches.all.flat_map(|()| {
+    let all_helmops = watches.all_helmops.flat_map(|()| {
         context.helmops.backoff.forget_all();
         let helmops = watch::matching(&context.stores.helmops, |_| true);
         stream::iter(helmops.into_iter().map(Work::HelmOp))
     });
-    let triggers = stream::select_all([watches.changes, secret_changes.boxed(), all.boxed()]);
+    let triggers = stream::select_all([watches.changes, secret_changes.boxed(), all_helmops.boxed()]);
     let startup = async {
         context.stores.wait_until_filled().await;
         join_all(watches.initial_sync).await;

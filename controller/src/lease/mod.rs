@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Lease ◄──► run (reads, writes) ──► elector (decides) ──► Leadership ──┬─► workers: start no work without leadership
-//!                                                                       └─► guard: rejects writes of the client without leadership
+//!                                                                       └─► guard: rejects writes without leadership
 //! ```
 //!
 //! The rules and the content of the Lease are those of Kubernetes' own components (client-go), so both can share a Lease. The

@@ -42,7 +42,7 @@ pub struct Clusters {
     pub all: Store<Decoded<Cluster>>,
     /// All ClusterGroups.
     pub groups: Store<Decoded<ClusterGroup>>,
-    /// All BundleNamespaceMappings: other namespaces in which Bundles may target clusters.
+    /// All `BundleNamespaceMapping`s: other namespaces in which Bundles may target clusters.
     pub mappings: Store<Decoded<BundleNamespaceMapping>>,
     /// All namespaces: mappings select some of them, others belong to Clusters.
     pub namespaces: Store<MetadataOnly<Namespace>>,
@@ -99,7 +99,7 @@ impl Clusters {
     }
 
     /// Waits until [`Self::wait_until_ready`] has completed. For any number of tasks.
-    pub async fn wait_until_known(&self) {
+    pub async fn wait_until_synced(&self) {
         let mut is_synced = self.is_synced.subscribe();
         // It fails only if the sender is gone, when the process stops.
         let _ = is_synced.wait_for(|is_synced| *is_synced).await;
@@ -114,7 +114,7 @@ impl Clusters {
     }
 
     /// Whether a namespace belongs to a registered Cluster.
-    pub fn is_of_cluster(&self, namespace: &str) -> bool {
+    pub fn is_cluster_namespace(&self, namespace: &str) -> bool {
         self.claims.is_computed(namespace)
             || self
                 .marks(namespace)

@@ -71,7 +71,7 @@ pub struct Copies {
 
 impl Copies {
     /// Waits until both kinds are listed.
-    pub async fn wait_until_known(&self) {
+    pub async fn wait_until_synced(&self) {
         let mut listed = self.listed.subscribe();
         // It fails only if the sender is gone, when the process stops.
         let _ = listed.wait_for(|kinds| kinds.len() == 2).await;
@@ -140,13 +140,13 @@ impl Copies {
         lock(&self.known).remove(reference);
     }
 
-    /// Follows a watch of the copies of a kind, and returns the Bundles whose copies have changed. `is_of_cluster`: whether a
-    /// namespace belongs to a cluster. Tenants can set the label on objects in other namespaces, which are ignored.
+    /// Follows a watch of the copies of a kind, and returns the Bundles whose copies have changed. `is_cluster_namespace`:
+    /// whether a namespace belongs to a cluster. Tenants can set the label on objects in other namespaces, which are ignored.
     pub fn follow<K, S, F>(
         &self,
         kind: Kind,
         events: S,
-        is_of_cluster: F,
+        is_cluster_namespace: F,
     ) -> impl Stream<Item = BundleKey> + use<K, S, F>
     where
         K: Resource,
@@ -156,7 +156,7 @@ impl Copies {
         let copies = self.clone();
         let mut list = BTreeMap::new();
         events
-            .map(move |event| copies.observe(kind, event, &mut list, &is_of_cluster))
+            .map(move |event| copies.observe(kind, event, &mut list, &is_cluster_namespace))
             .flat_map(futures::stream::iter)
     }
 
@@ -165,11 +165,11 @@ impl Copies {
         kind: Kind,
         event: watcher::Event<MetadataWithManagers<K>>,
         list: &mut BTreeMap<CopyRef, Copied>,
-        is_of_cluster: &impl Fn(&str) -> bool,
+        is_cluster_namespace: &impl Fn(&str) -> bool,
     ) -> Vec<BundleKey> {
         let copied = |metadata: &ObjectMeta| {
             let namespace = metadata.namespace.as_deref().unwrap_or_default();
-            copied(metadata).filter(|_| is_of_cluster(namespace))
+            copied(metadata).filter(|_| is_cluster_namespace(namespace))
         };
         let mut known = lock(&self.known);
         match event {
@@ -387,9 +387,9 @@ mod tests {
     fn objects_outside_of_cluster_namespaces_are_ignored() {
         let (copies, mut list) = (Copies::default(), BTreeMap::new());
         let mut observe = |event| {
-            let is_of_cluster = |namespace: &str| namespace != "cluster-c1";
+            let is_cluster_namespace = |namespace: &str| namespace != "cluster-c1";
             copies
-                .observe(Kind::Secret, event, &mut list, &is_of_cluster)
+                .observe(Kind::Secret, event, &mut list, &is_cluster_namespace)
                 .len()
         };
         assert_eq!(observe(watcher::Event::Init), 0);
@@ -432,6 +432,6 @@ mod tests {
                 &any_namespace,
             );
         }
-        copies.wait_until_known().await;
+        copies.wait_until_synced().await;
     }
 }

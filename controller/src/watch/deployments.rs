@@ -117,7 +117,7 @@ impl Deployments {
     }
 
     /// Waits until the first list is complete, or they are known not to exist.
-    pub async fn wait_until_known(&self) {
+    pub async fn wait_until_synced(&self) {
         let mut presence = self.presence.subscribe();
         // It fails only if the sender is gone, when the process stops.
         let _ = presence.wait_for(|presence| *presence != Presence::Unknown).await;
@@ -466,7 +466,7 @@ mod tests {
             .with_code(404)
             .boxed();
         deployments.failed(&watcher::Error::InitialListFailed(kube::Error::Api(missing)));
-        deployments.wait_until_known().await;
+        deployments.wait_until_synced().await;
         assert_eq!(clusters(&deployments, &web()), None);
         deployments.observe(watcher::Event::InitDone);
         assert_eq!(

@@ -115,7 +115,7 @@ pub struct Watches {
     /// Objects that a changed Secret or ConfigMap affects: the change may fix their last error.
     pub secret_changes: BoxStream<'static, Work>,
     /// A change that affects every HelmOp.
-    pub all: BoxStream<'static, ()>,
+    pub all_helmops: BoxStream<'static, ()>,
     /// Each one resolves when a watch that fills no store is synced. A change of an object read before that could be missed.
     pub initial_sync: Vec<oneshot::Receiver<()>>,
 }
@@ -154,12 +154,12 @@ impl Stores {
         // A store fails only if its watch has ended already.
         let _ = self.helmops.wait_until_ready().await;
         let _ = self.bundles.wait_until_ready().await;
-        self.deployments.wait_until_known().await;
+        self.deployments.wait_until_synced().await;
         self.rancher_ca.wait_until_ready().await;
         self.policies.wait_until_known().await;
         if let Some(delivery) = &self.delivery {
             delivery.clusters.wait_until_ready().await;
-            delivery.copies.wait_until_known().await;
+            delivery.copies.wait_until_synced().await;
         }
     }
 }
@@ -207,7 +207,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
     Watches {
         changes: stream::select_all(changes).boxed(),
         secret_changes: stream::select_all(secret_changes).boxed(),
-        all: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),
+        all_helmops: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),
         initial_sync,
     }
 }
@@ -337,8 +337,10 @@ where
     let (clusters, copies) = (delivery.clusters.clone(), delivery.copies.clone());
     let affected = async move {
         // First it must be known which namespaces belong to Clusters.
-        clusters.wait_until_known().await;
-        copies.follow(kind, events, move |namespace| clusters.is_of_cluster(namespace))
+        clusters.wait_until_synced().await;
+        copies.follow(kind, events, move |namespace| {
+            clusters.is_cluster_namespace(namespace)
+        })
     };
     affected
         .into_stream()
