@@ -1,7 +1,7 @@
-//! Computation that may take long for one object: which clusters a Bundle goes to, and the templates of its values.
+//! Permits for long computations: the target clusters of a Bundle, and the templates of its values.
 //!
-//! It runs beside the threads that drive requests, watches and probes. A namespace computes one thing at a time (more on
-//! machines with many cores), so that a tenant never takes the processors from all others.
+//! Computations do not block the threads that drive requests, watches and probes. A namespace runs one computation at a time
+//! (more on machines with many cores), so that a tenant never takes the CPUs from all others.
 
 use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
 
@@ -11,8 +11,8 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::workers::{Interrupted, Namespace, WorkerPermit};
 
-/// Threads that compute at a time, per processor: with more than one, a tenant that computes to its limit is interrupted
-/// by the scheduler of the kernel for others that compute less.
+/// Concurrent computations per CPU: with more than one, the scheduler of the kernel interrupts a tenant that computes up to its
+/// limit in favour of others that compute less.
 const PER_PROCESSOR: usize = 4;
 
 /// The permits to compute.
@@ -21,12 +21,12 @@ pub struct Compute {
     permits: FairSemaphore<Namespace>,
 }
 
-/// The right to compute once.
+/// The permit for one computation.
 #[derive(Debug)]
 pub struct Permit(#[expect(dead_code, reason = "held until it is dropped")] FairPermit<Namespace>);
 
 impl Compute {
-    /// As many permits as the machine can serve.
+    /// As many permits as the CPUs of this machine can serve.
     pub fn new() -> Self {
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
@@ -34,31 +34,31 @@ impl Compute {
         }
     }
 
-    /// A permit for the namespace of a place, which is free for others until there is one.
+    /// A permit for the namespace of a worker permit, which is released while waiting.
     ///
     /// # Errors
-    /// Where the process stops, or does not lead any more.
-    pub async fn permit(&self, place: &mut WorkerPermit) -> Result<Permit, Interrupted> {
-        let namespace = Namespace::clone(place.namespace());
+    /// If the process stops, or is no longer the leader.
+    pub async fn permit(&self, worker: &mut WorkerPermit) -> Result<Permit, Interrupted> {
+        let namespace = Namespace::clone(worker.namespace());
         let permit = match self.permits.try_acquire(Namespace::clone(&namespace)) {
             Some(permit) => permit,
-            None => place.release_while(self.permits.acquire(namespace)).await?,
+            None => worker.release_while(self.permits.acquire(namespace)).await?,
         };
         Ok(Permit(permit))
     }
 }
 
-/// Computes with a permit, while other threads drive what this one did.
+/// Runs a computation with a permit, while other threads take over the tasks of this one.
 pub fn run<T>(_: &Permit, work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
-        // There is no other thread.
+        // There is no other thread to take over.
         _ => work(),
     }
 }
 
-/// The processor time that this thread has used. What [`run`] runs stays on one thread. Time in which the thread was
-/// ready and others ran is no part of it.
+/// The CPU time of this thread. A computation in [`run`] stays on one thread. Time in which the thread was ready but not
+/// scheduled is not counted.
 pub fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -75,9 +75,9 @@ mod tests {
     use super::*;
     use crate::{lease::Leadership, workers::Workers};
 
-    /// A thread that waits uses no processor time, however long it waits, and one that computes does.
+    /// A thread that waits uses no CPU time, however long it waits, and one that computes does.
     #[test]
-    fn waiting_costs_no_processor_time() {
+    fn waiting_takes_no_cpu_time() {
         let start = processor_time();
         std::thread::sleep(Duration::from_millis(300));
         assert!(processor_time().saturating_sub(start) < Duration::from_millis(200));
@@ -86,9 +86,9 @@ mod tests {
         }
     }
 
-    /// As many computations of one tenant as there are threads, none of which ends before another tenant has had a turn.
+    /// One tenant starts more computations than there are threads, and none ends before another tenant has computed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_tenant_that_computes_for_long_holds_up_no_other() {
+    async fn a_tenant_with_long_computations_blocks_no_other() {
         let workers = Workers::new(
             NonZeroU16::new(50).unwrap(),
             Leadership::always(),
@@ -101,15 +101,15 @@ mod tests {
         for _ in 0..20 {
             let (end, ended) = mpsc::channel::<()>();
             ends.push(end);
-            let (compute, mut place) = (compute.clone(), workers.place("hostile".into()).await.unwrap());
+            let (compute, mut worker) = (compute.clone(), workers.acquire("hostile".into()).await.unwrap());
             hostile.spawn(async move {
                 // Ends when its sender is dropped.
-                let permit = compute.permit(&mut place).await?;
+                let permit = compute.permit(&mut worker).await?;
                 Ok::<_, Interrupted>(run(&permit, || ended.recv().is_err()))
             });
         }
-        let mut place = workers.place("honest".into()).await.unwrap();
-        let honest = tokio::time::timeout(Duration::from_secs(20), compute.permit(&mut place)).await;
+        let mut worker = workers.acquire("honest".into()).await.unwrap();
+        let honest = tokio::time::timeout(Duration::from_secs(20), compute.permit(&mut worker)).await;
         assert_eq!(run(&honest.unwrap().unwrap(), || 1), 1);
         drop(ends);
         while let Some(done) = hostile.join_next().await {

@@ -1,4 +1,4 @@
-//! The loops: what the watches tell of, and what is made of it.
+//! The reconciliation loops: connects the watches, the workqueue and the reconcilers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,40 +17,40 @@ use crate::{
     workers::WorkerPermit,
 };
 
-/// How often the loops say that they are alive.
-const BEAT: Duration = Duration::from_secs(5);
-/// Changes that arrive together are worked on together.
-const MOMENT: Duration = Duration::from_millis(20);
-/// To look at an object with deployments takes a time that grows with their number, and each of them tells of itself: so the
-/// more there are, the longer their news is gathered.
-const MOMENT_OF_ONE: Duration = Duration::from_millis(1);
-/// Nobody waits longer for what has changed.
-const LONGEST_MOMENT: Duration = Duration::from_secs(2);
-/// What is told of a Cluster counts all that is deployed there.
-const MOMENT_OF_CLUSTER: Duration = Duration::from_millis(250);
-/// Whoever says nothing for so long hangs, however slow the machine is.
-const SILENCE: Duration = Duration::from_mins(1);
+/// The interval of the heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The minimum debounce: changes that arrive within this time cause one reconciliation.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// The debounce per deployment of an object: the time of a reconciliation grows with their number, and each of them causes
+/// events.
+const DEBOUNCE_PER_DEPLOYMENT: Duration = Duration::from_millis(1);
+/// The maximum debounce of HelmOps and Bundles.
+const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
+/// The debounce of a Cluster: its status counts everything that is deployed on it.
+const CLUSTER_DEBOUNCE: Duration = Duration::from_millis(250);
+/// The loops hang if there is no heartbeat for this time, however slow the machine is.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What the loops tell of themselves.
+/// The health of the loops.
 #[derive(Debug)]
 pub struct HealthSignals {
-    /// Opens when everything has been seen once.
+    /// Opens when the caches are synced.
     synced: Gate,
-    /// Beaten while the loops go round.
+    /// Beats while the loops run.
     heartbeat: Heartbeat,
 }
 
 impl HealthSignals {
-    /// The process is not ready before the loops are, and not alive without them.
+    /// Registers the gate for readiness, and the heartbeat for liveness.
     pub fn new(health: &Health) -> Self {
         Self {
             synced: health.gate("caches"),
-            heartbeat: health.heartbeat("loops", SILENCE),
+            heartbeat: health.heartbeat("loops", HEARTBEAT_TIMEOUT),
         }
     }
 }
 
-/// Works on what changes until it is told to stop, and then finishes what is under way.
+/// Reconciles changed objects until `stop`, and then finishes what is in progress.
 pub async fn run(
     context: Arc<Context>,
     writers: Writers,
@@ -58,62 +58,70 @@ pub async fn run(
     stop: CancellationToken,
 ) {
     let watches = watch::watch(&context.client, &context.scope, &context.stores, writers);
-    let mended = watches.mended.inspect(|work| forget_failures(work, &context));
-    let all = watches.all.flat_map(|()| {
+    let secret_changes = watches
+        .secret_changes
+        .inspect(|work| forget_failures(work, &context));
+    let all_helmops = watches.all_helmops.flat_map(|()| {
         context.helmops.backoff.forget_all();
         let helmops = watch::matching(&context.stores.helmops, |_| true);
         stream::iter(helmops.into_iter().map(Work::HelmOp))
     });
-    let triggers = stream::select_all([watches.changes, mended.boxed(), all.boxed()]);
-    let opening = async {
+    let triggers = stream::select_all([watches.changes, secret_changes.boxed(), all_helmops.boxed()]);
+    let startup = async {
         context.stores.wait_until_filled().await;
-        join_all(watches.begun).await;
+        join_all(watches.initial_sync).await;
         tracing::info!(
             helmops = context.stores.helmops.len(),
             bundles = context.stores.bundles.len(),
             "caches synced"
         );
         synced.open();
-        // Not before: while this replica stands by, HelmOps come and go.
+        // Not earlier: while this replica is on standby, HelmOps are created and deleted.
         if context.workers.until_leading().await.is_ok() {
             helmop::prepare(&context).await;
         }
         context.workers.open();
         std::future::pending::<()>().await;
     };
-    // In the same task as the work, so that it falls silent with it.
-    let beating = async {
+    // In the same task as the loops, so that it stops if they hang.
+    let beats = async {
         loop {
             heartbeat.beat();
-            tokio::time::sleep(BEAT).await;
+            tokio::time::sleep(HEARTBEAT).await;
         }
     };
     let depth = &context.metrics.queue_depth;
-    let gather = |work: &Work| moment(work, &context.stores);
-    let work = queue::run(triggers, gather, &context.workers, depth, &stop, |work, place| {
-        reconcile(work, place, Arc::clone(&context))
-    });
+    let debounce = |work: &Work| debounce_for(work, &context.stores);
+    let work = queue::run(
+        triggers,
+        debounce,
+        &context.workers,
+        depth,
+        &stop,
+        |work, permit| reconcile(work, permit, Arc::clone(&context)),
+    );
     tokio::select! {
         () = work => {}
-        () = opening => {}
-        () = beating => {}
+        () = startup => {}
+        () = beats => {}
     }
 }
 
-/// How long changes of an object are gathered.
-fn moment(work: &Work, stores: &Stores) -> Duration {
+/// How long changes of an object are collected before it is reconciled.
+fn debounce_for(work: &Work, stores: &Stores) -> Duration {
     let deployments = match work {
-        Work::HelmOp(key) => stores.deployments.number(&watch::named_alike(key)),
-        Work::Bundle(key) => stores.deployments.number(key),
-        Work::Cluster(_) => return MOMENT_OF_CLUSTER,
+        Work::HelmOp(key) => stores.deployments.count(&watch::named_alike(key)),
+        Work::Bundle(key) => stores.deployments.count(key),
+        Work::Cluster(_) => return CLUSTER_DEBOUNCE,
     };
     let deployments = u32::try_from(deployments).unwrap_or(u32::MAX);
-    MOMENT_OF_ONE
+    DEBOUNCE_PER_DEPLOYMENT
         .saturating_mul(deployments)
-        .clamp(MOMENT, LONGEST_MOMENT)
+        .clamp(DEBOUNCE, MAX_DEBOUNCE)
 }
 
-/// What failed may be mended: it is tried again at once. That costs no repository more than `RateLimit` allows.
+/// Resets the backoff, because the cause of the last error may be fixed. Requests to repositories are still limited by
+/// `RateLimit`.
 fn forget_failures(work: &Work, context: &Context) {
     match work {
         Work::HelmOp(key) => context.helmops.backoff.forget(key),
@@ -122,23 +130,23 @@ fn forget_failures(work: &Work, context: &Context) {
     }
 }
 
-/// Gives an object to the loop of its kind.
-async fn reconcile(work: Work, mut place: WorkerPermit, context: Arc<Context>) -> Next {
+/// Dispatches an object to the reconciler of its kind.
+async fn reconcile(work: Work, mut permit: WorkerPermit, context: Arc<Context>) -> Next {
     let context = &*context;
-    match (work, &context.stores.reach) {
-        (Work::HelmOp(key), _) => helmop::reconcile(key, place, context).await,
-        (Work::Bundle(key), Some(reach)) => {
-            let span = tracing::error_span!("reconcile", bundle = named(&key));
-            Box::pin(bundle::reconcile(&key, &mut place, reach, context).instrument(span)).await
+    match (work, &context.stores.delivery) {
+        (Work::HelmOp(key), _) => helmop::reconcile(key, permit, context).await,
+        (Work::Bundle(key), Some(delivery)) => {
+            let span = tracing::error_span!("reconcile", bundle = display_name(&key));
+            Box::pin(bundle::reconcile(&key, &mut permit, delivery, context).instrument(span)).await
         }
-        (Work::Cluster(key), Some(reach)) => {
-            let span = tracing::error_span!("reconcile", cluster = named(&key));
-            Box::pin(cluster::reconcile(&key, reach, context).instrument(span)).await
+        (Work::Cluster(key), Some(delivery)) => {
+            let span = tracing::error_span!("reconcile", cluster = display_name(&key));
+            Box::pin(cluster::reconcile(&key, delivery, context).instrument(span)).await
         }
         (Work::Bundle(_) | Work::Cluster(_), None) => None,
     }
 }
 
-fn named<K: kube::runtime::reflector::Lookup>(key: &kube::runtime::reflector::ObjectRef<K>) -> String {
+fn display_name<K: kube::runtime::reflector::Lookup>(key: &kube::runtime::reflector::ObjectRef<K>) -> String {
     format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name)
 }

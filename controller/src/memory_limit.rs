@@ -1,40 +1,40 @@
-//! How much memory the process may use: its budgets are parts of it.
+//! The memory limit of the process. All memory budgets are fractions of it.
 
 use std::{fmt, fs, str::FromStr};
 
 use thiserror::Error;
 
-/// Where the kernel says what the container may use: control groups version 2, and version 1.
+/// The files with the memory limit of the container: cgroup v2 and v1.
 const CGROUP_FILES: [&str; 2] = [
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 ];
-/// Used where nothing limits the process. No cluster needs more for its HelmOps.
+/// The default if the container has no limit. No cluster needs more for its HelmOps.
 const UNLIMITED: MemoryLimit = MemoryLimit(Quantity(4 << 30));
-/// Less than what an idle process takes is no limit that it could keep.
-const LEAST: MemoryLimit = MemoryLimit(Quantity(64 << 20));
+/// The minimum: a limit below the memory of an idle process could not be kept.
+const MIN: MemoryLimit = MemoryLimit(Quantity(64 << 20));
 
 /// An amount of memory in bytes, written as a Kubernetes quantity: `256Mi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity(usize);
 
-/// Memory that the process may use.
+/// The memory limit of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemoryLimit(Quantity);
 
-/// Why a text is not an amount of memory that can be used.
+/// A memory limit that does not parse, or is too small.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum QuantityError {
-    /// It is not a quantity.
-    #[error("{0:?} is not an amount of memory; write it as 256Mi or 1Gi")]
+    /// Not a quantity.
+    #[error("{0:?} is not an amount of memory; write it like 256Mi or 1Gi")]
     Malformed(String),
-    /// It is less than the process needs.
-    #[error("{0:?} is too little; the process needs at least {LEAST}, and 256Mi by default")]
-    TooLittle(String),
+    /// Less than the process needs.
+    #[error("{0:?} is too small; the process needs at least {MIN}, and 256Mi by default")]
+    TooSmall(String),
 }
 
 impl MemoryLimit {
-    /// The limit of the container, or a default where it has none.
+    /// The limit of the container, or a default if it has none.
     pub fn detected() -> Self {
         let texts = CGROUP_FILES
             .iter()
@@ -42,13 +42,13 @@ impl MemoryLimit {
         Self::of_cgroups(texts)
     }
 
-    /// The first limit that one of the files has. Without a limit they say `max`, or a number beyond any memory.
+    /// The smallest limit in the files. Without a limit they contain `max`, or a number beyond any memory.
     fn of_cgroups(texts: impl Iterator<Item = String>) -> Self {
         let limits = texts.filter_map(|text| text.trim().parse().ok());
         let limits = limits.map(|bytes| Self(Quantity(bytes)));
         limits
             .min()
-            .map_or(UNLIMITED, |limit| limit.clamp(LEAST, UNLIMITED))
+            .map_or(UNLIMITED, |limit| limit.clamp(MIN, UNLIMITED))
     }
 
     /// In bytes.
@@ -82,8 +82,8 @@ impl FromStr for MemoryLimit {
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let limit = Self(text.parse()?);
-        if limit < LEAST {
-            return Err(QuantityError::TooLittle(text.to_owned()));
+        if limit < MIN {
+            return Err(QuantityError::TooSmall(text.to_owned()));
         }
         Ok(limit)
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_those_of_kubernetes() {
+    fn kubernetes_quantities_are_parsed() {
         let bytes = |text: &str| text.parse().map(MemoryLimit::bytes);
         assert_eq!(bytes("256Mi"), Ok(256 << 20));
         assert_eq!(bytes("1Gi"), Ok(1 << 30));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_container_limits_the_process() {
+    fn the_limit_of_the_container_is_detected() {
         let limit = |texts: &[&str]| {
             let texts = texts.iter().map(|text| format!("{text}\n"));
             MemoryLimit::of_cgroups(texts).to_string()

@@ -1,14 +1,14 @@
-//! What is to be worked on, and when.
+//! The workqueue: which objects are reconciled, and when.
 //!
 //! ```text
-//! triggers ─► due, after a moment ─► ready, by namespace ─► running, as many as there are places ─► due again, if it says so
+//! triggers ─► due, after the debounce ─► ready, by namespace ─► running, one per permit ─► due again, if requeued
 //! ```
 //!
-//! Each object is worked on once at a time. What changes while it is worked on is worked on once more afterwards, and what
-//! changes several times in a moment is worked on once. An object that waits costs its name and no more.
+//! An object is never reconciled concurrently. If it changes during its reconciliation, it is reconciled once more afterwards.
+//! Several changes within the debounce cause one reconciliation. A waiting object costs the memory of its key only.
 //!
-//! Namespaces that have objects ready get places in turn, and each piece of work is a task of its own: neither many
-//! objects nor one that computes for long keeps the queue from starting another tenant's work.
+//! Namespaces with ready objects get permits in turn, and each reconciliation is a task of its own: neither many objects nor one
+//! with a long computation keeps the queue from starting the reconciliations of another tenant.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -35,23 +35,22 @@ use crate::{
     workers::{Namespace, Stopping, WorkerPermit, Workers},
 };
 
-/// What becomes of an object next: when to come back to it, if not only when something changes.
+/// The delay after which an object is requeued; `None` to wait for the next change.
 pub type Next = Option<Duration>;
 
-/// The longest time for one piece of work, waits for repositories included. A call of the API server has 30 s, a look-up
-/// of versions 5 minutes; a Bundle with thousands of clusters takes minutes to write. Beyond this something hangs.
+/// The timeout of one reconciliation, including waits for repositories. A call of the API server takes at most 30 s, the
+/// resolution of versions 5 minutes; a Bundle with thousands of clusters takes minutes to write. Beyond this something hangs.
 const DEADLINE: Duration = Duration::from_mins(15);
-/// When to come back to an object whose work panicked or reached its deadline.
-const BROKEN_OFF: Pace = Pace::SLOW;
+/// The backoff of an object whose reconciliation panicked or reached its deadline.
+const ABORTED: Pace = Pace::SLOW;
 
-/// Works on what the triggers name until it is told to stop or the triggers end, and then finishes what is under way.
+/// Runs `work` for each triggered object until `stop` or the end of the triggers, and then finishes what is in progress.
 ///
-/// `work` gets a place, and gives the time after which the object is to be worked on again. `depth` shows how many wait for
-/// a place. Changes that arrive within a `moment`, which may be longer for some objects than for others, are worked on
-/// together.
+/// `work` gets a permit, and returns the delay after which the object is requeued. `depth` is the number of objects that wait
+/// for a permit. Changes of an object that arrive within its `debounce` cause one run.
 pub async fn run<K, W>(
     triggers: impl Stream<Item = K>,
-    moment: impl Fn(&K) -> Duration,
+    debounce: impl Fn(&K) -> Duration,
     workers: &Workers,
     depth: &IntGauge,
     stop: &CancellationToken,
@@ -63,29 +62,29 @@ pub async fn run<K, W>(
     let mut triggers = std::pin::pin!(triggers);
     let mut queue = Queue::default();
     let mut running = JoinSet::new();
-    let mut places = FuturesUnordered::new();
+    let mut permits = FuturesUnordered::new();
     loop {
         depth.set(i64::try_from(queue.is_ready.len()).unwrap_or(i64::MAX));
-        places.extend(queue.take_unserved().map(|namespace| place(workers, namespace)));
+        permits.extend(queue.take_unserved().map(|namespace| acquire(workers, namespace)));
         tokio::select! {
             () = stop.cancelled() => break,
             trigger = triggers.next() => match trigger {
-                Some(key) => queue.trigger(key, &moment),
+                Some(key) => queue.trigger(key, &debounce),
                 None => break,
             },
             () = poll_fn(|context| queue.poll_due(context)) => {}
-            Some((namespace, place)) = places.next() => match (place, queue.start(&namespace)) {
-                (Ok(place), Some(key)) => {
-                    let work = work(key.clone(), place);
+            Some((namespace, permit)) = permits.next() => match (permit, queue.start(&namespace)) {
+                (Ok(permit), Some(key)) => {
+                    let work = work(key.clone(), permit);
                     running.spawn(async move { (key, bounded(work).await) });
                 }
                 (Ok(_), None) => {}
                 (Err(Stopping), _) => break,
             },
             Some(done) = running.join_next() => {
-                // Panics are caught within, and nothing aborts a task.
-                if let Ok((key, again)) = done {
-                    queue.done(key, again, &moment);
+                // Panics are caught in the task, and nothing aborts a task.
+                if let Ok((key, requeue)) = done {
+                    queue.done(key, requeue, &debounce);
                 }
             }
         }
@@ -93,49 +92,49 @@ pub async fn run<K, W>(
     while running.join_next().await.is_some() {}
 }
 
-/// What is worked on.
+/// The key of an object in the queue.
 pub trait Object: Clone + Eq + Hash + Send + 'static {
-    /// The namespace that its work is counted to.
+    /// The namespace whose share its reconciliation uses.
     fn namespace(&self) -> &str;
 }
 
-fn place(
+fn acquire(
     workers: &Workers,
     namespace: Namespace,
 ) -> BoxFuture<'_, (Namespace, Result<WorkerPermit, Stopping>)> {
     async move {
-        let place = workers.place(Namespace::clone(&namespace)).await;
-        (namespace, place)
+        let permit = workers.acquire(Namespace::clone(&namespace)).await;
+        (namespace, permit)
     }
     .boxed()
 }
 
-/// Work that panics or never ends is broken off: it holds up its own object, and nothing else.
+/// Aborts a reconciliation that panics or reaches the deadline: only its own object is affected.
 async fn bounded(work: impl Future<Output = Next>) -> Next {
     match timeout(DEADLINE, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(next)) => next,
-        // The panic itself is in the log already.
-        Ok(Err(_)) => Some(BROKEN_OFF.longest),
+        // The panic is already logged.
+        Ok(Err(_)) => Some(ABORTED.longest),
         Err(_) => {
             tracing::error!(
                 "reconciliation cancelled after {} minutes",
                 DEADLINE.as_secs() / 60
             );
-            Some(BROKEN_OFF.first)
+            Some(ABORTED.first)
         }
     }
 }
 
-/// Where each object stands.
+/// The state of each object.
 struct Queue<K> {
     due: DelayQueue<K>,
     waiting: HashMap<K, Waiting>,
-    /// By namespace; none is empty.
+    /// Ready objects by namespace; no list is empty.
     ready: HashMap<Namespace, VecDeque<K>>,
     is_ready: HashSet<K>,
-    /// Namespaces with something ready for which no place is requested yet.
+    /// Namespaces with ready objects for which no permit is requested yet.
     unserved: Vec<Namespace>,
-    /// What is worked on, and whether it has changed since that began.
+    /// The objects in progress, and whether each has changed since the start.
     running: HashMap<K, bool>,
 }
 
@@ -158,17 +157,17 @@ impl<K> Default for Queue<K> {
 }
 
 impl<K: Object> Queue<K> {
-    /// Something has changed about an object.
-    fn trigger(&mut self, key: K, moment: impl Fn(&K) -> Duration) {
+    /// An object has changed.
+    fn trigger(&mut self, key: K, debounce: impl Fn(&K) -> Duration) {
         if let Some(has_changed) = self.running.get_mut(&key) {
             *has_changed = true;
         } else {
-            let moment = moment(&key);
-            self.wait(key, moment);
+            let delay = debounce(&key);
+            self.wait(key, delay);
         }
     }
 
-    /// The object is due after some time, or earlier if it is already.
+    /// Makes an object due after a delay, or earlier if it already is.
     fn wait(&mut self, key: K, delay: Duration) {
         if self.is_ready.contains(&key) {
             return;
@@ -187,10 +186,10 @@ impl<K: Object> Queue<K> {
         }
     }
 
-    /// Ready when something has become due.
+    /// Completes when an object has become ready.
     fn poll_due(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
         let Some(expired) = std::task::ready!(Pin::new(&mut self.due).poll_expired(context)) else {
-            // Nothing waits; what will is noticed when the loop comes round.
+            // Nothing is waiting. Objects that are added later are polled in the next iteration of the loop.
             return std::task::Poll::Pending;
         };
         let key = expired.into_inner();
@@ -206,12 +205,12 @@ impl<K: Object> Queue<K> {
         std::task::Poll::Ready(())
     }
 
-    /// Namespaces that need a place, each of them once until it has one.
+    /// Namespaces that need a permit, each of them once until it has one.
     fn take_unserved(&mut self) -> impl Iterator<Item = Namespace> + use<K> {
         std::mem::take(&mut self.unserved).into_iter()
     }
 
-    /// The next object of a namespace to work on.
+    /// Starts the next ready object of a namespace.
     fn start(&mut self, namespace: &Namespace) -> Option<K> {
         let ready = self.ready.get_mut(namespace)?;
         let key = ready.pop_front()?;
@@ -225,13 +224,13 @@ impl<K: Object> Queue<K> {
         Some(key)
     }
 
-    /// The work on an object has ended.
-    fn done(&mut self, key: K, again: Next, moment: impl Fn(&K) -> Duration) {
+    /// The reconciliation of an object has ended.
+    fn done(&mut self, key: K, requeue: Next, debounce: impl Fn(&K) -> Duration) {
         if self.running.remove(&key) == Some(true) {
-            let moment = moment(&key);
-            self.wait(key, moment);
-        } else if let Some(again) = again {
-            self.wait(key, again);
+            let delay = debounce(&key);
+            self.wait(key, delay);
+        } else if let Some(delay) = requeue {
+            self.wait(key, delay);
         }
     }
 }

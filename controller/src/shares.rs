@@ -1,4 +1,4 @@
-//! Bytes that namespaces share.
+//! A byte budget that is shared between namespaces.
 
 use std::{
     collections::HashMap,
@@ -7,20 +7,20 @@ use std::{
 
 use helmops_shared::runtime::lock;
 
-/// A namespace may use so many times what is left free for others. Alone it has three quarters of all bytes: most clusters
-/// have all their HelmOps in one namespace.
+/// A namespace may use at most this multiple of the free bytes. Alone it gets three quarters of all bytes: most clusters have
+/// all their HelmOps in one namespace.
 const TIMES_FREE: usize = 3;
 
-/// A number of bytes for all namespaces. Clones share it.
+/// A byte budget for all namespaces. Clones share it.
 ///
-/// The limit of a namespace depends on what is free (the dynamic threshold of shared buffers in network switches):
+/// The limit of a namespace depends on the free bytes (the dynamic threshold of shared buffers in network switches):
 ///
-/// - What is charged never exceeds the total.
-/// - After any history, n namespaces leave at least a 4ⁿth of the total free. One namespace leaves a quarter, of which the
-///   next one has three quarters.
-/// - Where n namespaces need the same, each has 3 / (3n + 1) of the total.
+/// - The charged bytes never exceed the total.
+/// - After any history, n namespaces leave at least 1/4ⁿ of the total free. One namespace leaves a quarter, of which the next
+///   one can use three quarters.
+/// - If n namespaces need the same number of bytes, each gets 3 / (3n + 1) of the total.
 ///
-/// What does not grow is never refused.
+/// A charge that does not grow is never refused.
 #[derive(Clone, Debug)]
 pub struct Shares {
     total: usize,
@@ -29,22 +29,22 @@ pub struct Shares {
 
 #[derive(Debug, Default)]
 struct Ledger {
-    /// Only namespaces that use something.
+    /// The used bytes of each namespace; only those that use any.
     namespaces: HashMap<String, usize>,
     used: usize,
 }
 
-/// What an object takes of one namespace.
+/// The bytes that an object uses from the share of one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge<'n> {
-    /// The namespace.
+    /// The namespace that is charged.
     pub namespace: &'n str,
-    /// In bytes.
+    /// The number of bytes.
     pub bytes: usize,
 }
 
 impl Shares {
-    /// None of `total` bytes is used yet.
+    /// A budget of `total` bytes, all of them free.
     pub fn new(total: usize) -> Self {
         Self {
             total,
@@ -52,10 +52,10 @@ impl Shares {
         }
     }
 
-    /// Puts charges in place of the ones before. Each of both has distinct namespaces.
+    /// Replaces charges. The namespaces within `before` and within `after` must be distinct.
     ///
     /// # Errors
-    /// The charge that there is no room for. The charges before stay then.
+    /// If a charge exceeds the limit of its namespace; the error is that charge. The previous charges stay then.
     pub fn replace<'n>(&self, before: &[Charge<'_>], after: &[Charge<'n>]) -> Result<(), Charge<'n>> {
         let mut ledger = lock(&self.ledger);
         if let Some(refused) = ledger.refused(self.total, before, after) {
@@ -70,7 +70,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Takes charges back.
+    /// Releases charges.
     pub fn release(&self, charges: &[Charge<'_>]) {
         let mut ledger = lock(&self.ledger);
         for charge in charges {
@@ -78,13 +78,14 @@ impl Shares {
         }
     }
 
-    /// Whether there is room for charges.
+    /// Whether additional charges are within the limits.
     pub fn has_room(&self, charges: &[Charge<'_>]) -> bool {
         lock(&self.ledger).refused(self.total, &[], charges).is_none()
     }
 }
 
 impl Ledger {
+    /// The charge that exceeds the limit of its namespace, if any.
     fn refused<'n>(&self, total: usize, before: &[Charge<'_>], after: &[Charge<'n>]) -> Option<Charge<'n>> {
         let free = (total + sum(before)).saturating_sub(self.used + sum(after));
         let refused = after.iter().filter(|charge| {
@@ -93,7 +94,7 @@ impl Ledger {
             let used = self.namespaces.get(charge.namespace).copied().unwrap_or_default();
             charge.bytes > known && used - known + charge.bytes > free.saturating_mul(TIMES_FREE)
         });
-        // The largest one is the reason.
+        // The largest one is reported.
         refused.max_by_key(|charge| charge.bytes).copied()
     }
 
@@ -144,7 +145,7 @@ mod tests {
         TOTAL - lock(&shares.ledger).used
     }
 
-    /// Charges of `step` bytes until there is no room.
+    /// Charges `step` bytes repeatedly until the limit is reached, and returns the sum.
     fn fill(shares: &Shares, namespace: &str, step: usize) -> usize {
         let mut used = 0;
         while fits(shares, namespace, step) {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn one_namespace_has_three_quarters_and_leaves_the_rest_to_others() {
+    fn one_namespace_gets_three_quarters_and_leaves_the_rest_to_others() {
         let shares = Shares::new(TOTAL);
         assert_eq!(fill(&shares, "a", 1 << 10), TOTAL / 4 * 3);
         assert_eq!(fill(&shares, "b", 1 << 10), TOTAL / 16 * 3);
@@ -162,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_that_come_late_never_add_up_to_more_than_there_is() {
+    fn the_sum_of_many_namespaces_never_exceeds_the_total() {
         let shares = Shares::new(TOTAL);
         let used: usize = (0..1_000).map(|at| fill(&shares, &at.to_string(), 1 << 8)).sum();
         assert!(used <= TOTAL, "{used}");
     }
 
     #[test]
-    fn what_does_not_grow_is_never_refused() {
+    fn a_charge_that_does_not_grow_is_never_refused() {
         let shares = Shares::new(TOTAL);
         assert!(fits(&shares, "a", TOTAL / 4 * 3) && fits(&shares, "b", TOTAL / 16 * 3));
         let before = [charge("a", TOTAL / 4 * 3)];
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_is_released() {
+    fn released_charges_leave_no_entries() {
         let shares = Shares::new(TOTAL);
         let both = [charge("a", 10), charge("b", 20)];
         shares.replace(&[], &both).unwrap();
@@ -190,7 +191,7 @@ mod tests {
         assert!(ledger.namespaces.is_empty() && ledger.used == 0);
     }
 
-    /// What happens: an object of a namespace gets another size, and the object may be charged to a second namespace.
+    /// A sequence of events: an object in a namespace changes its size, and may be charged to a second namespace too.
     fn history() -> impl Strategy<Value = Vec<(usize, usize, usize, usize)>> {
         let size = prop_oneof![Just(0), 0..TOTAL / 64, 0..TOTAL];
         prop::collection::vec((0..6_usize, 0..4_usize, size.clone(), size), 1..200)
@@ -198,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sum_stays_below_the_total_and_newcomers_have_room(history in history()) {
+        fn the_sum_never_exceeds_the_total_and_a_new_namespace_gets_a_share(history in history()) {
             let names = ["a", "b", "c", "d", "e", "f"];
             let shares = Shares::new(TOTAL);
             let mut objects: HashMap<(usize, usize), Vec<Charge<'_>>> = HashMap::new();

@@ -1,8 +1,8 @@
-//! How many objects are reconciled at a time, and whether any is: a replica that does not lead reconciles none.
+//! The workers: how many objects are reconciled at a time. A replica that is not the leader reconciles none.
 //!
-//! No namespace has more than half of the places, and namespaces that wait for one are served in turn: a tenant with
-//! thousands of objects delays another by the time that a few of them take, and not by that of all. Work that waits for
-//! a repository or registry gives its place to others meanwhile.
+//! A namespace gets at most half of the permits, and namespaces that wait for one are served in turn: a tenant with thousands of
+//! objects delays another by the time of a few of them, not of all. A reconciliation that waits for a repository or registry
+//! releases its permit meanwhile.
 
 use std::{num::NonZeroU16, sync::Arc};
 
@@ -10,69 +10,69 @@ use helmops_shared::runtime::{FairPermit, FairSemaphore};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::lease::{Leadership, Passed, Term};
+use crate::lease::{Leadership, Term, TermEnded};
 
-/// What places are shared between: the namespace of the objects.
+/// A namespace: the permits are shared between the namespaces of the objects.
 pub type Namespace = Arc<str>;
 
-/// Objects that are large, in bytes: to write one of 1 MB takes the API server some tenths of a second, and several at a time
-/// as much longer, for everybody.
+/// An object with more than this number of bytes is large: a write of 1 MB takes the API server some tenths of a second, and
+/// several at a time delay all clients.
 const LARGE: usize = 128 << 10;
-/// Large objects that are worked on at a time; of one namespace it is one.
+/// The maximum number of large objects that are reconciled at a time; one per namespace.
 const LARGE_AT_A_TIME: usize = 4;
 
-/// The places.
+/// The worker permits.
 #[derive(Clone, Debug)]
 pub struct Workers {
-    places: FairSemaphore<Namespace>,
-    /// What work on a large object needs besides a place.
+    permits: FairSemaphore<Namespace>,
+    /// The additional permits for large objects.
     large: FairSemaphore<Namespace>,
-    /// Cancelled when work can begin.
+    /// Cancelled when reconciliations can start.
     opened: CancellationToken,
     leadership: Leadership,
     stop: CancellationToken,
 }
 
-/// A place, which its holder may step aside from.
+/// The permit to reconcile an object. Its holder can release it temporarily.
 #[derive(Debug)]
 pub struct WorkerPermit {
     workers: Workers,
     namespace: Namespace,
     is_large: bool,
-    /// The term of leadership in which its work began.
+    /// The term of leadership in which it was acquired.
     term: Term,
     permits: Option<Permits>,
 }
 
-/// What work holds while it does not wait.
+/// The permits of a reconciliation, held while it does not wait.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held until they are dropped")]
 struct Permits {
-    place: FairPermit<Namespace>,
+    worker: FairPermit<Namespace>,
     large: Option<FairPermit<Namespace>>,
 }
 
-/// The process is stopping, and nothing new is begun.
+/// The process is stopping, and nothing new is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopping;
 
-/// Why work that had stepped aside does not go on.
+/// Why a reconciliation that waited does not continue.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Interrupted {
-    /// The process stops.
+    /// The process is stopping.
     #[error("the controller is stopping")]
     Stopping,
-    /// Leadership has passed, and what was known when work began may be out of date before it comes back.
-    #[error("this replica does not lead any more")]
+    /// Leadership has ended, so the objects that were read before may be out of date.
+    #[error("this replica is no longer the leader")]
     LeadershipLost,
 }
 
 impl Workers {
-    /// So many places while this process leads, from [`Workers::open`] until `stop`.
+    /// `number` permits, available while this process is the leader, from [`Workers::open`] until `stop`.
     pub fn new(number: NonZeroU16, leadership: Leadership, stop: CancellationToken) -> Self {
         let number = usize::from(number.get());
         Self {
-            places: FairSemaphore::new(number, number.div_ceil(2)),
+            permits: FairSemaphore::new(number, number.div_ceil(2)),
             large: FairSemaphore::new(LARGE_AT_A_TIME, 1),
             opened: CancellationToken::new(),
             leadership,
@@ -80,29 +80,29 @@ impl Workers {
         }
     }
 
-    /// Work can begin.
+    /// Allows reconciliations to start.
     pub fn open(&self) {
         self.opened.cancel();
     }
 
-    /// Waits until this process leads.
+    /// Waits until this process is the leader.
     ///
     /// # Errors
-    /// Where it will never lead again.
+    /// If it will never be the leader again.
     pub async fn until_leading(&self) -> Result<(), Stopping> {
-        self.leadership.held().await.map_err(|_| Stopping)
+        self.leadership.wait_until_held().await.map_err(|_| Stopping)
     }
 
-    /// Waits for a place for an object of a namespace. That may take as long as another replica leads: what was seen
-    /// before may be out of date.
+    /// Waits for a permit for an object in a namespace. That may take as long as another replica is the leader, so objects that
+    /// were read before may be out of date.
     ///
     /// # Errors
-    /// Where the process stops.
-    pub async fn place(&self, namespace: Namespace) -> Result<WorkerPermit, Stopping> {
+    /// If the process stops.
+    pub async fn acquire(&self, namespace: Namespace) -> Result<WorkerPermit, Stopping> {
         let (term, permits) = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Err(Stopping),
-            turn = self.turn(&namespace) => turn?,
+            acquired = self.acquire_in_term(&namespace) => acquired?,
         };
         Ok(WorkerPermit {
             workers: self.clone(),
@@ -113,44 +113,44 @@ impl Workers {
         })
     }
 
-    async fn turn(&self, namespace: &Namespace) -> Result<(Term, Permits), Stopping> {
+    /// Waits for leadership and the permits.
+    async fn acquire_in_term(&self, namespace: &Namespace) -> Result<(Term, Permits), Stopping> {
         self.opened.cancelled().await;
         loop {
             self.until_leading().await?;
-            let permits = self.permits(namespace, false).await;
-            // It may have passed while others had the places.
+            let permits = self.acquire_permits(namespace, false).await;
+            // Leadership may have ended while other objects had the permits.
             if let Some(term) = self.leadership.term() {
                 return Ok((term, permits));
             }
         }
     }
 
-    async fn permits(&self, namespace: &Namespace, is_large: bool) -> Permits {
+    async fn acquire_permits(&self, namespace: &Namespace, is_large: bool) -> Permits {
         if !is_large {
-            let place = self.places.acquire(Arc::clone(namespace)).await;
-            return Permits { place, large: None };
+            let worker = self.permits.acquire(Arc::clone(namespace)).await;
+            return Permits { worker, large: None };
         }
         let large = self.large.acquire(Arc::clone(namespace)).await;
-        // Ahead of the others of its namespace, however many there are: other namespaces wait for what it holds already.
-        let place = self.places.acquire_first(Arc::clone(namespace)).await;
+        // Before the other objects of its namespace: other namespaces wait for the permit that it already holds.
+        let worker = self.permits.acquire_first(Arc::clone(namespace)).await;
         Permits {
-            place,
+            worker,
             large: Some(large),
         }
     }
 }
 
 impl WorkerPermit {
-    /// The namespace that it is counted to.
+    /// The namespace whose share it uses.
     pub const fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// Waits for something without holding the place.
+    /// Releases the permit while waiting for something, and acquires it again afterwards.
     ///
     /// # Errors
-    /// Where the process stops, and what was waited for is given up then; where leadership has passed meanwhile, even if it
-    /// has come back.
+    /// If the process stops; the wait is aborted then. If leadership has ended meanwhile, even if it has returned.
     pub async fn release_while<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Interrupted> {
         self.permits = None;
         let Self {
@@ -163,22 +163,22 @@ impl WorkerPermit {
         let resumed = async {
             let waited = wait.await;
             workers.leadership.check(*term)?;
-            *permits = Some(workers.permits(namespace, *is_large).await);
+            *permits = Some(workers.acquire_permits(namespace, *is_large).await);
             workers.leadership.check(*term)?;
             Ok(waited)
         };
         tokio::select! {
             biased;
             () = workers.stop.cancelled() => Err(Interrupted::Stopping),
-            resumed = resumed => resumed.map_err(|Passed| Interrupted::LeadershipLost),
+            resumed = resumed => resumed.map_err(|TermEnded| Interrupted::LeadershipLost),
         }
     }
 
-    /// Notes that the work is about so many bytes. What is large waits until no other large object of its namespace is
-    /// worked on.
+    /// Declares the size of the object in bytes. A large object waits until no other large object of its namespace is
+    /// reconciled.
     ///
     /// # Errors
-    /// Where the process stops, or does not lead any more.
+    /// If the process stops, or is no longer the leader.
     pub async fn carry(&mut self, bytes: usize) -> Result<(), Interrupted> {
         if bytes <= LARGE {
             return Ok(());
@@ -186,15 +186,15 @@ impl WorkerPermit {
         self.alone().await
     }
 
-    /// Whether no other large object of the namespace is worked on.
+    /// Whether it holds the permit for large objects, so that no other large object of the namespace is reconciled.
     pub const fn is_alone(&self) -> bool {
         self.is_large
     }
 
-    /// Waits until no large object of the namespace is worked on, and counts this one as large.
+    /// Acquires the permit for large objects: waits until no other large object of the namespace is reconciled.
     ///
     /// # Errors
-    /// Where the process stops, or does not lead any more.
+    /// If the process stops, or is no longer the leader.
     pub async fn alone(&mut self) -> Result<(), Interrupted> {
         if self.is_large {
             return Ok(());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_namespace_never_has_all_places() {
+    async fn a_namespace_never_has_all_permits() {
         let workers = Workers::new(
             NonZeroU16::new(4).unwrap(),
             Leadership::always(),
@@ -238,32 +238,32 @@ mod tests {
         );
         workers.open();
         let _held = [
-            workers.place(namespace()).await.unwrap(),
-            workers.place(namespace()).await.unwrap(),
+            workers.acquire(namespace()).await.unwrap(),
+            workers.acquire(namespace()).await.unwrap(),
         ];
-        let third = workers.place(namespace());
+        let third = workers.acquire(namespace());
         tokio::pin!(third);
         assert!(futures::poll!(&mut third).is_pending());
         assert!(
-            workers.place("b".into()).await.is_ok(),
-            "another has a place at once"
+            workers.acquire("b".into()).await.is_ok(),
+            "another namespace gets a permit immediately"
         );
     }
 
     #[tokio::test]
-    async fn large_objects_of_a_namespace_are_worked_on_one_at_a_time() {
+    async fn large_objects_of_a_namespace_are_reconciled_one_at_a_time() {
         let workers = Workers::new(
             NonZeroU16::new(9).unwrap(),
             Leadership::always(),
             CancellationToken::new(),
         );
         workers.open();
-        let place = async |namespace: &str| workers.place(namespace.into()).await.unwrap();
-        let mut first = place("a").await;
+        let acquire = async |namespace: &str| workers.acquire(namespace.into()).await.unwrap();
+        let mut first = acquire("a").await;
         assert_eq!(first.carry(LARGE + 1).await, Ok(()));
-        assert_eq!(place("a").await.carry(LARGE).await, Ok(()), "it is not large");
-        assert_eq!(place("b").await.carry(LARGE + 1).await, Ok(()));
-        let mut second = place("a").await;
+        assert_eq!(acquire("a").await.carry(LARGE).await, Ok(()), "it is not large");
+        assert_eq!(acquire("b").await.carry(LARGE + 1).await, Ok(()));
+        let mut second = acquire("a").await;
         let waiting = async move {
             second.carry(LARGE + 1).await.unwrap();
             second
@@ -274,14 +274,14 @@ mod tests {
         tokio::pin!(second);
         assert!(
             futures::poll!(&mut second).is_pending(),
-            "the second works, and has to end first"
+            "the second one has the permit, and has to finish first"
         );
     }
 
     #[tokio::test]
-    async fn nobody_works_before_it_is_time() {
+    async fn no_permit_is_granted_before_workers_are_open() {
         let workers = Workers::new(NonZeroU16::MIN, Leadership::always(), CancellationToken::new());
-        let waiting = workers.place(namespace());
+        let waiting = workers.acquire(namespace());
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
         workers.open();
@@ -289,65 +289,65 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_lead_works_on_nothing() {
+    async fn a_replica_without_leadership_gets_no_permit() {
         const TERM: Duration = Duration::from_secs(10);
-        let (seat, leadership) = Leadership::elected();
+        let (sender, leadership) = Leadership::elected();
         let workers = open(leadership, CancellationToken::new());
-        let place = workers.place(namespace());
-        tokio::pin!(place);
-        assert!(futures::poll!(&mut place).is_pending(), "nobody leads yet");
-        seat.set(Some(Instant::now() + TERM));
-        let mut place = place.await.unwrap();
+        let permit = workers.acquire(namespace());
+        tokio::pin!(permit);
+        assert!(futures::poll!(&mut permit).is_pending(), "not the leader yet");
+        sender.set(Some(Instant::now() + TERM));
+        let mut permit = permit.await.unwrap();
 
-        let next = workers.place(namespace());
+        let next = workers.acquire(namespace());
         tokio::pin!(next);
-        assert!(futures::poll!(&mut next).is_pending(), "the place is taken");
+        assert!(futures::poll!(&mut next).is_pending(), "the permit is taken");
         advance(TERM).await;
         assert_eq!(
-            place.release_while(ready(())).await,
+            permit.release_while(ready(())).await,
             Err(Interrupted::LeadershipLost)
         );
         assert!(
             futures::poll!(&mut next).is_pending(),
-            "the place is free, and leadership has passed"
+            "the permit is free, but leadership has ended"
         );
-        seat.set(Some(Instant::now() + TERM));
+        sender.set(Some(Instant::now() + TERM));
         assert!(next.await.is_ok());
     }
 
-    /// Another replica may have worked meanwhile.
+    /// Another replica may have reconciled meanwhile.
     #[tokio::test(start_paused = true)]
-    async fn work_does_not_go_on_after_a_term_that_has_passed() {
+    async fn a_reconciliation_does_not_continue_after_its_term() {
         const TERM: Duration = Duration::from_secs(10);
-        let (seat, leadership) = Leadership::elected();
+        let (sender, leadership) = Leadership::elected();
         let workers = open(leadership, CancellationToken::new());
-        seat.set(Some(Instant::now() + TERM));
-        let mut place = workers.place(namespace()).await.unwrap();
-        let renewed = place.release_while(async { seat.set(Some(Instant::now() + TERM + TERM)) });
+        sender.set(Some(Instant::now() + TERM));
+        let mut permit = workers.acquire(namespace()).await.unwrap();
+        let renewed = permit.release_while(async { sender.set(Some(Instant::now() + TERM + TERM)) });
         assert_eq!(renewed.await, Ok(()));
-        let lost_and_won = place.release_while(async {
+        let lost_and_won = permit.release_while(async {
             advance(TERM + TERM).await;
-            seat.set(Some(Instant::now() + TERM));
+            sender.set(Some(Instant::now() + TERM));
         });
         assert_eq!(lost_and_won.await, Err(Interrupted::LeadershipLost));
     }
 
     #[tokio::test]
-    async fn the_end_of_the_election_is_the_end_of_work() {
-        let (seat, leadership) = Leadership::elected();
-        drop(seat);
+    async fn no_permit_is_granted_after_the_end_of_the_election() {
+        let (sender, leadership) = Leadership::elected();
+        drop(sender);
         let workers = open(leadership, CancellationToken::new());
-        assert!(workers.place(namespace()).await.is_err());
+        assert!(workers.acquire(namespace()).await.is_err());
     }
 
     #[tokio::test]
-    async fn who_waits_for_something_else_holds_up_nobody() {
+    async fn a_waiting_task_blocks_no_other() {
         let workers = workers(&CancellationToken::new());
-        let mut place = workers.place(namespace()).await.unwrap();
-        let waiting = workers.place(namespace());
+        let mut permit = workers.acquire(namespace()).await.unwrap();
+        let waiting = workers.acquire(namespace());
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
-        let other = place.release_while(async { waiting.await.is_ok() }).await;
+        let other = permit.release_while(async { waiting.await.is_ok() }).await;
         assert_eq!(other, Ok(true));
     }
 
@@ -355,13 +355,13 @@ mod tests {
     async fn stopping_ends_every_wait() {
         let stop = CancellationToken::new();
         let workers = workers(&stop);
-        let mut place = workers.place(namespace()).await.unwrap();
+        let mut permit = workers.acquire(namespace()).await.unwrap();
         stop.cancel();
         assert_eq!(
-            place.release_while(pending::<()>()).await,
+            permit.release_while(pending::<()>()).await,
             Err(Interrupted::Stopping)
         );
-        assert_eq!(place.release_while(ready(())).await, Err(Interrupted::Stopping));
-        assert!(workers.place(namespace()).await.is_err());
+        assert_eq!(permit.release_while(ready(())).await, Err(Interrupted::Stopping));
+        assert!(workers.acquire(namespace()).await.is_err());
     }
 }

@@ -35,108 +35,108 @@ pub struct LeaseArgs {
     pub retry_period: Duration,
 }
 
-/// Durations that go together.
+/// Validated durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long others wait; what the Lease says.
+    /// How long other replicas wait: the lease duration in the Lease.
     pub lease: Duration,
-    /// How long the leader writes without a renewal.
+    /// How long the leader keeps writing without a renewal.
     pub renew: Duration,
-    /// Between tries.
+    /// Time between attempts.
     pub retry: Duration,
 }
 
-/// A wait is up to a fifth longer, by chance, so that replicas do not ask together.
+/// A wait is randomly up to a fifth (1/`JITTER`) longer, so that replicas do not send their requests at the same time.
 pub const JITTER: u32 = 5;
 
-/// The shortest retry period: less would only load the API server.
-const SHORTEST: Duration = Duration::from_millis(100);
+/// The minimum retry period: a shorter one would only load the API server.
+const MIN_RETRY_PERIOD: Duration = Duration::from_millis(100);
 
-/// The longest lease: a day without a leader helps nobody, and what the Lease holds are seconds in 32 bits.
-const LONGEST: Duration = Duration::from_hours(24);
+/// The maximum lease duration: a day without a leader is of no use, and the Lease stores seconds in 32 bits.
+const MAX_LEASE_DURATION: Duration = Duration::from_hours(24);
 
 /// The durations contradict each other.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum TimingError {
-    /// Others would take the Lease while its holder still writes.
+    /// Other replicas would acquire the Lease while its holder still writes.
     #[error(
         "--lease-duration {lease:?} must be longer than --renew-deadline {renew:?}, or two replicas would write at the same time; the defaults are 15s and 10s"
     )]
     Overlap {
-        /// As given.
+        /// The value of the flag.
         lease: Duration,
-        /// As given.
+        /// The value of the flag.
         renew: Duration,
     },
-    /// The holder would lose the Lease without a fault of anybody.
+    /// The holder would lose the Lease without any failure.
     #[error(
-        "--renew-deadline {renew:?} must be longer than --retry-period {retry:?} and a fifth (waits vary by that much), or the leader would stop before it has tried to renew; the defaults are 10s and 2s"
+        "--renew-deadline {renew:?} must be longer than --retry-period {retry:?} and a fifth (waits vary by that much), or the leader would stop before it tries to renew; the defaults are 10s and 2s"
     )]
-    NoTry {
-        /// As given.
+    DeadlineTooShort {
+        /// The value of the flag.
         renew: Duration,
-        /// As given.
+        /// The value of the flag.
         retry: Duration,
     },
-    /// Requests without a pause.
-    #[error("--retry-period {retry:?} is too short: at least {SHORTEST:?}")]
-    Hasty {
-        /// As given.
+    /// Requests would be sent without a pause.
+    #[error("--retry-period {retry:?} is too short: at least {MIN_RETRY_PERIOD:?}")]
+    RetryTooShort {
+        /// The value of the flag.
         retry: Duration,
     },
-    /// Nobody would take over.
+    /// No other replica would take over.
     #[error(
-        "--lease-duration {lease:?} is too long: at most 24h, and others wait that long for a leader that died"
+        "--lease-duration {lease:?} is too long: at most 24h, because other replicas wait that long after the leader has died"
     )]
-    Endless {
-        /// As given.
+    LeaseTooLong {
+        /// The value of the flag.
         lease: Duration,
     },
 }
 
 impl LeaseArgs {
-    /// The durations, if they go together.
+    /// The validated durations.
     ///
     /// # Errors
-    /// Names the flags that contradict each other.
+    /// If flags contradict each other; the error names them.
     pub fn timing(&self) -> Result<Timing, TimingError> {
         Timing::new(self.lease_duration, self.renew_deadline, self.retry_period)
     }
 }
 
 impl Timing {
-    /// Checks durations against each other.
+    /// Validates durations against each other.
     ///
     /// # Errors
-    /// Names the flags that contradict each other.
+    /// If flags contradict each other; the error names them.
     pub fn new(lease: Duration, renew: Duration, retry: Duration) -> Result<Self, TimingError> {
-        if lease > LONGEST {
-            return Err(TimingError::Endless { lease });
+        if lease > MAX_LEASE_DURATION {
+            return Err(TimingError::LeaseTooLong { lease });
         }
         if lease <= renew {
             return Err(TimingError::Overlap { lease, renew });
         }
         if renew <= longest_wait(retry) {
-            return Err(TimingError::NoTry { renew, retry });
+            return Err(TimingError::DeadlineTooShort { renew, retry });
         }
-        if retry < SHORTEST {
-            return Err(TimingError::Hasty { retry });
+        if retry < MIN_RETRY_PERIOD {
+            return Err(TimingError::RetryTooShort { retry });
         }
         Ok(Self { lease, renew, retry })
     }
 
-    /// Longest time for one request: two must fit into the deadline, so that one that hangs is not the last.
-    pub fn request(&self) -> Duration {
+    /// The timeout of one request: two must fit into the deadline, so that one that hangs is not the last.
+    pub fn request_timeout(&self) -> Duration {
         self.renew / 2
     }
 
-    /// Longest time without a sign of life of the election: it gives one before each request and each wait.
-    pub fn silence(&self) -> Duration {
+    /// The timeout of the heartbeat of the election: there is a beat before each request and each wait.
+    pub fn heartbeat_timeout(&self) -> Duration {
         self.lease + self.renew
     }
 }
 
-/// The longest that a wait becomes by chance.
+/// The maximum wait, with jitter.
 fn longest_wait(retry: Duration) -> Duration {
     retry.saturating_add(retry / JITTER)
 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_go_together_and_elect() {
+    fn the_defaults_are_valid_and_enable_the_election() {
         let args = parse(&[]);
         assert!(args.leader_elect);
         let timing = args.timing().unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn election_is_switched_off_as_kubernetes_components_do_it() {
+    fn the_election_is_disabled_as_in_kubernetes_components() {
         assert!(!parse(&["--leader-elect=false"]).leader_elect);
         assert!(parse(&["--leader-elect"]).leader_elect);
         assert!(parse(&["--leader-elect=true"]).leader_elect);
@@ -177,14 +177,17 @@ mod tests {
     fn every_flag_has_an_environment_variable_of_the_same_name() {
         for arg in Cli::command().get_arguments() {
             let Some(long) = arg.get_long() else { continue };
-            let twin = format!("HELMOPS_{}", long.to_uppercase().replace('-', "_"));
-            assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(twin.as_str()));
+            let expected = format!("HELMOPS_{}", long.to_uppercase().replace('-', "_"));
+            assert_eq!(
+                arg.get_env().and_then(|env| env.to_str()),
+                Some(expected.as_str())
+            );
         }
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused_with_the_flags_named() {
-        for (durations, words) in [
+    fn contradicting_durations_are_rejected_and_the_error_names_the_flags() {
+        for (durations, expected) in [
             (
                 ["10s", "10s", "2s"],
                 "--lease-duration 10s must be longer than --renew-deadline 10s",
@@ -205,9 +208,9 @@ mod tests {
         ] {
             let [lease, renew, retry] = durations.map(|text| duration::parse(text).unwrap());
             let text = Timing::new(lease, renew, retry).unwrap_err().to_string();
-            assert!(text.starts_with(words), "{text}");
+            assert!(text.starts_with(expected), "{text}");
         }
-        let just = ["15s", "2401ms", "2s"].map(|text| duration::parse(text).unwrap());
-        assert!(Timing::new(just[0], just[1], just[2]).is_ok());
+        let valid = ["15s", "2401ms", "2s"].map(|text| duration::parse(text).unwrap());
+        assert!(Timing::new(valid[0], valid[1], valid[2]).is_ok());
     }
 }

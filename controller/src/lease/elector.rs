@@ -1,7 +1,7 @@
-//! The decisions: what to do, after what was seen of the Lease and when.
+//! The decisions of the election: the next action, given the observed Lease and the time of each observation.
 //!
-//! It reaches for nothing. Times are of one monotonic clock; the wall clock is only written into the Lease, for people and
-//! for those who show it, and never compared.
+//! Without I/O. Times are those of one monotonic clock. The wall clock is only written into the Lease, for users and tools that
+//! show it, and never compared.
 
 use std::time::Duration;
 
@@ -18,54 +18,54 @@ use super::args::Timing;
 pub struct Elector {
     identity: String,
     timing: Timing,
-    seen: Option<Seen>,
-    /// When the last renewal that succeeded was sent, as long as the Lease is this candidate's own.
+    observed: Option<Observed>,
+    /// When the last successful renewal was sent, while this candidate holds the Lease.
     renewed: Option<Instant>,
-    /// Whether the Lease is known as it is after this candidate's own write, so that it need not be read.
+    /// Whether the Lease is known from the response to this candidate's own write, so that it need not be read.
     is_current: bool,
-    /// Whether this candidate has ever tried to write the Lease, so that it may be its own whatever was seen.
+    /// Whether this candidate has ever tried to write the Lease, so that it may hold it regardless of what was observed.
     has_claimed: bool,
 }
 
-/// The Lease, or its absence, as last seen.
+/// The Lease, or its absence, as last observed.
 #[derive(Clone, Debug)]
-struct Seen {
+struct Observed {
     lease: Option<Lease>,
-    /// Since when it has been seen like this.
+    /// Since when it has been observed in this state.
     since: Instant,
-    /// How long from then on another candidate may count on it.
-    pledge: Duration,
+    /// How long from then on another candidate may hold it.
+    holder_ttl: Duration,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
-    /// Make the Lease.
+pub enum Action {
+    /// Create the Lease.
     Create(LeaseSpec),
-    /// Write the Lease back, in the resource version that was seen.
+    /// Replace the Lease, with the observed resource version as precondition.
     Replace(Box<Lease>),
-    /// Nothing before then, unless the Lease changes.
+    /// Wait until then, unless the Lease changes.
     Wait(Instant),
 }
 
-/// Where the candidate stands.
+/// The state of the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElectionState<'e> {
-    /// It leads.
+    /// It is the leader.
     Leading,
-    /// It led, and could not renew in time; nobody else is known to lead.
+    /// It was the leader and could not renew in time; no other leader is known.
     Lapsed,
-    /// It does not lead, and this is who does, as far as it is known.
+    /// It is not the leader; the holder of the Lease, if known.
     Standby(Option<&'e str>),
 }
 
 impl Elector {
-    /// A candidate that has seen nothing yet. `identity` must be its own alone, and new at each start.
+    /// A candidate without observations. `identity` must be unique, and new at each start.
     pub fn new(identity: String, timing: Timing) -> Self {
         Self {
             identity,
             timing,
-            seen: None,
+            observed: None,
             renewed: None,
             is_current: false,
             has_claimed: false,
@@ -77,94 +77,100 @@ impl Elector {
         !self.is_current
     }
 
-    /// The Lease was read; `now` is after the answer.
-    pub fn observed(&mut self, lease: Option<Lease>, now: Instant) {
+    /// Records the Lease as read; `now` is after the response.
+    pub fn observe(&mut self, lease: Option<Lease>, now: Instant) {
         self.is_current = false;
         if lease.as_ref().is_some_and(|lease| !self.is_own(lease)) {
             self.renewed = None;
         }
-        let (since, pledge) = match &self.seen {
-            Some(seen) if is_same(seen.lease.as_ref(), lease.as_ref()) => (seen.since, seen.pledge),
-            _ => (now, self.pledge(lease.as_ref(), now)),
+        let (since, holder_ttl) = match &self.observed {
+            Some(observed) if is_same(observed.lease.as_ref(), lease.as_ref()) => {
+                (observed.since, observed.holder_ttl)
+            }
+            _ => (now, self.holder_ttl(lease.as_ref(), now)),
         };
-        self.seen = Some(Seen { lease, since, pledge });
+        self.observed = Some(Observed {
+            lease,
+            since,
+            holder_ttl,
+        });
     }
 
-    /// How long another candidate may count on what is seen now for the first time.
-    fn pledge(&self, lease: Option<&Lease>, now: Instant) -> Duration {
+    /// How long another candidate may hold the Lease, which is observed in this state for the first time.
+    fn holder_ttl(&self, lease: Option<&Lease>, now: Instant) -> Duration {
         let of_other = |lease: &Lease| {
             if holder(lease).is_none() {
                 return Duration::ZERO;
             }
-            let told = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-            match told.map(u64::try_from) {
+            let duration = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+            match duration.map(u64::try_from) {
                 Some(Ok(seconds @ 1..)) => Duration::from_secs(seconds),
-                // Not told, or nonsense.
+                // Not set, or invalid.
                 Some(_) | None => self.timing.lease,
             }
         };
-        match (lease, &self.seen) {
+        match (lease, &self.observed) {
             (Some(lease), _) if !self.is_own(lease) => of_other(lease),
-            // Nobody else does, while this one does.
+            // No other candidate holds it while this one is the leader.
             _ if self.leads(now) => Duration::ZERO,
-            (Some(lease), seen) if is_rewritten(seen.as_ref(), lease) => Duration::ZERO,
-            // Made by a request of this candidate that was given up. Between its sending and its arrival another may
-            // have made the Lease, and somebody have deleted it: as below.
+            (Some(lease), observed) if is_rewritten(observed.as_ref(), lease) => Duration::ZERO,
+            // Created by a request of this candidate that timed out. Between its sending and its arrival another candidate may
+            // have created the Lease, and a user may have deleted it: as below.
             (Some(_), _) => self.timing.lease,
             (None, None) => Duration::ZERO,
-            // Somebody deleted it. Who held it does not know yet, and may count on it from its last renewal on, which
-            // was no later than now.
-            (None, Some(seen)) => match &seen.lease {
+            // It was deleted. The holder does not know yet, and may rely on it from its last renewal on, which was no later
+            // than now.
+            (None, Some(observed)) => match &observed.lease {
                 Some(lease) if self.is_own(lease) => self.timing.lease,
                 Some(lease) => of_other(lease),
-                None => seen.pledge,
+                None => observed.holder_ttl,
             },
         }
     }
 
-    /// What to do about the Lease as it is known. `wall` is what clocks on the wall say.
-    pub fn next(&self, now: Instant, wall: &MicroTime) -> Next {
-        let Some(seen) = &self.seen else {
-            return Next::Create(self.claim(None, wall));
+    /// The next action for the Lease as it is known. `wall` is the time of the wall clock.
+    pub fn next(&self, now: Instant, wall: &MicroTime) -> Action {
+        let Some(observed) = &self.observed else {
+            return Action::Create(self.claim(None, wall));
         };
-        let free = seen.since + seen.pledge;
-        match &seen.lease {
-            _ if now < free => Next::Wait(free),
-            None => Next::Create(self.claim(None, wall)),
-            Some(lease) => Next::Replace(Box::new(Lease {
+        let expires = observed.since + observed.holder_ttl;
+        match &observed.lease {
+            _ if now < expires => Action::Wait(expires),
+            None => Action::Create(self.claim(None, wall)),
+            Some(lease) => Action::Replace(Box::new(Lease {
                 spec: Some(self.claim(lease.spec.as_ref(), wall)),
                 ..lease.clone()
             })),
         }
     }
 
-    /// A write succeeded, that was sent at `sent`; `lease` is the answer.
-    pub fn written(&mut self, lease: Lease, sent: Instant) {
+    /// Records a successful write that was sent at `sent`; `lease` is the response.
+    pub fn write_succeeded(&mut self, lease: Lease, sent: Instant) {
         self.is_current = true;
         self.has_claimed = true;
         self.renewed = Some(sent);
-        self.seen = Some(Seen {
+        self.observed = Some(Observed {
             lease: Some(lease),
             since: sent,
-            pledge: Duration::ZERO,
+            holder_ttl: Duration::ZERO,
         });
     }
 
-    /// A write failed, or what came of it is not known.
-    pub fn failed(&mut self) {
+    /// Records a write that failed, or whose result is not known.
+    pub fn write_failed(&mut self) {
         self.is_current = false;
         self.has_claimed = true;
     }
 
-    /// Leads no more, of its own accord.
+    /// Gives up leadership.
     pub fn step_down(&mut self) {
         self.renewed = None;
     }
 
-    /// The Lease to write so that another candidate may take it at once; `None` where it is not this one's.
+    /// The Lease to write so that another candidate can acquire it immediately; `None` if this candidate does not hold it.
     pub fn release(&self, wall: &MicroTime) -> Option<Lease> {
         let lease = self
-            .seen
+            .observed
             .as_ref()?
             .lease
             .as_ref()
@@ -173,7 +179,7 @@ impl Elector {
         Some(Lease {
             spec: Some(LeaseSpec {
                 holder_identity: Some(String::new()),
-                // The shortest that the API server takes.
+                // The minimum that the API server accepts.
                 lease_duration_seconds: Some(1),
                 acquire_time: Some(wall.clone()),
                 renew_time: Some(wall.clone()),
@@ -183,51 +189,55 @@ impl Elector {
         })
     }
 
-    /// Whether the Lease may be this candidate's own.
+    /// Whether this candidate may hold the Lease.
     pub fn may_hold(&self) -> bool {
         self.has_claimed
     }
 
-    /// Until when it leads, unless it renews.
+    /// Until when it is the leader, without a renewal.
     pub fn valid_until(&self) -> Option<Instant> {
         self.renewed.map(|renewed| renewed + self.timing.renew)
     }
 
-    /// Whether it leads.
+    /// Whether it is the leader.
     pub fn leads(&self, now: Instant) -> bool {
         self.valid_until().is_some_and(|until| now < until)
     }
 
-    /// Where it stands.
-    pub fn standing(&self, now: Instant) -> ElectionState<'_> {
+    /// The state of the candidate.
+    pub fn state(&self, now: Instant) -> ElectionState<'_> {
         if self.leads(now) {
             return ElectionState::Leading;
         }
         if self.renewed.is_some() {
             return ElectionState::Lapsed;
         }
-        let lease = self.seen.as_ref().and_then(|seen| seen.lease.as_ref());
+        let lease = self
+            .observed
+            .as_ref()
+            .and_then(|observed| observed.lease.as_ref());
         ElectionState::Standby(lease.and_then(holder))
     }
 
+    /// The spec to write to acquire or renew the Lease.
     fn claim(&self, old: Option<&LeaseSpec>, wall: &MicroTime) -> LeaseSpec {
         let is_new = old.is_none();
         let old = old.cloned().unwrap_or_default();
         let is_own = old.holder_identity.as_deref() == Some(&*self.identity);
-        let changed_hands = i32::from(!is_own && !is_new);
+        let transition = i32::from(!is_own && !is_new);
         let transitions = old.lease_transitions.unwrap_or_default().max(0);
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: Some(self.seconds()),
+            lease_duration_seconds: Some(self.lease_seconds()),
             acquire_time: old.acquire_time.filter(|_| is_own).or_else(|| Some(wall.clone())),
             renew_time: Some(wall.clone()),
-            lease_transitions: Some(transitions.saturating_add(changed_hands)),
+            lease_transitions: Some(transitions.saturating_add(transition)),
             ..LeaseSpec::default()
         }
     }
 
-    /// What others must wait, in whole seconds, no less than is meant.
-    fn seconds(&self) -> i32 {
+    /// The lease duration in whole seconds, rounded up.
+    fn lease_seconds(&self) -> i32 {
         let lease = self.timing.lease;
         let whole = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
         i32::try_from(whole).unwrap_or(i32::MAX)
@@ -238,19 +248,19 @@ impl Elector {
     }
 }
 
-/// Who holds a Lease; a released one names nobody.
+/// The holder of a Lease; `None` for a released one.
 fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
     (!holder.is_empty()).then_some(holder)
 }
 
-/// Whether a Lease came of the one that was seen, by a write that was held against its version, and was not made anew.
-fn is_rewritten(before: Option<&Seen>, now: &Lease) -> bool {
-    let before = before.and_then(|seen| seen.lease.as_ref());
+/// Whether a Lease is a later version of the observed one, by a write with a resource version, and was not created again.
+fn is_rewritten(before: Option<&Observed>, now: &Lease) -> bool {
+    let before = before.and_then(|observed| observed.lease.as_ref());
     before.is_some_and(|before| before.metadata.uid == now.metadata.uid)
 }
 
-/// Whether nobody has renewed it. What else changes, such as a label, is no sign of life.
+/// Whether it was not renewed. A change of anything else, such as a label, is no renewal.
 fn is_same(before: Option<&Lease>, now: Option<&Lease>) -> bool {
     match (before, now) {
         (Some(before), Some(now)) => before.spec == now.spec,

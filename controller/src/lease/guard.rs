@@ -1,7 +1,7 @@
-//! No write without leadership.
+//! Rejects writes without leadership.
 //!
-//! It stands in the client that the loops use, before everything else in it, so that no write of theirs can be forgotten:
-//! also one that waits for a connection, or is tried again, when leadership ends.
+//! The guard is the outermost layer of the client that the loops use, so it covers every write: also one that waits for a
+//! connection or is retried when leadership ends.
 
 use std::{
     future::{Future, poll_fn},
@@ -15,20 +15,20 @@ use tower::{BoxError, Layer, Service};
 
 use super::Leadership;
 
-/// Lets reads pass, and writes while this process leads.
+/// A client layer that allows reads always, and writes only while this process is the leader.
 #[derive(Clone, Debug)]
 pub struct Guard(pub Leadership);
 
-/// A client with a guard.
+/// A client that writes only while this process is the leader.
 #[derive(Clone, Debug)]
 pub struct LeaderOnly<S> {
     inner: S,
     leadership: Leadership,
 }
 
-/// Another replica writes, or may do so soon.
+/// A write was rejected because this process is not the leader.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("this replica does not lead at the moment, and writes nothing")]
+#[error("this replica is not the leader, so it writes nothing")]
 pub struct NotLeading;
 
 impl<S> Layer<S> for Guard {
@@ -73,13 +73,13 @@ fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
 }
 
-/// Carries a call on as long as leadership lasts. Looks at the clock before each step of it: a process that was stopped
-/// for a while must not go on where it was.
+/// Polls a call while leadership lasts. Checks the clock before each poll: a process that was suspended for a while must not
+/// continue a write.
 async fn while_held<T>(leadership: Leadership, call: impl Future<Output = T>) -> Result<T, NotLeading> {
     let mut call = pin!(call);
     loop {
         let remaining = leadership.remaining().ok_or(NotLeading)?;
-        let step = poll_fn(|context| {
+        let result = poll_fn(|context| {
             if leadership.remaining().is_none() {
                 return Poll::Ready(Err(NotLeading));
             }
@@ -87,8 +87,8 @@ async fn while_held<T>(leadership: Leadership, call: impl Future<Output = T>) ->
         });
         tokio::select! {
             biased;
-            outcome = step => return outcome,
-            // Renewed meanwhile, or over.
+            result = result => return result,
+            // Leadership was renewed, or has ended.
             () = tokio::time::sleep(remaining) => {}
         }
     }

@@ -1,87 +1,87 @@
-//! What the rest of the process knows of the election.
+//! The leadership of this process, as the other modules see it.
 
 use std::time::Duration;
 
 use tokio::{sync::watch, time::Instant};
 
-/// Whether, and for how long, this process leads. Clones share one state.
+/// Whether, and for how long, this process is the leader. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Leadership(Option<watch::Receiver<Held>>);
 
-/// Where the election says so.
+/// The election publishes leadership here.
 #[derive(Debug)]
 pub struct LeadershipSender(watch::Sender<Held>);
 
-/// Until when this process leads, if it does, and in which term.
+/// Until when this process is the leader, if it is, and in which term.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     until: Option<Instant>,
     term: Term,
 }
 
-/// A time during which this process leads without a break. Others may have led between two of them.
+/// A period in which this process is the leader without interruption. Between two terms another replica may have been the leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Term(u64);
 
-/// A term of leadership has passed.
+/// A term of leadership has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed;
+pub struct TermEnded;
 
-/// The election has ended, and this process will lead no more.
+/// The election has ended, and this process will never be the leader again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended;
+pub struct ElectionEnded;
 
 impl Leadership {
-    /// Without an election: it leads for ever.
+    /// Without an election: always the leader.
     pub fn always() -> Self {
         Self(None)
     }
 
-    /// It leads when the seat says so.
+    /// With an election: the leader while the sender has set a time in the future.
     pub fn elected() -> (LeadershipSender, Self) {
         let (sender, receiver) = watch::channel(Held::default());
         (LeadershipSender(sender), Self(Some(receiver)))
     }
 
-    /// How long this process may still write, if nothing renews its leadership; `None` while it does not lead.
+    /// How long this process may still write without a renewal; `None` if it is not the leader.
     pub fn remaining(&self) -> Option<Duration> {
-        let Some(until) = &self.0 else {
+        let Some(held) = &self.0 else {
             return Some(Duration::MAX);
         };
-        until.borrow().left()
+        held.borrow().remaining()
     }
 
-    /// The term in which this process leads; `None` while it does not lead.
+    /// The current term of this process; `None` if it is not the leader.
     pub fn term(&self) -> Option<Term> {
         let Some(held) = &self.0 else {
             return Some(Term::default());
         };
         let held = *held.borrow();
-        held.left().map(|_| held.term)
+        held.remaining().map(|_| held.term)
     }
 
-    /// Checks that a term goes on.
+    /// Checks that a term has not ended.
     ///
     /// # Errors
-    /// Where it has passed.
-    pub fn check(&self, term: Term) -> Result<(), Passed> {
+    /// If it has ended.
+    pub fn check(&self, term: Term) -> Result<(), TermEnded> {
         if self.term() == Some(term) {
             Ok(())
         } else {
-            Err(Passed)
+            Err(TermEnded)
         }
     }
 
-    /// Waits until this process leads.
+    /// Waits until this process is the leader.
     ///
     /// # Errors
-    /// Where the election has ended.
-    pub async fn held(&self) -> Result<(), Ended> {
+    /// If the election has ended.
+    pub async fn wait_until_held(&self) -> Result<(), ElectionEnded> {
         match &self.0 {
-            Some(until) if self.remaining().is_none() => {
-                let mut until = until.clone();
-                let waited = until.wait_for(|held| held.left().is_some()).await;
-                waited.map(drop).map_err(|_| Ended)
+            Some(held) if self.remaining().is_none() => {
+                let mut held = held.clone();
+                let waited = held.wait_for(|held| held.remaining().is_some()).await;
+                waited.map(drop).map_err(|_| ElectionEnded)
             }
             Some(_) | None => Ok(()),
         }
@@ -89,10 +89,10 @@ impl Leadership {
 }
 
 impl LeadershipSender {
-    /// This process leads until then, or not at all.
+    /// Sets until when this process is the leader; `None` if it is not.
     pub fn set(&self, until: Option<Instant>) {
         self.0.send_if_modified(|held| {
-            if held.left().is_none() {
+            if held.remaining().is_none() {
                 held.term = Term(held.term.0 + 1);
             }
             std::mem::replace(&mut held.until, until) != until
@@ -101,9 +101,9 @@ impl LeadershipSender {
 }
 
 impl Held {
-    fn left(&self) -> Option<Duration> {
-        let left = self.until?.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then_some(left)
+    fn remaining(&self) -> Option<Duration> {
+        let remaining = self.until?.saturating_duration_since(Instant::now());
+        (!remaining.is_zero()).then_some(remaining)
     }
 }
 
@@ -112,35 +112,35 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_passes_by_itself_and_comes_back_with_a_renewal() {
-        let (seat, leadership) = Leadership::elected();
+    async fn leadership_expires_and_returns_with_a_renewal() {
+        let (sender, leadership) = Leadership::elected();
         assert_eq!(leadership.remaining(), None);
         let second = Duration::from_secs(1);
-        seat.set(Some(Instant::now() + second));
+        sender.set(Some(Instant::now() + second));
         assert_eq!(leadership.remaining(), Some(second));
-        assert_eq!(leadership.held().await, Ok(()));
+        assert_eq!(leadership.wait_until_held().await, Ok(()));
         tokio::time::advance(second).await;
         assert_eq!(leadership.remaining(), None);
-        let held = leadership.held();
+        let held = leadership.wait_until_held();
         tokio::pin!(held);
         assert!(futures::poll!(&mut held).is_pending());
-        seat.set(Some(Instant::now() + second));
+        sender.set(Some(Instant::now() + second));
         assert_eq!(held.await, Ok(()));
-        seat.set(None);
+        sender.set(None);
         assert_eq!(leadership.remaining(), None);
     }
 
     #[tokio::test]
     async fn the_end_of_the_election_ends_the_wait() {
-        let (seat, leadership) = Leadership::elected();
-        drop(seat);
-        assert_eq!(leadership.held().await, Err(Ended));
+        let (sender, leadership) = Leadership::elected();
+        drop(sender);
+        assert_eq!(leadership.wait_until_held().await, Err(ElectionEnded));
     }
 
     #[tokio::test]
-    async fn without_an_election_it_leads_for_ever() {
+    async fn without_an_election_this_process_is_always_the_leader() {
         let leadership = Leadership::always();
         assert_eq!(leadership.remaining(), Some(Duration::MAX));
-        assert_eq!(leadership.held().await, Ok(()));
+        assert_eq!(leadership.wait_until_held().await, Ok(()));
     }
 }

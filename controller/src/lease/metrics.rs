@@ -1,10 +1,10 @@
-//! What Prometheus sees of the election.
+//! The metrics of leader election.
 
 use prometheus::{IntCounter, IntGauge, Registry};
 
 use helmops_shared::runtime::metrics::registered;
 
-/// The metrics of the election.
+/// The metrics of leader election.
 #[derive(Clone, Debug)]
 pub struct LeaseMetrics {
     leader: IntGauge,
@@ -12,10 +12,10 @@ pub struct LeaseMetrics {
 }
 
 impl LeaseMetrics {
-    /// Makes the metrics and registers them.
+    /// Creates and registers the metrics.
     ///
     /// # Errors
-    /// Where one of them is registered already.
+    /// If one of them is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let leader = IntGauge::new("helmops_leader", "1 if this replica is the leader, else 0.")?;
         let transitions = IntCounter::new(
@@ -28,7 +28,7 @@ impl LeaseMetrics {
         })
     }
 
-    /// Tells whether the process leads now.
+    /// Sets whether this process is the leader, and counts changes.
     pub fn leads(&self, leads: bool) {
         let leads = i64::from(leads);
         if self.leader.get() != leads {

@@ -1,15 +1,15 @@
-//! Which of several replicas works: the one that holds a Lease.
+//! Leader election: only the replica that holds the Lease reconciles.
 //!
 //! ```text
-//! Lease ◄──► run (reads, writes) ──► elector (decides) ──► Leadership ──┬─► workers: begin nothing while another leads
-//!                                                                       └─► guard: every write of the client
+//! Lease ◄──► run (reads, writes) ──► elector (decides) ──► Leadership ──┬─► workers: start no work without leadership
+//!                                                                       └─► guard: rejects writes without leadership
 //! ```
 //!
-//! The rules are those of Kubernetes' own components (client-go), and so is what is written, so that they respect each
-//! other. Who holds the Lease renews it, and may write for `--renew-deadline` from the moment on at which its last
-//! renewal was sent. Whoever sees it unchanged for the longer `--lease-duration` may take it. Both are measured by each
-//! process' own monotonic clock, so it does not matter what time it is anywhere. Every write carries the resource version
-//! that it is based on, so that of two who want the Lease one gets it.
+//! The rules and the content of the Lease are those of Kubernetes' own components (client-go), so both can share a Lease. The
+//! holder renews the Lease, and may write for `--renew-deadline` after it has sent its last renewal. A candidate that observes
+//! the Lease unchanged for the longer `--lease-duration` may acquire it. Both durations are measured by the monotonic clock of
+//! each process, so wall clocks do not matter. Every write carries the resource version that it is based on, so only one of two
+//! candidates gets the Lease.
 
 mod args;
 mod elector;
@@ -18,11 +18,11 @@ mod leadership;
 mod metrics;
 mod name;
 mod run;
-mod telling;
+mod transition_log;
 
 pub use self::args::LeaseArgs;
 pub use self::guard::{Guard, NotLeading};
-pub use self::leadership::{Leadership, Passed, Term};
+pub use self::leadership::{Leadership, Term, TermEnded};
 pub use self::metrics::LeaseMetrics;
 pub use self::name::{LeaseName, identity};
 pub use self::run::Election;

@@ -1,4 +1,4 @@
-//! Where the Lease is, and under which name this process holds it.
+//! The namespace and name of the Lease, and the identity of this process in it.
 
 use std::{
     env, fs,
@@ -8,16 +8,16 @@ use std::{
 use helmops_shared::runtime::kube_client::own_namespace;
 use thiserror::Error;
 
-/// The name that Fleet gives the Lease of its own HelmOps controller; another shard's has the shard behind it.
+/// The name of the Lease of Fleet's own HelmOps controller; that of another shard has the shard as suffix.
 const NAME: &str = "fleet-helmops-leader-election-shard";
 
-/// Where Linux tells the name of the host, which in a pod is the pod's.
+/// The file in which Linux has the host name, which in a pod is the name of the pod.
 const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
 
-/// Longest name of an object.
-const LONGEST: usize = 253;
+/// The maximum length of an object name.
+const MAX_LENGTH: usize = 253;
 
-/// Which Lease.
+/// The namespace and name of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseName {
     /// Its namespace.
@@ -26,32 +26,32 @@ pub struct LeaseName {
     pub name: String,
 }
 
-/// Which Lease cannot be told.
+/// The namespace or name of the Lease is missing or invalid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NameError {
-    /// Neither told nor in a pod.
+    /// No namespace was set, and the process is not in a pod.
     #[error(
-        "no namespace for the Lease of the leader: not in a pod with a ServiceAccount; give --namespace, or --leader-elect=false where no other replica runs"
+        "no namespace for the Lease: the process is not in a pod with a ServiceAccount; set --namespace, or --leader-elect=false if no other replica runs"
     )]
     NoNamespace,
-    /// No name of an object can be made with it.
+    /// The shard gives no valid object name.
     #[error(
-        "--shard-id {0:?} is no shard: lower-case letters, digits, '-' and '.', ending with a letter or digit"
+        "--shard-id {0:?} is invalid: use lower-case letters, digits, '-' and '.', and end with a letter or digit"
     )]
-    Shard(String),
+    InvalidShard(String),
 }
 
 impl LeaseName {
-    /// The Lease of a shard, or of all that belongs to none, in `namespace` or else in that of the pod.
+    /// The Lease of a shard, or of the default shard, in `namespace` or else in the namespace of the pod.
     ///
     /// # Errors
-    /// Where there is no namespace, or no such name.
+    /// If there is no namespace, or the shard is invalid.
     pub fn new(namespace: Option<&str>, shard: Option<&str>) -> Result<Self, NameError> {
-        let given = namespace
+        let namespace = namespace
             .map(str::to_owned)
             .or_else(own_namespace)
             .unwrap_or_default();
-        let namespace = given.trim();
+        let namespace = namespace.trim();
         if namespace.is_empty() {
             return Err(NameError::NoNamespace);
         }
@@ -71,22 +71,22 @@ fn of_shard(shard: &str) -> Result<String, NameError> {
     let is_label = |label: &str| {
         label.bytes().all(inner) && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
     };
-    if name.len() <= LONGEST && name.split('.').all(is_label) {
+    if name.len() <= MAX_LENGTH && name.split('.').all(is_label) {
         Ok(name)
     } else {
-        Err(NameError::Shard(shard.to_owned()))
+        Err(NameError::InvalidShard(shard.to_owned()))
     }
 }
 
-/// A name that no other process has, nor this one after a restart: `pod`, or the host's name, and a word by chance.
+/// A unique name of this process, different after each restart: `pod` or the host name, and a random suffix.
 pub fn identity(pod: Option<&str>) -> String {
-    let told = pod.filter(|name| !name.is_empty()).map(str::to_owned);
+    let pod = pod.filter(|name| !name.is_empty()).map(str::to_owned);
     let host = || {
         fs::read_to_string(HOST_NAME_FILE)
             .or_else(|_| env::var("HOSTNAME"))
             .ok()
     };
-    let name = told
+    let name = pod
         .or_else(host)
         .unwrap_or_else(|| "helmops-controller".to_owned());
     format!(
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lease_is_the_one_of_fleets_own_controller() {
+    fn the_lease_has_the_name_of_fleets_own_controller() {
         let lease = |shard| LeaseName::new(Some("system"), shard).unwrap().name;
         assert_eq!(lease(None), "fleet-helmops-leader-election-shard");
         assert_eq!(lease(Some("")), "fleet-helmops-leader-election-shard");
@@ -109,16 +109,16 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_name_is_refused() {
+    fn invalid_names_are_rejected() {
         for shard in ["Blue", "a b", "a-", "a..b", "a_b", &"a".repeat(250)] {
             let error = LeaseName::new(Some("system"), Some(shard)).unwrap_err();
-            assert_eq!(error, NameError::Shard(shard.to_owned()));
+            assert_eq!(error, NameError::InvalidShard(shard.to_owned()));
         }
         assert_eq!(LeaseName::new(Some(" "), None), Err(NameError::NoNamespace));
     }
 
     #[test]
-    fn an_identity_names_the_pod_and_is_never_the_same() {
+    fn an_identity_names_the_pod_and_is_unique() {
         let one = identity(Some("pod-1"));
         assert!(
             one.starts_with("pod-1_") && one.len() == "pod-1_".len() + 16,

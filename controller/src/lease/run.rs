@@ -1,4 +1,4 @@
-//! The election itself: reads and writes of the Lease, again and again.
+//! The election loop: reads and writes the Lease.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -19,37 +19,37 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Leadership, LeaseMetrics, LeaseName,
     args::{JITTER, Timing},
-    elector::{Elector, Next},
+    elector::{Action, Elector},
     leadership::LeadershipSender,
-    telling::{Failure, Telling},
+    transition_log::{LeaseError, TransitionLog},
 };
 use crate::writes;
 
-/// Longest time to give the Lease back when the process stops: what is left of its time to stop may be short, and without
-/// it another replica waits for the lease duration.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// The timeout for the release of the Lease when the process stops: its remaining grace period may be short. Without a
+/// release, another replica waits for the lease duration.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Between tries to give it back.
-const FAREWELL_PAUSE: Duration = Duration::from_millis(200);
+/// The pause between attempts to release it.
+const RELEASE_RETRY: Duration = Duration::from_millis(200);
 
-/// This process' part in the election.
+/// The election, with this process as a candidate.
 pub struct Election {
     api: Api<Lease>,
     lease: LeaseName,
     timing: Timing,
     elector: Elector,
-    seat: LeadershipSender,
-    telling: Telling,
+    leadership: LeadershipSender,
+    log: TransitionLog,
     metrics: LeaseMetrics,
     heartbeat: Heartbeat,
-    failure: Option<Failure>,
-    chance: RandomState,
-    tries: u64,
+    /// The error of the last attempt.
+    error: Option<LeaseError>,
+    jitter: RandomState,
+    attempts: u64,
 }
 
 impl Election {
-    /// A candidate, and what the rest of the process knows of it. `client` must not be one that writes only while this
-    /// process leads.
+    /// A candidate, and its leadership for the rest of the process. `client` must not be guarded by this leadership.
     pub fn new(
         client: Client,
         lease: LeaseName,
@@ -58,113 +58,113 @@ impl Election {
         metrics: LeaseMetrics,
         health: &Health,
     ) -> (Self, Leadership) {
-        let (seat, leadership) = Leadership::elected();
+        let (sender, leadership) = Leadership::elected();
         let election = Self {
             api: Api::namespaced(client, &lease.namespace),
             elector: Elector::new(identity.clone(), timing),
-            telling: Telling::new(lease.clone(), identity),
+            log: TransitionLog::new(lease.clone(), identity),
             lease,
             timing,
-            seat,
+            leadership: sender,
             metrics,
-            heartbeat: health.heartbeat("leader election", timing.silence()),
-            failure: None,
-            chance: RandomState::new(),
-            tries: 0,
+            heartbeat: health.heartbeat("leader election", timing.heartbeat_timeout()),
+            error: None,
+            jitter: RandomState::new(),
+            attempts: 0,
         };
         (election, leadership)
     }
 
-    /// Takes part until `stop`, then renews until `drained`, and gives the Lease back so that another replica need not
-    /// wait. Whatever goes wrong is tried again, for ever.
+    /// Takes part until `stop`, then renews until `drained`, and releases the Lease so that another replica need not wait. Errors
+    /// are retried forever.
     pub async fn run(mut self, stop: CancellationToken, drained: impl Future<Output = ()>) {
         let mut done = pin!(async {
             stop.cancelled().await;
             drained.await;
         });
         loop {
-            self.settle();
-            let pause = {
-                let mut round = pin!(self.round());
+            self.publish();
+            let delay = {
+                let mut attempt = pin!(self.attempt());
                 tokio::select! {
                     biased;
-                    pause = &mut round => pause,
+                    delay = &mut attempt => delay,
                     () = &mut done => {
-                        // A write that is under way may take the Lease: what came of it must be known.
-                        let _ = timeout(FAREWELL, round).await;
+                        // A write in progress may acquire the Lease: its result must be known.
+                        let _ = timeout(RELEASE_TIMEOUT, attempt).await;
                         break;
                     }
                 }
             };
-            self.settle();
+            self.publish();
             tokio::select! {
                 biased;
                 () = &mut done => break,
-                () = sleep(pause) => {}
+                () = sleep(delay) => {}
             }
         }
-        self.leave().await;
+        self.shut_down().await;
     }
 
-    /// Tells everybody how things stand.
-    fn settle(&mut self) {
+    /// Publishes the state: heartbeat, leadership, metrics and log.
+    fn publish(&mut self) {
         let now = Instant::now();
         self.heartbeat.beat();
         let until = self.elector.valid_until();
-        self.seat.set(until);
+        self.leadership.set(until);
         self.metrics.leads(self.elector.leads(now));
         let remaining = until.map(|until| until.saturating_duration_since(now));
-        let standing = self.elector.standing(now);
-        if self.failure.is_some() || self.tries > 0 {
-            self.telling.tell(standing, remaining, self.failure.as_ref());
+        let state = self.elector.state(now);
+        if self.error.is_some() || self.attempts > 0 {
+            self.log.record(state, remaining, self.error.as_ref());
         }
     }
 
-    /// One try. Gives the time to wait before the next.
-    async fn round(&mut self) -> Duration {
-        let mut outcome = self.step().await;
-        if outcome.as_ref().is_err_and(Failure::is_conflict) {
-            outcome = self.step().await.map_err(Failure::again);
+    /// One attempt to acquire or renew the Lease. Returns the delay before the next one.
+    async fn attempt(&mut self) -> Duration {
+        let mut result = self.try_acquire_or_renew().await;
+        if result.as_ref().is_err_and(LeaseError::is_conflict) {
+            result = self.try_acquire_or_renew().await.map_err(LeaseError::repeated);
         }
-        self.tries += 1;
+        self.attempts += 1;
         let now = Instant::now();
-        let pause = self.pause();
-        match outcome {
+        let delay = self.retry_delay();
+        match result {
             Ok(wait) => {
-                self.failure = None;
+                self.error = None;
                 let until = wait.map(|until| until.saturating_duration_since(now));
-                until.map_or(pause, |until| until.min(pause))
+                until.map_or(delay, |until| until.min(delay))
             }
-            Err(failure) => {
-                self.failure = Some(failure);
+            Err(error) => {
+                self.error = Some(error);
                 match self.elector.valid_until() {
-                    // To stop, and to say so, in time.
-                    Some(until) if now < until => pause.min(until - now),
-                    _ => pause,
+                    // To publish the loss of leadership in time.
+                    Some(until) if now < until => delay.min(until - now),
+                    _ => delay,
                 }
             }
         }
     }
 
-    /// Looks at the Lease if it must be, and does what is to be done about it. Gives the time until which there is
-    /// nothing to do.
-    async fn step(&mut self) -> Result<Option<Instant>, Failure> {
+    /// Reads the Lease if necessary, and acquires or renews it if possible. Returns the time until which there is nothing to
+    /// do.
+    async fn try_acquire_or_renew(&mut self) -> Result<Option<Instant>, LeaseError> {
         if self.elector.must_read() {
             let read = self.bounded(self.api.get_opt(&self.lease.name)).await?;
-            self.elector.observed(read, Instant::now());
-            // Of a loss the others hear before anything else is done.
-            self.seat.set(self.elector.valid_until());
+            self.elector.observe(read, Instant::now());
+            // A loss is published before anything else is done.
+            self.leadership.set(self.elector.valid_until());
             self.heartbeat.beat();
         }
         let sent = Instant::now();
         let params = writes::post();
         let written = match self.elector.next(sent, &wall()) {
-            Next::Wait(until) => return Ok(Some(until)),
-            Next::Create(spec) => {
+            Action::Wait(until) => return Ok(Some(until)),
+            Action::Create(spec) => {
                 let lease = self.lease(spec);
                 self.bounded(self.api.create(&params, &lease)).await
             }
-            Next::Replace(mut lease) => {
+            Action::Replace(mut lease) => {
                 lease.metadata.managed_fields = None;
                 self.bounded(self.api.replace(&self.lease.name, &params, &lease))
                     .await
@@ -172,37 +172,37 @@ impl Election {
         };
         match written {
             Ok(lease) => {
-                self.elector.written(lease, sent);
+                self.elector.write_succeeded(lease, sent);
                 Ok(None)
             }
-            Err(failure) => {
-                self.elector.failed();
-                Err(failure)
+            Err(error) => {
+                self.elector.write_failed();
+                Err(error)
             }
         }
     }
 
-    /// Bounds a request, so that one that hangs does not use up the time in which the Lease can be renewed.
-    async fn bounded<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+    /// Limits the time of a request, so that one that hangs leaves time to renew the Lease.
+    async fn bounded<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
         let now = Instant::now();
-        let share = self.timing.request();
+        let request_timeout = self.timing.request_timeout();
         let limit = match self.elector.valid_until() {
-            Some(until) if now < until => share.min(until - now),
-            _ => share,
+            Some(until) if now < until => request_timeout.min(until - now),
+            _ => request_timeout,
         };
         match timeout(limit, call).await {
-            Ok(answer) => Ok(answer?),
-            Err(_) => Err(Failure::NoAnswer(limit)),
+            Ok(response) => Ok(response?),
+            Err(_) => Err(LeaseError::Timeout(limit)),
         }
     }
 
-    /// Leads no more, and says so in the Lease if it is still this process' own.
-    async fn leave(mut self) {
+    /// Ends leadership, and releases the Lease if this process still holds it.
+    async fn shut_down(mut self) {
         self.elector.step_down();
-        self.seat.set(None);
+        self.leadership.set(None);
         self.metrics.leads(false);
         let LeaseName { namespace, name } = self.lease.clone();
-        match timeout(FAREWELL, self.release()).await {
+        match timeout(RELEASE_TIMEOUT, self.release()).await {
             Ok(true) => tracing::info!(namespace, name, "released the Lease"),
             Ok(false) => {}
             Err(_) => tracing::warn!(
@@ -213,14 +213,14 @@ impl Election {
         }
     }
 
-    /// Whether there was anything to give back.
+    /// Releases the Lease. Returns whether this process held it.
     async fn release(&mut self) -> bool {
         if !self.elector.may_hold() {
             return false;
         }
         loop {
             if let Ok(lease) = self.api.get_opt(&self.lease.name).await {
-                self.elector.observed(lease, Instant::now());
+                self.elector.observe(lease, Instant::now());
                 let Some(mut lease) = self.elector.release(&wall()) else {
                     return false;
                 };
@@ -234,7 +234,7 @@ impl Election {
                     return true;
                 }
             }
-            sleep(FAREWELL_PAUSE).await;
+            sleep(RELEASE_RETRY).await;
         }
     }
 
@@ -249,13 +249,14 @@ impl Election {
         }
     }
 
-    /// The retry period and up to a fifth of it.
-    fn pause(&self) -> Duration {
-        let chance = u32::try_from(self.chance.hash_one(self.tries) % 256).unwrap_or_default();
-        self.timing.retry + self.timing.retry / JITTER / 256 * chance
+    /// The retry period, with a jitter of up to a fifth.
+    fn retry_delay(&self) -> Duration {
+        let random = u32::try_from(self.jitter.hash_one(self.attempts) % 256).unwrap_or_default();
+        self.timing.retry + self.timing.retry / JITTER / 256 * random
     }
 }
 
+/// The time of the wall clock.
 fn wall() -> MicroTime {
     MicroTime(Timestamp::now())
 }

@@ -1,4 +1,4 @@
-//! What is worked on, how often, and how many at a time.
+//! Which objects are reconciled, how often, and how many at a time.
 
 use std::{
     num::NonZeroU16,
@@ -19,9 +19,9 @@ use super::*;
 use crate::lease::Leadership;
 
 const LONG: Duration = Duration::from_secs(10);
-const MOMENT: Duration = Duration::from_millis(20);
+const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// The part before the slash.
+/// The namespace is the part before the slash.
 impl Object for &'static str {
     fn namespace(&self) -> &str {
         self.split_once('/').map_or("", |(namespace, _)| namespace)
@@ -34,56 +34,56 @@ impl Object for usize {
     }
 }
 
-/// Changes of `large` are gathered for longer.
-fn moment(key: &&str) -> Duration {
-    if *key == "large" { MOMENT * 10 } else { MOMENT }
+/// `large` has a longer debounce.
+fn debounce(key: &&str) -> Duration {
+    if *key == "large" { DEBOUNCE * 10 } else { DEBOUNCE }
 }
 
-/// A queue that runs, and what was worked on.
-struct Rig {
+/// A running queue that records what it has started.
+struct TestQueue {
     triggers: mpsc::UnboundedSender<&'static str>,
-    begun: Arc<Mutex<Vec<&'static str>>>,
-    at_a_time: Arc<AtomicUsize>,
+    started: Arc<Mutex<Vec<&'static str>>>,
+    max_running: Arc<AtomicUsize>,
     stop: CancellationToken,
     task: JoinSet<()>,
 }
 
-impl Rig {
-    /// Work takes `takes`; each object is worked on again after `again`.
-    fn new(places: u16, takes: Duration, again: Option<Duration>) -> Self {
+impl TestQueue {
+    /// A reconciliation takes `duration`; each object is requeued after `requeue`.
+    fn new(workers: u16, duration: Duration, requeue: Option<Duration>) -> Self {
         let (triggers, receiver) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let workers = Workers::new(
-            NonZeroU16::new(places).unwrap(),
+            NonZeroU16::new(workers).unwrap(),
             Leadership::always(),
             stop.clone(),
         );
         workers.open();
-        let begun = Arc::new(Mutex::new(Vec::new()));
-        let at_a_time = Arc::new(AtomicUsize::new(0));
-        let (log, most, stopping) = (Arc::clone(&begun), Arc::clone(&at_a_time), stop.clone());
+        let started = Arc::new(Mutex::new(Vec::new()));
+        let max_running = Arc::new(AtomicUsize::new(0));
+        let (log, most, stopping) = (Arc::clone(&started), Arc::clone(&max_running), stop.clone());
         let mut task = JoinSet::new();
         task.spawn(async move {
             let now = Arc::new(AtomicUsize::new(0));
-            let work = |key, place: WorkerPermit| {
+            let work = |key, permit: WorkerPermit| {
                 let (log, most, now) = (Arc::clone(&log), Arc::clone(&most), Arc::clone(&now));
                 async move {
                     lock(&log).push(key);
                     most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                     assert_ne!(key, "panics", "this work panics");
-                    sleep(takes).await;
+                    sleep(duration).await;
                     now.fetch_sub(1, Ordering::Relaxed);
-                    drop(place);
-                    again
+                    drop(permit);
+                    requeue
                 }
             };
             let triggers = tokio_stream(receiver);
-            run(triggers, moment, &workers, &depth(), &stopping, work).await;
+            run(triggers, debounce, &workers, &depth(), &stopping, work).await;
         });
         Self {
             triggers,
-            begun,
-            at_a_time,
+            started,
+            max_running,
             stop,
             task,
         }
@@ -95,10 +95,10 @@ impl Rig {
         }
     }
 
-    fn begun(&self) -> Vec<&'static str> {
-        let mut begun = lock(&self.begun).clone();
-        begun.sort_unstable();
-        begun
+    fn started(&self) -> Vec<&'static str> {
+        let mut started = lock(&self.started).clone();
+        started.sort_unstable();
+        started
     }
 }
 
@@ -110,7 +110,7 @@ fn tokio_stream(mut receiver: mpsc::UnboundedReceiver<&'static str>) -> impl Str
     futures::stream::poll_fn(move |context| receiver.poll_recv(context))
 }
 
-/// Lets time pass, and everything happen that does then.
+/// Advances the time, and runs all tasks that are ready then.
 async fn pass(time: Duration) {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -122,118 +122,122 @@ async fn pass(time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_in_a_moment_is_worked_on_once() {
-    let rig = Rig::new(9, LONG, None);
-    rig.trigger(&["a", "b", "a", "a"]);
-    pass(MOMENT + Duration::from_millis(1)).await;
-    assert_eq!(rig.begun(), ["a", "b"]);
+async fn changes_within_the_debounce_cause_one_reconciliation() {
+    let queue = TestQueue::new(9, LONG, None);
+    queue.trigger(&["a", "b", "a", "a"]);
+    pass(DEBOUNCE + Duration::from_millis(1)).await;
+    assert_eq!(queue.started(), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_of_some_are_gathered_for_longer() {
-    let rig = Rig::new(9, LONG, None);
-    rig.trigger(&["large", "small"]);
-    pass(MOMENT * 2).await;
-    assert_eq!(rig.begun(), ["small"]);
-    rig.trigger(&["large"]);
-    pass(MOMENT * 9).await;
-    assert_eq!(rig.begun(), ["large", "small"], "no longer for what came later");
+async fn the_debounce_depends_on_the_object() {
+    let queue = TestQueue::new(9, LONG, None);
+    queue.trigger(&["large", "small"]);
+    pass(DEBOUNCE * 2).await;
+    assert_eq!(queue.started(), ["small"]);
+    queue.trigger(&["large"]);
+    pass(DEBOUNCE * 9).await;
+    assert_eq!(
+        queue.started(),
+        ["large", "small"],
+        "a later change does not extend the debounce"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_while_it_is_worked_on_is_worked_on_afterwards_and_never_twice_at_a_time() {
-    let rig = Rig::new(9, LONG, None);
-    rig.trigger(&["a"]);
-    pass(MOMENT * 2).await;
-    rig.trigger(&["a", "a"]);
+async fn an_object_that_changes_while_it_runs_runs_again_afterwards_and_never_concurrently() {
+    let queue = TestQueue::new(9, LONG, None);
+    queue.trigger(&["a"]);
+    pass(DEBOUNCE * 2).await;
+    queue.trigger(&["a", "a"]);
     pass(LONG / 2).await;
-    assert_eq!(rig.begun(), ["a"]);
+    assert_eq!(queue.started(), ["a"]);
     pass(LONG).await;
-    pass(MOMENT * 2).await;
-    assert_eq!(rig.begun(), ["a", "a"]);
-    assert_eq!(rig.at_a_time.load(Ordering::Relaxed), 1);
+    pass(DEBOUNCE * 2).await;
+    assert_eq!(queue.started(), ["a", "a"]);
+    assert_eq!(queue.max_running.load(Ordering::Relaxed), 1);
     pass(LONG * 10).await;
-    assert_eq!(rig.begun(), ["a", "a"]);
+    assert_eq!(queue.started(), ["a", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_at_a_time_than_there_are_places() {
-    let rig = Rig::new(2, LONG, None);
-    rig.trigger(&["a", "b", "x/c", "x/d", "e"]);
+async fn the_number_of_workers_limits_concurrency() {
+    let queue = TestQueue::new(2, LONG, None);
+    queue.trigger(&["a", "b", "x/c", "x/d", "e"]);
     for _ in 0..4 {
         pass(LONG).await;
     }
-    assert_eq!(rig.begun(), ["a", "b", "e", "x/c", "x/d"]);
-    assert_eq!(rig.at_a_time.load(Ordering::Relaxed), 2);
+    assert_eq!(queue.started(), ["a", "b", "e", "x/c", "x/d"]);
+    assert_eq!(queue.max_running.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_comes_again_when_it_says_so_or_earlier_when_it_changes() {
-    let rig = Rig::new(1, Duration::ZERO, Some(LONG));
-    rig.trigger(&["a"]);
-    pass(MOMENT * 2).await;
-    assert_eq!(rig.begun().len(), 1);
+async fn an_object_is_requeued_after_its_delay_or_when_it_changes() {
+    let queue = TestQueue::new(1, Duration::ZERO, Some(LONG));
+    queue.trigger(&["a"]);
+    pass(DEBOUNCE * 2).await;
+    assert_eq!(queue.started().len(), 1);
     pass(LONG * 9 / 10).await;
-    assert_eq!(rig.begun().len(), 1, "not yet");
+    assert_eq!(queue.started().len(), 1, "not yet");
     pass(LONG / 5).await;
-    assert_eq!(rig.begun().len(), 2);
-    rig.trigger(&["a"]);
-    pass(MOMENT * 2).await;
-    assert_eq!(rig.begun().len(), 3, "a change does not wait");
+    assert_eq!(queue.started().len(), 2);
+    queue.trigger(&["a"]);
+    pass(DEBOUNCE * 2).await;
+    assert_eq!(queue.started().len(), 3, "a change does not wait");
     pass(LONG).await;
-    assert_eq!(rig.begun().len(), 4, "and moves the time");
+    assert_eq!(queue.started().len(), 4, "and restarts the delay");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_under_way_is_finished_and_nothing_else_begun() {
-    let mut rig = Rig::new(1, LONG, Some(Duration::ZERO));
-    rig.trigger(&["a"]);
-    pass(MOMENT * 2).await;
-    rig.trigger(&["b"]);
-    pass(MOMENT * 2).await;
-    rig.stop.cancel();
+async fn at_shutdown_running_work_is_finished_and_nothing_is_started() {
+    let mut queue = TestQueue::new(1, LONG, Some(Duration::ZERO));
+    queue.trigger(&["a"]);
+    pass(DEBOUNCE * 2).await;
+    queue.trigger(&["b"]);
+    pass(DEBOUNCE * 2).await;
+    queue.stop.cancel();
     pass(LONG / 2).await;
-    assert!(rig.task.try_join_next().is_none(), "one is under way");
+    assert!(queue.task.try_join_next().is_none(), "one is in progress");
     pass(LONG).await;
-    assert!(rig.task.try_join_next().is_some());
-    assert_eq!(rig.begun(), ["a"]);
+    assert!(queue.task.try_join_next().is_some());
+    assert_eq!(queue.started(), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_with_many_objects_delays_another_by_no_more_than_one_of_them() {
-    let rig = Rig::new(1, LONG, None);
-    rig.trigger(&["many/a", "many/b", "many/c", "many/d", "many/e", "many/f"]);
-    pass(MOMENT * 2).await;
-    rig.trigger(&["few/a"]);
-    pass(MOMENT * 2).await;
-    assert_eq!(rig.begun().len(), 1);
+async fn a_namespace_with_many_objects_delays_another_by_at_most_one_of_them() {
+    let queue = TestQueue::new(1, LONG, None);
+    queue.trigger(&["many/a", "many/b", "many/c", "many/d", "many/e", "many/f"]);
+    pass(DEBOUNCE * 2).await;
+    queue.trigger(&["few/a"]);
+    pass(DEBOUNCE * 2).await;
+    assert_eq!(queue.started().len(), 1);
     pass(LONG).await;
     pass(LONG).await;
-    assert!(rig.begun().contains(&"few/a"), "{:?}", rig.begun());
+    assert!(queue.started().contains(&"few/a"), "{:?}", queue.started());
     for _ in 0..9 {
         pass(LONG).await;
     }
-    assert_eq!(rig.begun().len(), 7);
+    assert_eq!(queue.started().len(), 7);
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_panics_comes_again_later_and_ends_nothing_else() {
-    let rig = Rig::new(2, LONG, None);
-    rig.trigger(&["panics"]);
-    pass(MOMENT * 2).await;
-    rig.trigger(&["a"]);
-    pass(MOMENT * 2).await;
-    assert_eq!(rig.begun(), ["a", "panics"]);
-    pass(BROKEN_OFF.longest).await;
-    assert_eq!(rig.begun(), ["a", "panics", "panics"]);
+async fn an_object_that_panics_is_requeued_and_affects_no_other() {
+    let queue = TestQueue::new(2, LONG, None);
+    queue.trigger(&["panics"]);
+    pass(DEBOUNCE * 2).await;
+    queue.trigger(&["a"]);
+    pass(DEBOUNCE * 2).await;
+    assert_eq!(queue.started(), ["a", "panics"]);
+    pass(ABORTED.longest).await;
+    assert_eq!(queue.started(), ["a", "panics", "panics"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_never_ends_is_stopped_and_comes_again() {
-    let rig = Rig::new(1, DEADLINE * 9, None);
-    rig.trigger(&["a"]);
-    pass(MOMENT * 2).await;
+async fn an_object_that_hangs_is_aborted_and_requeued() {
+    let queue = TestQueue::new(1, DEADLINE * 9, None);
+    queue.trigger(&["a"]);
+    pass(DEBOUNCE * 2).await;
     pass(DEADLINE).await;
-    pass(BROKEN_OFF.longest).await;
-    assert_eq!(rig.begun(), ["a", "a"]);
+    pass(ABORTED.longest).await;
+    assert_eq!(queue.started(), ["a", "a"]);
 }

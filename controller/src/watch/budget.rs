@@ -1,8 +1,8 @@
-//! How much memory the objects of a namespace take in the stores.
+//! The memory budget of the stores: how much memory the objects of a namespace may use.
 //!
-//! Objects are stored whole, and a namespace without a quota has room for any number of them. So each is charged to the
-//! namespace of its author. One that there is no room for is stored as an object that cannot be read, with little more than its
-//! name. It is read again as soon as there is room.
+//! Objects are stored completely, and a namespace without a quota can contain any number of them. So each object is charged to
+//! the namespace of its author. One that exceeds the budget is stored as an invalid object, with little more than its name. It is
+//! read again as soon as the budget allows.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,13 +25,13 @@ use crate::{
     shares::{Charge, Shares},
 };
 
-/// How often there is a look whether refused objects have room now.
+/// How often refused objects are checked against the budget again.
 const RETRY: Duration = Duration::from_secs(5);
-/// Objects of a namespace that are read again at a time: the others of a namespace that has many do not wait for them.
+/// Objects of a namespace that are read again at a time, so that a namespace with many of them does not delay others.
 const RETRIES: usize = 32;
-/// The finalizers that a refused object keeps. Each has less than 400 bytes, and most objects have one or two.
+/// The maximum number of finalizers that a refused object keeps. Each has less than 400 bytes, and most objects have one or two.
 const FINALIZERS: usize = 16;
-/// The labels that a refused object keeps: they tell whose it is. Their values have 63 bytes at most.
+/// The labels that a refused object keeps: they name its owner. Their values have at most 63 bytes.
 const LABELS: [&str; 7] = [
     labels::BUNDLE_NAMESPACE,
     labels::BUNDLE_NAME,
@@ -42,7 +42,7 @@ const LABELS: [&str; 7] = [
     labels::CREATED_BY,
 ];
 
-/// Memory for stored objects, shared by the namespaces. Clones share it.
+/// Memory for stored objects, shared between namespaces. Clones share it.
 #[derive(Clone, Debug)]
 pub struct StoreBudget(Shares);
 
@@ -53,13 +53,13 @@ impl StoreBudget {
     }
 }
 
-/// What a watch has charged, and what it was refused.
+/// The objects of a watch that are charged to the budget, and those that were refused.
 #[derive(Debug)]
 struct Charges<K> {
     budget: Shares,
     stored: HashMap<NamespacedName, Stored<K>>,
     refused: BTreeMap<NamespacedName, Refused>,
-    /// Lists so far.
+    /// The number of lists so far.
     list: u64,
     is_listing: bool,
 }
@@ -68,7 +68,7 @@ struct Charges<K> {
 struct Stored<K> {
     bytes: Bytes,
     object: Arc<K>,
-    /// The list that has shown it, or that it came after.
+    /// The last list that contained it, or that preceded it.
     list: u64,
 }
 
@@ -79,11 +79,15 @@ struct Refused {
     version: Version,
 }
 
-/// UID and resource version.
-type Version = (Option<String>, Option<String>);
+/// Identifies a version of an object.
+#[derive(Debug, PartialEq, Eq)]
+struct Version {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
 
-/// A watch whose objects are charged to the budget. Those for which there is no room keep their name and little more, until
-/// there is room: then `fetch` reads them again.
+/// A watch whose objects are charged to the budget. Objects that exceed it keep their name and little more. When the budget
+/// allows, `fetch` reads them again.
 pub fn charged<K, F>(
     events: impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>>,
     StoreBudget(budget): StoreBudget,
@@ -94,13 +98,13 @@ where
     F: Future<Output = Option<Decoded<K>>>,
 {
     let charges = Arc::new(Mutex::new(Charges::new(budget)));
-    let again = read_again(Arc::clone(&charges), fetch);
-    let events = events.map_ok(move |event| lock(&charges).see(event));
-    stream::select(events, again.map(|object| Ok(watcher::Event::Apply(object))))
+    let retried = retry_refused(Arc::clone(&charges), fetch);
+    let events = events.map_ok(move |event| lock(&charges).observe(event));
+    stream::select(events, retried.map(|object| Ok(watcher::Event::Apply(object))))
 }
 
-/// The refused objects that there is room for, one after the other.
-fn read_again<K, F>(
+/// Reads the refused objects that fit into the budget now, one after the other.
+fn retry_refused<K, F>(
     charges: Arc<Mutex<Charges<K>>>,
     fetch: impl Fn(NamespacedName) -> F,
 ) -> impl Stream<Item = Decoded<K>>
@@ -108,12 +112,12 @@ where
     K: Resource<DynamicType = ()> + Weight + Clone,
     F: Future<Output = Option<Decoded<K>>>,
 {
-    let fitting = Arc::clone(&charges);
+    let refused = Arc::clone(&charges);
     stream::repeat(())
         .then(|()| tokio::time::sleep(RETRY))
-        .flat_map(move |()| stream::iter(lock(&fitting).fitting()))
+        .flat_map(move |()| stream::iter(lock(&refused).fitting()))
         .then(fetch)
-        .filter_map(move |object| ready(object.and_then(|object| lock(&charges).see_again(object))))
+        .filter_map(move |object| ready(object.and_then(|object| lock(&charges).observe_again(object))))
 }
 
 impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
@@ -127,7 +131,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         }
     }
 
-    fn see(&mut self, event: watcher::Event<Decoded<K>>) -> watcher::Event<Decoded<K>> {
+    fn observe(&mut self, event: watcher::Event<Decoded<K>>) -> watcher::Event<Decoded<K>> {
         match event {
             watcher::Event::Apply(object) => watcher::Event::Apply(self.admit(object)),
             watcher::Event::InitApply(object) => watcher::Event::InitApply(self.admit(object)),
@@ -151,10 +155,10 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         }
     }
 
-    /// Takes up a refused object that was read again, if it is still the same and there is room.
-    fn see_again(&mut self, object: Decoded<K>) -> Option<Decoded<K>> {
+    /// Stores a refused object that was read again, if it is unchanged and fits into the budget.
+    fn observe_again(&mut self, object: Decoded<K>) -> Option<Decoded<K>> {
         let refused = self.refused.get(&NamespacedName::of(object.meta()))?;
-        // What has changed meanwhile is seen by the watch, and what a list shows is in no store yet.
+        // The watch reports changed objects, and objects of an incomplete list are in no store yet.
         if self.is_listing || refused.version != version(object.meta()) {
             return None;
         }
@@ -162,25 +166,25 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         object.good().is_some().then_some(object)
     }
 
-    /// The refused objects that there is room for, some of each namespace.
+    /// The refused objects that fit into the budget now, a limited number of each namespace.
     fn fitting(&self) -> Vec<NamespacedName> {
         if self.is_listing {
             return Vec::new();
         }
-        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let mut counts: HashMap<&str, usize> = HashMap::new();
         let mut fitting = Vec::new();
         for (name, refused) in &self.refused {
-            let number = numbers.entry(&refused.author).or_default();
+            let count = counts.entry(&refused.author).or_default();
             let charges = charges(&refused.author, &name.namespace, refused.bytes);
-            if *number < RETRIES && self.budget.has_room(&charges) {
-                *number += 1;
+            if *count < RETRIES && self.budget.has_room(&charges) {
+                *count += 1;
                 fitting.push(name.clone());
             }
         }
         fitting
     }
 
-    /// The object as it is stored.
+    /// Charges an object to the budget, and returns it as it is stored.
     fn admit(&mut self, object: Decoded<K>) -> Decoded<K> {
         let name = NamespacedName::of(object.meta());
         let object = match object {
@@ -188,16 +192,16 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             Decoded::Invalid { metadata, error } => {
                 self.release(&name);
                 self.refused.remove(&name);
-                return odd(
+                return invalid(
                     &metadata,
-                    format!("it does not decode: {}; mend or delete it", shown(&error)),
+                    format!("it does not decode: {}; fix or delete it", shown(&error)),
                 );
             }
         };
         if let Some(stored) = self.stored.get_mut(&name)
             && is_same(stored.object.meta(), object.meta())
         {
-            // What a list shows again takes no memory a second time.
+            // A known object in a list takes no additional memory.
             stored.list = self.list;
             return Decoded::Valid(Arc::clone(&stored.object));
         }
@@ -209,7 +213,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             .budget
             .replace(&before, &charges(author, &name.namespace, bytes))
         {
-            let odd = odd(object.meta(), no_room(refused, bytes));
+            let stored = invalid(object.meta(), over_budget(refused, bytes));
             let refused = Refused {
                 author: author.to_owned(),
                 bytes,
@@ -217,7 +221,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             };
             self.release(&name);
             self.refused.insert(name, refused);
-            return odd;
+            return stored;
         }
         self.refused.remove(&name);
         let stored = Stored {
@@ -235,7 +239,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         }
     }
 
-    /// What the list has not shown is not there any more.
+    /// Releases the objects that the last list did not contain: they are deleted.
     fn release_unlisted(&mut self) {
         let list = self.list;
         for (name, stored) in self.stored.extract_if(|_, stored| stored.list != list) {
@@ -250,7 +254,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Stored<K> {
     }
 }
 
-/// What its author wrote is charged to him, and what is reported in it to the namespace that it is in.
+/// The bytes written by the author are charged to the namespace of the author, and the reported bytes to that of the object.
 fn charges<'c>(author: &'c str, own: &'c str, Bytes { written, reported }: Bytes) -> Vec<Charge<'c>> {
     let charge = |namespace, bytes| Charge { namespace, bytes };
     if author == own {
@@ -260,25 +264,25 @@ fn charges<'c>(author: &'c str, own: &'c str, Bytes { written, reported }: Bytes
     }
 }
 
-fn no_room(refused: Charge<'_>, Bytes { written, reported }: Bytes) -> String {
+fn over_budget(refused: Charge<'_>, Bytes { written, reported }: Bytes) -> String {
     format!(
-        "it takes {} bytes of memory, and namespace {} has no room for {} more; delete objects of this namespace, make them \
-         smaller, or start the controller with more memory (--memory-limit). It is read as soon as there is room",
+        "it takes {} bytes of memory, and namespace {} has no memory left for {} more; delete objects in this namespace, make them \
+         smaller, or start the controller with more memory (--memory-limit). It is read again as soon as there is memory",
         written + reported,
         refused.namespace,
         refused.bytes
     )
 }
 
-fn odd<K>(metadata: &ObjectMeta, error: String) -> Decoded<K> {
+fn invalid<K>(metadata: &ObjectMeta, error: String) -> Decoded<K> {
     Decoded::Invalid {
-        metadata: Box::new(named(metadata)),
+        metadata: Box::new(identifying(metadata)),
         error,
     }
 }
 
-/// What names an object, tells whose it is, and keeps it from going.
-fn named(metadata: &ObjectMeta) -> Metadata {
+/// The metadata that identifies an object and its owner, and the finalizers.
+fn identifying(metadata: &ObjectMeta) -> Metadata {
     let labels = metadata.labels.as_ref().map(|labels| {
         let kept = LABELS.iter().filter_map(|label| labels.get_key_value(*label));
         kept.map(|(label, value)| (label.clone(), value.clone()))
@@ -299,7 +303,10 @@ fn named(metadata: &ObjectMeta) -> Metadata {
 }
 
 fn version(metadata: &ObjectMeta) -> Version {
-    (metadata.uid.clone(), metadata.resource_version.clone())
+    Version {
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+    }
 }
 
 fn is_same(one: &ObjectMeta, other: &ObjectMeta) -> bool {

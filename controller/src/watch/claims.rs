@@ -1,4 +1,4 @@
-//! Which Clusters may have which namespace: by their name, or because their status says so.
+//! An index of the namespaces of Clusters: computed from the name of a Cluster, or claimed in its status.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -7,59 +7,61 @@ use std::{
 
 use helmops_shared::{api::NamespacedName, runtime::lock, targeting::names};
 
-/// The namespaces of all Clusters. Clones share them. Its size follows from the number of Clusters.
+/// The namespaces of all Clusters. Clones share the index. Its size is bounded by the number of Clusters.
 #[derive(Clone, Debug, Default)]
 pub struct Claims(Arc<Mutex<Index>>);
 
 #[derive(Debug, Default)]
 struct Index {
-    /// The Clusters by the namespace that follows from their name.
+    /// The Clusters by the namespace that is computed from their name.
     computed: HashMap<String, BTreeSet<NamespacedName>>,
-    /// The Clusters by the namespace that their status names, where that is another one.
+    /// The Clusters by the namespace in their status, if it differs from the computed one.
     claimed: HashMap<String, BTreeSet<NamespacedName>>,
-    /// What was last noted of each.
-    clusters: HashMap<NamespacedName, Noted>,
+    /// The indexed namespaces of each Cluster.
+    clusters: HashMap<NamespacedName, ClusterNamespaces>,
 }
 
 #[derive(Debug)]
-struct Noted {
+struct ClusterNamespaces {
     computed: String,
     claimed: Option<String>,
 }
 
 impl Claims {
-    /// Notes a Cluster, and what its status says.
-    pub fn put(&self, cluster: NamespacedName, claimed: Option<&str>) {
+    /// Adds or updates a Cluster. `claimed` is the namespace in its status.
+    pub fn insert(&self, cluster: NamespacedName, claimed: Option<&str>) {
         let mut index = lock(&self.0);
         index.remove(&cluster);
         let computed = names::cluster_namespace(&cluster.namespace, &cluster.name);
         let claimed = claimed.filter(|claimed| !claimed.is_empty() && *claimed != computed);
         let claimed = claimed.map(str::to_owned);
-        insert(&mut index.computed, &computed, &cluster);
+        insert_into(&mut index.computed, &computed, &cluster);
         if let Some(claimed) = &claimed {
-            insert(&mut index.claimed, claimed, &cluster);
+            insert_into(&mut index.claimed, claimed, &cluster);
         }
-        index.clusters.insert(cluster, Noted { computed, claimed });
+        index
+            .clusters
+            .insert(cluster, ClusterNamespaces { computed, claimed });
     }
 
-    /// Forgets a Cluster that is gone.
+    /// Removes a deleted Cluster.
     pub fn remove(&self, cluster: &NamespacedName) {
         lock(&self.0).remove(cluster);
     }
 
-    /// Whether it is the namespace that follows from the name of a Cluster.
+    /// Whether it is the computed namespace of a Cluster.
     pub fn is_computed(&self, namespace: &str) -> bool {
         lock(&self.0).computed.contains_key(namespace)
     }
 
     /// The Clusters that a namespace may belong to.
-    pub fn of(&self, namespace: &str) -> Vec<NamespacedName> {
+    pub fn clusters_of(&self, namespace: &str) -> Vec<NamespacedName> {
         let index = lock(&self.0);
         let both = [index.computed.get(namespace), index.claimed.get(namespace)];
         both.into_iter().flatten().flatten().cloned().collect()
     }
 
-    /// The other Clusters whose names give the same namespace.
+    /// The other Clusters with the same computed namespace.
     pub fn rivals(&self, namespace: &str, cluster: &NamespacedName) -> Vec<NamespacedName> {
         let index = lock(&self.0);
         let all = index.computed.get(namespace).into_iter().flatten();
@@ -69,24 +71,32 @@ impl Claims {
 
 impl Index {
     fn remove(&mut self, cluster: &NamespacedName) {
-        let Some(noted) = self.clusters.remove(cluster) else {
+        let Some(indexed) = self.clusters.remove(cluster) else {
             return;
         };
-        take(&mut self.computed, &noted.computed, cluster);
-        if let Some(claimed) = &noted.claimed {
-            take(&mut self.claimed, claimed, cluster);
+        remove_from(&mut self.computed, &indexed.computed, cluster);
+        if let Some(claimed) = &indexed.claimed {
+            remove_from(&mut self.claimed, claimed, cluster);
         }
     }
 }
 
-fn insert(index: &mut HashMap<String, BTreeSet<NamespacedName>>, namespace: &str, cluster: &NamespacedName) {
+fn insert_into(
+    index: &mut HashMap<String, BTreeSet<NamespacedName>>,
+    namespace: &str,
+    cluster: &NamespacedName,
+) {
     index
         .entry(namespace.to_owned())
         .or_default()
         .insert(cluster.clone());
 }
 
-fn take(index: &mut HashMap<String, BTreeSet<NamespacedName>>, namespace: &str, cluster: &NamespacedName) {
+fn remove_from(
+    index: &mut HashMap<String, BTreeSet<NamespacedName>>,
+    namespace: &str,
+    cluster: &NamespacedName,
+) {
     if let Some(clusters) = index.get_mut(namespace) {
         clusters.remove(cluster);
         if clusters.is_empty() {
@@ -107,22 +117,22 @@ mod tests {
     fn clusters_are_found_by_both_namespaces() {
         let claims = Claims::default();
         let own = names::cluster_namespace("fleet", "lab");
-        claims.put(cluster("lab"), Some("chosen"));
-        claims.put(cluster("prod"), None);
-        assert_eq!(claims.of(&own), [cluster("lab")]);
-        assert_eq!(claims.of("chosen"), [cluster("lab")]);
+        claims.insert(cluster("lab"), Some("chosen"));
+        claims.insert(cluster("prod"), None);
+        assert_eq!(claims.clusters_of(&own), [cluster("lab")]);
+        assert_eq!(claims.clusters_of("chosen"), [cluster("lab")]);
         assert!(claims.is_computed(&own) && !claims.is_computed("chosen"));
         assert!(claims.rivals(&own, &cluster("lab")).is_empty());
         assert_eq!(claims.rivals(&own, &cluster("other")), [cluster("lab")]);
     }
 
     #[test]
-    fn nothing_is_left_of_what_is_gone() {
+    fn a_removed_cluster_leaves_no_index_entries() {
         let claims = Claims::default();
         for claimed in ["one", "other", ""] {
-            claims.put(cluster("lab"), Some(claimed));
+            claims.insert(cluster("lab"), Some(claimed));
         }
-        assert!(claims.of("one").is_empty() && claims.of("other").is_empty());
+        assert!(claims.clusters_of("one").is_empty() && claims.clusters_of("other").is_empty());
         claims.remove(&cluster("lab"));
         let index = lock(&claims.0);
         assert!(index.computed.is_empty() && index.claimed.is_empty() && index.clusters.is_empty());

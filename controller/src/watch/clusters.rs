@@ -1,4 +1,4 @@
-//! Clusters, and what else says which Bundles go to them.
+//! Watches of Clusters, and of the objects that select the target clusters of Bundles.
 
 use std::collections::HashSet;
 
@@ -28,33 +28,33 @@ use kube::{
 use tokio::sync::watch;
 
 use super::{
+    change_filter::{ChangeFilter, Fingerprint},
     claims::Claims,
     matching,
-    news::{ChangeFilter, Fingerprint},
     scope::{log_errors, paged},
 };
 use crate::work::{ClusterKey, Work, key};
 
-/// What has been seen of them.
+/// The caches of Clusters and of the objects that select them.
 #[derive(Clone)]
 pub struct Clusters {
-    /// Each of them.
+    /// All Clusters.
     pub all: Store<Decoded<Cluster>>,
-    /// Groups of them.
+    /// All ClusterGroups.
     pub groups: Store<Decoded<ClusterGroup>>,
-    /// Where else Bundles look for clusters.
+    /// All `BundleNamespaceMapping`s: other namespaces in which Bundles may target clusters.
     pub mappings: Store<Decoded<BundleNamespaceMapping>>,
-    /// The namespaces that mappings select, and those of clusters.
+    /// All namespaces: mappings select some of them, others belong to Clusters.
     pub namespaces: Store<MetadataOnly<Namespace>>,
-    /// Which namespaces Clusters may have.
+    /// The namespaces that Clusters may own.
     claims: Claims,
-    /// The namespace of this process, where it runs in a pod.
+    /// The namespace of this process, if it runs in a pod.
     own_namespace: Option<String>,
-    /// Whether all of them have been seen once.
-    are_known: watch::Sender<bool>,
+    /// Whether all stores are synced.
+    is_synced: watch::Sender<bool>,
 }
 
-/// What fills the stores.
+/// The write halves of the stores.
 pub struct Writers {
     clusters: Writer<Decoded<Cluster>>,
     groups: Writer<Decoded<ClusterGroup>>,
@@ -77,7 +77,7 @@ impl Clusters {
                 namespaces,
                 claims: Claims::default(),
                 own_namespace: own_namespace(),
-                are_known: watch::Sender::new(false),
+                is_synced: watch::Sender::new(false),
             },
             Writers {
                 clusters: clusters_writer,
@@ -88,73 +88,73 @@ impl Clusters {
         )
     }
 
-    /// Waits until all of them have been seen once. For one task: a store wakes only the last that waits for it.
+    /// Waits until all stores are synced. Only for a single task: a store wakes only the last waiter.
     pub async fn wait_until_ready(&self) {
-        // Stores fail only where their watch has ended already.
+        // A store fails only if its watch has ended already.
         let _ = self.all.wait_until_ready().await;
         let _ = self.groups.wait_until_ready().await;
         let _ = self.mappings.wait_until_ready().await;
         let _ = self.namespaces.wait_until_ready().await;
-        self.are_known.send_replace(true);
+        self.is_synced.send_replace(true);
     }
 
-    /// Waits until [`Self::wait_until_ready`] has ended. For any number of tasks.
-    pub async fn wait_until_known(&self) {
-        let mut are_known = self.are_known.subscribe();
-        // It fails only where nobody can tell any more.
-        let _ = are_known.wait_for(|are_known| *are_known).await;
+    /// Waits until [`Self::wait_until_ready`] has completed. For any number of tasks.
+    pub async fn wait_until_synced(&self) {
+        let mut is_synced = self.is_synced.subscribe();
+        // It fails only if the sender is gone, when the process stops.
+        let _ = is_synced.wait_for(|is_synced| *is_synced).await;
     }
 
-    /// The namespace of a Cluster, whatever its status says of that.
+    /// The verified namespace of a Cluster: its status alone is no proof.
     ///
     /// # Errors
-    /// Where there is none that is certain to be its own.
+    /// If no namespace is certain to belong to it.
     pub fn namespace_of(&self, cluster: &Cluster) -> Result<String, NamespaceRefused> {
         namespace_of(cluster, self)
     }
 
-    /// Whether a namespace is that of a registered Cluster.
-    pub fn is_of_cluster(&self, namespace: &str) -> bool {
+    /// Whether a namespace belongs to a registered Cluster.
+    pub fn is_cluster_namespace(&self, namespace: &str) -> bool {
         self.claims.is_computed(namespace)
             || self
                 .marks(namespace)
-                .filter(|marks| marks.is_managed)
-                .and_then(|marks| marks.owner())
+                .filter(|annotations| annotations.is_managed)
+                .and_then(|annotations| annotations.owner())
                 .is_some_and(|owner| self.all.get(&key(&owner.namespace, &owner.name)).is_some())
     }
 
-    /// Notes what Clusters say of their namespaces, or that they are gone.
-    fn note(&self, clusters: &[ClusterKey]) {
+    /// Updates the claimed namespaces of changed or deleted Clusters.
+    fn update_claims(&self, clusters: &[ClusterKey]) {
         for cluster in clusters {
             match self.all.get(cluster) {
                 Some(object) => {
                     let claimed = object.good().map(|cluster| &*cluster.status.namespace);
-                    self.claims.put(name_of(cluster), claimed);
+                    self.claims.insert(name_of(cluster), claimed);
                 }
                 None => self.claims.remove(&name_of(cluster)),
             }
         }
     }
 
-    /// The Clusters that a change of a Cluster concerns: others whose names give the same namespace.
+    /// The other Clusters that a change of a Cluster affects: those with the same computed namespace.
     fn rivals(&self, cluster: &ClusterKey) -> Vec<ClusterKey> {
         let name = name_of(cluster);
         let namespace = names::cluster_namespace(&name.namespace, &name.name);
         keys(&self.claims.rivals(&namespace, &name))
     }
 
-    /// The Bundles that may go to the clusters of a namespace: its own, and those that a mapping sends elsewhere.
-    fn concerned(&self, bundles: &Store<Decoded<Bundle>>, namespace: Option<&str>) -> Vec<Work> {
+    /// The Bundles that may target the clusters in a namespace: those in the namespace, and those with a mapping.
+    fn affected_bundles(&self, bundles: &Store<Decoded<Bundle>>, namespace: Option<&str>) -> Vec<Work> {
         let mappings = self.mappings.state();
         let mapped: HashSet<_> = mappings
             .iter()
             .filter_map(|mapping| mapping.meta().namespace.as_deref())
             .collect();
-        let is_concerned = |bundle: &Decoded<Bundle>| {
+        let is_affected = |bundle: &Decoded<Bundle>| {
             let own = bundle.meta().namespace.as_deref();
             own == namespace || own.is_some_and(|own| mapped.contains(own))
         };
-        matching(bundles, is_concerned)
+        matching(bundles, is_affected)
             .into_iter()
             .map(Work::Bundle)
             .collect()
@@ -187,46 +187,44 @@ fn keys(clusters: &[NamespacedName]) -> Vec<ClusterKey> {
     keys.collect()
 }
 
-/// Begins to watch, and tells of all work that changes make.
+/// Starts the watches, and returns the objects that each change affects.
 pub fn watch(
     client: &Client,
     clusters: &Clusters,
     writers: Writers,
     bundles: &Store<Decoded<Bundle>>,
 ) -> BoxStream<'static, Work> {
-    let (seen, known, noting) = (clusters.clone(), bundles.clone(), clusters.clone());
-    let note = move |told: &[ClusterKey]| noting.note(told);
-    let in_clusters = noted_news(all(client), writers.clusters, note).flat_map(move |cluster| {
-        let concerned = seen.concerned(&known, cluster.namespace.as_deref());
-        let rivals = seen.rivals(&cluster).into_iter().map(Work::Cluster);
-        stream::iter(
-            [Work::Cluster(cluster)]
-                .into_iter()
-                .chain(rivals)
-                .chain(concerned),
-        )
+    let (stores, all_bundles, claiming) = (clusters.clone(), bundles.clone(), clusters.clone());
+    let update_claims = move |changed: &[ClusterKey]| claiming.update_claims(changed);
+    let of_clusters = changes_with(all(client), writers.clusters, update_claims).flat_map(move |cluster| {
+        let affected = stores.affected_bundles(&all_bundles, cluster.namespace.as_deref());
+        let rivals = stores.rivals(&cluster).into_iter().map(Work::Cluster);
+        stream::iter([Work::Cluster(cluster)].into_iter().chain(rivals).chain(affected))
     });
-    let (seen, known) = (clusters.clone(), bundles.clone());
-    let in_groups = news(all(client), writers.groups)
-        .flat_map(move |group| stream::iter(seen.concerned(&known, group.namespace.as_deref())));
-    let known = bundles.clone();
-    let in_mappings = news(all(client), writers.mappings).flat_map(move |mapping| {
-        let here = matching(&known, |bundle| bundle.meta().namespace == mapping.namespace);
-        stream::iter(here.into_iter().map(Work::Bundle))
+    let (stores, all_bundles) = (clusters.clone(), bundles.clone());
+    let of_groups = changes(all(client), writers.groups).flat_map(move |group| {
+        stream::iter(stores.affected_bundles(&all_bundles, group.namespace.as_deref()))
     });
-    let (seen, known) = (clusters.clone(), bundles.clone());
+    let all_bundles = bundles.clone();
+    let of_mappings = changes(all(client), writers.mappings).flat_map(move |mapping| {
+        let affected = matching(&all_bundles, |bundle| {
+            bundle.meta().namespace == mapping.namespace
+        });
+        stream::iter(affected.into_iter().map(Work::Bundle))
+    });
+    let (stores, all_bundles) = (clusters.clone(), bundles.clone());
     let namespaces = Api::<MetadataOnly<Namespace>>::all(client.clone());
-    let in_namespaces = news(namespaces, writers.namespaces).flat_map(move |namespace| {
-        let clusters = keys(&seen.claims.of(&namespace.name));
+    let of_namespaces = changes(namespaces, writers.namespaces).flat_map(move |namespace| {
+        let clusters = keys(&stores.claims.clusters_of(&namespace.name));
         let clusters = clusters.into_iter().map(Work::Cluster);
-        let bundles = seen.concerned(&known, None);
+        let bundles = stores.affected_bundles(&all_bundles, None);
         stream::iter(clusters.chain(bundles).collect::<Vec<_>>())
     });
     stream::select_all([
-        in_clusters.boxed(),
-        in_groups.boxed(),
-        in_mappings.boxed(),
-        in_namespaces.boxed(),
+        of_clusters.boxed(),
+        of_groups.boxed(),
+        of_mappings.boxed(),
+        of_namespaces.boxed(),
     ])
     .boxed()
 }
@@ -238,8 +236,8 @@ where
     Api::all(client.clone())
 }
 
-/// Watches all objects of a kind, and tells of those that there is news of.
-fn news<K>(api: Api<K>, writer: Writer<K>) -> impl Stream<Item = ObjectRef<K>> + Send
+/// Watches all objects of a kind, and returns those with relevant changes.
+fn changes<K>(api: Api<K>, writer: Writer<K>) -> impl Stream<Item = ObjectRef<K>> + Send
 where
     K: Resource<DynamicType = ()>
         + Lookup<DynamicType = ()>
@@ -251,14 +249,14 @@ where
         + Sync
         + 'static,
 {
-    noted_news(api, writer, |_| ())
+    changes_with(api, writer, |_| ())
 }
 
-/// The same, with something that is noted together with the store, before any of it is worked on.
-fn noted_news<K>(
+/// Like [`changes`], and calls `update` with the changed objects when the store has them, before any is reconciled.
+fn changes_with<K>(
     api: Api<K>,
     writer: Writer<K>,
-    note: impl Fn(&[ObjectRef<K>]) + Send,
+    update: impl Fn(&[ObjectRef<K>]) + Send,
 ) -> impl Stream<Item = ObjectRef<K>> + Send
 where
     K: Resource<DynamicType = ()>
@@ -271,13 +269,13 @@ where
         + Sync
         + 'static,
 {
-    let mut news = ChangeFilter::default();
+    let mut filter = ChangeFilter::default();
     let events = watcher(api, paged(watcher::Config::default()))
         .default_backoff()
         .reflect(writer);
     log_errors::<K, _>(events).flat_map(move |event| {
-        let told = news.of(&event);
-        note(&told);
-        stream::iter(told)
+        let changed = filter.changed(&event);
+        update(&changed);
+        stream::iter(changed)
     })
 }

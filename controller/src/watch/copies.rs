@@ -1,7 +1,7 @@
-//! The Secrets and ConfigMaps in the namespaces of clusters that are made from others.
+//! The cache of copies: Secrets and ConfigMaps in the namespaces of clusters that are copied from other namespaces.
 //!
-//! Only their metadata are watched: they tell what a copy was made from, and whether somebody has changed it since. The API
-//! server notes who wrote each key; whoever changes one takes it from the one who had it.
+//! Only metadata is watched. An annotation has the source of a copy, and the managed fields show whether another client has
+//! changed it since: the API server records the field manager of each key, and a client that changes a key becomes its manager.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ use crate::{
     work::{BundleKey, key},
 };
 
-/// Kind and name of a copy.
+/// A reference to a copy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CopyRef {
     /// Its kind.
@@ -33,7 +33,7 @@ pub struct CopyRef {
 }
 
 impl CopyRef {
-    /// Refers to an object of this kind.
+    /// A reference to an object of a kind.
     pub fn of(kind: Kind, metadata: &ObjectMeta) -> Self {
         Self {
             kind,
@@ -45,44 +45,44 @@ impl CopyRef {
 /// Name and UID of an owner.
 type Owner = (String, String);
 
-/// What is known of a copy.
+/// The observed state of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// What it is there for.
+    /// Why it exists.
     pub purpose: Purpose,
-    /// What this controller made it from, as it says itself. Nothing where another controller made it.
+    /// Its source, from its annotation; `None` if another controller created it.
     pub made_from: Option<String>,
-    /// How many of its keys are as they were written, or nothing where somebody else has written any.
+    /// The number of its unmodified keys; `None` if another client has written any.
     pub intact: Option<usize>,
-    /// Names and UIDs of the deployments that own it.
+    /// Names and UIDs of the BundleDeployments that own it.
     pub owners: BTreeSet<Owner>,
-    /// What it was last found to hold the data of, where it was left as it is: it was made from something else with the same
-    /// data, or by another controller.
+    /// The source whose data it has, if it was left unchanged for that reason: it was copied from another source with the same
+    /// data, or created by another controller.
     pub left_for: Option<String>,
 }
 
-/// All copies, as last seen. Clones share them.
+/// All copies, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
     known: Arc<Mutex<BTreeMap<CopyRef, Copied>>>,
-    /// Kinds that have been listed.
+    /// The kinds whose first list is complete.
     listed: watch::Sender<BTreeSet<Kind>>,
 }
 
 impl Copies {
-    /// Waits until all of them are known.
-    pub async fn wait_until_known(&self) {
+    /// Waits until both kinds are listed.
+    pub async fn wait_until_synced(&self) {
         let mut listed = self.listed.subscribe();
-        // It fails only where nobody can tell any more.
+        // It fails only if the sender is gone, when the process stops.
         let _ = listed.wait_for(|kinds| kinds.len() == 2).await;
     }
 
-    /// One of them.
+    /// The state of a copy.
     pub fn get(&self, reference: &CopyRef) -> Option<Copied> {
         lock(&self.known).get(reference).cloned()
     }
 
-    /// Those in the namespace of a cluster that a deployment owns.
+    /// The copies in the namespace of a cluster that the BundleDeployment with this UID owns.
     pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<CopyRef> {
         let known = lock(&self.known);
         let mut found = Vec::new();
@@ -91,35 +91,35 @@ impl Copies {
                 kind,
                 name: NamespacedName::new(namespace, ""),
             };
-            let those = known
+            let in_namespace = known
                 .range(from..)
                 .take_while(|(copy, _)| copy.kind == kind && copy.name.namespace == namespace);
-            let owned = those.filter(|(_, copy)| copy.owners.iter().any(|(_, owner)| owner == uid));
+            let owned = in_namespace.filter(|(_, copy)| copy.owners.iter().any(|(_, owner)| owner == uid));
             found.extend(owned.map(|(reference, _)| reference.clone()));
         }
         found
     }
 
-    /// Those of a Bundle that nothing owns, because its deployment was never made.
+    /// The copies of a Bundle without an owner, because its BundleDeployment was never created.
     pub fn without_owner(&self, bundle: &BundleKey) -> Vec<CopyRef> {
         let known = lock(&self.known);
-        let is_left = |copy: &Copied| {
+        let is_orphan = |copy: &Copied| {
             copy.owners.is_empty()
                 && copy.purpose.bundle.as_ref() == Some(&bundle.name)
                 && Some(&copy.purpose.bundle_namespace) == bundle.namespace.as_ref()
         };
-        let left = known.iter().filter(|(_, copy)| is_left(copy));
-        left.map(|(reference, _)| reference.clone()).collect()
+        let orphans = known.iter().filter(|(_, copy)| is_orphan(copy));
+        orphans.map(|(reference, _)| reference.clone()).collect()
     }
 
-    /// Takes up what was just written.
+    /// Records a copy that was just written.
     pub fn wrote(&self, kind: Kind, metadata: &ObjectMeta) {
         if let Some(copy) = copied(metadata) {
             lock(&self.known).insert(CopyRef::of(kind, metadata), copy);
         }
     }
 
-    /// Takes up that a copy holds what it should, and was left as it is.
+    /// Records a copy that has the desired data and was left unchanged.
     pub fn left(&self, copy: &Copy, metadata: &ObjectMeta) {
         let Some(purpose) = Purpose::of(copy.object.metadata()) else {
             return;
@@ -135,18 +135,18 @@ impl Copies {
         lock(&self.known).insert(copy, known);
     }
 
-    /// Takes up that one was just deleted.
+    /// Records that a copy was just deleted.
     pub fn deleted(&self, reference: &CopyRef) {
         lock(&self.known).remove(reference);
     }
 
-    /// Follows a watch of the copies of a kind, and tells whose have changed. `is_of_cluster` says whether a namespace is that
-    /// of a cluster: anybody may give his own objects the label elsewhere, and those concern nobody.
+    /// Follows a watch of the copies of a kind, and returns the Bundles whose copies have changed. `is_cluster_namespace`:
+    /// whether a namespace belongs to a cluster. Tenants can set the label on objects in other namespaces, which are ignored.
     pub fn follow<K, S, F>(
         &self,
         kind: Kind,
         events: S,
-        is_of_cluster: F,
+        is_cluster_namespace: F,
     ) -> impl Stream<Item = BundleKey> + use<K, S, F>
     where
         K: Resource,
@@ -156,20 +156,20 @@ impl Copies {
         let copies = self.clone();
         let mut list = BTreeMap::new();
         events
-            .map(move |event| copies.see(kind, event, &mut list, &is_of_cluster))
+            .map(move |event| copies.observe(kind, event, &mut list, &is_cluster_namespace))
             .flat_map(futures::stream::iter)
     }
 
-    fn see<K: Resource>(
+    fn observe<K: Resource>(
         &self,
         kind: Kind,
         event: watcher::Event<MetadataWithManagers<K>>,
         list: &mut BTreeMap<CopyRef, Copied>,
-        is_of_cluster: &impl Fn(&str) -> bool,
+        is_cluster_namespace: &impl Fn(&str) -> bool,
     ) -> Vec<BundleKey> {
         let copied = |metadata: &ObjectMeta| {
             let namespace = metadata.namespace.as_deref().unwrap_or_default();
-            copied(metadata).filter(|_| is_of_cluster(namespace))
+            copied(metadata).filter(|_| is_cluster_namespace(namespace))
         };
         let mut known = lock(&self.known);
         match event {
@@ -186,17 +186,17 @@ impl Copies {
             watcher::Event::InitDone => {
                 let listed = std::mem::take(list);
                 let before: BTreeMap<_, _> = known.extract_if(.., |copy, _| copy.kind == kind).collect();
-                let is_other =
+                let is_changed =
                     |(reference, copy): &(&CopyRef, &Copied)| listed.get(*reference) != Some(*copy);
-                let concerned = before
+                let affected = before
                     .iter()
-                    .filter(is_other)
+                    .filter(is_changed)
                     .flat_map(|(_, copy)| copy.bundles())
                     .collect();
                 known.extend(listed);
                 drop(known);
                 self.listed.send_if_modified(|kinds| kinds.insert(kind));
-                concerned
+                affected
             }
             watcher::Event::Apply(object) => {
                 let reference = CopyRef::of(kind, object.meta());
@@ -219,22 +219,22 @@ impl Copies {
 }
 
 impl Copied {
-    /// Whether it is what is to be there: made from this, with so many keys, and untouched.
+    /// Whether it is up to date: copied from this source, with this number of keys, and unmodified.
     pub fn is(&self, made_from: &str, keys: usize) -> bool {
         self.made_from.as_deref() == Some(made_from) && self.intact == Some(keys)
     }
 
-    /// Whether it was left as it is, since it has the data of what is to be there.
+    /// Whether it was left unchanged because it has the data of this source.
     pub fn was_left_for(&self, made_from: &str) -> bool {
         self.left_for.as_deref() == Some(made_from)
     }
 
-    /// Whether it was put there for the same purpose as a copy that is to be there.
+    /// Whether it has the same purpose as a desired copy.
     pub fn is_for(&self, copy: &Copy) -> bool {
         Purpose::of(copy.object.metadata()).as_ref() == Some(&self.purpose)
     }
 
-    /// The Bundles that it is for: deployments have their names.
+    /// The Bundles that it belongs to: BundleDeployments have the names of their Bundles.
     fn bundles(&self) -> impl Iterator<Item = BundleKey> {
         self.owners
             .iter()
@@ -252,7 +252,7 @@ fn copied(metadata: &ObjectMeta) -> Option<Copied> {
     })
 }
 
-/// What a copy says it was made from.
+/// The source of a copy, from its annotation.
 pub fn made_from(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref()?.get(labels::COPIED_FROM).cloned()
 }
@@ -265,7 +265,7 @@ fn owners(metadata: &ObjectMeta) -> BTreeSet<Owner> {
         .collect()
 }
 
-/// How many keys are as this controller wrote them; nothing where somebody else has written others, or changed some.
+/// The number of keys that this controller wrote last; `None` if another client has added or changed any.
 fn intact(fields: &[ManagedFieldsEntry]) -> Option<usize> {
     let is_own = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(FIELD_MANAGER);
     let own: BTreeSet<_> = fields.iter().filter(is_own).flat_map(keys).collect();
@@ -273,7 +273,7 @@ fn intact(fields: &[ManagedFieldsEntry]) -> Option<usize> {
     others.all(|key| own.contains(&key)).then_some(own.len())
 }
 
-/// The keys that somebody has written.
+/// The keys of a managed fields entry.
 fn keys(entry: &ManagedFieldsEntry) -> impl Iterator<Item = (&'static str, &str)> {
     ["f:data", "f:binaryData", "f:stringData"]
         .into_iter()
@@ -295,9 +295,9 @@ mod tests {
 
     const WEB: &str = "web";
 
-    fn written(by: &str, operation: &str, keys: &[&str]) -> Value {
+    fn managed_fields(manager: &str, operation: &str, keys: &[&str]) -> Value {
         let keys: serde_json::Map<_, _> = keys.iter().map(|key| (format!("f:{key}"), json!({}))).collect();
-        json!({ "manager": by, "operation": operation, "fieldsV1": { "f:data": keys, "f:type": {} } })
+        json!({ "manager": manager, "operation": operation, "fieldsV1": { "f:data": keys, "f:type": {} } })
     }
 
     fn object(made_from: &str, fields: &[Value]) -> MetadataWithManagers<Secret> {
@@ -311,7 +311,7 @@ mod tests {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     }
 
-    const fn everywhere(_: &str) -> bool {
+    const fn any_namespace(_: &str) -> bool {
         true
     }
 
@@ -323,78 +323,92 @@ mod tests {
     }
 
     #[test]
-    fn whoever_else_writes_a_key_is_seen() {
-        let own = written(FIELD_MANAGER, "Apply", &["username", "password"]);
-        let is = |fields: &[Value]| copied(object("a@1", fields).meta()).unwrap().is("a@1", 2);
-        assert!(is(std::slice::from_ref(&own)));
-        let before = written("fleetcontroller", "Update", &["password"]);
-        assert!(is(&[own.clone(), before]), "the same text");
-        let more = written("kubectl-edit", "Update", &["other"]);
-        assert!(!is(&[own, more]));
+    fn a_key_written_by_another_client_is_detected() {
+        let own = managed_fields(FIELD_MANAGER, "Apply", &["username", "password"]);
+        let is_intact = |fields: &[Value]| copied(object("a@1", fields).meta()).unwrap().is("a@1", 2);
+        assert!(is_intact(std::slice::from_ref(&own)));
+        let before = managed_fields("fleetcontroller", "Update", &["password"]);
+        assert!(is_intact(&[own.clone(), before]), "the same value");
+        let more = managed_fields("kubectl-edit", "Update", &["other"]);
+        assert!(!is_intact(&[own, more]));
         let changed = [
-            written(FIELD_MANAGER, "Apply", &["username"]),
-            written("kubectl-edit", "Update", &["password"]),
+            managed_fields(FIELD_MANAGER, "Apply", &["username"]),
+            managed_fields("kubectl-edit", "Update", &["password"]),
         ];
-        assert!(!is(&changed));
+        assert!(!is_intact(&changed));
         assert!(
-            !is(&[written(FIELD_MANAGER, "Apply", &["username"])]),
-            "one is gone"
+            !is_intact(&[managed_fields(FIELD_MANAGER, "Apply", &["username"])]),
+            "one key is missing"
         );
         assert!(!copied(object("a@2", &[]).meta()).unwrap().is("a@1", 0));
     }
 
     #[test]
-    fn changes_concern_the_bundles_that_own_them() {
+    fn changes_of_copies_affect_their_bundles() {
         let (copies, mut list) = (Copies::default(), BTreeMap::new());
-        let mut see = |event| copies.see(Kind::Secret, event, &mut list, &everywhere).len();
-        let own = [written(FIELD_MANAGER, "Apply", &["a"])];
-        assert_eq!(see(watcher::Event::Init), 0);
-        assert_eq!(see(watcher::Event::InitApply(object("a@1", &own))), 0);
-        assert_eq!(see(watcher::Event::InitDone), 0);
+        let mut observe = |event| {
+            copies
+                .observe(Kind::Secret, event, &mut list, &any_namespace)
+                .len()
+        };
+        let own = [managed_fields(FIELD_MANAGER, "Apply", &["a"])];
+        assert_eq!(observe(watcher::Event::Init), 0);
+        assert_eq!(observe(watcher::Event::InitApply(object("a@1", &own))), 0);
+        assert_eq!(observe(watcher::Event::InitDone), 0);
         assert!(copies.get(&reference()).unwrap().is("a@1", 1));
         assert_eq!(copies.owned_by("cluster-c1", "u").len(), 1);
         assert_eq!(copies.owned_by("cluster-c1", "other"), []);
-        assert_eq!(see(watcher::Event::Apply(object("a@1", &own))), 0, "nothing new");
-        let web = copies.see(
+        assert_eq!(
+            observe(watcher::Event::Apply(object("a@1", &own))),
+            0,
+            "no change"
+        );
+        let web = copies.observe(
             Kind::Secret,
             watcher::Event::Apply(object("a@1", &[])),
             &mut BTreeMap::new(),
-            &everywhere,
+            &any_namespace,
         );
         assert_eq!(web[0], key("fleet", WEB));
-        let mut see = |event| copies.see(Kind::Secret, event, &mut list, &everywhere).len();
-        assert_eq!(see(watcher::Event::Delete(object("a@1", &[]))), 1);
+        let mut observe = |event| {
+            copies
+                .observe(Kind::Secret, event, &mut list, &any_namespace)
+                .len()
+        };
+        assert_eq!(observe(watcher::Event::Delete(object("a@1", &[]))), 1);
         assert_eq!(copies.get(&reference()), None);
         copies.wrote(Kind::Secret, object("a@1", &own).meta());
-        assert_eq!(see(watcher::Event::Init), 0);
-        assert_eq!(see(watcher::Event::InitDone), 1, "it went unseen");
+        assert_eq!(observe(watcher::Event::Init), 0);
+        assert_eq!(observe(watcher::Event::InitDone), 1, "it was deleted unobserved");
     }
 
-    /// Anybody may put the label on his own Secrets.
+    /// Any tenant can set the label on a Secret.
     #[test]
-    fn what_lies_outside_of_the_namespaces_of_clusters_concerns_nobody() {
+    fn objects_outside_of_cluster_namespaces_are_ignored() {
         let (copies, mut list) = (Copies::default(), BTreeMap::new());
-        let mut see = |event| {
-            let is_of_cluster = |namespace: &str| namespace != "cluster-c1";
-            copies.see(Kind::Secret, event, &mut list, &is_of_cluster).len()
+        let mut observe = |event| {
+            let is_cluster_namespace = |namespace: &str| namespace != "cluster-c1";
+            copies
+                .observe(Kind::Secret, event, &mut list, &is_cluster_namespace)
+                .len()
         };
-        assert_eq!(see(watcher::Event::Init), 0);
-        assert_eq!(see(watcher::Event::InitApply(object("a@1", &[]))), 0);
-        assert_eq!(see(watcher::Event::InitDone), 0);
+        assert_eq!(observe(watcher::Event::Init), 0);
+        assert_eq!(observe(watcher::Event::InitApply(object("a@1", &[]))), 0);
+        assert_eq!(observe(watcher::Event::InitDone), 0);
         for version in ["a@2", "a@3"] {
-            assert_eq!(see(watcher::Event::Apply(object(version, &[]))), 0);
+            assert_eq!(observe(watcher::Event::Apply(object(version, &[]))), 0);
         }
         let mut unowned = object("a@1", &[]);
         unowned.meta_mut().owner_references = None;
         let labels = unowned.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
-        assert_eq!(see(watcher::Event::Apply(unowned)), 0);
+        assert_eq!(observe(watcher::Event::Apply(unowned)), 0);
         assert_eq!(copies.without_owner(&key("fleet", WEB)), [], "nothing is deleted");
         assert_eq!(copies.get(&reference()), None);
     }
 
     #[test]
-    fn what_was_made_for_nothing_is_found() {
+    fn copies_without_owner_are_found() {
         let copies = Copies::default();
         let mut object = object("a@1", &[]);
         object.meta_mut().owner_references = None;
@@ -407,12 +421,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_kinds_must_be_listed() {
+    async fn waits_until_both_kinds_are_listed() {
         let copies = Copies::default();
         for kind in [Kind::Secret, Kind::ConfigMap] {
             assert!(copies.listed.borrow().len() < 2);
-            copies.see::<Secret>(kind, watcher::Event::InitDone, &mut BTreeMap::new(), &everywhere);
+            copies.observe::<Secret>(
+                kind,
+                watcher::Event::InitDone,
+                &mut BTreeMap::new(),
+                &any_namespace,
+            );
         }
-        copies.wait_until_known().await;
+        copies.wait_until_synced().await;
     }
 }

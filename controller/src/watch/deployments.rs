@@ -1,4 +1,4 @@
-//! BundleDeployments, by the Bundle that they are of and by the cluster that they are on.
+//! The cache of BundleDeployments, indexed by Bundle and by the namespace of the cluster.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,50 +18,50 @@ use tokio::sync::watch;
 use super::named_alike;
 use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
 
-/// One of them.
+/// A BundleDeployment, or why it does not decode.
 pub type Deployment = Arc<Decoded<BundleDeployment>>;
 
-/// What became of Bundles on each cluster, as last seen. Clones share it.
+/// All BundleDeployments, as last observed. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct Deployments {
     index: Arc<Mutex<Index>>,
     presence: watch::Sender<Presence>,
 }
 
-/// Whether there is anything to see.
+/// Whether BundleDeployments can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
-    /// Nobody has looked yet.
+    /// The first list is not complete.
     Unknown,
-    /// The cluster has no such kind, because no bundle controller has been installed, or they may not be looked at.
+    /// The CRD does not exist, because no bundle controller is installed, or the scope does not include them.
     Absent,
-    /// All of them are known.
-    Known,
+    /// The first list is complete.
+    Synced,
 }
 
 #[derive(Debug, Default)]
 struct Index {
     all: BTreeMap<NamespacedName, Deployment>,
     of_bundle: HashMap<BundleKey, BTreeSet<NamespacedName>>,
-    /// What a list has shown so far that is under way.
+    /// The objects of an incomplete list.
     listed: Vec<Deployment>,
 }
 
-/// What a change of a deployment concerns.
+/// The objects that a change of a BundleDeployment affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Affected {
-    /// The Bundle that it is of.
+    /// Its Bundle.
     pub bundle: Option<BundleKey>,
-    /// The shard that works on that.
+    /// The shard of the Bundle.
     pub shard: String,
-    /// The HelmOp that it is of.
+    /// Its HelmOp.
     pub helmop: Option<HelmOpKey>,
-    /// The Cluster that it is on.
+    /// Its Cluster.
     pub cluster: Option<ClusterKey>,
 }
 
 impl Deployments {
-    /// None yet.
+    /// An empty cache.
     pub fn new() -> Self {
         Self {
             index: Arc::default(),
@@ -69,9 +69,9 @@ impl Deployments {
         }
     }
 
-    /// Those of a HelmOp; `None` where the cluster knows of none at all.
+    /// The BundleDeployments of a HelmOp; `None` if they cannot be watched.
     pub fn of_helmop(&self, helmop: &HelmOpKey) -> Option<Vec<Deployment>> {
-        if *self.presence.borrow() != Presence::Known {
+        if *self.presence.borrow() != Presence::Synced {
             return None;
         }
         let mut deployments = self.of_bundle(&named_alike(helmop));
@@ -79,30 +79,30 @@ impl Deployments {
         Some(deployments)
     }
 
-    /// Those of a Bundle.
+    /// The BundleDeployments of a Bundle.
     pub fn of_bundle(&self, bundle: &BundleKey) -> Vec<Deployment> {
         let index = lock(&self.index);
         let names = index.of_bundle.get(bundle).into_iter().flatten();
         names.filter_map(|name| index.all.get(name).cloned()).collect()
     }
 
-    /// Number of those of a Bundle.
-    pub fn number(&self, bundle: &BundleKey) -> usize {
+    /// The number of BundleDeployments of a Bundle.
+    pub fn count(&self, bundle: &BundleKey) -> usize {
         lock(&self.index).of_bundle.get(bundle).map_or(0, BTreeSet::len)
     }
 
-    /// Those in the namespace of a cluster.
+    /// The BundleDeployments in the namespace of a cluster.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Deployment> {
         let index = lock(&self.index);
         let from = NamespacedName::new(namespace, "");
-        let those = index.all.range(from..);
-        those
+        let following = index.all.range(from..);
+        following
             .take_while(|(deployment, _)| deployment.namespace == namespace)
             .map(|(_, deployment)| Arc::clone(deployment))
             .collect()
     }
 
-    /// One by its place.
+    /// A BundleDeployment by its namespace and name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Deployment> {
         lock(&self.index)
             .all
@@ -110,25 +110,25 @@ impl Deployments {
             .cloned()
     }
 
-    /// One by its place, if no label tells which Bundle it is of.
+    /// A BundleDeployment by its namespace and name, if it has no labels that name its Bundle.
     pub fn unlabelled(&self, namespace: &str, name: &str) -> Option<Deployment> {
         let found = self.get(namespace, name)?;
         Affected::by(found.meta()).bundle.is_none().then_some(found)
     }
 
-    /// Waits until it is known whether there are any.
-    pub async fn wait_until_known(&self) {
+    /// Waits until the first list is complete, or they are known not to exist.
+    pub async fn wait_until_synced(&self) {
         let mut presence = self.presence.subscribe();
-        // It fails only where nobody can tell any more.
+        // It fails only if the sender is gone, when the process stops.
         let _ = presence.wait_for(|presence| *presence != Presence::Unknown).await;
     }
 
-    /// Nobody may look at them: what Bundles say has to do.
-    pub fn are_out_of_sight(&self) {
+    /// They are outside of the scope: the status of Bundles is used instead.
+    pub fn mark_absent(&self) {
         self.presence.send_replace(Presence::Absent);
     }
 
-    /// Follows a watch, and tells what each change concerns.
+    /// Follows a watch, and returns what each change affects.
     pub fn follow<S>(&self, events: S) -> impl Stream<Item = Affected> + use<S>
     where
         S: Stream<Item = watcher::Result<watcher::Event<Decoded<BundleDeployment>>>>,
@@ -136,7 +136,7 @@ impl Deployments {
         let deployments = self.clone();
         events
             .map(move |event| match event {
-                Ok(event) => deployments.see(event),
+                Ok(event) => deployments.observe(event),
                 Err(error) => {
                     deployments.failed(&error);
                     Vec::new()
@@ -145,18 +145,18 @@ impl Deployments {
             .flat_map(futures::stream::iter)
     }
 
-    /// Takes up what was just written, so that the next look does not miss it.
+    /// Records a BundleDeployment that was just written, so that the next reconciliation does not miss it.
     pub fn wrote(&self, deployment: BundleDeployment) {
         lock(&self.index).put(Arc::new(Decoded::Valid(Arc::new(deployment))));
     }
 
-    /// Takes up that one is gone.
+    /// Records that a BundleDeployment was deleted.
     pub fn gone(&self, namespace: &str, name: &str) {
         lock(&self.index).remove(&NamespacedName::new(namespace, name));
     }
 
-    /// Notes an event. Gives what it concerns.
-    fn see(&self, event: watcher::Event<Decoded<BundleDeployment>>) -> Vec<Affected> {
+    /// Records an event, and returns what it affects.
+    fn observe(&self, event: watcher::Event<Decoded<BundleDeployment>>) -> Vec<Affected> {
         let mut index = lock(&self.index);
         match event {
             watcher::Event::Apply(deployment) => index.put(Arc::new(deployment)),
@@ -173,16 +173,16 @@ impl Deployments {
                 Vec::new()
             }
             watcher::Event::InitDone => {
-                let concerned = index.replace();
+                let affected = index.replace();
                 drop(index);
-                self.presence.send_replace(Presence::Known);
-                concerned
+                self.presence.send_replace(Presence::Synced);
+                affected
             }
         }
     }
 
     fn failed(&self, error: &watcher::Error) {
-        // The next list begins anew.
+        // The next list starts over.
         lock(&self.index).listed.clear();
         let is_absent = is_absent(error);
         let is_first = self.presence.send_if_modified(|presence| {
@@ -190,8 +190,8 @@ impl Deployments {
         });
         if is_first {
             tracing::info!(
-                "the cluster has no BundleDeployments; what became of HelmOps is told as soon as a bundle controller is \
-                 installed"
+                "the CRD of BundleDeployments does not exist; the status of HelmOps on clusters is reported as soon as a bundle \
+                 controller is installed"
             );
         } else if !is_absent {
             tracing::warn!(
@@ -203,7 +203,7 @@ impl Deployments {
     }
 }
 
-/// Takes away what is deployed, which is the larger part, and keeps what tells of its state.
+/// Removes the options of a BundleDeployment, which are its largest part, and keeps what is needed to compute its state.
 pub fn slim(deployment: &mut Decoded<BundleDeployment>) {
     if let Decoded::Valid(deployment) = deployment {
         let deployment = Arc::make_mut(deployment);
@@ -229,15 +229,15 @@ impl Index {
                 .insert(name.clone());
         }
         self.all.insert(name, deployment);
-        // It may have passed from one to another.
-        let mut concerned: Vec<_> = before.into_iter().chain([now]).collect();
-        concerned.dedup();
-        concerned
+        // The labels may have changed: both the previous and the new objects are affected.
+        let mut affected: Vec<_> = before.into_iter().chain([now]).collect();
+        affected.dedup();
+        affected
     }
 
     fn remove(&mut self, name: &NamespacedName) -> Option<Affected> {
-        let concerned = Affected::by(self.all.remove(name)?.meta());
-        if let Some(bundle) = &concerned.bundle
+        let affected = Affected::by(self.all.remove(name)?.meta());
+        if let Some(bundle) = &affected.bundle
             && let Some(names) = self.of_bundle.get_mut(bundle)
         {
             names.remove(name);
@@ -245,35 +245,37 @@ impl Index {
                 self.of_bundle.remove(bundle);
             }
         }
-        Some(concerned)
+        Some(affected)
     }
 
-    /// Takes what was listed in place of all that is known.
+    /// Replaces all objects with those of the complete list.
     fn replace(&mut self) -> Vec<Affected> {
         let listed = std::mem::take(&mut self.listed);
         let before = std::mem::take(&mut self.all);
         self.of_bundle.clear();
-        let mut concerned = Vec::new();
+        let mut affected = Vec::new();
         for deployment in listed {
-            // A list can be behind what was just written, too.
+            // A list can be older than what was just written, too.
             let known = before.get(&NamespacedName::of(deployment.meta()));
             let known = known.filter(|known| is_older(deployment.meta(), known.meta()));
-            concerned.extend(self.put(known.map_or(deployment, Arc::clone)));
+            affected.extend(self.put(known.map_or(deployment, Arc::clone)));
         }
-        let gone = before
+        let deleted = before
             .into_iter()
             .filter(|(name, _)| !self.all.contains_key(name));
-        concerned.extend(gone.map(|(_, deployment)| Affected::by(deployment.meta())));
-        concerned
+        affected.extend(deleted.map(|(_, deployment)| Affected::by(deployment.meta())));
+        affected
     }
 }
 
 impl Affected {
+    /// What the labels of a BundleDeployment name.
     fn by(metadata: &ObjectMeta) -> Self {
-        let named = |namespace, name| Some((labels::of(metadata, namespace)?, labels::of(metadata, name)?));
+        let labelled =
+            |namespace, name| Some((labels::of(metadata, namespace)?, labels::of(metadata, name)?));
         // A HelmOp and its Bundle have the same name.
-        let bundle = named(labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME).or_else(|| helmop_of(metadata));
-        let cluster = named(labels::CLUSTER_NAMESPACE, labels::CLUSTER);
+        let bundle = labelled(labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME).or_else(|| helmop_of(metadata));
+        let cluster = labelled(labels::CLUSTER_NAMESPACE, labels::CLUSTER);
         Self {
             bundle: bundle.map(|(namespace, name)| key(namespace, name)),
             shard: labels::of(metadata, labels::SHARD).unwrap_or_default().to_owned(),
@@ -287,13 +289,13 @@ fn helmop_key(metadata: &ObjectMeta) -> Option<HelmOpKey> {
     helmop_of(metadata).map(|(namespace, name)| key(namespace, name))
 }
 
-/// Whether something is an earlier state of the same object. A watch can be behind what was just written.
+/// Whether it is an earlier version of the same object. A watch can be behind what was just written.
 fn is_older(metadata: &ObjectMeta, than: &ObjectMeta) -> bool {
-    let version = |metadata: &ObjectMeta| metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    let parsed = |metadata: &ObjectMeta| metadata.resource_version.as_ref()?.parse::<u64>().ok();
     metadata.uid == than.uid
-        && version(metadata)
-            .zip(version(than))
-            .is_some_and(|(its, known)| its < known)
+        && parsed(metadata)
+            .zip(parsed(than))
+            .is_some_and(|(version, known)| version < known)
 }
 
 #[cfg(test)]
@@ -302,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    /// One with changes at these places.
+    /// A BundleDeployment with values at these paths, as `pointer|key`.
     fn object(cluster: &str, bundle: &str, more: &[(&str, Value)]) -> Decoded<BundleDeployment> {
         let mut object = json!({
             "metadata": {
@@ -314,8 +316,8 @@ mod tests {
             },
             "spec": { "deploymentID": ":a", "options": { "helm": { "chart": "web" } } },
         });
-        for (place, value) in more {
-            let (parent, key) = place.rsplit_once('|').unwrap();
+        for (path, value) in more {
+            let (parent, key) = path.rsplit_once('|').unwrap();
             object.pointer_mut(parent).unwrap()[key] = value.clone();
         }
         serde_json::from_str(&object.to_string()).unwrap()
@@ -338,33 +340,33 @@ mod tests {
         )
     }
 
-    fn helmops(concerned: Vec<Affected>) -> Vec<String> {
-        concerned
+    fn helmops(affected: Vec<Affected>) -> Vec<String> {
+        affected
             .into_iter()
             .filter_map(|one| Some(one.helmop?.name))
             .collect()
     }
 
     #[test]
-    fn nothing_is_known_before_the_first_list() {
+    fn nothing_is_reported_before_the_first_list_is_complete() {
         let deployments = Deployments::new();
-        deployments.see(watcher::Event::Init);
+        deployments.observe(watcher::Event::Init);
         assert!(
             deployments
-                .see(watcher::Event::InitApply(deployment("c1", "web")))
+                .observe(watcher::Event::InitApply(deployment("c1", "web")))
                 .is_empty()
         );
         assert_eq!(clusters(&deployments, &web()), None);
-        assert_eq!(helmops(deployments.see(watcher::Event::InitDone)), ["web"]);
+        assert_eq!(helmops(deployments.observe(watcher::Event::InitDone)), ["web"]);
         assert_eq!(clusters(&deployments, &web()), Some(vec!["c1".to_owned()]));
         let db = key("fleet-default", "db");
         assert_eq!(clusters(&deployments, &db), Some(Vec::new()));
     }
 
     #[test]
-    fn changes_concern_whose_they_are() {
+    fn a_change_affects_its_bundle_helmop_and_cluster() {
         let deployments = Deployments::new();
-        deployments.see(watcher::Event::InitDone);
+        deployments.observe(watcher::Event::InitDone);
         let expected = Affected {
             bundle: Some(key("fleet-default", "web")),
             shard: String::new(),
@@ -372,54 +374,57 @@ mod tests {
             cluster: Some(key("fleet-default", "c1")),
         };
         for _ in 0..2 {
-            let concerned = deployments.see(watcher::Event::Apply(deployment("c1", "web")));
-            assert_eq!(concerned, std::slice::from_ref(&expected));
+            let affected = deployments.observe(watcher::Event::Apply(deployment("c1", "web")));
+            assert_eq!(affected, std::slice::from_ref(&expected));
         }
         let more = [
             (&*format!("/metadata/labels|{}", labels::HELM_NAME), json!("")),
             (&*format!("/metadata/labels|{}", labels::SHARD), json!("b")),
         ];
         let other = object("c1", "web", &more);
-        let concerned = deployments.see(watcher::Event::Apply(other));
-        assert_eq!(concerned.len(), 2, "it is nobody's any more");
-        assert_eq!((&concerned[1].helmop, &*concerned[1].shard), (&None, "b"));
+        let affected = deployments.observe(watcher::Event::Apply(other));
+        assert_eq!(affected.len(), 2, "it has no HelmOp any more");
+        assert_eq!((&affected[1].helmop, &*affected[1].shard), (&None, "b"));
         assert_eq!(clusters(&deployments, &web()), Some(Vec::new()));
         assert_eq!(deployments.of_bundle(&key("fleet-default", "web")).len(), 1);
-        deployments.see(watcher::Event::Apply(deployment("c2", "db")));
+        deployments.observe(watcher::Event::Apply(deployment("c2", "db")));
         assert_eq!(deployments.in_namespace("c1").len(), 1);
         assert_eq!(
-            helmops(deployments.see(watcher::Event::Delete(deployment("c2", "db")))),
+            helmops(deployments.observe(watcher::Event::Delete(deployment("c2", "db")))),
             ["db"]
         );
-        deployments.see(watcher::Event::Delete(deployment("c1", "web")));
+        deployments.observe(watcher::Event::Delete(deployment("c1", "web")));
         let index = lock(&deployments.index);
         assert!(
             index.all.is_empty() && index.of_bundle.is_empty(),
-            "nothing is left behind"
+            "no index entry remains"
         );
     }
 
     #[test]
-    fn what_a_list_no_longer_shows_is_gone() {
+    fn objects_missing_in_a_list_are_removed() {
         let deployments = Deployments::new();
-        deployments.see(watcher::Event::InitDone);
-        deployments.see(watcher::Event::Apply(deployment("c1", "web")));
-        deployments.see(watcher::Event::Apply(deployment("c2", "db")));
-        deployments.see(watcher::Event::Init);
-        deployments.see(watcher::Event::InitApply(deployment("c2", "db")));
+        deployments.observe(watcher::Event::InitDone);
+        deployments.observe(watcher::Event::Apply(deployment("c1", "web")));
+        deployments.observe(watcher::Event::Apply(deployment("c2", "db")));
+        deployments.observe(watcher::Event::Init);
+        deployments.observe(watcher::Event::InitApply(deployment("c2", "db")));
         assert_eq!(
             clusters(&deployments, &web()),
             Some(vec!["c1".to_owned()]),
-            "until it is complete"
+            "until the list is complete"
         );
-        assert_eq!(helmops(deployments.see(watcher::Event::InitDone)), ["db", "web"]);
+        assert_eq!(
+            helmops(deployments.observe(watcher::Event::InitDone)),
+            ["db", "web"]
+        );
         assert_eq!(clusters(&deployments, &web()), Some(Vec::new()));
     }
 
     #[test]
-    fn what_was_written_is_not_overtaken_by_older_news() {
+    fn an_older_version_does_not_replace_a_written_one() {
         let deployments = Deployments::new();
-        deployments.see(watcher::Event::InitDone);
+        deployments.observe(watcher::Event::InitDone);
         let version = |version: &str, id: &str| {
             let more = [
                 ("/metadata|uid", json!("u")),
@@ -438,36 +443,36 @@ mod tests {
         deployments.wrote(written.as_ref().clone());
         assert!(
             deployments
-                .see(watcher::Event::Apply(version("9", ":old")))
+                .observe(watcher::Event::Apply(version("9", ":old")))
                 .is_empty()
         );
         assert_eq!(id(), ":new");
-        deployments.see(watcher::Event::Apply(version("11", ":newer")));
+        deployments.observe(watcher::Event::Apply(version("11", ":newer")));
         assert_eq!(id(), ":newer");
     }
 
     #[test]
-    fn a_slim_one_keeps_its_state_and_no_options() {
-        let mut whole = deployment("c1", "web");
-        slim(&mut whole);
-        let spec = &whole.good().unwrap().spec;
+    fn a_slimmed_deployment_keeps_its_ids_and_no_options() {
+        let mut deployment = deployment("c1", "web");
+        slim(&mut deployment);
+        let spec = &deployment.good().unwrap().spec;
         assert_eq!((&*spec.deployment_id, &spec.options.helm), (":a", &None));
     }
 
     #[tokio::test]
-    async fn a_cluster_without_the_kind_is_known_too() {
+    async fn waiting_ends_if_the_crd_does_not_exist() {
         let deployments = Deployments::new();
         let missing = kube::core::Status::failure("not found", "NotFound")
             .with_code(404)
             .boxed();
         deployments.failed(&watcher::Error::InitialListFailed(kube::Error::Api(missing)));
-        deployments.wait_until_known().await;
+        deployments.wait_until_synced().await;
         assert_eq!(clusters(&deployments, &web()), None);
-        deployments.see(watcher::Event::InitDone);
+        deployments.observe(watcher::Event::InitDone);
         assert_eq!(
             clusters(&deployments, &web()),
             Some(Vec::new()),
-            "it was installed"
+            "the CRD was installed"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! One watch of several namespaces.
+//! Merges the watches of several namespaces into one.
 //!
-//! A store takes what a list shows for all there is. Where each namespace is listed by itself, a list says nothing of the
-//! others; so each is held back until it is complete, and passed on as what it changes.
+//! A store assumes that a list contains all objects. If each namespace is listed separately, a list contains those of one
+//! namespace only. So each list is held back until it is complete, and then forwarded as the changes that it implies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use helmops_shared::api::{Decoded, Metadata, NamespacedName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::watcher};
 
-/// The watches of some namespaces, by namespace, as one.
+/// Merges watches, given with their namespaces, into one.
 pub fn merged<K, S>(
     watches: Vec<(String, S)>,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>>
@@ -22,11 +22,11 @@ where
     let events = watches
         .into_iter()
         .map(|(namespace, watch)| watch.map(move |event| (namespace.clone(), event)).boxed());
-    let begin = stream::iter([Ok(watcher::Event::Init)]);
-    begin.chain(stream::select_all(events).flat_map(move |event| {
+    let init = stream::iter([Ok(watcher::Event::Init)]);
+    init.chain(stream::select_all(events).flat_map(move |event| {
         let (namespace, event) = event;
         stream::iter(match event {
-            Ok(event) => merge.see(&namespace, event).into_iter().map(Ok).collect(),
+            Ok(event) => merge.observe(&namespace, event).into_iter().map(Ok).collect(),
             Err(error) => {
                 merge.failed(&namespace);
                 vec![Err(error)]
@@ -37,16 +37,16 @@ where
 
 struct Merge<K> {
     namespaces: HashMap<String, Namespace<K>>,
-    /// Namespaces that have not been listed yet: until there are none, everything is a part of the first list.
+    /// Namespaces whose first list is not complete. Until there are none, all events are part of the first merged list.
     unlisted: HashSet<String>,
-    /// What has gone before the first list was complete, which only tells of what is there.
-    early_gone: Vec<NamespacedName>,
+    /// Objects that were deleted before the first merged list was complete: a list contains only existing objects.
+    early_deletes: Vec<NamespacedName>,
 }
 
 struct Namespace<K> {
-    /// Names of what is there.
+    /// The names of existing objects.
     present: HashSet<String>,
-    /// What a list has shown so far that is under way.
+    /// The objects of an incomplete list.
     listed: Vec<Decoded<K>>,
 }
 
@@ -68,23 +68,23 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
                 .map(|name| (name.clone(), Namespace::default()))
                 .collect(),
             unlisted,
-            early_gone: Vec::new(),
+            early_deletes: Vec::new(),
         }
     }
 
-    fn see(&mut self, name: &str, event: watcher::Event<Decoded<K>>) -> Vec<watcher::Event<Decoded<K>>> {
+    fn observe(&mut self, name: &str, event: watcher::Event<Decoded<K>>) -> Vec<watcher::Event<Decoded<K>>> {
         let Some(namespace) = self.namespaces.get_mut(name) else {
             return Vec::new();
         };
         match event {
             watcher::Event::Apply(object) => {
                 namespace.present.insert(object.name_any());
-                vec![self.there(object)]
+                vec![self.applied(object)]
             }
             watcher::Event::Delete(object) => {
                 let object = object.name_any();
                 namespace.present.remove(&object);
-                self.gone(name, vec![object])
+                self.deleted(name, vec![object])
             }
             watcher::Event::Init => {
                 namespace.listed.clear();
@@ -98,23 +98,23 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
                 let listed = std::mem::take(&mut namespace.listed);
                 let names = listed.iter().map(ResourceExt::name_any).collect();
                 let before = std::mem::replace(&mut namespace.present, names);
-                let gone = before.difference(&namespace.present).cloned().collect();
-                let mut events: Vec<_> = listed.into_iter().map(|object| self.there(object)).collect();
-                events.extend(self.gone(name, gone));
+                let deleted = before.difference(&namespace.present).cloned().collect();
+                let mut events: Vec<_> = listed.into_iter().map(|object| self.applied(object)).collect();
+                events.extend(self.deleted(name, deleted));
                 events.extend(self.complete(name));
                 events
             }
         }
     }
 
-    /// A list that was under way begins anew.
+    /// Discards an incomplete list: the watch starts over.
     fn failed(&mut self, name: &str) {
         if let Some(namespace) = self.namespaces.get_mut(name) {
             namespace.listed.clear();
         }
     }
 
-    fn there(&self, object: Decoded<K>) -> watcher::Event<Decoded<K>> {
+    fn applied(&self, object: Decoded<K>) -> watcher::Event<Decoded<K>> {
         if self.unlisted.is_empty() {
             watcher::Event::Apply(object)
         } else {
@@ -122,37 +122,40 @@ impl<K: Resource<DynamicType = ()> + Clone> Merge<K> {
         }
     }
 
-    fn gone(&mut self, namespace: &str, names: Vec<String>) -> Vec<watcher::Event<Decoded<K>>> {
-        let gone = names.into_iter().map(|name| NamespacedName::new(namespace, name));
+    fn deleted(&mut self, namespace: &str, names: Vec<String>) -> Vec<watcher::Event<Decoded<K>>> {
+        let deleted = names.into_iter().map(|name| NamespacedName::new(namespace, name));
         if self.unlisted.is_empty() {
-            gone.map(gone_event).collect()
+            deleted.map(delete_event).collect()
         } else {
-            self.early_gone.extend(gone);
+            self.early_deletes.extend(deleted);
             Vec::new()
         }
     }
 
-    /// Notes that a namespace has been listed, and ends the first list after the last of them.
+    /// Records that the first list of a namespace is complete. After the last namespace, the merged list ends.
     fn complete(&mut self, namespace: &str) -> Vec<watcher::Event<Decoded<K>>> {
         if !self.unlisted.remove(namespace) || !self.unlisted.is_empty() {
             return Vec::new();
         }
-        let gone = std::mem::take(&mut self.early_gone);
-        let is_back = |object: &NamespacedName| {
+        let deleted = std::mem::take(&mut self.early_deletes);
+        let is_recreated = |object: &NamespacedName| {
             let namespace = self.namespaces.get(&object.namespace);
             namespace.is_some_and(|namespace| namespace.present.contains(&object.name))
         };
-        let gone = gone.into_iter().filter(|object| !is_back(object)).map(gone_event);
-        std::iter::once(watcher::Event::InitDone).chain(gone).collect()
+        let deleted = deleted
+            .into_iter()
+            .filter(|object| !is_recreated(object))
+            .map(delete_event);
+        std::iter::once(watcher::Event::InitDone).chain(deleted).collect()
     }
 }
 
-fn gone_event<K>(object: NamespacedName) -> watcher::Event<Decoded<K>> {
-    watcher::Event::Delete(gone_object(object))
+fn delete_event<K>(object: NamespacedName) -> watcher::Event<Decoded<K>> {
+    watcher::Event::Delete(deleted_object(object))
 }
 
-/// What can be said of an object that is gone: where it was.
-fn gone_object<K>(object: NamespacedName) -> Decoded<K> {
+/// A stand-in for a deleted object: only its namespace and name are known.
+fn deleted_object<K>(object: NamespacedName) -> Decoded<K> {
     let metadata = ObjectMeta {
         namespace: Some(object.namespace),
         name: Some(object.name),
@@ -160,7 +163,7 @@ fn gone_object<K>(object: NamespacedName) -> Decoded<K> {
     };
     Decoded::Invalid {
         metadata: Box::new(Metadata::from(metadata)),
-        error: "it is gone".to_owned(),
+        error: "it is deleted".to_owned(),
     }
 }
 
@@ -177,13 +180,13 @@ mod tests {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    /// Sees events in namespaces `a` and `b`, and gives what a store holds after them; `None` while it is not ready.
+    /// Merges events of the namespaces `a` and `b`, and returns the content of a store after them; `None` if it is not ready.
     fn stored(events: Vec<(&str, watcher::Event<Decoded<HelmOp>>)>) -> Option<Vec<String>> {
         let (store, mut writer) = reflector::store();
         let mut merge = Merge::new(["a".to_owned(), "b".to_owned()].into_iter());
         writer.apply_watcher_event(&watcher::Event::Init);
         for (namespace, event) in events {
-            for event in merge.see(namespace, event) {
+            for event in merge.observe(namespace, event) {
                 writer.apply_watcher_event(&event);
             }
         }
@@ -209,26 +212,26 @@ mod tests {
     }
 
     #[test]
-    fn it_is_complete_when_every_namespace_is() {
+    fn the_list_is_complete_when_all_namespaces_are_listed() {
         assert_eq!(stored(list("a", &["web"])), None);
         let both = [list("a", &["web"]), list("b", &["web", "db"])].concat();
         assert_eq!(stored(both).unwrap(), ["a/web", "b/db", "b/web"]);
     }
 
     #[test]
-    fn a_later_list_speaks_for_its_namespace_alone() {
+    fn a_later_list_replaces_only_its_namespace() {
         let events = [list("a", &["web", "db"]), list("b", &["web"]), list("a", &["db"])].concat();
         assert_eq!(stored(events).unwrap(), ["a/db", "b/web"]);
         let early = [list("a", &["web"]), list("a", &["db"]), list("b", &["web"])].concat();
         assert_eq!(
             stored(early).unwrap(),
             ["a/db", "b/web"],
-            "also before all are complete"
+            "also before all namespaces are listed"
         );
     }
 
     #[test]
-    fn changes_pass() {
+    fn changes_are_forwarded() {
         let mut events = [list("a", &["web"]), list("b", &[])].concat();
         events.push(("b", watcher::Event::Apply(helmop("b", "new"))));
         events.push(("a", watcher::Event::Delete(helmop("a", "web"))));
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_before_all_are_complete_count_too() {
+    fn changes_before_the_first_list_is_complete_are_applied() {
         let mut events = list("a", &["web", "db"]);
         events.push(("a", watcher::Event::Apply(helmop("a", "new"))));
         events.push(("a", watcher::Event::Delete(helmop("a", "web"))));

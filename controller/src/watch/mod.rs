@@ -1,32 +1,32 @@
-//! What the controller sees of the cluster: stores that watches fill, and which work each change makes.
+//! The caches of the controller: stores that watches fill, and the objects that each change enqueues.
 //!
-//! | watched | kept | concerns |
+//! | watched | stored | enqueues |
 //! |---|---|---|
-//! | HelmOps | all of them | themselves, unless only what the controller itself writes has changed |
-//! | Bundles of HelmOps | all of them | the HelmOp of their name |
-//! | BundleDeployments of HelmOps | all of them, by Bundle | the HelmOp that their labels name |
-//! | Secrets | nothing: their metadata pass by | the HelmOps that name them |
-//! | Policies | those of each namespace, put together | the HelmOps of their namespace |
-//! | Rancher's authorities | both Secrets | every HelmOp |
+//! | HelmOps | all | the HelmOp, unless only fields that the controller itself writes have changed |
+//! | Bundles of HelmOps | all | the HelmOp with the same name |
+//! | BundleDeployments of HelmOps | all, by Bundle | the HelmOp that their labels name |
+//! | Secrets | nothing: only metadata is watched | the HelmOps that name them |
+//! | Policies | merged for each namespace | the HelmOps in their namespace |
+//! | Rancher's CA certificates | both Secrets | every HelmOp |
 //!
-//! Where Bundles are brought to clusters from here too, there is more of it:
+//! If the bundle loop is enabled, additionally:
 //!
-//! | watched | kept | concerns besides |
+//! | watched | stored | also enqueues |
 //! |---|---|---|
-//! | Bundles | all of them | themselves, unless only their status has changed |
-//! | BundleDeployments | all of them, whole | their Bundle and their Cluster |
-//! | Clusters, ClusterGroups, mappings, namespaces | all of them, of namespaces the metadata | Bundles that may go there, and the Cluster itself |
-//! | Secrets and ConfigMaps | nothing | the Bundles that pass them on |
-//! | copies of these in the namespaces of clusters | what their metadata tell | the Bundles that they are for |
-//! | Policies | | the Bundles of their namespace |
+//! | Bundles | all | the Bundle, unless only its status has changed |
+//! | BundleDeployments | all, complete | their Bundle and their Cluster |
+//! | Clusters, ClusterGroups, mappings, namespaces | all, metadata only for namespaces | Bundles that may target the Cluster, and the Cluster itself |
+//! | Secrets and ConfigMaps | nothing | the Bundles that copy them to clusters |
+//! | copies of these in the namespaces of clusters | the content of their metadata | the Bundles that they belong to |
+//! | Policies | | the Bundles in their namespace |
 
 mod budget;
+mod change_filter;
 mod claims;
 mod clusters;
 mod copies;
 mod deployments;
 mod merged;
-mod news;
 mod policies;
 mod rancher_ca;
 mod scope;
@@ -66,41 +66,41 @@ pub use self::{
     weight::Weight,
 };
 use self::{
+    change_filter::ChangeFilter,
     deployments::{Affected, slim},
-    news::ChangeFilter,
     scope::{budgeted, log_errors, paged},
 };
 use crate::work::{BundleKey, HelmOpKey, Work, key, key_of};
 
-/// What has been seen, as it was last.
+/// The caches: the last observed state of each object.
 #[derive(Clone)]
 pub struct Stores {
     /// The HelmOps.
     pub helmops: Store<Decoded<HelmOp>>,
-    /// The Bundles that are made of HelmOps, by their label, or all of them.
+    /// The Bundles of HelmOps, selected by their label, or all Bundles.
     pub bundles: Store<Decoded<Bundle>>,
-    /// What became of them on each cluster.
+    /// The BundleDeployments of each Bundle.
     pub deployments: Deployments,
-    /// What Rancher trusts.
+    /// The CA certificates of Rancher.
     pub rancher_ca: RancherCa,
-    /// What HelmOps may use.
+    /// The Policies.
     pub policies: PolicyCache,
-    /// What is needed to bring Bundles to clusters, if that is done here.
-    pub reach: Option<DeliveryStores>,
-    /// What objects in the stores are charged to.
+    /// The stores of the bundle loop, if it is enabled.
+    pub delivery: Option<DeliveryStores>,
+    /// The memory budget of the objects in the stores.
     pub budget: StoreBudget,
 }
 
-/// What is needed to bring Bundles to clusters.
+/// The stores that the bundle loop needs to deliver Bundles to clusters.
 #[derive(Clone)]
 pub struct DeliveryStores {
-    /// Where they may go.
+    /// The Clusters, and what selects them.
     pub clusters: Clusters,
-    /// What is there for them.
+    /// The copies of Secrets and ConfigMaps in the namespaces of clusters.
     pub copies: Copies,
 }
 
-/// What fills the stores: the watches hold it.
+/// The write halves of the stores, held by the watches.
 pub struct Writers {
     helmops: Writer<Decoded<HelmOp>>,
     bundles: Writer<Decoded<Bundle>>,
@@ -108,19 +108,19 @@ pub struct Writers {
     clusters: Option<clusters::Writers>,
 }
 
-/// What the watches tell of.
+/// The events of all watches.
 pub struct Watches {
-    /// Work that changes make.
+    /// Objects that a change affects.
     pub changes: BoxStream<'static, Work>,
-    /// Work that was waiting for a Secret, perhaps: what it failed with may be mended.
-    pub mended: BoxStream<'static, Work>,
-    /// Something has changed that concerns every HelmOp.
-    pub all: BoxStream<'static, ()>,
-    /// End when the watches that fill no store have begun. What is read before that could change unseen.
-    pub begun: Vec<oneshot::Receiver<()>>,
+    /// Objects that a changed Secret or ConfigMap affects: the change may fix their last error.
+    pub secret_changes: BoxStream<'static, Work>,
+    /// A change that affects every HelmOp.
+    pub all_helmops: BoxStream<'static, ()>,
+    /// Each one resolves when a watch that fills no store is synced. A change of an object read before that could be missed.
+    pub initial_sync: Vec<oneshot::Receiver<()>>,
 }
 
-/// Empty stores, which are filled as far as the budget allows. `delivers` says whether Bundles are brought to clusters here.
+/// Empty stores, which the watches fill as far as the budget allows. `delivers`: whether the bundle loop is enabled.
 pub fn stores(delivers: bool, budget: StoreBudget) -> (Stores, Writers) {
     let (helmops, helmop_writer) = reflector::store();
     let (bundles, bundle_writer) = reflector::store();
@@ -133,7 +133,7 @@ pub fn stores(delivers: bool, budget: StoreBudget) -> (Stores, Writers) {
         deployments: Deployments::new(),
         rancher_ca,
         policies: PolicyCache::default(),
-        reach: clusters.map(|clusters| DeliveryStores {
+        delivery: clusters.map(|clusters| DeliveryStores {
             clusters,
             copies: Copies::default(),
         }),
@@ -149,30 +149,30 @@ pub fn stores(delivers: bool, budget: StoreBudget) -> (Stores, Writers) {
 }
 
 impl Stores {
-    /// Waits until everything has been seen once, or is known not to be there.
+    /// Waits until all watches have completed their first list, or their resources are known not to exist.
     pub async fn wait_until_filled(&self) {
-        // Stores fail only where their watch has ended already.
+        // A store fails only if its watch has ended already.
         let _ = self.helmops.wait_until_ready().await;
         let _ = self.bundles.wait_until_ready().await;
-        self.deployments.wait_until_known().await;
+        self.deployments.wait_until_synced().await;
         self.rancher_ca.wait_until_ready().await;
         self.policies.wait_until_known().await;
-        if let Some(reach) = &self.reach {
-            reach.clusters.wait_until_ready().await;
-            reach.copies.wait_until_known().await;
+        if let Some(delivery) = &self.delivery {
+            delivery.clusters.wait_until_ready().await;
+            delivery.copies.wait_until_synced().await;
         }
     }
 }
 
-/// Begins to watch what is in the scope.
+/// Starts the watches of all resources in the scope.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) -> Watches {
-    let mut news = ChangeFilter::default();
-    let config = scope.of_shard();
+    let mut filter = ChangeFilter::default();
+    let config = scope.watch_config();
     let helmops = scope.watch(client, |api| {
         budgeted(client, api, &config, &stores.budget, |_| ())
     });
     let helmops = log_errors::<HelmOp, _>(helmops.reflect(writers.helmops))
-        .flat_map(move |event| stream::iter(news.of(&event)))
+        .flat_map(move |event| stream::iter(filter.changed(&event)))
         .map(Work::HelmOp);
     let mut changes = vec![
         helmops.boxed(),
@@ -180,65 +180,70 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
         deployments(client, scope, stores),
         policies::watch(client, scope, stores).boxed(),
     ];
-    let delivers = stores.reach.is_some();
-    let mut begun = Vec::new();
-    let mut begins = || {
+    let delivers = stores.delivery.is_some();
+    let mut initial_sync = Vec::new();
+    let mut synced = || {
         let (sender, receiver) = oneshot::channel();
-        begun.push(receiver);
+        initial_sync.push(receiver);
         sender
     };
-    let mut mended = Vec::new();
+    let mut secret_changes = Vec::new();
     for (_, api) in scope.apis(client) {
         let bundles = delivers.then(|| stores.bundles.clone());
         let (helmops, policies) = (stores.helmops.clone(), stores.policies.clone());
-        mended.push(sources::of_secrets(api, begins(), helmops, policies, bundles).boxed());
+        secret_changes.push(sources::of_secrets(api, synced(), helmops, policies, bundles).boxed());
     }
-    if let (Some(reach), Some(writers)) = (&stores.reach, writers.clusters) {
-        let of_clusters = clusters::watch(client, &reach.clusters, writers, &stores.bundles);
-        let divides = scope.shard.is_empty();
-        let is_ours = move |work: &Work| ready(divides || !matches!(work, Work::Cluster(_)));
+    if let (Some(delivery), Some(writers)) = (&stores.delivery, writers.clusters) {
+        let of_clusters = clusters::watch(client, &delivery.clusters, writers, &stores.bundles);
+        // Clusters are not sharded: the default shard reconciles all of them.
+        let is_default_shard = scope.shard.is_empty();
+        let is_ours = move |work: &Work| ready(is_default_shard || !matches!(work, Work::Cluster(_)));
         changes.push(of_clusters.filter(is_ours).boxed());
-        changes.push(copies::<Secret>(client, stores, reach, Kind::Secret));
-        changes.push(copies::<ConfigMap>(client, stores, reach, Kind::ConfigMap));
-        let maps = sources::of_maps(Api::all(client.clone()), begins(), stores.bundles.clone());
-        mended.push(maps.map(Work::Bundle).boxed());
+        changes.push(copies::<Secret>(client, stores, delivery, Kind::Secret));
+        changes.push(copies::<ConfigMap>(client, stores, delivery, Kind::ConfigMap));
+        let config_maps = sources::of_config_maps(Api::all(client.clone()), synced(), stores.bundles.clone());
+        secret_changes.push(config_maps.map(Work::Bundle).boxed());
     }
     Watches {
         changes: stream::select_all(changes).boxed(),
-        mended: stream::select_all(mended).boxed(),
-        all: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),
-        begun,
+        secret_changes: stream::select_all(secret_changes).boxed(),
+        all_helmops: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),
+        initial_sync,
     }
 }
 
-/// A Bundle that changes concerns the HelmOp of its name, and itself where it is brought to clusters here.
+/// A changed Bundle enqueues the HelmOp with the same name, and the Bundle itself if the bundle loop is enabled.
 fn bundles(
     client: &Client,
     scope: &Scope,
     stores: &Stores,
     writer: Writer<Decoded<Bundle>>,
 ) -> impl Stream<Item = Work> + use<> {
-    let delivers = stores.reach.is_some();
-    let config = if delivers { scope.of_shard() } else { of_helmops() };
-    let known = stores.helmops.clone();
-    let mut news = ChangeFilter::default();
+    let delivers = stores.delivery.is_some();
+    let config = if delivers {
+        scope.watch_config()
+    } else {
+        of_helmops()
+    };
+    let helmops = stores.helmops.clone();
+    let mut filter = ChangeFilter::default();
     let events = scope.watch(client, |api| {
         budgeted(client, api, &config, &stores.budget, |_| ())
     });
     let events = events.reflect(writer);
-    // Those that a list shows are not in the store before it is complete.
+    // Objects of a list are not in the store until the list is complete.
     let mut listed = Vec::new();
     log_errors::<Bundle, _>(events).flat_map(move |event| {
-        let told = news.of(&event);
-        let mut concerned: Vec<HelmOpKey> = touched(&event, &mut listed)
+        let changed = filter.changed(&event);
+        let mut affected: Vec<HelmOpKey> = affected_helmops(&event, &mut listed)
             .into_iter()
-            .chain(told.iter().map(named_alike))
+            .chain(changed.iter().map(named_alike))
             .collect();
-        concerned.dedup();
-        concerned.retain(|helmop| known.get(helmop).is_some());
-        let bundles = told.into_iter().filter(|_| delivers).map(Work::Bundle);
-        let helmops = concerned.into_iter().map(Work::HelmOp);
-        stream::iter(helmops.chain(bundles).collect::<Vec<_>>())
+        affected.dedup();
+        affected.retain(|helmop| helmops.get(helmop).is_some());
+        let bundles = changed.into_iter().filter(|_| delivers).map(Work::Bundle);
+        let affected = affected.into_iter().map(Work::HelmOp);
+        stream::iter(affected.chain(bundles).collect::<Vec<_>>())
     })
 }
 
@@ -246,8 +251,8 @@ fn of_helmops() -> watcher::Config {
     watcher::Config::default().labels(labels::HELM_NAME)
 }
 
-/// The HelmOps of the Bundles that an event is about.
-fn touched(event: &watcher::Event<Decoded<Bundle>>, listed: &mut Vec<HelmOpKey>) -> Vec<HelmOpKey> {
+/// The HelmOps of the Bundles in an event.
+fn affected_helmops(event: &watcher::Event<Decoded<Bundle>>, listed: &mut Vec<HelmOpKey>) -> Vec<HelmOpKey> {
     match event {
         watcher::Event::Apply(bundle) | watcher::Event::Delete(bundle) => {
             vec![named_alike(&key_of(bundle))]
@@ -264,49 +269,49 @@ fn touched(event: &watcher::Event<Decoded<Bundle>>, listed: &mut Vec<HelmOpKey>)
     }
 }
 
-/// A HelmOp and its Bundle have the same name.
+/// The key of the HelmOp of a Bundle, or of the Bundle of a HelmOp: both have the same name.
 pub fn named_alike<K: Lookup<DynamicType = ()>, O: Lookup<DynamicType = ()>>(
     object: &ObjectRef<K>,
 ) -> ObjectRef<O> {
     key(object.namespace.as_deref().unwrap_or_default(), &object.name)
 }
 
-/// They are in the namespaces of clusters, which only who may see the whole cluster may see.
+/// BundleDeployments are in the namespaces of clusters, so they are watched only if the scope is the whole cluster.
 fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'static, Work> {
     if !scope.is_cluster() {
-        stores.deployments.are_out_of_sight();
+        stores.deployments.mark_absent();
         return stream::pending().boxed();
     }
-    let delivers = stores.reach.is_some();
+    let delivers = stores.delivery.is_some();
     let config = if delivers {
         watcher::Config::default()
     } else {
         of_helmops()
     };
-    // Where Bundles are not brought to clusters from here, the states of deployments are enough.
+    // Without the bundle loop, the states of the deployments are enough.
     let slim = if delivers { |_: &mut _| () } else { slim };
     let api = Api::all(client.clone());
     let events = backoff_without_init(budgeted(client, api, &config, &stores.budget, slim));
-    let (known, bundles) = (stores.helmops.clone(), stores.bundles.clone());
+    let (helmops, bundles) = (stores.helmops.clone(), stores.bundles.clone());
     let shard = scope.shard.clone();
-    let concerned = stores.deployments.follow(events);
-    concerned
-        .flat_map(move |concerned| {
+    let affected = stores.deployments.follow(events);
+    affected
+        .flat_map(move |affected| {
             let Affected {
                 helmop,
                 bundle,
                 cluster,
-                shard: its,
-            } = concerned;
+                shard: shard_label,
+            } = affected;
             let helmop = helmop
-                .filter(|helmop| known.get(helmop).is_some())
+                .filter(|helmop| helmops.get(helmop).is_some())
                 .map(Work::HelmOp);
-            // A Bundle that was given to this shard has deployments that tell of the one before.
-            let is_here = |bundle: &BundleKey| its == shard || bundles.get(bundle).is_some();
+            // Deployments of a Bundle that was moved to this shard still have the label of the previous shard.
+            let is_here = |bundle: &BundleKey| shard_label == shard || bundles.get(bundle).is_some();
             let bundle = bundle
                 .filter(|bundle| delivers && is_here(bundle))
                 .map(Work::Bundle);
-            // Clusters are not divided.
+            // Clusters are not sharded: the default shard reconciles all of them.
             let cluster = cluster
                 .filter(|_| delivers && shard.is_empty())
                 .map(Work::Cluster);
@@ -315,8 +320,13 @@ fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'st
         .boxed()
 }
 
-/// The copies of a kind that this controller has made.
-fn copies<K>(client: &Client, stores: &Stores, reach: &DeliveryStores, kind: Kind) -> BoxStream<'static, Work>
+/// Watches the copies of a kind that this controller created.
+fn copies<K>(
+    client: &Client,
+    stores: &Stores,
+    delivery: &DeliveryStores,
+    kind: Kind,
+) -> BoxStream<'static, Work>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
@@ -324,13 +334,15 @@ where
     let config = paged(watcher::Config::default().labels(labels::COPY_TYPE));
     let events = log_errors::<K, _>(watcher(api, config).default_backoff());
     let bundles = stores.bundles.clone();
-    let (clusters, copies) = (reach.clusters.clone(), reach.copies.clone());
-    let concerned = async move {
-        // Whose namespace is a cluster's must be known before.
-        clusters.wait_until_known().await;
-        copies.follow(kind, events, move |namespace| clusters.is_of_cluster(namespace))
+    let (clusters, copies) = (delivery.clusters.clone(), delivery.copies.clone());
+    let affected = async move {
+        // First it must be known which namespaces belong to Clusters.
+        clusters.wait_until_synced().await;
+        copies.follow(kind, events, move |namespace| {
+            clusters.is_cluster_namespace(namespace)
+        })
     };
-    concerned
+    affected
         .into_stream()
         .flatten()
         .filter(move |bundle| ready(bundles.get(bundle).is_some()))
@@ -338,12 +350,12 @@ where
         .boxed()
 }
 
-/// The objects that are like this.
-pub fn matching<K>(store: &Store<K>, is_wanted: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>>
+/// The keys of the objects that match a predicate.
+pub fn matching<K>(store: &Store<K>, predicate: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>>
 where
     K: Lookup<DynamicType = ()> + Clone + 'static,
 {
     let objects = store.state();
-    let wanted = objects.iter().filter(|object| is_wanted(object));
-    wanted.map(|object| key_of(&**object)).collect()
+    let matches = objects.iter().filter(|object| predicate(object));
+    matches.map(|object| key_of(&**object)).collect()
 }

@@ -1,4 +1,4 @@
-//! The Policies that HelmOps are held to, and what a change of them sets going.
+//! The watch of Policies, and the objects that a change of a Policy affects.
 
 use std::future::ready;
 
@@ -21,25 +21,25 @@ use kube::{
 use super::{Scope, Stores, matching, scope::paged};
 use crate::work::Work;
 
-/// Watches Policies, and tells of each HelmOp that a change concerns, and of each Bundle that is brought to clusters.
+/// Watches Policies. Returns the HelmOps that a change affects, and the Bundles if the bundle loop is enabled.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
-    let known = &stores.policies;
+    let policies = &stores.policies;
     let changes = if scope.is_cluster() {
-        known.watch(client).boxed()
+        policies.watch(client).boxed()
     } else {
         let events = scope.watch(client, |api| watcher(api, paged(watcher::Config::default())));
-        known
+        policies
             .follow(events.filter(|event| ready(!log_if_retryable(event))))
             .boxed()
     };
     let helmops = stores.helmops.clone();
-    let bundles = stores.reach.is_some().then(|| stores.bundles.clone());
+    let bundles = stores.delivery.is_some().then(|| stores.bundles.clone());
     changes.flat_map(move |change| {
         let bundles = bundles
             .as_ref()
-            .map(|bundles| concerned(bundles, &change))
+            .map(|bundles| affected(bundles, &change))
             .unwrap_or_default();
-        let helmops = concerned(&helmops, &change).into_iter().map(Work::HelmOp);
+        let helmops = affected(&helmops, &change).into_iter().map(Work::HelmOp);
         stream::iter(
             helmops
                 .chain(bundles.into_iter().map(Work::Bundle))
@@ -48,7 +48,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Ite
     })
 }
 
-/// Whether the watch of one namespace failed, which says nothing of the others and is begun anew.
+/// Whether an event is an error of the watch of one namespace, which is restarted. The other namespaces are not affected.
 fn log_if_retryable<T>(event: &watcher::Result<T>) -> bool {
     let Err(error) = event else {
         return false;
@@ -63,7 +63,7 @@ fn log_if_retryable<T>(event: &watcher::Result<T>) -> bool {
     is_retryable
 }
 
-fn concerned<K>(objects: &Store<Decoded<K>>, change: &Change) -> Vec<ObjectRef<Decoded<K>>>
+fn affected<K>(objects: &Store<Decoded<K>>, change: &Change) -> Vec<ObjectRef<Decoded<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_concerns_the_helmops_of_its_namespace() {
+    fn a_change_affects_the_helmops_in_its_namespace() {
         let (helmops, mut writer) = reflector::store();
         for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "one")] {
             let helmop = json!({ "metadata": { "namespace": namespace, "name": name } });
@@ -94,7 +94,7 @@ mod tests {
             (Change::Namespace("a".to_owned()), vec!["a/one", "a/two"]),
             (Change::Namespace("c".to_owned()), vec![]),
         ] {
-            let mut found: Vec<_> = concerned(&helmops, &change)
+            let mut found: Vec<_> = affected(&helmops, &change)
                 .into_iter()
                 .map(|helmop| format!("{}/{}", helmop.namespace.unwrap(), helmop.name))
                 .collect();

@@ -1,6 +1,6 @@
-//! The authorities that Rancher trusts, which every repository without authorities of its own is checked against too.
+//! The CA certificates of Rancher, which are trusted for every repository without CA certificates of its own.
 //!
-//! Rancher keeps them in two Secrets of its own namespace. They are watched, since every Bundle carries them.
+//! Rancher stores them in two Secrets in its own namespace. They are watched because every Bundle contains them.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::{
@@ -25,13 +25,13 @@ use crate::resolve::CaCertificate;
 /// Rancher's own namespace.
 const NAMESPACE: &str = "cattle-system";
 
-/// The Secrets and the key in each, in the order in which Fleet puts them together.
+/// The Secrets and the key in each, in the order in which Fleet concatenates them.
 const SECRETS: [(&str, &str); 2] = [
     ("tls-ca", "cacerts.pem"),
     ("tls-ca-additional", "ca-additional.pem"),
 ];
 
-/// A Secret of Rancher's lacks its key.
+/// A Secret of Rancher without its key.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "could not get Rancher CA bundle: no field {key} found in secret {secret} of namespace {NAMESPACE}; add it, or delete the Secret if Rancher's certificate needs no authority of its own"
@@ -41,36 +41,41 @@ pub struct MissingKey {
     key: &'static str,
 }
 
-/// The authorities as last seen.
+/// The cache of both Secrets.
 #[derive(Clone)]
 pub struct RancherCa {
     stores: [Store<Secret>; 2],
 }
 
-/// What Rancher trusts.
+/// The CA certificates of both Secrets, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaBundle(Vec<u8>);
 
 impl RancherCa {
-    /// Where they are kept, and what fills it.
+    /// An empty cache, and its write halves.
     pub fn new() -> (Self, [Writer<Secret>; 2]) {
-        let (one, one_writer) = reflector::store();
-        let (other, other_writer) = reflector::store();
-        (Self { stores: [one, other] }, [one_writer, other_writer])
+        let (first, first_writer) = reflector::store();
+        let (second, second_writer) = reflector::store();
+        (
+            Self {
+                stores: [first, second],
+            },
+            [first_writer, second_writer],
+        )
     }
 
-    /// Waits until both have been looked for once.
+    /// Waits until both watches have completed their first list.
     pub async fn wait_until_ready(&self) {
         for store in &self.stores {
-            // It fails only where the watch has ended already.
+            // It fails only if the watch has ended already.
             let _ = store.wait_until_ready().await;
         }
     }
 
-    /// The authorities of both Secrets, one after the other.
+    /// The certificates of both Secrets, concatenated.
     ///
     /// # Errors
-    /// Where a Secret is there without its key.
+    /// If a Secret exists without its key.
     pub fn bundle(&self) -> Result<CaBundle, MissingKey> {
         let mut bundle = Vec::new();
         for (store, (secret, key)) in self.stores.iter().zip(SECRETS) {
@@ -85,7 +90,7 @@ impl RancherCa {
 }
 
 impl CaBundle {
-    /// For a TLS connection.
+    /// The certificates for a TLS connection.
     pub fn authorities(&self) -> Vec<CaCertificate> {
         let certificates = (
             self.0.clone(),
@@ -98,15 +103,15 @@ impl CaBundle {
         }
     }
 
-    /// For a Bundle, as the API has bytes.
+    /// The certificates for a Bundle, in base64.
     pub fn encoded(&self) -> String {
         STANDARD.encode(&self.0)
     }
 }
 
-/// Watches both Secrets, and tells of each change. Where their namespace is out of sight, there are none.
+/// Watches both Secrets, and returns an item for each change. If their namespace is outside of the scope, there are none.
 pub fn watch(client: &Client, scope: &Scope, writers: [Writer<Secret>; 2]) -> BoxStream<'static, ()> {
-    if !scope.has(NAMESPACE) {
+    if !scope.includes(NAMESPACE) {
         for mut writer in writers {
             writer.apply_watcher_event(&watcher::Event::Init);
             writer.apply_watcher_event(&watcher::Event::InitDone);
@@ -146,37 +151,37 @@ mod tests {
 
     use super::*;
 
-    fn seen(secrets: &[(&str, &str, &str)]) -> RancherCa {
+    fn rancher_ca(secrets: &[(&str, &str, &str)]) -> RancherCa {
         let (ca, mut writers) = RancherCa::new();
         for (name, key, pem) in secrets {
             let mut secret = Secret::default();
             secret.metadata.name = Some((*name).to_owned());
             secret.metadata.namespace = Some(NAMESPACE.to_owned());
             secret.data = Some([((*key).to_owned(), ByteString(pem.as_bytes().to_vec()))].into());
-            let slot = usize::from(*name == SECRETS[1].0);
-            writers[slot].apply_watcher_event(&watcher::Event::Apply(secret));
+            let index = usize::from(*name == SECRETS[1].0);
+            writers[index].apply_watcher_event(&watcher::Event::Apply(secret));
         }
         ca
     }
 
     #[test]
-    fn both_one_after_the_other() {
-        assert_eq!(seen(&[]).bundle(), Ok(CaBundle::default()));
-        assert!(seen(&[]).bundle().unwrap().authorities().is_empty());
-        assert_eq!(seen(&[]).bundle().unwrap().encoded(), "");
-        let both = seen(&[
+    fn the_bundle_concatenates_both_secrets() {
+        assert_eq!(rancher_ca(&[]).bundle(), Ok(CaBundle::default()));
+        assert!(rancher_ca(&[]).bundle().unwrap().authorities().is_empty());
+        assert_eq!(rancher_ca(&[]).bundle().unwrap().encoded(), "");
+        let both = rancher_ca(&[
             ("tls-ca-additional", "ca-additional.pem", "B"),
             ("tls-ca", "cacerts.pem", "A"),
         ]);
         assert_eq!(both.bundle(), Ok(CaBundle(b"AB".to_vec())));
         assert_eq!(both.bundle().unwrap().encoded(), "QUI=");
-        let broken = seen(&[("tls-ca", "other", "A")])
+        let error = rancher_ca(&[("tls-ca", "other", "A")])
             .bundle()
             .unwrap_err()
             .to_string();
         assert!(
-            broken.contains("no field cacerts.pem found in secret tls-ca"),
-            "{broken}"
+            error.contains("no field cacerts.pem found in secret tls-ca"),
+            "{error}"
         );
     }
 }

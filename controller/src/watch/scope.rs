@@ -1,4 +1,4 @@
-//! Which objects the controller looks at.
+//! The scope of the controller: which namespaces and which shard it watches.
 
 use std::fmt;
 
@@ -22,32 +22,32 @@ use super::{
 };
 use crate::client::bounded;
 
-/// Objects per page of a list. An object can be 1.5 MB, and a page is in memory three times while it is decoded: this many
-/// fit into the memory that the manifests give to the controller.
+/// Objects per page of a list. An object can have 1.5 MB, and a page is in memory three times while it is decoded: this number
+/// fits into the memory limit in the manifests.
 const PAGE: u32 = 32;
 
-/// Which HelmOps the controller works on.
+/// Which HelmOps the controller reconciles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Those in these namespaces; empty for all namespaces.
+    /// Only those in these namespaces; empty for all namespaces.
     pub namespaces: Vec<String>,
-    /// Those whose label names this shard; empty for those without the label.
+    /// Only those whose label names this shard; empty for those without the label.
     pub shard: String,
 }
 
 impl Scope {
-    /// Whether it is the whole cluster.
+    /// Whether it includes all namespaces.
     pub fn is_cluster(&self) -> bool {
         self.namespaces.is_empty()
     }
 
     /// Whether it includes a namespace.
-    pub fn has(&self, namespace: &str) -> bool {
+    pub fn includes(&self, namespace: &str) -> bool {
         self.is_cluster() || self.namespaces.iter().any(|one| one == namespace)
     }
 
-    /// What to watch of HelmOps.
-    pub fn of_shard(&self) -> watcher::Config {
+    /// The watch configuration that selects the objects of the shard.
+    pub fn watch_config(&self) -> watcher::Config {
         let selector = if self.shard.is_empty() {
             format!("!{}", labels::SHARD)
         } else {
@@ -70,7 +70,7 @@ impl Scope {
             .collect()
     }
 
-    /// Watches objects of a kind in all namespaces of the scope, as if they were one: `watch` watches what an API serves.
+    /// Watches objects of a kind in all namespaces of the scope, with `watch` for each API, and merges the watches into one.
     pub fn watch<K, S>(
         &self,
         client: &Client,
@@ -96,7 +96,7 @@ impl Scope {
     }
 }
 
-/// A watch that shows objects as far as the budget allows. `slim` takes away what is not stored of them.
+/// A watch of objects as far as the budget allows. `slim` removes the parts that are not stored.
 pub fn budgeted<K>(
     client: &Client,
     api: Api<Decoded<K>>,
@@ -126,13 +126,13 @@ where
     })
 }
 
-/// Reads an object that a watch has shown, if it would still show it.
+/// Reads an object of a watch again, if it still matches the selector.
 async fn read<K>(client: Client, selector: Option<String>, name: NamespacedName) -> Option<Decoded<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + DeserializeOwned,
 {
     let api = Api::<Decoded<K>>::namespaced(client, &name.namespace);
-    // A list, since who may watch a kind may list it, and need not be allowed to get one.
+    // A list, because RBAC for a watch includes list, but not necessarily get.
     let mut one = ListParams::default().fields(&format!("metadata.name={}", name.name));
     one.label_selector = selector;
     match bounded(api.list(&one)).await {
@@ -145,7 +145,7 @@ where
     }
 }
 
-/// Lists page by page.
+/// Sets the page size of lists.
 pub fn paged(config: watcher::Config) -> watcher::Config {
     config.page_size(PAGE)
 }
@@ -161,13 +161,13 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a watch of a kind tells, without its failures: they are told in the log.
+/// The items of a watch without its errors, which are logged.
 pub fn log_errors<K: Resource<DynamicType = ()>, T>(
-    changes: impl Stream<Item = watcher::Result<T>>,
+    events: impl Stream<Item = watcher::Result<T>>,
 ) -> impl Stream<Item = T> {
-    changes.filter_map(|change| async {
-        match change {
-            Ok(told) => Some(told),
+    events.filter_map(|event| async {
+        match event {
+            Ok(item) => Some(item),
             Err(error) => {
                 tracing::warn!(kind = %K::kind(&()), error = with_causes(&error), "watch failed; restarting");
                 None
@@ -188,16 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_named_by_a_label() {
-        let selector = |shard| scope(&[], shard).of_shard().label_selector;
+    fn a_shard_selects_by_label() {
+        let selector = |shard| scope(&[], shard).watch_config().label_selector;
         assert_eq!(selector("").as_deref(), Some("!fleet.cattle.io/shard-ref"));
         assert_eq!(selector("b").as_deref(), Some("fleet.cattle.io/shard-ref=b"));
     }
 
     #[test]
-    fn no_namespace_is_all_of_them() {
-        assert!(scope(&[], "").has("a"));
-        assert!(scope(&["a"], "").has("a"));
-        assert!(!scope(&["a"], "").has("b"));
+    fn an_empty_list_includes_all_namespaces() {
+        assert!(scope(&[], "").includes("a"));
+        assert!(scope(&["a"], "").includes("a"));
+        assert!(!scope(&["a"], "").includes("b"));
     }
 }

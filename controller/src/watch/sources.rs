@@ -1,7 +1,7 @@
-//! Secrets and ConfigMaps that HelmOps and Bundles name: a password that is mended is tried at once, and passed on to the
-//! clusters.
+//! Watches of the Secrets and ConfigMaps that HelmOps and Bundles reference: a corrected password is used immediately, and
+//! copied to the clusters.
 //!
-//! Only metadata are watched, and nothing is kept: a Secret is read when it is used.
+//! Only metadata is watched, and nothing is stored: a Secret is read when it is used.
 
 use std::{fmt, future::ready};
 
@@ -27,44 +27,44 @@ use super::{
 };
 use crate::work::{BundleKey, HelmOpKey, Work};
 
-/// Helm keeps its releases in Secrets: there are many of them, and no HelmOp names one.
+/// Excludes the Secrets in which Helm stores its releases: there are many of them, and no HelmOp references one.
 const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 
-/// HelmOps whose Secret has changed, and Bundles that pass it on to clusters, where that is done here. `begins` is told when
-/// changes are seen from then on.
+/// HelmOps that reference a changed Secret, and Bundles that copy it to clusters if the bundle loop is enabled. `synced` is
+/// signalled when the first list is complete: later changes are observed.
 pub fn of_secrets(
     api: Api<MetadataOnly<Secret>>,
-    begins: oneshot::Sender<()>,
+    synced: oneshot::Sender<()>,
     helmops: Store<Decoded<HelmOp>>,
     policies: PolicyCache,
     bundles: Option<Store<Decoded<Bundle>>>,
 ) -> impl Stream<Item = Work> + Send {
     let config = watcher::Config::default().fields(NOT_RELEASES);
-    changes(api, config, begins).flat_map(move |secret| {
-        let named = named_by(&helmops, &policies, &secret).into_iter();
-        let passed_on = bundles
+    changes(api, config, synced).flat_map(move |secret| {
+        let named = helmops_naming(&helmops, &policies, &secret).into_iter();
+        let copied = bundles
             .as_ref()
-            .map(|bundles| passed_on_by(bundles, Kind::Secret, &secret));
-        let passed_on = passed_on.into_iter().flatten();
-        let concerned = named.map(Work::HelmOp).chain(passed_on.map(Work::Bundle));
-        stream::iter(concerned.collect::<Vec<_>>())
+            .map(|bundles| copied_by(bundles, Kind::Secret, &secret));
+        let copied = copied.into_iter().flatten();
+        let affected = named.map(Work::HelmOp).chain(copied.map(Work::Bundle));
+        stream::iter(affected.collect::<Vec<_>>())
     })
 }
 
-/// Bundles that pass a ConfigMap on to clusters which has changed.
-pub fn of_maps(
+/// Bundles that copy a changed ConfigMap to clusters.
+pub fn of_config_maps(
     api: Api<MetadataOnly<ConfigMap>>,
-    begins: oneshot::Sender<()>,
+    synced: oneshot::Sender<()>,
     bundles: Store<Decoded<Bundle>>,
 ) -> impl Stream<Item = BundleKey> + Send {
-    let changes = changes(api, watcher::Config::default(), begins);
-    changes.flat_map(move |map| stream::iter(passed_on_by(&bundles, Kind::ConfigMap, &map)))
+    let changes = changes(api, watcher::Config::default(), synced);
+    changes.flat_map(move |config_map| stream::iter(copied_by(&bundles, Kind::ConfigMap, &config_map)))
 }
 
 fn changes<K>(
     api: Api<MetadataOnly<K>>,
     config: watcher::Config,
-    begins: oneshot::Sender<()>,
+    synced: oneshot::Sender<()>,
 ) -> impl Stream<Item = MetadataOnly<K>> + Send
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -75,21 +75,21 @@ where
         + 'static,
 {
     let mut is_first = true;
-    let mut begins = Some(begins);
+    let mut synced = Some(synced);
     let events = watcher(api, paged(config)).inspect(move |event| {
-        // Where they may not be looked at, nobody waits for them.
+        // Without permission to watch them, nothing waits for them.
         if matches!(event, Ok(watcher::Event::InitDone) | Err(_))
-            && let Some(begins) = begins.take()
+            && let Some(synced) = synced.take()
         {
-            // Nobody may be waiting any more.
-            let _ = begins.send(());
+            // The receiver may be gone.
+            let _ = synced.send(());
         }
     });
     log_errors::<K, _>(events.default_backoff()).filter_map(move |event| ready(changed(event, &mut is_first)))
 }
 
-/// The object that an event is about. Those of the first list have not changed; after that a list is what is left of
-/// changes that were missed.
+/// The changed object of an event. Objects of the first list are not changes; a later list replaces missed changes, so all
+/// of its objects may have changed.
 fn changed<K>(event: watcher::Event<MetadataOnly<K>>, is_first: &mut bool) -> Option<MetadataOnly<K>> {
     match event {
         watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
@@ -102,8 +102,8 @@ fn changed<K>(event: watcher::Event<MetadataOnly<K>>, is_first: &mut bool) -> Op
     }
 }
 
-/// Those that name it themselves, and those that a Policy names it for.
-fn named_by(
+/// The HelmOps that name a Secret, in their spec or by the default of a Policy.
+fn helmops_naming(
     helmops: &Store<Decoded<HelmOp>>,
     policies: &PolicyCache,
     secret: &MetadataOnly<Secret>,
@@ -121,8 +121,8 @@ fn named_by(
     })
 }
 
-/// Bundles that name it as their access Secret, or among their downstream resources.
-fn passed_on_by<K>(bundles: &Store<Decoded<Bundle>>, kind: Kind, object: &MetadataOnly<K>) -> Vec<BundleKey> {
+/// The Bundles that name an object as their access Secret, or in their downstream resources.
+fn copied_by<K>(bundles: &Store<Decoded<Bundle>>, kind: Kind, object: &MetadataOnly<K>) -> Vec<BundleKey> {
     let namespace = object.metadata.namespace.as_deref();
     let source = Source {
         kind,
@@ -130,11 +130,11 @@ fn passed_on_by<K>(bundles: &Store<Decoded<Bundle>>, kind: Kind, object: &Metada
     };
     matching(bundles, |bundle| {
         bundle.meta().namespace.as_deref() == namespace
-            && bundle.good().is_some_and(|bundle| passes_on(bundle, &source))
+            && bundle.good().is_some_and(|bundle| copies_source(bundle, &source))
     })
 }
 
-fn passes_on(bundle: &Bundle, source: &Source) -> bool {
+fn copies_source(bundle: &Bundle, source: &Source) -> bool {
     let spec = &bundle.spec;
     let is_access = spec
         .helm_op_options
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_concerns_those_who_name_it() {
+    fn a_secret_affects_the_helmops_that_name_it() {
         let (store, mut writer) = reflector::store();
         for (namespace, name, secret) in [
             ("a", "web", "access"),
@@ -180,19 +180,19 @@ mod tests {
             writer.apply_watcher_event(&watcher::Event::Apply(helmop));
         }
         let policies = PolicyCache::default();
-        let named = |namespace, name| named_by(&store, &policies, &secret(namespace, name)).len();
+        let named = |namespace, name| helmops_naming(&store, &policies, &secret(namespace, name)).len();
         assert_eq!(
             [named("a", "access"), named("b", "access"), named("c", "access")],
             [1, 1, 0]
         );
         assert_eq!(
-            named_by(&store, &policies, &secret("a", "access")),
+            helmops_naming(&store, &policies, &secret("a", "access")),
             [crate::work::key("a", "web")]
         );
     }
 
     #[test]
-    fn a_secret_that_a_policy_names_concerns_those_who_name_none() {
+    fn the_default_secret_of_a_policy_affects_helmops_without_a_secret() {
         let (store, mut writer) = reflector::store();
         let helmop = json!({ "metadata": { "namespace": "a", "name": "web" }, "spec": {} });
         let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
@@ -203,27 +203,27 @@ mod tests {
         });
         let policy: Decoded<Policy> = serde_json::from_str(&policy.to_string()).unwrap();
         let policies: PolicyCache = [policy].into_iter().collect();
-        assert_eq!(named_by(&store, &policies, &secret("a", "shared")).len(), 1);
-        assert_eq!(named_by(&store, &policies, &secret("a", "other")), []);
+        assert_eq!(helmops_naming(&store, &policies, &secret("a", "shared")).len(), 1);
+        assert_eq!(helmops_naming(&store, &policies, &secret("a", "other")), []);
     }
 
     #[test]
-    fn the_first_list_is_no_change() {
+    fn objects_of_the_first_list_are_not_changes() {
         let mut is_first = true;
-        let mut see = |event| changed(event, &mut is_first).is_some();
-        assert!(!see(watcher::Event::Init));
-        assert!(!see(watcher::Event::InitApply(secret("a", "b"))));
-        assert!(!see(watcher::Event::InitDone));
-        assert!(see(watcher::Event::Apply(secret("a", "b"))));
-        assert!(see(watcher::Event::Delete(secret("a", "b"))));
+        let mut is_change = |event| changed(event, &mut is_first).is_some();
+        assert!(!is_change(watcher::Event::Init));
+        assert!(!is_change(watcher::Event::InitApply(secret("a", "b"))));
+        assert!(!is_change(watcher::Event::InitDone));
+        assert!(is_change(watcher::Event::Apply(secret("a", "b"))));
+        assert!(is_change(watcher::Event::Delete(secret("a", "b"))));
         assert!(
-            see(watcher::Event::InitApply(secret("a", "b"))),
+            is_change(watcher::Event::InitApply(secret("a", "b"))),
             "a change may have been missed"
         );
     }
 
     #[test]
-    fn what_is_passed_on_concerns_who_does() {
+    fn a_copied_object_affects_the_bundles_that_copy_it() {
         let (store, mut writer) = reflector::store();
         let of_target =
             json!({ "targets": [{ "downstreamResources": [{ "kind": "configmap", "name": "access" }] }] });
@@ -250,7 +250,7 @@ mod tests {
             writer.apply_watcher_event(&watcher::Event::Apply(bundle));
         }
         let names = |kind| {
-            let mut names: Vec<_> = passed_on_by(&store, kind, &secret("a", "access"))
+            let mut names: Vec<_> = copied_by(&store, kind, &secret("a", "access"))
                 .into_iter()
                 .map(|bundle| bundle.name)
                 .collect();

@@ -1,7 +1,7 @@
-//! What stored objects take in memory.
+//! The memory size of stored objects.
 //!
-//! Their text is no measure: `{}` in a list of partitions are two characters, and some hundred bytes in memory. So the size of
-//! each element of a list and of each entry of a map counts, besides the text.
+//! The length of their JSON is no measure: `{}` in a list of partitions has two characters, and takes some hundred bytes in
+//! memory. So the size of each element of a list and of each entry of a map is counted in addition to the text.
 
 use std::fmt;
 
@@ -15,29 +15,29 @@ use serde::{
     },
 };
 
-/// What an allocation takes besides its content.
+/// The overhead of an allocation.
 const ALLOCATION: usize = 16;
-/// Entries that a map has room for at least: the first node of a `BTreeMap`. Further nodes are half full.
+/// The minimum capacity of a map: the first node of a `BTreeMap`. Further nodes are half full.
 const NODE: usize = 11;
-/// An entry of a map: all maps of the API hold texts by name.
+/// The size of a map entry: all maps of the API have strings as keys and values.
 const ENTRY: usize = 2 * size_of::<String>();
-/// The largest struct that is in lists.
+/// The size of the largest struct in a list.
 const STRUCT: usize = size_of::<BundleTarget>();
-/// What stores, queues and budgets keep of each object besides the object: its name in each of them.
-const BESIDES: usize = 256;
+/// What stores, queues and budgets store for each object in addition: its name in each of them.
+const OVERHEAD: usize = 256;
 
-/// What an object takes in memory, in bytes.
+/// The memory size of an object, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// Decided by its author.
+    /// Written by its author.
     pub written: usize,
-    /// Reported in it by the agent of a cluster.
+    /// Reported by the agent of a cluster.
     pub reported: usize,
 }
 
-/// An object that is stored.
+/// An object with a memory size.
 pub trait Weight {
-    /// What it takes in memory.
+    /// Its memory size, by writer.
     fn bytes(&self) -> Bytes;
 
     /// The namespace of its author.
@@ -45,7 +45,7 @@ pub trait Weight {
         metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// What it takes in memory, in bytes.
+    /// Its total memory size, in bytes.
     fn weight(&self) -> usize {
         let Bytes { written, reported } = self.bytes();
         written + reported
@@ -55,7 +55,7 @@ pub trait Weight {
 impl Weight for HelmOp {
     fn bytes(&self) -> Bytes {
         Bytes {
-            written: whole(self) + options(&self.spec.bundle.targets),
+            written: total(self) + options(&self.spec.bundle.targets),
             reported: 0,
         }
     }
@@ -65,18 +65,18 @@ impl Weight for Bundle {
     fn bytes(&self) -> Bytes {
         let status = self.status.as_ref().map_or(0, |status| size_of_val(&**status));
         Bytes {
-            written: whole(self) + options(&self.spec.targets) + status,
+            written: total(self) + options(&self.spec.targets) + status,
             reported: 0,
         }
     }
 }
 
-/// It is in the namespace of a cluster, whose agent writes the status. The rest follows from the Bundle that the labels name.
+/// It is in the namespace of a cluster, whose agent writes the status. The rest is computed from the Bundle that the labels name.
 impl Weight for BundleDeployment {
     fn bytes(&self) -> Bytes {
         let reported = heap(&self.status);
         Bytes {
-            written: whole(self).saturating_sub(reported),
+            written: total(self).saturating_sub(reported),
             reported,
         }
     }
@@ -87,44 +87,44 @@ impl Weight for BundleDeployment {
     }
 }
 
-fn whole<K: Serialize>(object: &K) -> usize {
-    BESIDES + size_of::<K>() + heap(object)
+fn total<K: Serialize>(object: &K) -> usize {
+    OVERHEAD + size_of::<K>() + heap(object)
 }
 
-/// The options of targets, which are in boxes.
+/// The size of the options of targets, which are boxed.
 fn options(targets: &[BundleTarget]) -> usize {
     let boxed = targets.iter().filter(|target| target.options.is_boxed());
     boxed.count() * (size_of::<BundleDeploymentOptions>() + ALLOCATION)
 }
 
-/// What a value takes besides its own size. A box looks like its content, whose size is not in it.
+/// The heap size of a value, in addition to its own size. A box serialises like its content, whose own size is not counted.
 fn heap<T: Serialize + ?Sized>(value: &T) -> usize {
     // Counting does not fail.
     value.serialize(Heap::Inline).unwrap_or_default()
 }
 
-/// Counts the memory that a value points to: it serialises to that number.
+/// A serializer that counts the heap memory of a value: the value serialises to that number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heap {
-    /// Of a value whose own size is counted already.
+    /// For a value whose own size is already counted.
     Inline,
-    /// Of an element of a list or a value of a map, and its own size.
+    /// For an element of a list or a value of a map: its own size is counted too.
     Element,
 }
 
-/// Counts the parts of a value.
+/// Sums up the parts of a value.
 struct Parts(usize);
 
-/// Counts the entries of a map.
+/// Sums up the entries of a map.
 struct Entries {
     bytes: usize,
-    /// Structs that embed others serialise like maps, but their fields are within them.
+    /// Structs with flattened fields serialise like maps, but contain their fields.
     is_struct: bool,
     number: usize,
 }
 
 impl Heap {
-    /// A struct.
+    /// The own size of a struct.
     const fn of_struct(self) -> usize {
         match self {
             Self::Inline => 0,
@@ -132,7 +132,7 @@ impl Heap {
         }
     }
 
-    /// Anything else.
+    /// The own size of any other value.
     const fn of_other(self) -> usize {
         match self {
             Self::Inline => 0,
@@ -141,7 +141,7 @@ impl Heap {
     }
 }
 
-/// Plain values point to nothing.
+/// Plain values have no heap memory.
 macro_rules! plain {
     ($($method:ident($type:ty)),* $(,)?) => {
         $(fn $method(self, _: $type) -> Result<usize, fmt::Error> {
@@ -232,7 +232,7 @@ impl Serializer for Heap {
         Ok(Parts(self.of_struct()))
     }
 
-    /// Maps know their length, structs that embed others do not say one.
+    /// Maps have a length; structs with flattened fields are serialised without one.
     fn serialize_map(self, length: Option<usize>) -> Result<Entries, fmt::Error> {
         let is_struct = length.is_none();
         Ok(Entries {
@@ -287,15 +287,15 @@ impl SerializeMap for Entries {
     }
 
     fn end(self) -> Result<usize, fmt::Error> {
-        let room = match self.number {
+        let capacity = match self.number {
             0 => 0,
             number => NODE.max(2 * number),
         };
-        Ok(self.bytes + room * ENTRY)
+        Ok(self.bytes + capacity * ENTRY)
     }
 }
 
-/// What is within the value itself.
+/// Parts that are contained in the value itself.
 macro_rules! within {
     ($($trait:ident: fn $method:ident($($name:ty)?)),* $(,)?) => {
         $(impl $trait for Parts {
@@ -341,8 +341,8 @@ mod tests {
         decoded::<HelmOp>(&json!({ "metadata": { "name": "a" }, "spec": spec })).weight()
     }
 
-    /// What an element of a list adds.
-    fn each(list: &str, element: &Value) -> usize {
+    /// The size that one element adds to a list.
+    fn element_size(list: &str, element: &Value) -> usize {
         let weight = |number| {
             let mut spec = json!({});
             let (parent, name) = list.rsplit_once('/').unwrap_or(("", list));
@@ -358,31 +358,35 @@ mod tests {
     }
 
     #[test]
-    fn text_counts_as_it_is() {
+    fn text_counts_with_its_length() {
         let text = |length: usize| helmop(&json!({ "helm": { "values": { "text": "x".repeat(length) } } }));
         assert_eq!(text(20_000) - text(10_000), 10_000);
     }
 
     #[test]
-    fn small_elements_count_as_what_they_take() {
+    fn list_elements_count_with_their_memory_size() {
         let target = size_of::<BundleTarget>();
-        assert!(each("targets", &json!({})) >= target);
+        assert!(element_size("targets", &json!({})) >= target);
         let boxed = target + size_of::<BundleDeploymentOptions>();
-        assert!(each("targets", &json!({ "namespace": "" })) >= boxed);
+        assert!(element_size("targets", &json!({ "namespace": "" })) >= boxed);
         for list in [
             "rolloutStrategy/partitions",
             "targetRestrictions",
             "dependsOn",
             "diff/comparePatches",
         ] {
-            assert!(each(list, &json!({})) >= 72, "{list}: {}", each(list, &json!({})));
+            assert!(
+                element_size(list, &json!({})) >= 72,
+                "{list}: {}",
+                element_size(list, &json!({}))
+            );
         }
-        assert!(each("helm/valuesFrom", &json!({})) >= 144);
-        assert!(each("ignore/conditions", &json!({})) >= 24);
+        assert!(element_size("helm/valuesFrom", &json!({})) >= 144);
+        assert!(element_size("ignore/conditions", &json!({})) >= 24);
     }
 
     #[test]
-    fn entries_of_maps_count_as_what_they_take() {
+    fn map_entries_count_with_their_memory_size() {
         let labels = |number: usize| {
             let labels: serde_json::Map<_, _> =
                 (0..number).map(|at| (format!("{at:04}"), json!("v"))).collect();
@@ -394,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_reports_counts_apart() {
+    fn bytes_reported_by_a_cluster_are_counted_separately() {
         let deployment = |resources: usize| {
             let resources = vec![json!({}); resources];
             let labels = json!({ labels::BUNDLE_NAMESPACE: "tenant" });
@@ -410,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_plain_helmops_of_a_namespace_fit_into_the_limit_of_the_manifests() {
+    fn ten_thousand_plain_helmops_of_a_namespace_fit_into_the_memory_limit_of_the_manifests() {
         let time = "2026-01-01T00:00:00Z";
         let conditions = |types: &[&str]| {
             let condition = |name: &&str| json!({ "type": name, "status": "True", "lastUpdateTime": time, "lastTransitionTime": time });
@@ -449,7 +453,7 @@ mod tests {
             decoded::<HelmOp>(&helmop).weight(),
             decoded::<Bundle>(&bundle).weight(),
         );
-        // Three quarters of a half of it are for one namespace.
+        // One namespace may use three quarters of half of the limit.
         let share = (256 << 20) / 8 * 3;
         assert!(10_000 * (helmop + bundle) <= share, "{helmop} and {bundle}");
     }

@@ -1,6 +1,6 @@
-//! Several candidates, one API server, and everything between them that can go wrong: answers that are late, lost or
-//! errors, writes that are carried out although nobody hears of it, clocks that run at different speeds, candidates that
-//! stand still for a while, a Lease that is deleted. At no moment may two of them lead.
+//! A simulation of several candidates, one API server, and all failures between them: responses that are late, lost or
+//! errors, writes that succeed without a response, clocks that run at different speeds, candidates that are suspended for a
+//! while, a Lease that is deleted. There must never be two leaders at the same time.
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 use proptest::prelude::*;
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use super::*;
 
 const CANDIDATES: usize = 3;
-/// Of simulated time, in milliseconds, with things going wrong; then as much without.
-const TROUBLE: u64 = 300_000;
-const PEACE: u64 = 60_000;
+/// Simulated time with failures, in milliseconds, and the time without failures that follows.
+const FAILURES: u64 = 300_000;
+const NO_FAILURES: u64 = 60_000;
 
-/// A repeatable source of chance. The recorded cases in proptest-regressions are of its sequence.
-struct Chance(u64);
+/// A repeatable random number generator. The recorded cases in proptest-regressions depend on its sequence.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -23,12 +23,12 @@ impl Chance {
         self.0 % limit
     }
 
-    fn in_hundred(&mut self, times: u64) -> bool {
+    fn percent(&mut self, times: u64) -> bool {
         self.below(100) < times
     }
 }
 
-/// The API server's part.
+/// The API server, with one Lease.
 #[derive(Default)]
 struct Server {
     lease: Option<Lease>,
@@ -36,21 +36,21 @@ struct Server {
 }
 
 impl Server {
-    /// Carries out a write as the API server does; `None` for a conflict.
-    fn write(&mut self, next: &Next) -> Option<Lease> {
+    /// Handles a write as the API server does; `None` for a conflict.
+    fn write(&mut self, next: &Action) -> Option<Lease> {
         let mut lease = match next {
-            Next::Create(spec) if self.lease.is_none() => Lease {
+            Action::Create(spec) if self.lease.is_none() => Lease {
                 metadata: ObjectMeta {
-                    uid: Some(format!("made-in-{}", self.version)),
+                    uid: Some(format!("created-in-{}", self.version)),
                     ..ObjectMeta::default()
                 },
                 spec: Some(spec.clone()),
             },
-            Next::Replace(lease) => {
+            Action::Replace(lease) => {
                 let stored = self.lease.as_ref()?.metadata.resource_version.as_ref();
                 (stored == lease.metadata.resource_version.as_ref()).then(|| Lease::clone(lease))?
             }
-            Next::Create(_) | Next::Wait(_) => return None,
+            Action::Create(_) | Action::Wait(_) => return None,
         };
         self.version += 1;
         lease.metadata.resource_version = Some(self.version.to_string());
@@ -59,36 +59,36 @@ impl Server {
     }
 }
 
-/// What is between a candidate and the server.
-enum Flight {
-    /// Nothing: it acts at that time.
+/// The message between a candidate and the server. It arrives when it is due.
+enum Message {
+    /// None: the candidate acts when it is due.
     Idle,
-    /// A read that reaches the server at that time.
-    ReadOut,
-    /// Its answer is here at that time.
-    ReadBack(Option<Lease>),
-    /// A write that reaches the server at that time.
-    WriteOut(Next, Instant),
-    /// Its answer.
-    WriteBack(Option<Lease>, Instant),
-    /// Nobody answers; the candidate gives up at that time.
+    /// A read request.
+    ReadRequest,
+    /// The response to a read.
+    ReadResponse(Option<Lease>),
+    /// A write request, and when it was sent.
+    WriteRequest(Action, Instant),
+    /// The response to a write, and when the request was sent.
+    WriteResponse(Option<Lease>, Instant),
+    /// A lost message: the request of the candidate times out.
     Lost,
 }
 
 struct Candidate {
     elector: Elector,
-    flight: Flight,
-    /// When that is over, in true time.
+    message: Message,
+    /// When the message arrives, in true time.
     due: u64,
-    /// Thousandths of true time that its clock shows.
+    /// The speed of its clock, in thousandths of true time.
     speed: u64,
     start: Instant,
-    /// Times that it began to lead.
+    /// The number of its terms as leader.
     terms: u32,
 }
 
 impl Candidate {
-    /// What its own clock says.
+    /// The time of its own clock.
     fn clock(&self, time: u64) -> Instant {
         self.start + Duration::from_millis(time * self.speed / 1000)
     }
@@ -97,158 +97,163 @@ impl Candidate {
 struct World {
     server: Server,
     candidates: Vec<Candidate>,
-    /// Writes that were given up, and may reach the server all the same.
-    strays: Vec<(u64, Next)>,
-    chance: Chance,
+    /// Writes that timed out, and still reach the server later.
+    delayed: Vec<(u64, Action)>,
+    random: Random,
     time: u64,
 }
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut chance = Chance(seed | 1);
+        let mut random = Random(seed | 1);
         let second = Duration::from_secs(1);
         let timing = Timing::new(15 * second, 10 * second, 2 * second).unwrap();
         let candidates = (0..CANDIDATES)
             .map(|number| Candidate {
                 elector: Elector::new(format!("candidate-{number}"), timing),
-                flight: Flight::Idle,
-                due: chance.below(3000),
-                // A tenth apart at the most; real ones differ by a thousandth of that.
-                speed: 950 + chance.below(101),
-                start: Instant::now() + Duration::from_secs(chance.below(1_000_000)),
+                message: Message::Idle,
+                due: random.below(3000),
+                // At most a tenth apart; real clocks differ by a thousandth of that.
+                speed: 950 + random.below(101),
+                start: Instant::now() + Duration::from_secs(random.below(1_000_000)),
                 terms: 0,
             })
             .collect();
         Self {
             server: Server::default(),
             candidates,
-            strays: Vec::new(),
-            chance,
+            delayed: Vec::new(),
+            random,
             time: 0,
         }
     }
 
-    fn is_peaceful(&self) -> bool {
-        self.time >= TROUBLE
+    fn is_without_failures(&self) -> bool {
+        self.time >= FAILURES
     }
 
-    /// Time on the way, mostly short.
+    /// A network delay, mostly short.
     fn delay(&mut self) -> u64 {
-        if self.is_peaceful() || self.chance.in_hundred(80) {
-            1 + self.chance.below(50)
+        if self.is_without_failures() || self.random.percent(80) {
+            1 + self.random.below(50)
         } else {
-            self.chance.below(6000)
+            self.random.below(6000)
         }
     }
 
-    /// The next thing that happens.
+    /// Simulates the next event.
     fn advance(&mut self) {
         let earliest = (0..CANDIDATES).min_by_key(|&at| self.candidates[at].due).unwrap();
         let due = self.candidates[earliest].due;
         self.time = self.time.max(due);
         let time = self.time;
-        let (arrived, strays) = self.strays.drain(..).partition(|(at, _)| *at <= time);
-        self.strays = strays;
-        let arrived: Vec<(u64, Next)> = arrived;
+        let (arrived, delayed) = self.delayed.drain(..).partition(|(at, _)| *at <= time);
+        self.delayed = delayed;
+        let arrived: Vec<(u64, Action)> = arrived;
         for (_, write) in arrived {
             self.server.write(&write);
         }
-        if !self.is_peaceful() && self.chance.in_hundred(1) && self.everybody_has_looked() {
+        if !self.is_without_failures() && self.random.percent(1) && self.all_have_observed_the_lease() {
             self.server.lease = None;
         }
         self.act(earliest);
         self.check();
     }
 
-    fn everybody_has_looked(&self) -> bool {
+    fn all_have_observed_the_lease(&self) -> bool {
         let mut electors = self.candidates.iter().map(|candidate| &candidate.elector);
-        electors.all(|elector| elector.seen.as_ref().is_some_and(|seen| seen.lease.is_some()))
+        electors.all(|elector| {
+            elector
+                .observed
+                .as_ref()
+                .is_some_and(|observed| observed.lease.is_some())
+        })
     }
 
     fn act(&mut self, at: usize) {
         let now = self.candidates[at].clock(self.time);
         let wall = MicroTime(
-            Timestamp::from_microsecond(i64::try_from(self.chance.below(1 << 40)).unwrap()).unwrap(),
+            Timestamp::from_microsecond(i64::try_from(self.random.below(1 << 40)).unwrap()).unwrap(),
         );
-        let flight = std::mem::replace(&mut self.candidates[at].flight, Flight::Idle);
-        let led = self.candidates[at].elector.leads(now);
-        match flight {
-            Flight::Idle if self.candidates[at].elector.must_read() => self.send(at, Flight::ReadOut),
-            Flight::Idle => self.decide(at, now, &wall),
-            Flight::ReadOut => {
+        let message = std::mem::replace(&mut self.candidates[at].message, Message::Idle);
+        let was_leader = self.candidates[at].elector.leads(now);
+        match message {
+            Message::Idle if self.candidates[at].elector.must_read() => self.send(at, Message::ReadRequest),
+            Message::Idle => self.decide(at, now, &wall),
+            Message::ReadRequest => {
                 let lease = self.server.lease.clone();
-                self.answer(at, Flight::ReadBack(lease));
+                self.respond(at, Message::ReadResponse(lease));
             }
-            Flight::ReadBack(lease) => {
-                self.candidates[at].elector.observed(lease, now);
+            Message::ReadResponse(lease) => {
+                self.candidates[at].elector.observe(lease, now);
                 self.decide(at, now, &wall);
             }
-            Flight::WriteOut(next, sent) => {
+            Message::WriteRequest(next, sent) => {
                 let written = self.server.write(&next);
-                self.answer(at, Flight::WriteBack(written, sent));
+                self.respond(at, Message::WriteResponse(written, sent));
             }
-            Flight::WriteBack(Some(lease), sent) => {
-                self.candidates[at].elector.written(lease, sent);
-                self.rest(at);
+            Message::WriteResponse(Some(lease), sent) => {
+                self.candidates[at].elector.write_succeeded(lease, sent);
+                self.wait(at);
             }
-            Flight::WriteBack(None, _) | Flight::Lost => {
-                self.candidates[at].elector.failed();
-                self.rest(at);
+            Message::WriteResponse(None, _) | Message::Lost => {
+                self.candidates[at].elector.write_failed();
+                self.wait(at);
             }
         }
         let candidate = &mut self.candidates[at];
-        if !led && candidate.elector.leads(now) {
+        if !was_leader && candidate.elector.leads(now) {
             candidate.terms += 1;
         }
     }
 
     fn decide(&mut self, at: usize, now: Instant, wall: &MicroTime) {
         match self.candidates[at].elector.next(now, wall) {
-            Next::Wait(_) => self.rest(at),
-            next => self.send(at, Flight::WriteOut(next, now)),
+            Action::Wait(_) => self.wait(at),
+            next => self.send(at, Message::WriteRequest(next, now)),
         }
     }
 
-    /// A request, which may be lost on the way, or be given up and arrive later.
-    fn send(&mut self, at: usize, flight: Flight) {
+    /// Sends a request, which may be lost, or time out and arrive later.
+    fn send(&mut self, at: usize, message: Message) {
         let delay = self.delay();
-        if !self.is_peaceful() && self.chance.in_hundred(10) {
-            if let Flight::WriteOut(next, _) = flight
-                && self.chance.in_hundred(50)
+        if !self.is_without_failures() && self.random.percent(10) {
+            if let Message::WriteRequest(next, _) = message
+                && self.random.percent(50)
             {
-                let late = self.time + self.chance.below(20_000);
-                self.strays.push((late, next));
+                let late = self.time + self.random.below(20_000);
+                self.delayed.push((late, next));
             }
-            self.put(at, Flight::Lost, 5000);
+            self.put(at, Message::Lost, 5000);
         } else {
-            self.put(at, flight, delay);
+            self.put(at, message, delay);
         }
     }
 
-    /// An answer, which may be lost on the way.
-    fn answer(&mut self, at: usize, flight: Flight) {
-        if !self.is_peaceful() && self.chance.in_hundred(10) {
-            self.put(at, Flight::Lost, 5000);
+    /// Sends a response, which may be lost.
+    fn respond(&mut self, at: usize, message: Message) {
+        if !self.is_without_failures() && self.random.percent(10) {
+            self.put(at, Message::Lost, 5000);
         } else {
             let delay = self.delay();
-            self.put(at, flight, delay);
+            self.put(at, message, delay);
         }
     }
 
-    /// Until the next try, or for longer where the process stands still.
-    fn rest(&mut self, at: usize) {
-        let stands_still = !self.is_peaceful() && self.chance.in_hundred(3);
-        let pause = if stands_still {
-            self.chance.below(40_000)
+    /// Waits until the next attempt, or longer if the process is suspended.
+    fn wait(&mut self, at: usize) {
+        let is_suspended = !self.is_without_failures() && self.random.percent(3);
+        let pause = if is_suspended {
+            self.random.below(40_000)
         } else {
-            2000 + self.chance.below(400)
+            2000 + self.random.below(400)
         };
-        self.put(at, Flight::Idle, pause);
+        self.put(at, Message::Idle, pause);
     }
 
-    fn put(&mut self, at: usize, flight: Flight, delay: u64) {
+    fn put(&mut self, at: usize, message: Message, delay: u64) {
         let candidate = &mut self.candidates[at];
-        candidate.flight = flight;
+        candidate.message = message;
         candidate.due = self.time + delay;
     }
 
@@ -270,12 +275,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_two_lead_at_any_time_and_one_does_when_all_is_well(seed in any::<u64>()) {
+    fn there_are_never_two_leaders_and_always_one_without_failures(seed in any::<u64>()) {
         let mut world = World::new(seed);
-        while world.time < TROUBLE + PEACE {
+        while world.time < FAILURES + NO_FAILURES {
             world.advance();
         }
         prop_assert_eq!(world.leaders().len(), 1);
-        prop_assert!(world.candidates.iter().map(|candidate| candidate.terms).sum::<u32>() > 1, "nothing ever changed hands");
+        prop_assert!(world.candidates.iter().map(|candidate| candidate.terms).sum::<u32>() > 1, "leadership never changed");
     }
 }

@@ -16,7 +16,7 @@ fn wall(second: i64) -> MicroTime {
     MicroTime(Timestamp::from_second(second).unwrap())
 }
 
-/// A Lease as somebody wrote it when their clock said so.
+/// A Lease as its holder wrote it at this second of the holder's clock.
 fn lease(holder: &str, second: i64) -> Lease {
     let spec = LeaseSpec {
         holder_identity: Some(holder.to_owned()),
@@ -35,36 +35,36 @@ fn lease(holder: &str, second: i64) -> Lease {
     }
 }
 
-fn replaced(next: Next) -> Lease {
+fn replaced(next: Action) -> Lease {
     match next {
-        Next::Replace(lease) => *lease,
+        Action::Replace(lease) => *lease,
         other => panic!("{other:?}"),
     }
 }
 
-/// One that holds the Lease since `at`.
+/// A candidate that has held the Lease since `at`.
 fn leader(at: Instant) -> Elector {
     let mut elector = elector("me");
-    elector.observed(None, at);
-    let Next::Create(spec) = elector.next(at, &wall(0)) else {
+    elector.observe(None, at);
+    let Action::Create(spec) = elector.next(at, &wall(0)) else {
         panic!("there is no Lease");
     };
     let lease = Lease {
         spec: Some(spec),
         ..lease("me", 0)
     };
-    elector.written(lease, at);
+    elector.write_succeeded(lease, at);
     elector
 }
 
 #[test]
-fn the_first_makes_the_lease_and_leads() {
+fn the_first_candidate_creates_the_lease_and_is_the_leader() {
     let start = Instant::now();
     let mut elector = elector("me");
     assert!(elector.must_read());
-    assert_eq!(elector.standing(start), ElectionState::Standby(None));
-    elector.observed(None, start);
-    let Next::Create(spec) = elector.next(start, &wall(7)) else {
+    assert_eq!(elector.state(start), ElectionState::Standby(None));
+    elector.observe(None, start);
+    let Action::Create(spec) = elector.next(start, &wall(7)) else {
         panic!("there is no Lease");
     };
     let expected = LeaseSpec {
@@ -76,14 +76,14 @@ fn the_first_makes_the_lease_and_leads() {
         ..LeaseSpec::default()
     };
     assert_eq!(spec, expected);
-    assert!(!elector.leads(start), "not before the answer");
-    elector.written(lease("me", 7), start);
-    assert_eq!(elector.standing(start + 9 * SECOND), ElectionState::Leading);
-    assert_eq!(elector.standing(start + 10 * SECOND), ElectionState::Lapsed);
+    assert!(!elector.leads(start), "not before the response");
+    elector.write_succeeded(lease("me", 7), start);
+    assert_eq!(elector.state(start + 9 * SECOND), ElectionState::Leading);
+    assert_eq!(elector.state(start + 10 * SECOND), ElectionState::Lapsed);
 }
 
 #[test]
-fn a_renewal_counts_from_when_it_was_sent_and_needs_no_reading() {
+fn a_renewal_counts_from_when_it_was_sent_and_needs_no_read() {
     let start = Instant::now();
     let mut elector = leader(start);
     assert!(!elector.must_read());
@@ -98,74 +98,74 @@ fn a_renewal_counts_from_when_it_was_sent_and_needs_no_reading() {
     assert_eq!(
         renewed.metadata.resource_version.as_deref(),
         Some("0"),
-        "checked by the API server"
+        "the API server checks it"
     );
-    elector.written(renewed, sent);
+    elector.write_succeeded(renewed, sent);
     assert_eq!(elector.valid_until(), Some(sent + 10 * SECOND));
 }
 
 #[test]
-fn a_lease_that_is_renewed_is_left_alone_whatever_its_clock_says() {
+fn a_renewed_lease_is_not_acquired_whatever_its_clock_shows() {
     let start = Instant::now();
     let mut elector = elector("me");
-    // Their clock is decades behind, or ahead, and stays ours to ignore.
+    // The clock of the holder may be decades behind or ahead, and is ignored.
     for (round, second) in [0, 4_000_000_000, 1, 2, 3].into_iter().enumerate() {
         let now = start + u32::try_from(round).unwrap() * 19 * SECOND;
-        elector.observed(Some(lease("other", second)), now);
+        elector.observe(Some(lease("other", second)), now);
         assert_eq!(
             elector.next(now, &wall(0)),
-            Next::Wait(now + 20 * SECOND),
-            "as long as it says itself"
+            Action::Wait(now + 20 * SECOND),
+            "for its own lease duration"
         );
-        assert_eq!(elector.standing(now), ElectionState::Standby(Some("other")));
+        assert_eq!(elector.state(now), ElectionState::Standby(Some("other")));
     }
 }
 
 #[test]
-fn a_lease_that_is_not_renewed_is_taken_when_it_has_been_seen_so_for_its_duration() {
+fn a_lease_is_acquired_when_it_was_not_renewed_for_its_duration() {
     let start = Instant::now();
     let mut elector = elector("me");
     for second in [0, 5, 19] {
         let now = start + second * SECOND;
         let mut labelled = lease("other", 7);
         labelled.metadata.resource_version = Some(second.to_string());
-        elector.observed(Some(labelled), now);
+        elector.observe(Some(labelled), now);
         assert_eq!(
             elector.next(now, &wall(0)),
-            Next::Wait(start + 20 * SECOND),
-            "a label is no renewal"
+            Action::Wait(start + 20 * SECOND),
+            "a new label is no renewal"
         );
     }
     let end = start + 20 * SECOND;
-    let taken = replaced(elector.next(end, &wall(50)));
-    assert_eq!(taken.metadata.resource_version.as_deref(), Some("19"));
-    let spec = taken.spec.clone().unwrap();
+    let acquired = replaced(elector.next(end, &wall(50)));
+    assert_eq!(acquired.metadata.resource_version.as_deref(), Some("19"));
+    let spec = acquired.spec.clone().unwrap();
     assert_eq!(spec.holder_identity.as_deref(), Some("me"));
     assert_eq!(spec.lease_duration_seconds, Some(15));
     assert_eq!(
         (spec.acquire_time, spec.lease_transitions),
         (Some(wall(50)), Some(5))
     );
-    // Somebody was quicker.
-    elector.failed();
-    elector.observed(Some(lease("third", 60)), end);
-    assert_eq!(elector.next(end, &wall(0)), Next::Wait(end + 20 * SECOND));
+    // Another candidate was faster.
+    elector.write_failed();
+    elector.observe(Some(lease("third", 60)), end);
+    assert_eq!(elector.next(end, &wall(0)), Action::Wait(end + 20 * SECOND));
 }
 
 #[test]
-fn a_lease_without_a_usable_duration_is_given_our_own() {
+fn a_lease_without_a_valid_duration_uses_the_own_duration() {
     let start = Instant::now();
     for seconds in [None, Some(0), Some(-5)] {
-        let mut odd = lease("other", 0);
-        odd.spec.as_mut().unwrap().lease_duration_seconds = seconds;
+        let mut invalid = lease("other", 0);
+        invalid.spec.as_mut().unwrap().lease_duration_seconds = seconds;
         let mut elector = elector("me");
-        elector.observed(Some(odd), start);
-        assert_eq!(elector.next(start, &wall(0)), Next::Wait(start + 15 * SECOND));
+        elector.observe(Some(invalid), start);
+        assert_eq!(elector.next(start, &wall(0)), Action::Wait(start + 15 * SECOND));
     }
 }
 
 #[test]
-fn a_lease_that_nobody_holds_is_taken_at_once() {
+fn a_lease_without_holder_is_acquired_immediately() {
     let start = Instant::now();
     let empty = Lease {
         spec: None,
@@ -173,40 +173,40 @@ fn a_lease_that_nobody_holds_is_taken_at_once() {
     };
     for free in [lease("", 0), empty] {
         let mut elector = elector("me");
-        elector.observed(Some(lease("other", 0)), start);
-        elector.observed(Some(free), start);
-        assert!(matches!(elector.next(start, &wall(0)), Next::Replace(_)));
+        elector.observe(Some(lease("other", 0)), start);
+        elector.observe(Some(free), start);
+        assert!(matches!(elector.next(start, &wall(0)), Action::Replace(_)));
     }
 }
 
 #[test]
-fn a_lease_taken_by_hand_is_lost_at_once() {
+fn leadership_ends_immediately_if_the_holder_is_changed_by_hand() {
     let start = Instant::now();
-    for now_of in ["other", ""] {
+    for holder in ["other", ""] {
         let mut elector = leader(start);
-        elector.failed();
+        elector.write_failed();
         assert_eq!(
-            elector.standing(start),
+            elector.state(start),
             ElectionState::Leading,
             "a failure alone is no loss"
         );
         assert!(elector.must_read());
-        elector.observed(Some(lease(now_of, 1)), start);
-        assert!(matches!(elector.standing(start), ElectionState::Standby(_)));
+        elector.observe(Some(lease(holder, 1)), start);
+        assert!(matches!(elector.state(start), ElectionState::Standby(_)));
         assert_eq!(elector.valid_until(), None);
     }
 }
 
 #[test]
-fn who_could_not_renew_goes_on_if_nobody_took_the_lease() {
+fn a_lapsed_leader_leads_again_if_no_other_acquired_the_lease() {
     let start = Instant::now();
     let mut elector = leader(start);
-    elector.failed();
+    elector.write_failed();
     let late = start + 3600 * SECOND;
-    assert_eq!(elector.standing(late), ElectionState::Lapsed);
-    elector.observed(Some(lease("me", 0)), late);
+    assert_eq!(elector.state(late), ElectionState::Lapsed);
+    elector.observe(Some(lease("me", 0)), late);
     assert_eq!(
-        elector.standing(late),
+        elector.state(late),
         ElectionState::Lapsed,
         "not before it is renewed"
     );
@@ -214,53 +214,53 @@ fn who_could_not_renew_goes_on_if_nobody_took_the_lease() {
     assert_eq!(
         renewed.spec.as_ref().unwrap().lease_transitions,
         Some(4),
-        "it has not changed hands"
+        "the holder has not changed"
     );
-    elector.written(renewed, late);
-    assert_eq!(elector.standing(late), ElectionState::Leading);
+    elector.write_succeeded(renewed, late);
+    assert_eq!(elector.state(late), ElectionState::Leading);
 }
 
 #[test]
-fn a_deleted_lease_is_made_anew_by_its_holder_and_others_wait_for_it() {
+fn a_deleted_lease_is_created_again_by_its_holder_while_others_wait() {
     let start = Instant::now();
     let mut holder = leader(start);
-    holder.failed();
-    holder.observed(None, start + SECOND);
-    assert!(holder.leads(start + SECOND), "nobody else can have it yet");
-    assert!(matches!(holder.next(start + SECOND, &wall(0)), Next::Create(_)));
+    holder.write_failed();
+    holder.observe(None, start + SECOND);
+    assert!(holder.leads(start + SECOND), "no other candidate can hold it yet");
+    assert!(matches!(holder.next(start + SECOND, &wall(0)), Action::Create(_)));
 
     let mut other = elector("other");
-    other.observed(Some(lease("me", 0)), start);
+    other.observe(Some(lease("me", 0)), start);
     for second in [100, 110, 119] {
-        // Nobody knows when the holder renewed it last.
-        other.observed(None, start + second * SECOND);
+        // It is not known when the holder renewed it last.
+        other.observe(None, start + second * SECOND);
         let next = other.next(start + second * SECOND, &wall(0));
-        assert_eq!(next, Next::Wait(start + 120 * SECOND));
+        assert_eq!(next, Action::Wait(start + 120 * SECOND));
     }
     assert!(matches!(
         other.next(start + 120 * SECOND, &wall(0)),
-        Next::Create(_)
+        Action::Create(_)
     ));
 
-    // Who has lapsed cannot know who held it when it was deleted.
+    // A lapsed leader cannot know which candidate held it when it was deleted.
     let mut lapsed = leader(start);
-    lapsed.failed();
+    lapsed.write_failed();
     let late = start + 60 * SECOND;
-    lapsed.observed(None, late);
-    assert_eq!(lapsed.next(late, &wall(0)), Next::Wait(late + 15 * SECOND));
+    lapsed.observe(None, late);
+    assert_eq!(lapsed.next(late, &wall(0)), Action::Wait(late + 15 * SECOND));
 }
 
 #[test]
-fn a_released_lease_that_is_deleted_binds_nobody() {
+fn a_released_and_deleted_lease_is_created_immediately() {
     let start = Instant::now();
     let mut elector = elector("me");
-    elector.observed(Some(lease("", 0)), start);
-    elector.observed(None, start);
-    assert!(matches!(elector.next(start, &wall(0)), Next::Create(_)));
+    elector.observe(Some(lease("", 0)), start);
+    elector.observe(None, start);
+    assert!(matches!(elector.next(start, &wall(0)), Action::Create(_)));
 }
 
 #[test]
-fn release_gives_back_what_is_its_own_alone() {
+fn only_an_own_lease_is_released() {
     let start = Instant::now();
     let mut elector = leader(start);
     assert!(elector.may_hold());
@@ -270,51 +270,57 @@ fn release_gives_back_what_is_its_own_alone() {
     assert_eq!(spec.holder_identity.as_deref(), Some(""));
     assert_eq!(spec.lease_duration_seconds, Some(1));
     assert_eq!(spec.lease_transitions, Some(0));
-    elector.observed(Some(lease("other", 1)), start);
+    elector.observe(Some(lease("other", 1)), start);
     assert_eq!(elector.release(&wall(9)), None);
     let new = Elector::new("new".to_owned(), timing());
     assert!(!new.may_hold());
 }
 
 #[test]
-fn what_came_of_a_write_that_was_not_answered_is_found_out() {
+fn after_a_write_without_response_the_lease_is_read() {
     let start = Instant::now();
     let mut elector = elector("me");
-    elector.observed(None, start);
-    elector.failed();
+    elector.observe(None, start);
+    elector.write_failed();
     assert!(elector.may_hold() && elector.must_read());
-    elector.observed(Some(lease("me", 0)), start + SECOND);
-    assert!(!elector.leads(start + SECOND), "when it was written is not known");
-    // It may have arrived after the Lease of another, which was deleted since.
+    elector.observe(Some(lease("me", 0)), start + SECOND);
+    assert!(
+        !elector.leads(start + SECOND),
+        "it is not known when it was written"
+    );
+    // The write may have arrived after another candidate created the Lease, and the Lease was deleted since.
     let safe = start + SECOND + timing().lease;
-    assert_eq!(elector.next(start + SECOND, &wall(0)), Next::Wait(safe));
-    assert!(matches!(elector.next(safe, &wall(0)), Next::Replace(_)));
+    assert_eq!(elector.next(start + SECOND, &wall(0)), Action::Wait(safe));
+    assert!(matches!(elector.next(safe, &wall(0)), Action::Replace(_)));
 }
 
 #[test]
-fn a_write_that_was_held_against_its_version_needs_no_wait() {
+fn a_write_with_a_resource_version_needs_no_wait() {
     let start = Instant::now();
     let mut elector = elector("me");
-    elector.observed(Some(lease("", 0)), start);
-    assert!(matches!(elector.next(start, &wall(1)), Next::Replace(_)));
-    elector.failed();
-    elector.observed(Some(lease("me", 1)), start + SECOND);
-    assert!(matches!(elector.next(start + SECOND, &wall(2)), Next::Replace(_)));
-    let mut anew = lease("me", 2);
-    anew.metadata.uid = Some("another".to_owned());
-    elector.observed(Some(anew), start + 2 * SECOND);
+    elector.observe(Some(lease("", 0)), start);
+    assert!(matches!(elector.next(start, &wall(1)), Action::Replace(_)));
+    elector.write_failed();
+    elector.observe(Some(lease("me", 1)), start + SECOND);
+    assert!(matches!(
+        elector.next(start + SECOND, &wall(2)),
+        Action::Replace(_)
+    ));
+    let mut recreated = lease("me", 2);
+    recreated.metadata.uid = Some("another".to_owned());
+    elector.observe(Some(recreated), start + 2 * SECOND);
     assert!(matches!(
         elector.next(start + 2 * SECOND, &wall(3)),
-        Next::Wait(_)
+        Action::Wait(_)
     ));
 }
 
 #[test]
-fn the_duration_is_told_in_whole_seconds_and_never_too_short() {
+fn the_lease_duration_is_rounded_up_to_whole_seconds() {
     let timing = Timing::new(Duration::from_millis(1500), SECOND, Duration::from_millis(500)).unwrap();
     let mut elector = Elector::new("me".to_owned(), timing);
-    elector.observed(None, Instant::now());
-    let Next::Create(spec) = elector.next(Instant::now(), &wall(0)) else {
+    elector.observe(None, Instant::now());
+    let Action::Create(spec) = elector.next(Instant::now(), &wall(0)) else {
         panic!("there is no Lease");
     };
     assert_eq!(spec.lease_duration_seconds, Some(2));

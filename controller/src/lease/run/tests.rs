@@ -14,23 +14,23 @@ use tower::service_fn;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A retry period at its longest, and the requests.
+/// The maximum retry period with jitter, and the time of the requests.
 const RETRY: Duration = Duration::from_millis(2500);
 
 /// How the API server behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mood {
-    Well,
-    Refuses(u16),
+enum Behaviour {
+    Works,
+    Fails(u16),
     Hangs,
-    /// Carries writes out and does not answer.
-    Mute,
+    /// Handles writes and sends no response.
+    Silent,
 }
 
-/// An API server that knows one Lease.
+/// A fake API server with one Lease.
 #[derive(Debug)]
-struct Fake {
-    mood: Mood,
+struct FakeServer {
+    behaviour: Behaviour,
     lease: Option<Lease>,
     version: u64,
     reads: u32,
@@ -38,11 +38,11 @@ struct Fake {
     requests: u32,
 }
 
-type Server = Arc<Mutex<Fake>>;
+type Server = Arc<Mutex<FakeServer>>;
 
 fn server() -> Server {
-    Arc::new(Mutex::new(Fake {
-        mood: Mood::Well,
+    Arc::new(Mutex::new(FakeServer {
+        behaviour: Behaviour::Works,
         lease: None,
         version: 0,
         reads: 0,
@@ -51,9 +51,9 @@ fn server() -> Server {
     }))
 }
 
-impl Fake {
-    fn answer(&mut self, method: &Method, body: &[u8]) -> Result<Lease, u16> {
-        if let Mood::Refuses(code) = self.mood {
+impl FakeServer {
+    fn respond(&mut self, method: &Method, body: &[u8]) -> Result<Lease, u16> {
+        if let Behaviour::Fails(code) = self.behaviour {
             return Err(code);
         }
         if method == Method::GET {
@@ -101,21 +101,22 @@ fn client(server: &Server) -> Client {
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
             sleep(Duration::from_millis(5)).await;
-            let (answer, mood) = {
+            let (response, behaviour) = {
                 let mut server = lock(&server);
                 server.requests += 1;
-                let answer = (server.mood != Mood::Hangs).then(|| server.answer(&head.method, &body));
-                (answer, server.mood)
+                let response =
+                    (server.behaviour != Behaviour::Hangs).then(|| server.respond(&head.method, &body));
+                (response, server.behaviour)
             };
-            let (code, body) = match answer {
-                Some(_) if mood == Mood::Mute => return std::future::pending().await,
+            let (code, body) = match response {
+                Some(_) if behaviour == Behaviour::Silent => return std::future::pending().await,
                 None => return std::future::pending().await,
                 Some(Ok(lease)) => (200, serde_json::to_value(lease).unwrap()),
                 Some(Err(code)) => (code, status(code)),
             };
-            let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap()));
-            *response.status_mut() = StatusCode::from_u16(code).unwrap();
-            Ok::<_, Infallible>(response)
+            let mut http_response = Response::new(Body::from(serde_json::to_vec(&body).unwrap()));
+            *http_response.status_mut() = StatusCode::from_u16(code).unwrap();
+            Ok::<_, Infallible>(http_response)
         }
     });
     Client::new(service, "system")
@@ -134,7 +135,7 @@ fn status(code: u16) -> serde_json::Value {
     })
 }
 
-/// A replica that takes part.
+/// A replica that takes part in the election.
 struct Replica {
     leadership: Leadership,
     stop: CancellationToken,
@@ -184,7 +185,7 @@ impl Replica {
         metric.get_gauge().get_value() + metric.get_counter().get_value()
     }
 
-    /// Waits, and gives the time that it took.
+    /// Waits until it is the leader or not, and returns the time that it took.
     async fn until(&self, leads: bool, limit: Duration) -> Duration {
         let start = Instant::now();
         while self.leads() != leads {
@@ -196,10 +197,13 @@ impl Replica {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_leader_renews_at_each_period_and_reads_nothing() {
+async fn the_leader_renews_in_each_retry_period_without_reads() {
     let (server, mut tasks) = (server(), JoinSet::new());
     let replica = Replica::start(&mut tasks, &server, "one");
-    assert_eq!(timeout(RETRY, replica.leadership.held()).await, Ok(Ok(())));
+    assert_eq!(
+        timeout(RETRY, replica.leadership.wait_until_held()).await,
+        Ok(Ok(()))
+    );
     assert_eq!(lock(&server).holder(), "one");
     sleep(60 * SECOND).await;
     let reads = lock(&server).reads;
@@ -214,75 +218,78 @@ async fn the_leader_renews_at_each_period_and_reads_nothing() {
     assert!((replica.metric("helmops_lease_transitions_total") - 1.0).abs() < 1e-9);
 }
 
-/// Errors, silence, and answers that never come though the write was done.
+/// Errors, requests that hang, and writes that succeed without a response.
 #[tokio::test(start_paused = true)]
-async fn a_leader_without_a_renewal_stops_in_time_and_goes_on_when_it_can() {
-    for mood in [
-        Mood::Refuses(500),
-        Mood::Refuses(403),
-        Mood::Hangs,
-        Mood::Mute,
-        Mood::Refuses(404),
+async fn a_leader_without_a_renewal_stops_in_time_and_leads_again_later() {
+    for behaviour in [
+        Behaviour::Fails(500),
+        Behaviour::Fails(403),
+        Behaviour::Hangs,
+        Behaviour::Silent,
+        Behaviour::Fails(404),
     ] {
         let (server, mut tasks) = (server(), JoinSet::new());
         let replica = Replica::start(&mut tasks, &server, "one");
         replica.until(true, RETRY).await;
         sleep(30 * SECOND).await;
         let before = lock(&server).requests;
-        lock(&server).mood = mood;
+        lock(&server).behaviour = behaviour;
         let took = replica.until(false, 11 * SECOND).await;
-        assert!(took <= 10 * SECOND && took > 7 * SECOND, "{mood:?}: {took:?}");
-        let tries = lock(&server).requests - before;
-        assert!(tries >= 2, "{mood:?}: {tries} tries to save it");
+        assert!(
+            took <= 10 * SECOND && took > 7 * SECOND,
+            "{behaviour:?}: {took:?}"
+        );
+        let attempts = lock(&server).requests - before;
+        assert!(attempts >= 2, "{behaviour:?}: {attempts} attempts to renew");
         sleep(600 * SECOND).await;
         assert!(
             !replica.leads() && replica.health.live().ok(),
-            "it is alive, and tries"
+            "it is alive and retries"
         );
         assert!(
             replica.metric("helmops_leader").abs() < 1e-9,
-            "and is seen to stand by"
+            "and the metric shows that it is not the leader"
         );
-        lock(&server).mood = Mood::Well;
+        lock(&server).behaviour = Behaviour::Works;
         let took = replica.until(true, 20 * SECOND).await;
-        let most = match mood {
-            // A Lease that was gone and is back may have had another holder meanwhile.
-            Mood::Refuses(404) => 15 * SECOND + RETRY,
-            // It must have given up a request that hung, and waited once.
+        let limit = match behaviour {
+            // A Lease that was missing for a while may have had another holder.
+            Behaviour::Fails(404) => 15 * SECOND + RETRY,
+            // A request that hangs has to time out, and one retry period has to pass.
             _ => 5 * SECOND + RETRY,
         };
-        assert!(took <= most, "{mood:?}: {took:?}");
+        assert!(took <= limit, "{behaviour:?}: {took:?}");
         assert_eq!(
             lock(&server).spec().lease_transitions,
             Some(0),
-            "it has always been its own"
+            "it has never had another holder"
         );
         assert!((replica.metric("helmops_lease_transitions_total") - 3.0).abs() < 1e-9);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_in_trouble_from_the_start_is_waited_for() {
-    for mood in [
-        Mood::Refuses(500),
-        Mood::Refuses(403),
-        Mood::Refuses(404),
-        Mood::Hangs,
-        Mood::Mute,
+async fn an_api_server_that_fails_from_the_start_is_retried() {
+    for behaviour in [
+        Behaviour::Fails(500),
+        Behaviour::Fails(403),
+        Behaviour::Fails(404),
+        Behaviour::Hangs,
+        Behaviour::Silent,
     ] {
         let (server, mut tasks) = (server(), JoinSet::new());
-        lock(&server).mood = mood;
+        lock(&server).behaviour = behaviour;
         let replica = Replica::start(&mut tasks, &server, "one");
         sleep(600 * SECOND).await;
         assert!(!replica.leads());
         assert!(replica.health.live().ok());
-        lock(&server).mood = Mood::Well;
+        lock(&server).behaviour = Behaviour::Works;
         replica.until(true, 5 * SECOND + RETRY).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_made_anew_and_nobody_notices() {
+async fn a_deleted_lease_is_created_again_without_a_loss_of_leadership() {
     let (server, mut tasks) = (server(), JoinSet::new());
     let one = Replica::start(&mut tasks, &server, "one");
     one.until(true, RETRY).await;
@@ -299,7 +306,7 @@ async fn a_deleted_lease_is_made_anew_and_nobody_notices() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_taken_by_hand_is_respected_until_it_runs_out() {
+async fn a_holder_set_by_hand_is_respected_until_the_lease_expires() {
     let (server, mut tasks) = (server(), JoinSet::new());
     let replica = Replica::start(&mut tasks, &server, "one");
     replica.until(true, RETRY).await;
@@ -311,7 +318,7 @@ async fn a_lease_taken_by_hand_is_respected_until_it_runs_out() {
         };
         server.set(spec);
     };
-    by_hand(&server, "somebody");
+    by_hand(&server, "user");
     let took = replica.until(false, RETRY).await;
     assert!(took <= RETRY, "{took:?}");
     let took = replica.until(true, 20 * SECOND).await;
@@ -321,7 +328,7 @@ async fn a_lease_taken_by_hand_is_respected_until_it_runs_out() {
         (spec.holder_identity.as_deref(), spec.lease_transitions),
         (Some("one"), Some(1))
     );
-    // Nobody: it is anybody's, and so its own again.
+    // Without a holder the replica acquires it again.
     by_hand(&server, "");
     sleep(RETRY).await;
     assert!(replica.leads());
@@ -329,7 +336,7 @@ async fn a_lease_taken_by_hand_is_respected_until_it_runs_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_else_changes_of_the_lease_is_no_matter() {
+async fn other_changes_of_the_lease_do_not_end_leadership() {
     let (server, mut tasks) = (server(), JoinSet::new());
     let replica = Replica::start(&mut tasks, &server, "one");
     replica.until(true, RETRY).await;
@@ -347,7 +354,7 @@ async fn what_else_changes_of_the_lease_is_no_matter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_takes_over_from_one_that_dies_and_never_before() {
+async fn another_replica_takes_over_only_after_the_leader_dies() {
     let (server, mut tasks) = (server(), JoinSet::new());
     let one = Replica::start(&mut tasks, &server, "one");
     one.until(true, RETRY).await;
@@ -364,7 +371,7 @@ async fn another_takes_over_from_one_that_dies_and_never_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_leads_while_work_drains_and_then_hands_over() {
+async fn a_stopping_leader_drains_its_work_and_then_releases_the_lease() {
     let (server, mut tasks) = (server(), JoinSet::new());
     let one = Replica::start(&mut tasks, &server, "one");
     one.until(true, RETRY).await;
@@ -373,7 +380,7 @@ async fn who_stops_leads_while_work_drains_and_then_hands_over() {
     one.stop.cancel();
     for _ in 0..600 {
         sleep(SECOND / 10).await;
-        assert!(one.leads() && !other.leads(), "work is under way");
+        assert!(one.leads() && !other.leads(), "work is in progress");
     }
     one.drained.cancel();
     tasks.join_next().await.unwrap().unwrap();
@@ -389,7 +396,7 @@ async fn who_stops_leads_while_work_drains_and_then_hands_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_by_stops_at_once_and_leaves_the_lease_alone() {
+async fn a_standby_replica_stops_immediately_and_does_not_write_the_lease() {
     let (server, mut tasks) = (server(), JoinSet::new());
     let one = Replica::start(&mut tasks, &server, "one");
     one.until(true, RETRY).await;
@@ -406,35 +413,39 @@ async fn who_stands_by_stops_at_once_and_leaves_the_lease_alone() {
 
 /// A first write that hangs may have made it the leader.
 #[tokio::test(start_paused = true)]
-async fn stopping_ends_soon_whatever_the_api_server_does() {
-    for mood in [Mood::Hangs, Mood::Mute, Mood::Refuses(403)] {
+async fn shutdown_is_fast_whatever_the_api_server_does() {
+    for behaviour in [Behaviour::Hangs, Behaviour::Silent, Behaviour::Fails(403)] {
         for after in [0, 1, 30] {
             let (server, mut tasks) = (server(), JoinSet::new());
             let replica = Replica::start(&mut tasks, &server, "one");
             if after > 0 {
                 replica.until(true, RETRY).await;
             }
-            lock(&server).mood = mood;
+            lock(&server).behaviour = behaviour;
             sleep(after * SECOND).await;
             replica.stop.cancel();
             replica.drained.cancel();
             let start = Instant::now();
             tasks.join_next().await.unwrap().unwrap();
-            assert!(start.elapsed() <= 2 * FAREWELL, "{mood:?}: {:?}", start.elapsed());
+            assert!(
+                start.elapsed() <= 2 * RELEASE_TIMEOUT,
+                "{behaviour:?}: {:?}",
+                start.elapsed()
+            );
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_given_back_though_not_at_the_first_try() {
+async fn the_release_of_the_lease_is_retried() {
     let (server, mut tasks) = (server(), JoinSet::new());
     let replica = Replica::start(&mut tasks, &server, "one");
     replica.until(true, RETRY).await;
-    lock(&server).mood = Mood::Refuses(500);
+    lock(&server).behaviour = Behaviour::Fails(500);
     replica.stop.cancel();
     replica.drained.cancel();
     sleep(2 * SECOND).await;
-    lock(&server).mood = Mood::Well;
+    lock(&server).behaviour = Behaviour::Works;
     tasks.join_next().await.unwrap().unwrap();
     assert_eq!(lock(&server).holder(), "");
 }

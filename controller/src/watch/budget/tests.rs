@@ -9,7 +9,7 @@ use crate::work::key;
 
 const KIB: usize = 1 << 10;
 
-/// A HelmOp whose values have so many bytes.
+/// A HelmOp with this number of bytes in its values.
 fn helmop(namespace: &str, name: &str, bytes: usize) -> Decoded<HelmOp> {
     let object = json!({
         "metadata": { "namespace": namespace, "name": name, "uid": name, "resourceVersion": bytes.to_string() },
@@ -18,50 +18,47 @@ fn helmop(namespace: &str, name: &str, bytes: usize) -> Decoded<HelmOp> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// A BundleDeployment of a tenant on a cluster. Its options and its status have so many bytes.
-fn deployment(bundle: &str, cluster: &str, written: usize, reported: usize) -> Decoded<BundleDeployment> {
+/// A BundleDeployment of a tenant on a cluster, with this number of bytes in its options and in its status.
+fn deployment(tenant: &str, cluster: &str, written: usize, reported: usize) -> Decoded<BundleDeployment> {
     let labels = json!({
-        labels::BUNDLE_NAMESPACE: bundle, labels::BUNDLE_NAME: "web", labels::HELM_NAME: "web",
+        labels::BUNDLE_NAMESPACE: tenant, labels::BUNDLE_NAME: "web", labels::HELM_NAME: "web",
         labels::CLUSTER_NAMESPACE: "fleet-default", labels::CLUSTER: cluster, labels::SHARD: "s",
         "other": "x",
     });
     let object = json!({
-        "metadata": { "namespace": cluster, "name": format!("web-{bundle}"), "labels": labels },
+        "metadata": { "namespace": cluster, "name": format!("web-{tenant}"), "labels": labels },
         "spec": { "options": { "helm": { "values": { "text": "x".repeat(written) } } } },
         "status": { "release": "x".repeat(reported) },
     });
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// A watch with a budget of so many bytes.
+/// A watch with a budget of this number of bytes.
 fn watch<K: Resource<DynamicType = ()> + Weight + Clone>(bytes: usize) -> Charges<K> {
     Charges::new(Shares::new(bytes))
 }
 
-/// What is stored of an object.
+/// The object as it is stored.
 fn stored<K: Resource<DynamicType = ()> + Weight + Clone>(
     watch: &mut Charges<K>,
     object: Decoded<K>,
 ) -> Decoded<K> {
-    match watch.see(Event::Apply(object)) {
+    match watch.observe(Event::Apply(object)) {
         Event::Apply(object) => object,
         _ => panic!("another event"),
     }
 }
 
-fn has_room<K: Resource<DynamicType = ()> + Weight + Clone>(
-    watch: &mut Charges<K>,
-    object: Decoded<K>,
-) -> bool {
+fn fits<K: Resource<DynamicType = ()> + Weight + Clone>(watch: &mut Charges<K>, object: Decoded<K>) -> bool {
     stored(watch, object).good().is_some()
 }
 
 fn list(watch: &mut Charges<HelmOp>, objects: Vec<Decoded<HelmOp>>) {
-    watch.see(Event::Init);
+    watch.observe(Event::Init);
     for object in objects {
-        watch.see(Event::InitApply(object));
+        watch.observe(Event::InitApply(object));
     }
-    watch.see(Event::InitDone);
+    watch.observe(Event::InitDone);
 }
 
 fn error<K>(object: &Decoded<K>) -> &str {
@@ -72,38 +69,36 @@ fn error<K>(object: &Decoded<K>) -> &str {
 }
 
 #[test]
-fn a_namespace_has_its_share_and_others_have_theirs() {
+fn a_namespace_cannot_exceed_its_share_and_leaves_memory_to_others() {
     let mut watch = watch(400 * KIB);
-    assert!(has_room(&mut watch, helmop("many", "a", 130 * KIB)));
-    assert!(has_room(&mut watch, helmop("many", "b", 130 * KIB)));
+    assert!(fits(&mut watch, helmop("many", "a", 130 * KIB)));
+    assert!(fits(&mut watch, helmop("many", "b", 130 * KIB)));
     let refused = stored(&mut watch, helmop("many", "c", 130 * KIB));
     assert!(error(&refused).contains("namespace many") && error(&refused).contains("--memory-limit"));
-    assert!(has_room(&mut watch, helmop("few", "a", 20 * KIB)));
-    assert!(
-        has_room(&mut watch, helmop("many", "b", 20 * KIB)),
-        "it is smaller"
-    );
-    assert!(has_room(&mut watch, helmop("many", "c", 80 * KIB)));
-    watch.see(Event::Delete(helmop("many", "a", 0)));
-    assert!(has_room(&mut watch, helmop("many", "d", 130 * KIB)));
+    assert!(fits(&mut watch, helmop("few", "a", 20 * KIB)));
+    assert!(fits(&mut watch, helmop("many", "b", 20 * KIB)), "it is smaller");
+    assert!(fits(&mut watch, helmop("many", "c", 80 * KIB)));
+    watch.observe(Event::Delete(helmop("many", "a", 0)));
+    assert!(fits(&mut watch, helmop("many", "d", 130 * KIB)));
 }
 
 #[test]
 fn kinds_share_the_memory_of_a_namespace() {
     let mut one = watch::<HelmOp>(400 * KIB);
     let mut other = Charges::<HelmOp>::new(one.budget.clone());
-    assert!(has_room(&mut one, helmop("a", "a", 200 * KIB)));
-    assert!(!has_room(&mut other, helmop("a", "b", 200 * KIB)));
-    one.see(Event::Delete(helmop("a", "a", 0)));
-    assert!(has_room(&mut other, helmop("a", "b", 200 * KIB)));
+    assert!(fits(&mut one, helmop("a", "a", 200 * KIB)));
+    assert!(!fits(&mut other, helmop("a", "b", 200 * KIB)));
+    one.observe(Event::Delete(helmop("a", "a", 0)));
+    assert!(fits(&mut other, helmop("a", "b", 200 * KIB)));
 }
 
 #[test]
-fn a_list_takes_no_second_memory_for_what_is_known() {
+fn a_list_of_known_objects_takes_no_additional_memory() {
     let mut watch = watch(400 * KIB);
     let before = stored(&mut watch, helmop("a", "a", 200 * KIB));
-    watch.see(Event::Init);
-    let Event::InitApply(Decoded::Valid(again)) = watch.see(Event::InitApply(helmop("a", "a", 200 * KIB)))
+    watch.observe(Event::Init);
+    let Event::InitApply(Decoded::Valid(again)) =
+        watch.observe(Event::InitApply(helmop("a", "a", 200 * KIB)))
     else {
         panic!("it is refused")
     };
@@ -111,17 +106,17 @@ fn a_list_takes_no_second_memory_for_what_is_known() {
 }
 
 #[test]
-fn what_a_list_does_not_show_any_more_is_not_charged() {
+fn objects_missing_in_a_list_are_released() {
     let mut watch = watch(400 * KIB);
     list(
         &mut watch,
         vec![helmop("a", "a", 200 * KIB), helmop("a", "b", 10 * KIB)],
     );
-    watch.see(Event::Init);
-    watch.see(Event::InitApply(helmop("a", "b", 10 * KIB)));
-    // The list fails and begins again.
+    watch.observe(Event::Init);
+    watch.observe(Event::InitApply(helmop("a", "b", 10 * KIB)));
+    // The list fails and starts over.
     list(&mut watch, vec![helmop("a", "b", 10 * KIB)]);
-    assert!(has_room(&mut watch, helmop("a", "c", 200 * KIB)));
+    assert!(fits(&mut watch, helmop("a", "c", 200 * KIB)));
     list(&mut watch, Vec::new());
     assert!(
         watch.stored.is_empty()
@@ -139,30 +134,24 @@ fn what_a_list_does_not_show_any_more_is_not_charged() {
 #[test]
 fn deployments_are_charged_to_the_namespace_of_their_bundle() {
     let mut watch = watch(400 * KIB);
-    assert!(has_room(
-        &mut watch,
-        deployment("greedy", "cluster", 280 * KIB, 0)
-    ));
+    assert!(fits(&mut watch, deployment("greedy", "cluster", 280 * KIB, 0)));
     let more = deployment("greedy", "other-cluster", 250 * KIB, 0);
-    assert!(
-        !has_room(&mut watch, more),
-        "a tenant has one share for all clusters"
-    );
+    assert!(!fits(&mut watch, more), "a tenant has one share for all clusters");
     let honest = deployment("honest", "cluster", 60 * KIB, 0);
-    assert!(has_room(&mut watch, honest), "the cluster is not full");
+    assert!(fits(&mut watch, honest), "the cluster is not full");
 }
 
 #[test]
 fn what_a_cluster_reports_is_charged_to_the_cluster() {
     let mut watch = watch(400 * KIB);
-    assert!(has_room(&mut watch, deployment("a", "hostile", 0, 250 * KIB)));
+    assert!(fits(&mut watch, deployment("a", "hostile", 0, 250 * KIB)));
     let refused = stored(&mut watch, deployment("b", "hostile", 0, 250 * KIB));
     assert!(
         error(&refused).contains("namespace hostile"),
         "{}",
         error(&refused)
     );
-    assert!(has_room(&mut watch, deployment("a", "good", 40 * KIB, 0)));
+    assert!(fits(&mut watch, deployment("a", "good", 40 * KIB, 0)));
 }
 
 #[test]
@@ -184,17 +173,17 @@ fn a_refused_object_keeps_its_owner_and_little_more() {
 }
 
 #[tokio::test]
-async fn a_refused_deployment_is_still_one_of_its_bundle() {
+async fn a_refused_deployment_still_belongs_to_its_bundle() {
     let refused = stored(&mut watch(KIB), deployment("tenant", "cluster", 10 * KIB, 0));
     let deployments = Deployments::new();
     let events = stream::iter([Ok(Event::Apply(refused))]);
-    let concerned: Vec<_> = deployments.follow(events).collect().await;
+    let affected: Vec<_> = deployments.follow(events).collect().await;
     assert_eq!(deployments.of_bundle(&key("tenant", "web")).len(), 1);
-    assert_eq!(concerned[0].cluster, Some(key("fleet-default", "cluster")));
+    assert_eq!(affected[0].cluster, Some(key("fleet-default", "cluster")));
 }
 
 #[test]
-fn an_object_that_does_not_decode_is_stored_without_its_text() {
+fn an_object_that_does_not_decode_is_stored_without_its_content() {
     let object = json!({
         "metadata": { "name": "a", "annotations": { "a": "x".repeat(KIB) }, "finalizers": vec!["f"; 1000] },
         "spec": "y".repeat(100 * KIB),
@@ -209,69 +198,69 @@ fn an_object_that_does_not_decode_is_stored_without_its_text() {
 }
 
 #[test]
-fn what_has_room_is_read_again_while_it_is_the_same() {
+fn a_refused_object_that_fits_is_read_again_if_it_is_unchanged() {
     let mut watch = watch(400 * KIB);
-    assert!(has_room(&mut watch, helmop("a", "large", 200 * KIB)));
-    assert!(!has_room(&mut watch, helmop("a", "b", 200 * KIB)));
+    assert!(fits(&mut watch, helmop("a", "large", 200 * KIB)));
+    assert!(!fits(&mut watch, helmop("a", "b", 200 * KIB)));
     assert!(watch.fitting().is_empty());
     assert!(
-        watch.see_again(helmop("a", "b", 200 * KIB)).is_none(),
-        "there is no room yet"
+        watch.observe_again(helmop("a", "b", 200 * KIB)).is_none(),
+        "it does not fit yet"
     );
-    watch.see(Event::Delete(helmop("a", "large", 0)));
+    watch.observe(Event::Delete(helmop("a", "large", 0)));
     assert_eq!(watch.fitting(), [NamespacedName::new("a", "b")]);
     assert!(
-        watch.see_again(helmop("a", "b", 10 * KIB)).is_none(),
-        "the watch shows the change"
+        watch.observe_again(helmop("a", "b", 10 * KIB)).is_none(),
+        "the watch reports the change"
     );
-    watch.see(Event::Init);
-    watch.see(Event::InitApply(helmop("a", "c", 10 * KIB)));
-    assert!(watch.fitting().is_empty() && watch.see_again(helmop("a", "c", 10 * KIB)).is_none());
-    watch.see(Event::InitApply(helmop("a", "large", 200 * KIB)));
-    watch.see(Event::InitApply(helmop("a", "b", 200 * KIB)));
-    watch.see(Event::InitDone);
-    watch.see(Event::Delete(helmop("a", "large", 0)));
-    assert!(watch.see_again(helmop("a", "b", 200 * KIB)).is_some());
+    watch.observe(Event::Init);
+    watch.observe(Event::InitApply(helmop("a", "c", 10 * KIB)));
+    assert!(watch.fitting().is_empty() && watch.observe_again(helmop("a", "c", 10 * KIB)).is_none());
+    watch.observe(Event::InitApply(helmop("a", "large", 200 * KIB)));
+    watch.observe(Event::InitApply(helmop("a", "b", 200 * KIB)));
+    watch.observe(Event::InitDone);
+    watch.observe(Event::Delete(helmop("a", "large", 0)));
+    assert!(watch.observe_again(helmop("a", "b", 200 * KIB)).is_some());
     assert!(watch.fitting().is_empty() && watch.refused.is_empty());
-    watch.see(Event::Delete(helmop("a", "b", 0)));
+    watch.observe(Event::Delete(helmop("a", "b", 0)));
     assert!(
-        watch.see_again(helmop("a", "b", 200 * KIB)).is_none(),
-        "it is gone"
+        watch.observe_again(helmop("a", "b", 200 * KIB)).is_none(),
+        "it is deleted"
     );
 }
 
 #[test]
-fn a_namespace_with_many_refused_objects_holds_up_no_other() {
+fn a_namespace_with_many_refused_objects_delays_no_other() {
     let mut watch = watch(400 * KIB);
-    assert!(has_room(&mut watch, helmop("a", "large", 290 * KIB)));
+    assert!(fits(&mut watch, helmop("a", "large", 290 * KIB)));
     for at in 0..100 {
-        assert!(!has_room(&mut watch, helmop("a", &at.to_string(), 20 * KIB)));
+        assert!(!fits(&mut watch, helmop("a", &at.to_string(), 20 * KIB)));
     }
-    assert!(!has_room(&mut watch, helmop("b", "one", 90 * KIB)));
-    watch.see(Event::Delete(helmop("a", "large", 0)));
+    assert!(!fits(&mut watch, helmop("b", "one", 90 * KIB)));
+    watch.observe(Event::Delete(helmop("a", "large", 0)));
     let fitting = watch.fitting();
     assert_eq!(fitting.len(), RETRIES + 1);
     assert!(fitting.iter().any(|object| object.namespace == "b"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_object_comes_back_by_itself_when_there_is_room() {
-    let shown = [
+async fn a_refused_object_is_stored_when_memory_is_released() {
+    let watched = [
         Event::Apply(helmop("a", "a", 200 * KIB)),
         Event::Apply(helmop("a", "b", 200 * KIB)),
         Event::Delete(helmop("a", "a", 200 * KIB)),
     ];
-    let events = stream::iter(shown.map(Ok)).chain(stream::once(pending()));
+    let events = stream::iter(watched.map(Ok)).chain(stream::once(pending()));
     let read = |name: NamespacedName| ready(Some(helmop(&name.namespace, &name.name, 200 * KIB)));
-    let seen = charged(events, StoreBudget::new(800 * KIB), read);
-    let seen = seen.take(4).try_collect::<Vec<_>>();
-    let seen = tokio::time::timeout(2 * RETRY, seen).await.unwrap().unwrap();
-    let shown: Vec<_> = seen
+    let events = charged(events, StoreBudget::new(800 * KIB), read);
+    let events = events.take(4).try_collect::<Vec<_>>();
+    let events = tokio::time::timeout(2 * RETRY, events).await.unwrap().unwrap();
+    let stored: Vec<_> = events
         .iter()
         .map(|event| match event {
             Event::Apply(object) => (object.meta().name.as_deref().unwrap(), object.good().is_some()),
             _ => ("", false),
         })
         .collect();
-    assert_eq!(shown, [("a", true), ("b", false), ("", false), ("b", true)]);
+    assert_eq!(stored, [("a", true), ("b", false), ("", false), ("b", true)]);
 }

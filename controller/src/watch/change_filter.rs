@@ -1,4 +1,4 @@
-//! Which changes of an object are news.
+//! A filter for watch events: which changes of an object trigger a reconciliation.
 
 use std::{
     collections::HashMap,
@@ -20,20 +20,20 @@ use kube::{
 
 use crate::work::key_of;
 
-/// An object of which some changes are news.
+/// An object that is reconciled only if relevant fields have changed.
 pub trait Fingerprint {
-    /// Feeds everything about it that is acted on: whether it can be read, what is asked for, who works on it, what keeps
-    /// it from going, and whether its status was wiped.
-    fn tell(&self, hasher: &mut DefaultHasher);
+    /// Hashes everything that a reconciliation depends on: whether the object decodes, its spec (by its generation), its
+    /// shard, its finalizers, and whether its status was cleared.
+    fn hash_into(&self, hasher: &mut DefaultHasher);
 }
 
-/// What was last acted on of each object of a kind.
+/// The last observed fingerprint of each object of a kind.
 pub struct ChangeFilter<K: Lookup>
 where
     K::DynamicType: Hash + Eq,
 {
     known: HashMap<ObjectRef<K>, u64>,
-    /// What a list has shown so far that is under way. It is told of when it is complete: before that no store has it.
+    /// The objects of an incomplete list. They are reported when it is complete: before that no store has them.
     listed: HashMap<ObjectRef<K>, u64>,
 }
 
@@ -53,19 +53,18 @@ impl<K> ChangeFilter<K>
 where
     K: Lookup<DynamicType = ()> + Fingerprint,
 {
-    /// The objects that an event tells something new of, those that are gone included. What the controller itself writes
-    /// is no news.
-    pub fn of(&mut self, event: &watcher::Event<K>) -> Vec<ObjectRef<K>> {
+    /// The objects that an event changes or deletes. Changes that the controller itself writes are ignored.
+    pub fn changed(&mut self, event: &watcher::Event<K>) -> Vec<ObjectRef<K>> {
         match event {
             watcher::Event::Init => {
                 self.listed.clear();
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
-                self.listed.insert(key_of(object), state(object));
+                self.listed.insert(key_of(object), fingerprint(object));
                 Vec::new()
             }
-            watcher::Event::Apply(object) => self.seen(object),
+            watcher::Event::Apply(object) => self.applied(object),
             watcher::Event::Delete(object) => {
                 let key = key_of(object);
                 self.known.remove(&key);
@@ -73,19 +72,19 @@ where
             }
             watcher::Event::InitDone => {
                 let before = std::mem::replace(&mut self.known, std::mem::take(&mut self.listed));
-                let gone = before.keys().filter(|key| !self.known.contains_key(*key));
-                let new = self
+                let deleted = before.keys().filter(|key| !self.known.contains_key(*key));
+                let changed = self
                     .known
                     .iter()
-                    .filter(|(key, state)| before.get(*key) != Some(*state));
-                gone.chain(new.map(|(key, _)| key)).cloned().collect()
+                    .filter(|(key, fingerprint)| before.get(*key) != Some(*fingerprint));
+                deleted.chain(changed.map(|(key, _)| key)).cloned().collect()
             }
         }
     }
 
-    fn seen(&mut self, object: &K) -> Vec<ObjectRef<K>> {
-        let (key, state) = (key_of(object), state(object));
-        if self.known.insert(key.clone(), state) == Some(state) {
+    fn applied(&mut self, object: &K) -> Vec<ObjectRef<K>> {
+        let (key, fingerprint) = (key_of(object), fingerprint(object));
+        if self.known.insert(key.clone(), fingerprint) == Some(fingerprint) {
             Vec::new()
         } else {
             vec![key]
@@ -93,15 +92,15 @@ where
     }
 }
 
-/// A number that changes with everything that it tells.
-fn state(object: &impl Fingerprint) -> u64 {
+/// A hash of the relevant fields.
+fn fingerprint(object: &impl Fingerprint) -> u64 {
     let mut hasher = DefaultHasher::new();
-    object.tell(&mut hasher);
+    object.hash_into(&mut hasher);
     hasher.finish()
 }
 
-/// What is asked for and what keeps it from going, of any object.
-fn tell_metadata(metadata: &ObjectMeta, hasher: &mut DefaultHasher) {
+/// Hashes identity, generation, deletion and finalizers.
+fn hash_metadata(metadata: &ObjectMeta, hasher: &mut DefaultHasher) {
     metadata.uid.hash(hasher);
     metadata.generation.hash(hasher);
     metadata.deletion_timestamp.is_some().hash(hasher);
@@ -109,82 +108,82 @@ fn tell_metadata(metadata: &ObjectMeta, hasher: &mut DefaultHasher) {
 }
 
 impl Fingerprint for Decoded<HelmOp> {
-    fn tell(&self, hasher: &mut DefaultHasher) {
+    fn hash_into(&self, hasher: &mut DefaultHasher) {
         let metadata = self.meta();
-        tell_metadata(metadata, hasher);
+        hash_metadata(metadata, hasher);
         let annotations = metadata.annotations.as_ref();
         annotations
             .and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT))
             .hash(hasher);
         let label = metadata.labels.as_ref();
         label.and_then(|labels| labels.get(labels::SHARD)).hash(hasher);
-        let tells = |helmop: &HelmOp| {
+        let has_conditions = |helmop: &HelmOp| {
             helmop
                 .status
                 .as_ref()
                 .is_some_and(|status| !status.base.conditions.is_empty())
         };
-        self.good().map(tells).hash(hasher);
+        self.good().map(has_conditions).hash(hasher);
     }
 }
 
 impl Fingerprint for Decoded<Bundle> {
-    fn tell(&self, hasher: &mut DefaultHasher) {
+    fn hash_into(&self, hasher: &mut DefaultHasher) {
         let metadata = self.meta();
-        tell_metadata(metadata, hasher);
-        // They are passed on to its deployments, and mappings select by them.
+        hash_metadata(metadata, hasher);
+        // They are copied to its deployments, and mappings select by them.
         metadata.labels.hash(hasher);
-        let tells = |bundle: &Bundle| {
+        let has_conditions = |bundle: &Bundle| {
             bundle
                 .status
                 .as_ref()
                 .is_some_and(|status| !status.conditions.is_empty())
         };
-        self.good().map(tells).hash(hasher);
+        self.good().map(has_conditions).hash(hasher);
     }
 }
 
-/// Everything that targets select by, values are made of or roll-outs ask for. What agents tell every few minutes is
-/// none of it.
+/// Everything that targets select by, that values are rendered from, or that rollouts depend on. The heartbeat that agents
+/// write every few minutes is excluded.
 impl Fingerprint for Decoded<Cluster> {
-    fn tell(&self, hasher: &mut DefaultHasher) {
+    fn hash_into(&self, hasher: &mut DefaultHasher) {
         let metadata = self.meta();
-        tell_metadata(metadata, hasher);
+        hash_metadata(metadata, hasher);
         (&metadata.labels, &metadata.annotations).hash(hasher);
         if let Some(cluster) = self.good() {
             let status = &cluster.status;
             (&status.namespace, status.scheduled, status.active_schedule).hash(hasher);
-            // Whether its agent has ever come.
+            // Whether its agent has ever registered.
             let agent = status.agent.as_ref();
             agent
                 .is_some_and(|agent| !agent.last_seen.is_empty())
                 .hash(hasher);
             status.conditions.is_empty().hash(hasher);
-            // Nothing is delivered to it, or no longer.
+            // Whether delivery to it is refused.
             is_refused(status).hash(hasher);
         }
     }
 }
 
 impl Fingerprint for Decoded<ClusterGroup> {
-    fn tell(&self, hasher: &mut DefaultHasher) {
-        tell_metadata(self.meta(), hasher);
+    fn hash_into(&self, hasher: &mut DefaultHasher) {
+        hash_metadata(self.meta(), hasher);
         self.meta().labels.hash(hasher);
     }
 }
 
 impl Fingerprint for Decoded<BundleNamespaceMapping> {
-    fn tell(&self, hasher: &mut DefaultHasher) {
-        tell_metadata(self.meta(), hasher);
-        // It has no status, and so may have no generation.
+    fn hash_into(&self, hasher: &mut DefaultHasher) {
+        hash_metadata(self.meta(), hasher);
+        // It has no status subresource, so it may have no generation.
         self.meta().resource_version.hash(hasher);
     }
 }
 
 impl Fingerprint for MetadataOnly<Namespace> {
-    fn tell(&self, hasher: &mut DefaultHasher) {
+    fn hash_into(&self, hasher: &mut DefaultHasher) {
         self.metadata.labels.hash(hasher);
-        // They say which Cluster it belongs to.
+        // They name the Cluster that the namespace belongs to.
         let annotations = self.metadata.annotations.as_ref();
         for annotation in [labels::CLUSTER_NAMESPACE, labels::CLUSTER] {
             annotations
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_controller_writes_is_no_news() {
+    fn changes_by_the_controller_are_ignored() {
         let object = json!({
             "metadata": { "name": "web", "generation": 1, "resourceVersion": "1" },
             "spec": {},
@@ -220,9 +219,13 @@ mod tests {
             let mut changed = object.clone();
             let (parent, key) = pointer.rsplit_once('/').unwrap();
             changed.pointer_mut(parent).unwrap()[key] = value;
-            let mut news = ChangeFilter::default();
-            assert_eq!(news.of(&Event::Apply(helmop(&object))).len(), 1, "new");
-            !news.of(&Event::Apply(helmop(&changed))).is_empty()
+            let mut filter = ChangeFilter::default();
+            assert_eq!(
+                filter.changed(&Event::Apply(helmop(&object))).len(),
+                1,
+                "a new object"
+            );
+            !filter.changed(&Event::Apply(helmop(&changed))).is_empty()
         };
         assert!(!changed("/metadata/resourceVersion", json!("2")));
         assert!(!changed("/metadata/annotations", json!({ "other": "1" })));
@@ -239,44 +242,44 @@ mod tests {
             json!({ labels::POLL_REQUESTED_AT: "1" })
         ));
         assert!(changed("/metadata/labels", json!({ labels::SHARD: "b" })));
-        assert!(changed("/status", json!({})), "wiped by hand");
+        assert!(changed("/status", json!({})), "cleared by a user");
     }
 
     #[test]
-    fn what_can_be_read_at_last_is_news() {
+    fn a_change_between_valid_and_invalid_is_reported() {
         let object = json!({
             "metadata": { "name": "web", "generation": 1 }, "spec": {},
             "status": { "conditions": [{ "type": "Accepted", "status": "True" }] }
         });
-        let whole = helmop(&object);
-        let odd = Decoded::Invalid {
-            metadata: Box::new(whole.meta().clone().into()),
+        let valid = helmop(&object);
+        let invalid = Decoded::Invalid {
+            metadata: Box::new(valid.meta().clone().into()),
             error: String::new(),
         };
-        let mut news = ChangeFilter::default();
-        for event in [whole.clone(), odd, whole] {
-            assert_eq!(news.of(&Event::Apply(event)).len(), 1);
+        let mut filter = ChangeFilter::default();
+        for event in [valid.clone(), invalid, valid] {
+            assert_eq!(filter.changed(&Event::Apply(event)).len(), 1);
         }
     }
 
     #[test]
-    fn what_is_gone_is_news_once() {
-        let mut news = ChangeFilter::default();
+    fn a_deleted_object_is_reported_once() {
+        let mut filter = ChangeFilter::default();
         let (web, db) = (crate::work::key("a", "web"), crate::work::key("a", "db"));
-        assert_eq!(news.of(&Event::Apply(named("web"))).len(), 1);
-        assert_eq!(news.of(&Event::Apply(named("db"))).len(), 1);
-        assert_eq!(news.of(&Event::Delete(named("db"))), [db]);
-        news.of(&Event::Init);
-        assert_eq!(news.of(&Event::InitDone), [web], "a list no longer shows it");
-        assert!(news.known.is_empty());
+        assert_eq!(filter.changed(&Event::Apply(named("web"))).len(), 1);
+        assert_eq!(filter.changed(&Event::Apply(named("db"))).len(), 1);
+        assert_eq!(filter.changed(&Event::Delete(named("db"))), [db]);
+        filter.changed(&Event::Init);
+        assert_eq!(filter.changed(&Event::InitDone), [web], "missing in a later list");
+        assert!(filter.known.is_empty());
     }
 
     #[test]
-    fn a_list_of_what_is_known_is_no_news() {
-        let mut news = ChangeFilter::default();
-        news.of(&Event::Apply(named("web")));
-        news.of(&Event::Init);
-        assert_eq!(news.of(&Event::InitApply(named("web"))), []);
-        assert_eq!(news.of(&Event::InitDone), []);
+    fn a_list_of_unchanged_objects_reports_nothing() {
+        let mut filter = ChangeFilter::default();
+        filter.changed(&Event::Apply(named("web")));
+        filter.changed(&Event::Init);
+        assert_eq!(filter.changed(&Event::InitApply(named("web"))), []);
+        assert_eq!(filter.changed(&Event::InitDone), []);
     }
 }
