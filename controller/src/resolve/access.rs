@@ -58,7 +58,7 @@ pub struct TlsConfig {
 impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsConfig")
-            .field("authorities", &self.ca_certificates.len())
+            .field("ca_certificates", &self.ca_certificates.len())
             .field("identity", &self.identity.is_some())
             .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
             .finish()

@@ -1,4 +1,4 @@
-//! Why no version could be determined.
+//! Why no version could be resolved.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::{oci::RegistryError, repository::RepositoryError, secret::SecretError};
 use crate::backoff::Pace;
 
-/// Why no version could be determined.
+/// Why no version could be resolved.
 #[derive(Debug, Error)]
 pub enum ResolveError {
     /// The Secret is missing or invalid.

@@ -294,7 +294,7 @@ fn advice(status: StatusCode) -> &'static str {
              spec.helmSecretName names"
         }
         StatusCode::FORBIDDEN => {
-            "the login is known but may not read this, or none was given: check spec.helmSecretName"
+            "the login has no permission to read this, or no login was sent: check spec.helmSecretName"
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => {
             "there is no chart repository at this URL: check spec.helm.repo, or start it with oci:// for a registry"

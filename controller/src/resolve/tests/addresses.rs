@@ -98,8 +98,8 @@ async fn denied_ranges_apply_to_addresses_and_names() {
 /// A server that redirects to another one, whose responses contain [`INNER`].
 async fn redirecting_to(inner: impl Fn(&RequestHead) -> Reply + Send + Sync + 'static) -> (Server, Server) {
     let inner = Server::http(inner).await;
-    let away = inner.url();
-    let server = Server::http(move |head| redirect(&format!("{away}{}", head.target))).await;
+    let target_url = inner.url();
+    let server = Server::http(move |head| redirect(&format!("{target_url}{}", head.target))).await;
     (server, inner)
 }
 
@@ -157,10 +157,10 @@ async fn an_index_of_another_origin_is_used() {
 #[tokio::test]
 async fn token_responses_of_other_origins_are_not_quoted() {
     let inner = Server::http(|_| response(200, &[], format!("{{\"token\": {INNER}}}"))).await;
-    let away = format!("{}/token", inner.url());
+    let target_url = format!("{}/token", inner.url());
     let server = Server::http(move |head| match head.text("Authorization") {
         "Bearer t1" => registry(head, &["1.0.0"]),
-        _ if head.is_for_token() => redirect(&away),
+        _ if head.is_for_token() => redirect(&target_url),
         _ => token_challenge(head),
     })
     .await;
@@ -175,13 +175,13 @@ async fn token_responses_of_other_origins_are_not_quoted() {
 
 #[tokio::test]
 async fn a_login_is_not_sent_to_the_target_of_a_redirect() {
-    let foreign = Server::http(|head| match head.target.as_str() {
+    let other_server = Server::http(|head| match head.target.as_str() {
         _ if head.is_for_token() => token("t1", 300),
         _ => token_challenge(head),
     })
     .await;
-    let away = foreign.url();
-    let server = Server::http(move |head| redirect(&format!("{away}{}", head.target))).await;
+    let target_url = other_server.url();
+    let server = Server::http(move |head| redirect(&format!("{target_url}{}", head.target))).await;
     let access = over_plain_http(super::fixture::login(&server, "user"));
     for version in ["", "1.0.0"] {
         let outcome = TestResolver::new()
@@ -190,8 +190,8 @@ async fn a_login_is_not_sent_to_the_target_of_a_redirect() {
         let error = outcome.unwrap_err();
         assert_eq!(error.reason(), Reason::Unauthorized, "{error}");
     }
-    assert!(!foreign.requests().is_empty());
-    for head in foreign.requests() {
+    assert!(!other_server.requests().is_empty());
+    for head in other_server.requests() {
         assert_eq!(head.header("Authorization"), None, "{head:?}");
         assert!(!head.is_for_token(), "{head:?}");
     }

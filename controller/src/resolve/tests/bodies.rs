@@ -353,7 +353,7 @@ async fn error_statuses_are_reported() {
             403,
             Reason::Forbidden,
             Pace::SLOW,
-            "error code: 403: the login is known but may not read this",
+            "error code: 403: the login has no permission to read this",
         ),
         (
             404,

@@ -36,7 +36,7 @@ fn assert_no_credentials(head: &RequestHead) {
 #[tokio::test]
 async fn credentials_are_sent_with_a_redirect_to_the_same_origin() {
     let server = Server::http(|head| match head.target.as_str() {
-        "/index.yaml" => redirect("/elsewhere/index.yaml"),
+        "/index.yaml" => redirect("/moved/index.yaml"),
         _ => indexed(&[], &["1.0.0"]),
     })
     .await;
@@ -47,7 +47,7 @@ async fn credentials_are_sent_with_a_redirect_to_the_same_origin() {
         .unwrap();
     // As in Helm: archive URLs are relative to the requested index.
     assert_eq!(found.url, format!("{}/web-1.0.0.tgz", server.url()));
-    assert_eq!(server.lines(), ["GET /index.yaml", "GET /elsewhere/index.yaml"]);
+    assert_eq!(server.lines(), ["GET /index.yaml", "GET /moved/index.yaml"]);
     let sent = server
         .requests()
         .iter()
@@ -94,10 +94,10 @@ async fn credentials_are_not_sent_to_another_name_of_the_same_server() {
 #[tokio::test]
 async fn credentials_are_not_sent_after_a_redirect_back_to_the_origin() {
     // From the origin to another one and back: the other server could send the credentials to any path.
-    let elsewhere = Server::http(|head| redirect(head.target.trim_start_matches("/?back="))).await;
-    let away = elsewhere.url();
+    let other_server = Server::http(|head| redirect(head.target.trim_start_matches("/?back="))).await;
+    let target_url = other_server.url();
     let server = Server::http(move |head| match head.nth {
-        0 => redirect(&format!("{away}/?back=http://{}/b/index.yaml", head.host())),
+        0 => redirect(&format!("{target_url}/?back=http://{}/b/index.yaml", head.host())),
         _ => indexed(&[], &["1.0.0"]),
     })
     .await;
@@ -106,16 +106,16 @@ async fn credentials_are_not_sent_after_a_redirect_back_to_the_origin() {
         .await;
     assert_eq!(version(outcome), "1.0.0");
     assert_eq!(server.lines(), ["GET /index.yaml", "GET /b/index.yaml"]);
-    assert_no_secrets(&elsewhere.requests());
+    assert_no_secrets(&other_server.requests());
     assert_no_credentials(&server.requests()[1]);
 }
 
 #[tokio::test]
 async fn a_token_is_not_sent_to_another_host() {
     let storage = Server::http(|head| registry(head, &["1.0.0"])).await;
-    let away = storage.url();
+    let target_url = storage.url();
     let server = Server::http(move |head| match head.text("Authorization") {
-        "Bearer t1" => redirect(&format!("{away}{}", head.target)),
+        "Bearer t1" => redirect(&format!("{target_url}{}", head.target)),
         _ if head.is_for_token() => token("t1", 300),
         _ => token_challenge(head),
     })
@@ -130,11 +130,11 @@ async fn a_token_is_not_sent_to_another_host() {
 
 #[tokio::test]
 async fn a_password_is_not_sent_beyond_the_realm() {
-    let elsewhere = Server::http(|_| token("t1", 300)).await;
-    let away = format!("{}/token", elsewhere.url());
+    let other_server = Server::http(|_| token("t1", 300)).await;
+    let target_url = format!("{}/token", other_server.url());
     let server = Server::http(move |head| match head.text("Authorization") {
         "Bearer t1" => registry(head, &["1.0.0"]),
-        _ if head.is_for_token() => redirect(&away),
+        _ if head.is_for_token() => redirect(&target_url),
         _ => token_challenge(head),
     })
     .await;
@@ -149,7 +149,7 @@ async fn a_password_is_not_sent_beyond_the_realm() {
         .find(RequestHead::is_for_token)
         .unwrap();
     assert_eq!(token_request.text("Authorization"), basic("user"));
-    assert_no_secrets(&elsewhere.requests());
+    assert_no_secrets(&other_server.requests());
 }
 
 #[tokio::test]
@@ -170,8 +170,8 @@ async fn redirect_loops_end_after_ten_redirects() {
 async fn redirects_from_https_to_http_are_not_followed() {
     let plain = Server::http(|_| indexed(&[], &["1.0.0"])).await;
     let ca = Ca::new();
-    let away = format!("{}/index.yaml", plain.url());
-    let server = Server::https(ca.serving(), move |_| redirect(&away)).await;
+    let target_url = format!("{}/index.yaml", plain.url());
+    let server = Server::https(ca.serving(), move |_| redirect(&target_url)).await;
     let access = trusting(login(&server, "user"), &ca);
     let outcome = TestResolver::new().repository(&access, &server.url()).await;
     let expected = [

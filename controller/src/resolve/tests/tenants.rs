@@ -27,7 +27,7 @@ fn in_namespace(namespace: &str) -> Access {
 }
 
 /// An upper bound for operations of milliseconds, on a machine that is busy with other tests.
-const SOON: Duration = Duration::from_secs(10);
+const MAX_DURATION: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn stalled_bodies_of_one_tenant_delay_no_other_tenant() {
@@ -58,7 +58,7 @@ async fn stalled_bodies_of_one_tenant_delay_no_other_tenant() {
     let started = Instant::now();
     let found = resolver.repository(&in_namespace("modest"), &modest.url()).await;
     assert_eq!(version(found), "1.0.0");
-    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    assert!(started.elapsed() < MAX_DURATION, "{:?}", started.elapsed());
     assert_eq!(received(), 6, "all servers are on one host, whatever the port");
 }
 
@@ -174,10 +174,10 @@ async fn a_rate_limit_of_one_login_does_not_apply_to_another() {
 #[tokio::test]
 async fn a_redirect_to_a_dead_server_does_not_block_the_first_server() {
     let dead = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let away = format!("http://{}/index.yaml", dead.local_addr().unwrap());
+    let target_url = format!("http://{}/index.yaml", dead.local_addr().unwrap());
     drop(dead);
     let server = Server::http(move |head| match head.target.as_str() {
-        "/hostile/index.yaml" => status(302, &[("Location", &away)]),
+        "/hostile/index.yaml" => status(302, &[("Location", &target_url)]),
         _ => indexed(&[], &["1.0.0"]),
     })
     .await;

@@ -216,7 +216,7 @@ async fn a_body_is_incomplete_without_a_tls_close_notification() {
         let index = super::responses::index(&["1.0.0"]);
         vec![
             Action::Write(format!("HTTP/1.1 200 OK\r\n\r\n{index}").into_bytes()),
-            Action::Cut,
+            Action::Abort,
         ]
     })
     .await;

@@ -196,7 +196,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, state: &ServerState)
                 match reply::send(reply, &mut stream, &state.written).await {
                     Ok(reply::AfterReply::Next) => {}
                     Ok(reply::AfterReply::Close) => break,
-                    Ok(reply::AfterReply::Cut) => return,
+                    Ok(reply::AfterReply::Abort) => return,
                     Err(_) => return state.disconnects.send_modify(|disconnects| *disconnects += 1),
                 }
             }

@@ -31,7 +31,7 @@ pub enum Action {
     /// Closes the connection.
     Close,
     /// Drops the connection without a TLS close notification.
-    Cut,
+    Abort,
 }
 
 /// What follows a reply.
@@ -41,7 +41,7 @@ pub enum AfterReply {
     /// Closing the connection.
     Close,
     /// Dropping the connection without a TLS close notification.
-    Cut,
+    Abort,
 }
 
 /// A complete response.
@@ -153,7 +153,7 @@ pub async fn send(
                 stream.read_u8().await?;
             }
             Action::Close => return Ok(AfterReply::Close),
-            Action::Cut => return Ok(AfterReply::Cut),
+            Action::Abort => return Ok(AfterReply::Abort),
         }
     }
     Ok(AfterReply::Next)

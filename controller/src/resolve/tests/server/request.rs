@@ -43,7 +43,7 @@ impl RequestHead {
         std::str::from_utf8(self.header(name).unwrap_or_default()).unwrap()
     }
 
-    /// Whether a token is asked for, from where [`super::super::responses::token_challenge`] sends for one.
+    /// Whether it requests a token, from the URL of [`super::super::responses::token_challenge`].
     pub fn is_for_token(&self) -> bool {
         self.target.starts_with("/token")
     }
