@@ -196,7 +196,7 @@ async fn a_server_that_recovers_is_used_again() {
 }
 
 #[tokio::test]
-async fn alternating_failures_keep_the_cached_response() {
+async fn alternating_failures_back_off_each_time() {
     let server = Server::http(|head| match head.nth % 2 {
         0 => indexed(&[("ETag", "\"a\"")], &["1.0.0"]),
         _ => status(503, &[]),
