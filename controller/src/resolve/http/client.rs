@@ -215,7 +215,10 @@ mod tests {
             assert!(cache.get(&tls(0), &format!("http://h{number}")).is_some());
         }
         assert!(cache.get(&tls(0), "http://one-more").is_none());
-        assert!(cache.get(&tls(0), "http://h0").is_some(), "servers that are already assigned stay");
+        assert!(
+            cache.get(&tls(0), "http://h0").is_some(),
+            "servers that are already assigned stay"
+        );
         cache.put(&tls(0), "http://one-more", Client::new());
         assert_eq!(cache.clients[&tls(0)].origins.len(), 1);
         assert_eq!(cache.clients.len(), 1);
