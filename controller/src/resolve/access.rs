@@ -1,4 +1,4 @@
-//! The way to repositories and registries: who asks, and whom to trust.
+//! Access to repositories and registries: credentials and trust.
 
 use std::{fmt, sync::Arc};
 
@@ -7,10 +7,10 @@ use helmops_shared::chart::source;
 use reqwest::{StatusCode, Url, header::HeaderValue};
 use ring::digest::{Context, SHA256};
 
-use super::{clock::Clock, http::Fault};
+use super::{http::FetchErrorKind, time_limit::TimeLimit};
 
-/// In front of an entry of a Docker configuration that is meant for plain HTTP.
-pub const PLAIN: &str = "http://";
+/// Prefix of a Docker configuration entry that allows plain HTTP.
+pub const PLAIN_HTTP_PREFIX: &str = "http://";
 
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,14 +40,14 @@ impl Login {
     }
 }
 
-/// Certificates of authorities, PEM, and where they come from, for messages.
+/// CA certificates, PEM, and their source, for messages.
 pub type CaCertificate = (Vec<u8>, &'static str);
 
-/// Whom to trust on a TLS connection, and how to be trusted.
+/// The TLS configuration: trusted CAs and client certificate.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct TlsConfig {
-    /// Authorities that are trusted besides the system's.
-    pub authorities: Vec<CaCertificate>,
+    /// CAs that are trusted besides those of the system.
+    pub ca_certificates: Vec<CaCertificate>,
     /// Client certificate and its key, PEM.
     pub identity: Option<Vec<u8>>,
     /// Do not verify certificates.
@@ -58,61 +58,60 @@ pub struct TlsConfig {
 impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsConfig")
-            .field("authorities", &self.authorities.len())
+            .field("ca_certificates", &self.ca_certificates.len())
             .field("identity", &self.identity.is_some())
             .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
             .finish()
     }
 }
 
-/// What a HelmOp's Secret and spec say of the way to its repositories.
+/// Access to the repositories of a HelmOp, from its Secret and its spec.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Whom to trust, for every host.
-    pub transport: Arc<TlsConfig>,
+    /// The TLS configuration, for every host.
+    pub tls: Arc<TlsConfig>,
     /// The login for the HelmOp's own repository.
     pub login: Option<Login>,
-    /// Scheme, host and port of that repository: the only place that `login` is sent to.
-    pub home: String,
-    /// Logins for hosts of their own, from a Secret of type `kubernetes.io/dockerconfigjson`: host and port, perhaps a
-    /// path, and the login. With `http://` in front where the entry has it; otherwise a login goes over plain HTTP only if
-    /// `plain_http` says so.
-    pub by_host: Vec<(String, Login)>,
-    /// Speak plain HTTP to OCI registries, and send logins of hosts over it.
+    /// Scheme, host and port of that repository: `login` is sent to no other origin.
+    pub origin: String,
+    /// Logins for single hosts, from a Secret of type `kubernetes.io/dockerconfigjson`: host and port, optionally a path, and
+    /// the login. An entry keeps its prefix `http://`; without it a login is sent over plain HTTP only if `plain_http` is set.
+    pub host_logins: Vec<(String, Login)>,
+    /// Use plain HTTP for OCI registries, and send host logins over it.
     pub plain_http: bool,
-    /// Name of the Secret; empty without one.
+    /// Name of the Secret; empty if there is none.
     pub secret: String,
-    /// Namespace of the HelmOp, which requests and what is read are charged to.
+    /// Namespace of the HelmOp, which requests and memory are charged to.
     pub namespace: Arc<str>,
-    /// The time that the look-ups of the HelmOp may take.
-    pub clock: Clock,
+    /// The time limit for the resolutions of the HelmOp.
+    pub time_limit: TimeLimit,
 }
 
 /// The credentials for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials<'a> {
-    /// There are none.
+    /// None are configured.
     None,
-    /// These.
+    /// This login is sent.
     Login(&'a Login),
-    /// There are some, but they are not for this place.
-    Withheld(WithheldBecause),
+    /// Some are configured, but must not be sent to this URL.
+    NotSent(NotSentReason),
 }
 
 /// Why credentials are not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WithheldBecause {
+pub enum NotSentReason {
     /// They are for another host.
-    Elsewhere,
-    /// They are for this host, but over HTTPS.
-    Unencrypted,
+    OtherHost,
+    /// They are for this host, but only over HTTPS.
+    PlainHttp,
 }
 
 impl Credentials<'_> {
-    /// Why they are not sent, if there are some that are not.
-    pub const fn withheld(&self) -> Option<WithheldBecause> {
+    /// Why configured credentials are not sent.
+    pub const fn not_sent(&self) -> Option<NotSentReason> {
         match self {
-            Self::Withheld(why) => Some(*why),
+            Self::NotSent(reason) => Some(*reason),
             Self::None | Self::Login(_) => None,
         }
     }
@@ -126,76 +125,79 @@ impl Access {
             return Credentials::Login(login);
         }
         match &self.login {
-            Some(login) if origin(url) == self.home => Credentials::Login(login),
-            None if self.by_host.is_empty() => Credentials::None,
-            _ if self.host_login(url, true).is_some() => Credentials::Withheld(WithheldBecause::Unencrypted),
-            _ => Credentials::Withheld(WithheldBecause::Elsewhere),
+            Some(login) if origin(url) == self.origin => Credentials::Login(login),
+            None if self.host_logins.is_empty() => Credentials::None,
+            _ if self.host_login(url, true).is_some() => Credentials::NotSent(NotSentReason::PlainHttp),
+            _ => Credentials::NotSent(NotSentReason::OtherHost),
         }
     }
 
-    /// The login of the longest entry that the URL is below, of those that may be sent.
+    /// The login of the longest entry that is a prefix of the URL, of those that may be sent.
     fn host_login(&self, url: &Url, may_send_all: bool) -> Option<&Login> {
         let host = url.host_str()?;
         let host = url
             .port()
             .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let place = format!("{host}{}", url.path().trim_start_matches("/v2"));
-        let below = |entry: &str| {
-            place
-                .strip_prefix(entry)
+        let path = format!("{host}{}", url.path().trim_start_matches("/v2"));
+        let matches_prefix = |entry: &str| {
+            path.strip_prefix(entry)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let entries = self.by_host.iter().filter_map(|(entry, login)| {
-            let plain = entry.strip_prefix(PLAIN);
+        let entries = self.host_logins.iter().filter_map(|(entry, login)| {
+            let plain = entry.strip_prefix(PLAIN_HTTP_PREFIX);
             let entry = plain.unwrap_or(entry);
-            let fits = (may_send_all || plain.is_some()) && below(entry);
-            fits.then_some((entry.len(), login))
+            let matches = (may_send_all || plain.is_some()) && matches_prefix(entry);
+            matches.then_some((entry.len(), login))
         });
         entries.max_by_key(|(len, _)| *len).map(|(_, login)| login)
     }
 
-    /// Why a request was refused that got such an answer, to which credentials were perhaps withheld.
-    pub fn refusal(&self, status: StatusCode, withheld: Option<WithheldBecause>) -> Fault {
+    /// The error for a response with this status, to a request whose credentials may not have been sent.
+    pub fn refusal(&self, status: StatusCode, not_sent: Option<NotSentReason>) -> FetchErrorKind {
         let is_about_login = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let secret = self.secret.clone();
-        match withheld.filter(|_| is_about_login) {
-            None => Fault::Status(status),
-            Some(WithheldBecause::Unencrypted) => Fault::Unencrypted { status, secret },
-            Some(WithheldBecause::Elsewhere) => {
-                let home = match self.login {
-                    Some(_) => self.home.clone(),
+        match not_sent.filter(|_| is_about_login) {
+            None => FetchErrorKind::Status(status),
+            Some(NotSentReason::PlainHttp) => FetchErrorKind::CredentialsNeedHttps { status, secret },
+            Some(NotSentReason::OtherHost) => {
+                let origin = match self.login {
+                    Some(_) => self.origin.clone(),
                     None => "other hosts".to_owned(),
                 };
-                Fault::Withheld { status, secret, home }
+                FetchErrorKind::CredentialsForOtherHost {
+                    status,
+                    secret,
+                    origin,
+                }
             }
         }
     }
 
-    /// The fault of a request as this one is told of it. It may have been sent for somebody else, who has other credentials
-    /// that were withheld as well, or none.
-    pub fn told(&self, fault: Fault, withheld: Option<WithheldBecause>) -> Fault {
-        match fault {
-            Fault::Withheld { status, .. } | Fault::Unencrypted { status, .. } | Fault::Status(status) => {
-                self.refusal(status, withheld)
-            }
+    /// The error of a request as it applies to this HelmOp. The request may have been sent for another HelmOp, whose
+    /// credentials were not sent either, or that has none.
+    pub fn own_error(&self, kind: FetchErrorKind, not_sent: Option<NotSentReason>) -> FetchErrorKind {
+        match kind {
+            FetchErrorKind::CredentialsForOtherHost { status, .. }
+            | FetchErrorKind::CredentialsNeedHttps { status, .. }
+            | FetchErrorKind::Status(status) => self.refusal(status, not_sent),
             other => other,
         }
     }
 
-    /// What it holds of the Secret, in bytes.
+    /// Size of the content of the Secret, in bytes.
     pub fn secret_bytes(&self) -> usize {
         let login = |login: &Login| login.username.len() + login.password.len();
         let own = self.login.as_ref().map_or(0, login);
-        let by_host = self
-            .by_host
+        let host_logins = self
+            .host_logins
             .iter()
-            .map(|(host, of_host)| size_of::<(String, Login)>() + host.len() + login(of_host));
-        let authorities = self.transport.authorities.iter().map(|(pem, _)| pem.len());
-        let identity = self.transport.identity.as_ref().map_or(0, Vec::len);
-        own + by_host.sum::<usize>() + authorities.sum::<usize>() + identity
+            .map(|(host, login_of_host)| size_of::<(String, Login)>() + host.len() + login(login_of_host));
+        let ca_certificates = self.tls.ca_certificates.iter().map(|(pem, _)| pem.len());
+        let identity = self.tls.identity.as_ref().map_or(0, Vec::len);
+        own + host_logins.sum::<usize>() + ca_certificates.sum::<usize>() + identity
     }
 
-    /// What tells apart who may see an answer: two requests may share one only if this is equal for both.
+    /// A digest of credentials and trust: two requests may share a response only if it is equal for both.
     pub fn identity(&self, login: Option<&Login>) -> [u8; 32] {
         let mut digest = Context::new(&SHA256);
         // Lengths keep one field from flowing into the next.
@@ -203,12 +205,12 @@ impl Access {
             digest.update(&(bytes.len() as u64).to_be_bytes());
             digest.update(bytes);
         };
-        for (pem, _) in &self.transport.authorities {
+        for (pem, _) in &self.tls.ca_certificates {
             field(pem);
         }
         field(b"identity");
-        field(self.transport.identity.as_deref().unwrap_or_default());
-        field(&[u8::from(self.transport.insecure_skip_tls_verify)]);
+        field(self.tls.identity.as_deref().unwrap_or_default());
+        field(&[u8::from(self.tls.insecure_skip_tls_verify)]);
         if let Some(login) = login {
             field(login.username.as_bytes());
             field(login.password.as_bytes());
@@ -219,11 +221,11 @@ impl Access {
     }
 }
 
-/// Scheme, host and port that a HelmOp's own repository is asked at; empty for a chart archive, which has none.
-pub fn home(repo: &str, plain_http: bool) -> String {
+/// Scheme, host and port of a HelmOp's own repository; empty for a chart archive, which has none.
+pub fn repository_origin(repo: &str, plain_http: bool) -> String {
     let scheme = if plain_http { "http" } else { "https" };
-    let in_registry = source::is_oci(repo).then(|| repo.split_once("://")).flatten();
-    let url = match in_registry {
+    let oci = source::is_oci(repo).then(|| repo.split_once("://")).flatten();
+    let url = match oci {
         Some((_, rest)) => Url::parse(&format!("{scheme}://{rest}")),
         None => Url::parse(repo),
     };
@@ -251,22 +253,22 @@ mod tests {
     }
 
     #[test]
-    fn a_login_stays_at_home() {
+    fn a_login_is_sent_to_its_own_origin_only() {
         let access = Access {
             login: Some(login("u")),
-            home: "https://charts.example.com".to_owned(),
+            origin: "https://charts.example.com".to_owned(),
             ..Access::default()
         };
-        let is_home = |text: &str| match access.credentials(&url(text)) {
+        let is_sent = |text: &str| match access.credentials(&url(text)) {
             Credentials::Login(_) => true,
-            Credentials::Withheld(_) => false,
+            Credentials::NotSent(_) => false,
             Credentials::None => panic!("{text}"),
         };
-        assert!(is_home("https://charts.example.com/a/index.yaml"));
-        assert!(is_home("https://charts.example.com:443/index.yaml"));
-        assert!(!is_home("http://charts.example.com/index.yaml"));
-        assert!(!is_home("https://charts.example.com:8443/index.yaml"));
-        assert!(!is_home("https://example.com/index.yaml"));
+        assert!(is_sent("https://charts.example.com/a/index.yaml"));
+        assert!(is_sent("https://charts.example.com:443/index.yaml"));
+        assert!(!is_sent("http://charts.example.com/index.yaml"));
+        assert!(!is_sent("https://charts.example.com:8443/index.yaml"));
+        assert!(!is_sent("https://example.com/index.yaml"));
         assert_eq!(
             Access::default().credentials(&url("https://a/")),
             Credentials::None
@@ -274,16 +276,16 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_entry_of_a_docker_config() {
-        let by_host = ["r.example.com", "r.example.com/team", "r.example.com:5000"]
+    fn the_longest_matching_entry_of_a_docker_config_is_used() {
+        let host_logins = ["r.example.com", "r.example.com/team", "r.example.com:5000"]
             .map(|host| (host.to_owned(), login(host)));
         let access = Access {
-            by_host: by_host.to_vec(),
+            host_logins: host_logins.to_vec(),
             ..Access::default()
         };
         let name = |text: &str| match access.credentials(&url(text)) {
             Credentials::Login(login) => login.username.clone(),
-            Credentials::None | Credentials::Withheld(_) => String::new(),
+            Credentials::None | Credentials::NotSent(_) => String::new(),
         };
         assert_eq!(name("https://r.example.com/v2/web/tags/list"), "r.example.com");
         assert_eq!(
@@ -302,50 +304,46 @@ mod tests {
     }
 
     #[test]
-    fn a_docker_config_is_for_https_unless_it_says_otherwise() {
-        let by_host =
+    fn a_docker_config_login_needs_https_unless_plain_http_is_allowed() {
+        let host_logins =
             ["r.example.com", "http://plain.example.com"].map(|host| (host.to_owned(), login(host)));
         let access = |plain_http: bool| Access {
-            by_host: by_host.to_vec(),
+            host_logins: host_logins.to_vec(),
             plain_http,
             ..Access::default()
         };
-        let withheld = |plain_http: bool, text: &str| access(plain_http).credentials(&url(text)).withheld();
-        for (place, plain_http, expected) in [
+        let not_sent = |plain_http: bool, text: &str| access(plain_http).credentials(&url(text)).not_sent();
+        for (path, plain_http, expected) in [
             ("https://r.example.com/charts", false, None),
             (
                 "http://r.example.com/charts",
                 false,
-                Some(WithheldBecause::Unencrypted),
+                Some(NotSentReason::PlainHttp),
             ),
             (
                 "http://r.example.com:443/charts",
                 false,
-                Some(WithheldBecause::Elsewhere),
+                Some(NotSentReason::OtherHost),
             ),
             ("http://r.example.com/charts", true, None),
             ("http://plain.example.com/charts", false, None),
             ("https://plain.example.com/charts", false, None),
-            (
-                "http://other.example.com",
-                false,
-                Some(WithheldBecause::Elsewhere),
-            ),
+            ("http://other.example.com", false, Some(NotSentReason::OtherHost)),
         ] {
-            assert_eq!(withheld(plain_http, place), expected, "{place}");
+            assert_eq!(not_sent(plain_http, path), expected, "{path}");
         }
-        let fault = access(false).refusal(StatusCode::UNAUTHORIZED, Some(WithheldBecause::Unencrypted));
-        assert!(fault.to_string().contains("basicHTTP"), "{fault}");
+        let error = access(false).refusal(StatusCode::UNAUTHORIZED, Some(NotSentReason::PlainHttp));
+        assert!(error.to_string().contains("basicHTTP"), "{error}");
     }
 
     #[test]
-    fn who_may_share_an_answer() {
+    fn only_equal_credentials_and_trust_share_a_response() {
         let plain = Access::default();
         let with = |change: fn(&mut TlsConfig)| {
-            let mut transport = TlsConfig::default();
-            change(&mut transport);
+            let mut tls = TlsConfig::default();
+            change(&mut tls);
             Access {
-                transport: Arc::new(transport),
+                tls: Arc::new(tls),
                 ..Access::default()
             }
         };
@@ -353,7 +351,7 @@ mod tests {
             plain.identity(None),
             plain.identity(Some(&login("a"))),
             plain.identity(Some(&login("b"))),
-            with(|t| t.authorities.push((b"PEM".to_vec(), "here"))).identity(None),
+            with(|t| t.ca_certificates.push((b"PEM".to_vec(), "here"))).identity(None),
             with(|t| t.identity = Some(b"PEM".to_vec())).identity(None),
             with(|t| t.insecure_skip_tls_verify = true).identity(None),
         ];
@@ -373,10 +371,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_secret_is_printed() {
+    fn debug_output_contains_no_secrets() {
         let access = Access {
             login: Some(login("u")),
-            transport: Arc::new(TlsConfig {
+            tls: Arc::new(TlsConfig {
                 identity: Some(b"geheim".to_vec()),
                 ..TlsConfig::default()
             }),

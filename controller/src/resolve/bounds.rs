@@ -1,29 +1,30 @@
-//! How much memory look-ups may take: parts of what the process may use.
+//! How much memory resolutions may use: parts of the memory limit of the process.
 
-/// What an idle process takes, and a little more.
+/// What an idle process uses, plus a margin.
 const PROCESS: usize = 16 << 20;
 
-/// Memory for answers that are kept between requests, unless somebody wants more: several hundred repositories, since of
-/// each only the versions of the charts that are asked for are kept.
+/// Default for the memory of cached responses. Enough for several hundred repositories, because only the versions of
+/// requested charts are kept of each.
 const CACHE: usize = 16 << 20;
 
-/// Bounds in bytes. Together with stored objects, which have half of the memory, and the process itself they are no more
-/// than the limit of the process.
+/// Limits in bytes. Together with the object caches, which get half of the memory, and the process itself they stay within
+/// the limit of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// For all answers that are being read.
+    /// For all responses that are being read.
     pub reads: usize,
-    /// For answers that nobody is about to use.
+    /// For cached responses that no resolution is using.
     pub cache: usize,
-    /// For answers that are in use, beyond that.
+    /// For cached responses in use, in addition to `cache`.
     pub in_use: usize,
 }
 
 impl Bounds {
-    /// Parts of what the process may use. `cache` is what is wanted for answers, of which there is a half of the rest at most.
+    /// Divides the memory limit of the process. `cache` is the configured cache size; at most half of what is left after the
+    /// object caches and the process is used for it.
     ///
-    /// With 256 MiB there are 64 MiB for reads, 16 MiB for answers and 32 MiB for those in use, which is two of the largest
-    /// indexes.
+    /// 256 MiB are divided into 64 MiB for reads, 16 MiB for the cache and 32 MiB for responses in use, which is two of the
+    /// largest indexes.
     pub fn of(memory_limit: usize, cache: Option<usize>) -> Self {
         let rest = (memory_limit / 2).saturating_sub(PROCESS);
         let cache = cache.unwrap_or((rest / 7).min(CACHE)).min(rest / 2);
@@ -43,7 +44,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn the_sum_of_all_bounds_is_within_the_limit() {
+    fn all_bounds_together_stay_within_the_memory_limit() {
         for limit in [64, 100, 128, 256, 512, 1024, 4096].map(|limit| limit * MIB) {
             for cache in [None, Some(MIB), Some(16 * MIB), Some(65_535 * MIB)] {
                 let stores = limit / 2;
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_the_manifests() {
+    fn the_memory_limit_of_the_manifests_is_divided_as_documented() {
         let expected = Bounds {
             reads: 64 * MIB,
             cache: 16 * MIB,

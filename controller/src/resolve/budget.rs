@@ -1,7 +1,7 @@
-//! Memory with a bound for all, and a share for each namespace.
+//! A memory budget with a share for each namespace.
 //!
-//! Indexes and lists of tags are charged to one while they are read: single documents have bounds of their own, this is the
-//! bound of their sum. What has been read is handed to a cache, which is charged to another one.
+//! Indexes and tag lists are charged to one budget while they are read: each document has its own limit, this is the limit
+//! of their total. Afterwards a document is passed to a cache, which is charged to another budget.
 
 use std::{
     collections::HashMap,
@@ -13,11 +13,11 @@ use helmops_shared::{
     runtime::lock,
 };
 
-/// A reader reserves memory in steps of this size, so that most of the time there is nothing to do. Half of the largest buffer
-/// that a reader has anyway.
+/// A reader reserves memory in steps of this size, so that most calls do nothing. It is half of the largest buffer that a
+/// reader allocates in any case.
 const STEP: usize = 64 << 10;
 
-/// Memory. Clones share it.
+/// A memory budget. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Budget {
     reserved: Arc<Mutex<Reserved>>,
@@ -28,12 +28,12 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct Reserved {
     all: usize,
-    /// Only of namespaces that have some.
+    /// Only namespaces with a reservation.
     by_namespace: HashMap<Arc<str>, usize>,
 }
 
 impl Budget {
-    /// So many bytes for all, of which one namespace has one in so many parts.
+    /// Creates a budget of `total` bytes, of which one namespace may use one in `parts`.
     pub fn new(total: usize, parts: usize) -> Self {
         Self {
             reserved: Arc::default(),
@@ -42,8 +42,8 @@ impl Budget {
         }
     }
 
-    /// Reserves nothing yet for a namespace.
-    pub fn start(&self, namespace: &str) -> Reservation {
+    /// Creates an empty reservation for a namespace.
+    pub fn reservation(&self, namespace: &str) -> Reservation {
         Reservation {
             budget: self.clone(),
             namespace: namespace.into(),
@@ -68,7 +68,7 @@ impl Budget {
         Ok(())
     }
 
-    fn give_back(&self, namespace: &Arc<str>, bytes: usize) {
+    fn release(&self, namespace: &Arc<str>, bytes: usize) {
         let mut reserved = lock(&self.reserved);
         reserved.all = reserved.all.saturating_sub(bytes);
         if let Some(own) = reserved.by_namespace.get_mut(namespace) {
@@ -80,7 +80,7 @@ impl Budget {
     }
 }
 
-/// What is reserved for one purpose. It is given back when this is dropped.
+/// Reserved memory, released when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Budget,
@@ -89,24 +89,24 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Whom it is charged to.
+    /// The namespace that it is charged to.
     pub const fn namespace(&self) -> &Arc<str> {
         &self.namespace
     }
 
-    /// How much is reserved.
+    /// The reserved bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Reserves exactly so many bytes in place of what is reserved.
+    /// Changes the reservation to exactly this size.
     ///
     /// # Errors
-    /// Where there is no room for more. What was reserved stays reserved then.
+    /// If the budget or the share of the namespace is exceeded. The reservation then stays as it was.
     pub fn resize(&mut self, bytes: usize) -> Result<(), OverBudget> {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.budget.take(&self.namespace, more)?,
-            None => self.budget.give_back(&self.namespace, self.bytes - bytes),
+            None => self.budget.release(&self.namespace, self.bytes - bytes),
         }
         self.bytes = bytes;
         Ok(())
@@ -128,7 +128,7 @@ impl Meter for Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.give_back(&self.namespace, self.bytes);
+            self.budget.release(&self.namespace, self.bytes);
         }
     }
 }
@@ -143,35 +143,35 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_gets_its_share_and_no_more() {
+    fn a_namespace_cannot_exceed_its_share() {
         let budget = Budget::new(64 * STEP, 4);
-        let mut greedy: Vec<Reservation> = (0..3).map(|_| budget.start("greedy")).collect();
+        let mut greedy: Vec<Reservation> = (0..3).map(|_| budget.reservation("greedy")).collect();
         assert_eq!(greedy[0].reserve(8 * STEP), Ok(()));
         assert_eq!(greedy[1].reserve(8 * STEP), Ok(()));
         assert_eq!(greedy[2].reserve(1), Err(OverBudget));
-        let mut other = budget.start("other");
+        let mut other = budget.reservation("other");
         assert_eq!(other.reserve(16 * STEP), Ok(()));
         greedy.truncate(1);
-        assert_eq!(budget.start("greedy").reserve(8 * STEP), Ok(()));
+        assert_eq!(budget.reservation("greedy").reserve(8 * STEP), Ok(()));
     }
 
     #[test]
-    fn the_sum_is_bounded() {
+    fn the_total_is_bounded() {
         let budget = Budget::new(64 * STEP, 4);
-        let mut reads: Vec<Reservation> = (0..5).map(|n| budget.start(&n.to_string())).collect();
+        let mut reads: Vec<Reservation> = (0..5).map(|n| budget.reservation(&n.to_string())).collect();
         let granted = reads.iter_mut().filter_map(|read| read.reserve(16 * STEP).ok());
         assert_eq!(granted.count(), 4);
         assert_eq!(reserved(&budget), (64 * STEP, 4));
     }
 
     #[test]
-    fn what_is_reserved_can_change() {
+    fn a_reservation_can_be_resized() {
         let budget = Budget::new(100, 2);
-        let (mut one, mut other) = (budget.start("a"), budget.start("b"));
+        let (mut one, mut other) = (budget.reservation("a"), budget.reservation("b"));
         assert_eq!((one.resize(30), one.resize(50)), (Ok(()), Ok(())));
         assert_eq!((one.resize(51), one.bytes()), (Err(OverBudget), 50));
         assert_eq!(other.resize(50), Ok(()));
-        assert_eq!(budget.start("c").resize(1), Err(OverBudget));
+        assert_eq!(budget.reservation("c").resize(1), Err(OverBudget));
         assert_eq!(one.resize(0), Ok(()));
         assert_eq!(reserved(&budget), (50, 1));
         drop((one, other));
@@ -179,9 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_given_back() {
+    fn memory_is_released_when_a_reservation_is_dropped() {
         let budget = Budget::new(64 * STEP, 4);
-        let mut read = budget.start("a");
+        let mut read = budget.reservation("a");
         for bytes in [1, 10, STEP, STEP + 1] {
             assert_eq!(read.reserve(bytes), Ok(()));
         }

@@ -1,18 +1,20 @@
-//! Answers that are shared: asked for once by everybody who wants the same at the same time, and kept for the next time.
+//! Shared responses: one request serves all concurrent resolutions of the same key, and the response is cached for the next
+//! conditional request.
 //!
-//! A kept answer is never given away unasked: each look-up says from when on an answer is fresh enough for it, and an
-//! older one only serves to ask the server whether anything has changed. Look-ups of one key take turns; whoever comes
-//! while a request is under way is served by the next one at the latest, together with everybody else who came.
+//! A cached response is never returned without a request: each resolution requires a response whose request started at a
+//! certain time or later, and an older response only makes the request conditional. Requests of one key do not overlap. A
+//! resolution that arrives while a request is in flight is served by the next request at the latest, together with all others
+//! that arrived meanwhile.
 //!
-//! Requests of one key begin some time apart, so that a burst of look-ups costs one request: whoever comes soon after a
-//! request began waits for a moment, and shares the next one with everybody who came meanwhile.
+//! Requests of one key start some time apart, so that a burst of resolutions costs one request: a resolution that arrives
+//! shortly after the start of a request waits, and shares the next one with all that arrived meanwhile.
 //!
-//! A request needs the admission of the tenant who starts it, and is charged to him. Each look-up waits for its own
-//! admission until somebody else's request has begun, so nobody waits in the queue of another tenant: whoever is admitted
-//! first sends the request. What others wait for then is bounded by the deadline of that request.
+//! A request needs a permit of the tenant that starts it, and is charged to that tenant. Each resolution waits for its own
+//! permit until the request of another one has started, so no resolution waits in the queue of another tenant: the first one
+//! with a permit sends the request. The deadline of that request limits how long the others wait.
 //!
-//! What is kept is charged to the namespace that had it fetched. Answers that nobody is about to use make room for others;
-//! what is in use stays, and an answer for which there is no room then is not shared.
+//! A cached response is charged to the namespace that fetched it. Responses that no resolution is using are evicted to make
+//! room. Responses in use stay, and a response for which there is no room is not shared.
 
 use std::{
     collections::HashMap,
@@ -35,101 +37,110 @@ use super::{
     metrics::Fetches,
 };
 
-/// What a slot costs besides its key and its answer: the map's entry and the locks.
+/// Memory of a slot without its key and response: the map entry and the locks.
 const SLOT_BYTES: usize = 512;
 
-/// How much of the memory for answers one namespace has at most: one in so many parts. So no tenant can take all of it.
+/// One namespace may use at most this fraction (1/n) of the memory for responses, so that no tenant can use all of it.
 const SHARE: usize = 2;
 
-/// Time between the beginnings of two requests of one key. Nobody sees it in a status, and ten requests a second are
-/// nothing to a server.
-const APART: Duration = Duration::from_millis(100);
+/// Time between the starts of two requests of one key. No status shows the delay, and ten requests per second are no load for
+/// a server.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A failure of a request.
-pub trait Failed: Display {
-    /// Whether it is the same for everybody who asks the same. One that is not is shared within the namespace alone.
+/// The error of a fetch.
+pub trait FetchFailure: Display {
+    /// Whether it applies to all resolutions of the key. If not, it is shared within the namespace only.
     fn is_shared(&self) -> bool;
 }
 
-/// What caches have in common. Those that are made of clones share the memory.
+/// Settings that caches have in common. Caches with clones of them share the memory.
 #[derive(Clone, Debug)]
-pub struct Terms {
-    /// Bytes for answers that nobody is about to use.
+pub struct CacheSettings {
+    /// Bytes for responses that no resolution is using.
     pub idle: usize,
-    /// Memory for all answers, with a share for each namespace.
+    /// Memory for all responses, with a share for each namespace.
     pub budget: Budget,
-    /// Time between the beginnings of two requests of one key.
-    pub apart: Duration,
+    /// Time between the starts of two requests of one key.
+    pub min_interval: Duration,
 }
 
-/// How much memory keys and answers take, in bytes.
+/// How to compute the size of keys and responses, in bytes.
 #[derive(Debug)]
 pub struct Sizes<K, V> {
     /// Of a key.
     pub key: fn(&K) -> usize,
-    /// Of an answer.
+    /// Of a response.
     pub value: fn(&V) -> usize,
+}
+
+/// The resolution that needs a response.
+#[derive(Clone, Copy, Debug)]
+pub struct Requester<'a> {
+    /// Namespace of the HelmOp.
+    pub namespace: &'a Arc<str>,
+    /// The earliest start of a request whose response is fresh enough.
+    pub since: Instant,
 }
 
 type Slots<K, V, E> = HashMap<Arc<K>, Arc<Slot<V, E>>>;
 
-/// Answers by key, of limited size altogether.
+/// Responses by key, of limited total size.
 #[derive(Debug)]
 pub struct Cache<K, V, E> {
     slots: Mutex<Slots<K, V, E>>,
-    terms: Terms,
+    settings: CacheSettings,
     sizes: Sizes<K, V>,
     uses: AtomicU64,
-    told: AtomicI64,
+    reported_bytes: AtomicI64,
     fetches: Fetches,
 }
 
 #[derive(Debug)]
 struct Slot<V, E> {
-    kept: Mutex<Kept<V, E>>,
-    /// A request has ended, one way or another.
+    state: Mutex<SlotState<V, E>>,
+    /// Notified when a request has ended, with any result.
     ended: Notify,
     last_used: AtomicU64,
-    /// What it costs without an answer.
+    /// Its size without a response.
     overhead: usize,
-    /// The namespace that pays for it, and how much.
+    /// The namespace that it is charged to, and the size.
     charge: Mutex<Reservation>,
 }
 
 #[derive(Debug)]
-struct Kept<V, E> {
-    is_under_way: bool,
-    /// When the last request began, whatever came of it.
-    begun: Option<time::Instant>,
-    /// When the last request began whose outcome everybody shares.
-    asked: Option<Instant>,
-    /// What that failed with.
+struct SlotState<V, E> {
+    is_in_flight: bool,
+    /// When the last request started, whatever its result.
+    last_start: Option<time::Instant>,
+    /// When the last request started whose result is shared.
+    shared_since: Option<Instant>,
+    /// The error of that request.
     failure: Option<E>,
-    /// The last failure that only a namespace shares.
-    own: Option<Own<E>>,
-    /// The last good answer, which a failure leaves alone.
+    /// The last error that is shared within a namespace only.
+    namespace_failure: Option<NamespaceFailure<E>>,
+    /// The last valid response. An error keeps it.
     value: Option<Arc<V>>,
 }
 
-/// A failure that concerns one namespace.
+/// An error that concerns one namespace.
 #[derive(Debug)]
-struct Own<E> {
+struct NamespaceFailure<E> {
     namespace: Arc<str>,
-    asked: Instant,
+    since: Instant,
     failure: E,
 }
 
-impl Terms {
-    /// Parts of the memory that look-ups may take.
+impl CacheSettings {
+    /// The settings for these memory limits.
     pub fn new(bounds: &Bounds) -> Self {
         Self {
             idle: bounds.cache,
             budget: Budget::new(bounds.cache + bounds.in_use, SHARE),
-            apart: APART,
+            min_interval: MIN_INTERVAL,
         }
     }
 
-    /// For one of so many caches.
+    /// The settings for one of several caches.
     #[must_use]
     pub fn part(&self, parts: usize) -> Self {
         Self {
@@ -141,16 +152,16 @@ impl Terms {
 
 impl<V, E> Slot<V, E> {
     fn new(overhead: usize, charge: Reservation) -> Self {
-        let kept = Kept {
-            is_under_way: false,
-            begun: None,
-            asked: None,
+        let state = SlotState {
+            is_in_flight: false,
+            last_start: None,
+            shared_since: None,
             failure: None,
-            own: None,
+            namespace_failure: None,
             value: None,
         };
         Self {
-            kept: Mutex::new(kept),
+            state: Mutex::new(state),
             ended: Notify::new(),
             last_used: AtomicU64::new(0),
             overhead,
@@ -158,236 +169,232 @@ impl<V, E> Slot<V, E> {
         }
     }
 
-    /// Who pays, and how much.
+    /// The namespace that it is charged to, and the size.
     fn charged(&self) -> (Arc<str>, usize) {
         let charge = lock(&self.charge);
         (Arc::clone(charge.namespace()), charge.bytes())
     }
 }
 
-impl<V, E: Clone> Kept<V, E> {
-    /// What came of the last request, if it began late enough and has what is wanted.
-    fn since(
+impl<V, E: Clone> SlotState<V, E> {
+    /// The result of the last request, if it is fresh enough and contains what the requester needs.
+    fn result_for(
         &self,
-        (namespace, since): (&str, Instant),
-        suits: impl Fn(&V) -> bool,
+        requester: Requester<'_>,
+        accepts: impl Fn(&V) -> bool,
     ) -> Option<Result<Arc<V>, E>> {
+        let Requester { namespace, since } = requester;
         let shared = match &self.failure {
-            _ if self.asked.is_none_or(|asked| asked < since) => None,
+            _ if self.shared_since.is_none_or(|start| start < since) => None,
             Some(failure) => Some(Err(failure.clone())),
-            None => self.suiting(suits).map(Ok),
+            None => self.accepted_value(accepts).map(Ok),
         };
-        let own = self.own.as_ref();
-        let own = own.filter(|own| own.asked >= since && *own.namespace == *namespace);
+        let own = self.namespace_failure.as_ref();
+        let own = own.filter(|own| own.since >= since && own.namespace == *namespace);
         shared.or_else(|| own.map(|own| Err(own.failure.clone())))
     }
 
-    fn suiting(&self, suits: impl Fn(&V) -> bool) -> Option<Arc<V>> {
-        self.value.clone().filter(|value| suits(value))
+    fn accepted_value(&self, accepts: impl Fn(&V) -> bool) -> Option<Arc<V>> {
+        self.value.clone().filter(|value| accepts(value))
     }
 
-    /// What a look-up waits for that this does not serve.
-    fn wait(&self, apart: Duration) -> Wait {
-        match self.begun {
-            _ if self.is_under_way => Wait::Request,
-            Some(begun) if begun.elapsed() < apart => Wait::Pause(begun + apart),
-            _ => Wait::Admission,
+    /// What a resolution waits for that this state does not serve.
+    fn wait(&self, min_interval: Duration) -> Wait {
+        match self.last_start {
+            _ if self.is_in_flight => Wait::Request,
+            Some(start) if start.elapsed() < min_interval => Wait::Interval(start + min_interval),
+            _ => Wait::Permit,
         }
     }
 }
 
-/// What a look-up waits for.
+/// What a resolution waits for.
 enum Wait {
-    /// The end of the request that is under way.
+    /// The end of the request in flight.
     Request,
-    /// The time at which the next one may begin.
-    Pause(time::Instant),
-    /// The right to begin it.
-    Admission,
+    /// The time at which the next request may start.
+    Interval(time::Instant),
+    /// The permit for a request.
+    Permit,
 }
 
-/// What a look-up does next.
-enum Turn<A, V, E> {
-    /// It sends a request, and has the right to it and the kept answer.
-    Fetch(A, Option<Arc<V>>),
-    /// Nothing: this is what came of another one's request.
+/// The next step of a resolution.
+enum NextStep<P, V, E> {
+    /// Send a request, with this permit and the cached response.
+    Fetch(P, Option<Arc<V>>),
+    /// Return the result of another resolution's request.
     Served(Result<Arc<V>, E>),
 }
 
-/// A request that is under way, until this is dropped.
-struct UnderWay<'a, V, E>(&'a Slot<V, E>);
+/// A request in flight, until dropped.
+struct InFlight<'a, V, E>(&'a Slot<V, E>);
 
-impl<V, E> Drop for UnderWay<'_, V, E> {
+impl<V, E> Drop for InFlight<'_, V, E> {
     fn drop(&mut self) {
-        lock(&self.0.kept).is_under_way = false;
+        lock(&self.0.state).is_in_flight = false;
         self.0.ended.notify_waiters();
     }
 }
 
-impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
-    /// An empty cache.
-    pub fn new(terms: Terms, sizes: Sizes<K, V>, fetches: Fetches) -> Self {
+impl<K: Clone + Eq + Hash, V, E: Clone + FetchFailure> Cache<K, V, E> {
+    /// Creates an empty cache.
+    pub fn new(settings: CacheSettings, sizes: Sizes<K, V>, fetches: Fetches) -> Self {
         Self {
             slots: Mutex::default(),
-            terms,
+            settings,
             sizes,
             uses: AtomicU64::default(),
-            told: AtomicI64::default(),
+            reported_bytes: AtomicI64::default(),
             fetches,
         }
     }
 
-    /// The answer for a key, by a request that began at `since` or later, for somebody in a namespace. `suits` says whether
-    /// an answer holds what is wanted; `admit` waits for the right to a request; `fetch` asks with that right, and gets the
-    /// kept answer, if that suits, to give it back if nothing has changed.
+    /// The response for a key, of a request that is fresh enough for the requester. `accepts` checks whether a response
+    /// contains what is needed; `acquire` waits for the permit for a request; `fetch` sends the request with that permit, and
+    /// gets the accepted cached response, which it returns if nothing has changed.
     ///
     /// # Errors
-    /// That of the request, which everybody gets who waited for it, unless it is not shared.
-    pub async fn answer<A, F: Future<Output = A>>(
+    /// That of the request, for all that waited for it, unless it is not shared.
+    pub async fn get<P, F: Future<Output = P>>(
         &self,
         key: &K,
-        (namespace, since): (&Arc<str>, Instant),
-        suits: impl Fn(&V) -> bool,
-        admit: impl Fn() -> F,
-        fetch: impl AsyncFnOnce(A, Option<Arc<V>>) -> Result<Arc<V>, E>,
+        requester: Requester<'_>,
+        accepts: impl Fn(&V) -> bool,
+        acquire: impl Fn() -> F,
+        fetch: impl AsyncFnOnce(P, Option<Arc<V>>) -> Result<Arc<V>, E>,
     ) -> Result<Arc<V>, E> {
+        let namespace = requester.namespace;
         let slot = self.slot(key, namespace);
-        let (admission, suiting) = match self.turn(&slot, (&**namespace, since), &suits, admit).await {
-            Turn::Fetch(admission, suiting) => (admission, suiting),
-            Turn::Served(outcome) => {
+        let (permit, cached) = match self.next_step(&slot, requester, &accepts, acquire).await {
+            NextStep::Fetch(permit, cached) => (permit, cached),
+            NextStep::Served(result) => {
                 self.fetches.coalesced.inc();
-                return outcome;
+                return result;
             }
         };
-        let under_way = UnderWay(&slot);
-        let asked = Instant::now();
-        let outcome = fetch(admission, suiting).await;
-        match &outcome {
-            Ok(value) => self.keep(key, &slot, (namespace, asked), value),
-            Err(failure) => self.note(&slot, (namespace, asked), failure),
+        let in_flight = InFlight(&slot);
+        let start = Instant::now();
+        let result = fetch(permit, cached).await;
+        match &result {
+            Ok(value) => self.store(key, &slot, namespace, start, value),
+            Err(failure) => self.store_failure(&slot, namespace, start, failure),
         }
-        drop(under_way);
+        drop(in_flight);
         drop(slot);
         self.shrink();
-        outcome
+        result
     }
 
-    /// Keeps the answer to a request that began at `asked`, if there is room for it.
-    fn keep(
-        &self,
-        key: &K,
-        slot: &Arc<Slot<V, E>>,
-        (namespace, asked): (&Arc<str>, Instant),
-        value: &Arc<V>,
-    ) {
-        let mut kept = lock(&slot.kept);
-        kept.asked = Some(asked);
-        kept.failure = None;
-        kept.own = None;
-        let is_same = kept.value.as_ref().is_some_and(|old| Arc::ptr_eq(old, value));
+    /// Stores the response to a request that started at `start`, if there is room for it.
+    fn store(&self, key: &K, slot: &Arc<Slot<V, E>>, namespace: &Arc<str>, start: Instant, value: &Arc<V>) {
+        let mut state = lock(&slot.state);
+        state.shared_since = Some(start);
+        state.failure = None;
+        state.namespace_failure = None;
+        let is_same = state.value.as_ref().is_some_and(|old| Arc::ptr_eq(old, value));
         let owner = if is_same {
             slot.charged().0
         } else {
             Arc::clone(namespace)
         };
-        kept.value = None;
+        state.value = None;
         let bytes = slot.overhead + (self.sizes.value)(value);
         if self.charge(slot, &owner, bytes).is_ok() {
-            kept.value = Some(Arc::clone(value));
+            state.value = Some(Arc::clone(value));
         } else {
-            // Nobody pays for the slot any more. Who waits for it still shares it.
-            self.forget(key, slot);
+            // The slot is charged to no namespace any more. Resolutions that wait for it still share it.
+            self.remove(key, slot);
         }
     }
 
-    /// Remembers the failure of a request that began at `asked`, for those who wait.
-    fn note(&self, slot: &Slot<V, E>, (namespace, asked): (&Arc<str>, Instant), failure: &E) {
-        let mut kept = lock(&slot.kept);
+    /// Stores the error of a request that started at `start`, for the resolutions that wait.
+    fn store_failure(&self, slot: &Slot<V, E>, namespace: &Arc<str>, start: Instant, failure: &E) {
+        let mut state = lock(&slot.state);
         if !failure.is_shared() {
-            kept.own = Some(Own {
+            state.namespace_failure = Some(NamespaceFailure {
                 namespace: Arc::clone(namespace),
-                asked,
+                since: start,
                 failure: failure.clone(),
             });
             return;
         }
-        let value = kept.value.as_deref().map_or(0, self.sizes.value);
-        // A failure holds its texts, which a server may have a say in.
+        let value = state.value.as_deref().map_or(0, self.sizes.value);
+        // An error contains texts, which a server may influence.
         let bytes = slot.overhead + value + failure.to_string().len();
         let owner = slot.charged().0;
         if self.charge(slot, &owner, bytes).is_ok() {
-            kept.asked = Some(asked);
-            kept.failure = Some(failure.clone());
+            state.shared_since = Some(start);
+            state.failure = Some(failure.clone());
         }
     }
 
-    /// Charges a slot to a namespace. Where there is no room, answers of that namespace that nobody is about to use go first.
+    /// Charges a slot to a namespace. If there is no room, idle responses of that namespace are evicted first.
     fn charge(&self, slot: &Slot<V, E>, owner: &Arc<str>, bytes: usize) -> Result<(), OverBudget> {
         let attempt = || {
             let mut charge = lock(&slot.charge);
             if charge.namespace() != owner {
-                *charge = self.terms.budget.start(owner);
+                *charge = self.settings.budget.reservation(owner);
             }
             charge.resize(bytes)
         };
         attempt().or_else(|OverBudget| {
-            self.drop_idle(owner);
+            self.evict_idle(owner);
             attempt()
         })
     }
 
-    /// Waits until another request has served this look-up, or until it is this one's turn to send a request. In the
-    /// second case the request counts as being under way.
-    async fn turn<A, F: Future<Output = A>>(
+    /// Waits until another request has served this resolution, or until this one may send a request, which then counts as in
+    /// flight.
+    async fn next_step<P, F: Future<Output = P>>(
         &self,
         slot: &Slot<V, E>,
-        since: (&str, Instant),
-        suits: impl Fn(&V) -> bool,
-        admit: impl Fn() -> F,
-    ) -> Turn<A, V, E> {
-        let mut admission = None;
+        requester: Requester<'_>,
+        accepts: impl Fn(&V) -> bool,
+        acquire: impl Fn() -> F,
+    ) -> NextStep<P, V, E> {
+        let mut permit = None;
         loop {
-            // Before the look, so that no end is missed after it.
+            // Registered before the state is read, so that no later end is missed.
             let mut ended = pin!(slot.ended.notified());
             ended.as_mut().enable();
             let wait = {
-                let mut kept = lock(&slot.kept);
-                if let Some(outcome) = kept.since(since, &suits) {
-                    return Turn::Served(outcome);
+                let mut state = lock(&slot.state);
+                if let Some(result) = state.result_for(requester, &accepts) {
+                    return NextStep::Served(result);
                 }
-                let wait = kept.wait(self.terms.apart);
-                if matches!(wait, Wait::Admission)
-                    && let Some(admission) = admission.take()
+                let wait = state.wait(self.settings.min_interval);
+                if matches!(wait, Wait::Permit)
+                    && let Some(permit) = permit.take()
                 {
-                    kept.is_under_way = true;
-                    kept.begun = Some(time::Instant::now());
-                    return Turn::Fetch(admission, kept.suiting(&suits));
+                    state.is_in_flight = true;
+                    state.last_start = Some(time::Instant::now());
+                    return NextStep::Fetch(permit, state.accepted_value(&accepts));
                 }
                 wait
             };
-            // While it waits for anything else, others have a use for the admission.
-            admission = None;
+            // Released while this waits for anything else, because others can use the permit.
+            permit = None;
             match wait {
                 Wait::Request => ended.await,
-                Wait::Pause(end) => {
-                    // Another one may be admitted first, at that time.
+                Wait::Interval(end) => {
+                    // Another resolution may get its permit first, at that time.
                     let _ = time::timeout_at(end, ended).await;
                 }
-                Wait::Admission => {
-                    admission = tokio::select! {
+                Wait::Permit => {
+                    permit = tokio::select! {
                         biased;
                         () = ended => None,
-                        admitted = admit() => Some(admitted),
+                        acquired = acquire() => Some(acquired),
                     }
                 }
             }
         }
     }
 
-    /// The slot of a key. One for which there is no room serves a single look-up.
+    /// The slot of a key. A slot for which there is no room serves a single resolution.
     fn slot(&self, key: &K, namespace: &Arc<str>) -> Arc<Slot<V, E>> {
-        let known = lock(&self.slots).get(key).map(Arc::clone);
-        let slot = known.unwrap_or_else(|| self.new_slot(key, namespace));
+        let existing = lock(&self.slots).get(key).map(Arc::clone);
+        let slot = existing.unwrap_or_else(|| self.new_slot(key, namespace));
         slot.last_used
             .store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         slot
@@ -395,23 +402,23 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
 
     fn new_slot(&self, key: &K, namespace: &Arc<str>) -> Arc<Slot<V, E>> {
         let overhead = SLOT_BYTES + (self.sizes.key)(key);
-        let slot = Arc::new(Slot::new(overhead, self.terms.budget.start(namespace)));
+        let slot = Arc::new(Slot::new(overhead, self.settings.budget.reservation(namespace)));
         if self.charge(&slot, namespace, overhead).is_err() {
             return slot;
         }
-        // Another one may have been quicker.
+        // Another resolution may have inserted one meanwhile.
         Arc::clone(lock(&self.slots).entry(Arc::new(key.clone())).or_insert(slot))
     }
 
-    fn forget(&self, key: &K, slot: &Arc<Slot<V, E>>) {
+    fn remove(&self, key: &K, slot: &Arc<Slot<V, E>>) {
         let mut slots = lock(&self.slots);
         if slots.get(key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
             slots.remove(key);
         }
     }
 
-    /// Drops what nobody is about to use of what a namespace pays for.
-    fn drop_idle(&self, owner: &str) {
+    /// Evicts the idle responses that are charged to a namespace.
+    fn evict_idle(&self, owner: &str) {
         lock(&self.slots).retain(|_, slot| {
             let stays = Arc::strong_count(slot) > 1 || *slot.charged().0 != *owner;
             self.fetches.evictions.inc_by(u64::from(!stays));
@@ -419,7 +426,7 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
         });
     }
 
-    /// Drops answers that nobody is about to use until the rest of them is small enough.
+    /// Evicts idle responses until the rest of them is within the limit.
     fn shrink(&self) {
         let mut slots = lock(&self.slots);
         let (mut total, mut idle) = (0, 0);
@@ -430,17 +437,17 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
                 idle += bytes;
             }
         }
-        if idle > self.terms.idle {
+        if idle > self.settings.idle {
             total -= self.evict(&mut slots);
         }
-        let kept = i64::try_from(total).unwrap_or(i64::MAX);
-        // The gauge is that of all caches together.
-        let told = self.told.swap(kept, Ordering::Relaxed);
-        self.fetches.cache_bytes.add(kept - told);
+        let bytes = i64::try_from(total).unwrap_or(i64::MAX);
+        // The gauge is the sum of all caches.
+        let reported = self.reported_bytes.swap(bytes, Ordering::Relaxed);
+        self.fetches.cache_bytes.add(bytes - reported);
     }
 
-    /// Drops those that have not been used for the longest time, but first those of a namespace that has more than its share.
-    /// Returns how many bytes were dropped.
+    /// Evicts the least recently used responses, first those of namespaces above their share. Returns how many bytes were
+    /// evicted.
     fn evict(&self, slots: &mut Slots<K, V, E>) -> usize {
         let mut shares = HashMap::<_, usize>::new();
         let mut candidates = Vec::new();
@@ -454,11 +461,11 @@ impl<K: Clone + Eq + Hash, V, E: Clone + Failed> Cache<K, V, E> {
         // More may be idle by now than when they were counted.
         let idle: usize = shares.values().sum();
         let mut left = idle;
-        for greedy_alone in [true, false] {
+        for only_above_share in [true, false] {
             candidates.retain(|(_, owner, bytes, key)| {
                 let own = shares.get(owner).copied().unwrap_or_default();
-                let is_greedy = own > self.terms.idle / SHARE;
-                if left <= self.terms.idle || greedy_alone && !is_greedy {
+                let is_above_share = own > self.settings.idle / SHARE;
+                if left <= self.settings.idle || only_above_share && !is_above_share {
                     return true;
                 }
                 shares.insert(Arc::clone(owner), own - bytes);
@@ -482,7 +489,7 @@ mod tests {
 
     use super::*;
 
-    impl Failed for &'static str {
+    impl FetchFailure for &'static str {
         fn is_shared(&self) -> bool {
             *self != "own"
         }
@@ -491,50 +498,49 @@ mod tests {
     type Numbers = Cache<&'static str, u32, &'static str>;
 
     impl Numbers {
-        /// An answer whose request needs no admission.
-        async fn unlimited(
+        /// Gets a response whose request needs no permit.
+        async fn get_unlimited(
             &self,
             key: &&'static str,
-            around: (&str, Instant),
-            suits: impl Fn(&u32) -> bool,
+            (namespace, since): (&str, Instant),
+            accepts: impl Fn(&u32) -> bool,
             fetch: impl AsyncFnOnce(Option<Arc<u32>>) -> Result<Arc<u32>, &'static str>,
         ) -> Result<Arc<u32>, &'static str> {
-            let fetch = async |(), kept| fetch(kept).await;
-            let (namespace, since) = (Arc::from(around.0), around.1);
-            self.answer(key, (&namespace, since), suits, || ready(()), fetch)
+            let fetch = async |(), cached| fetch(cached).await;
+            let namespace = &Arc::from(namespace);
+            self.get(key, Requester { namespace, since }, accepts, || ready(()), fetch)
                 .await
         }
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_the_admission_of_another() {
+    async fn no_resolution_waits_for_the_permit_of_another() {
         let cache = cache(1 << 20);
         let since = Instant::now();
         let never = std::future::pending::<()>;
         let fetch = |number| async move |(), _| Ok(Arc::new(number));
-        let namespace = Arc::from("");
-        let mut first = pin!(cache.answer(&"a", (&namespace, since), |_| true, never, fetch(1)));
+        let namespace = &Arc::from("");
+        let requester = Requester { namespace, since };
+        let mut first = pin!(cache.get(&"a", requester, |_| true, never, fetch(1)));
         assert!(futures::poll!(&mut first).is_pending());
-        let second = cache
-            .answer(&"a", (&namespace, since), |_| true, || ready(()), fetch(2))
-            .await;
+        let second = cache.get(&"a", requester, |_| true, || ready(()), fetch(2)).await;
         assert_eq!(second, Ok(Arc::new(2)));
         assert_eq!(
             first.await,
             Ok(Arc::new(2)),
-            "it is served by the request of the other"
+            "it is served by the request of the other resolution"
         );
     }
 
     #[tokio::test]
-    async fn a_request_that_is_given_up_is_taken_over_by_another() {
+    async fn a_cancelled_request_is_taken_over_by_another_resolution() {
         let cache = cache(1 << 20);
         let since = Instant::now();
         let stuck = async |_| std::future::pending().await;
         let good = async |_| Ok(Arc::new(1));
-        let mut second = pin!(cache.unlimited(&"a", ("", since), |_| true, good));
+        let mut second = pin!(cache.get_unlimited(&"a", ("", since), |_| true, good));
         {
-            let mut first = pin!(cache.unlimited(&"a", ("", since), |_| true, stuck));
+            let mut first = pin!(cache.get_unlimited(&"a", ("", since), |_| true, stuck));
             assert!(futures::poll!(&mut first).is_pending());
             assert!(futures::poll!(&mut second).is_pending(), "one request at a time");
         }
@@ -542,48 +548,50 @@ mod tests {
     }
 
     fn cache(idle: usize) -> Numbers {
-        with(Terms {
+        with(CacheSettings {
             idle,
             budget: Budget::new(4 * idle, SHARE),
-            apart: Duration::ZERO,
+            min_interval: Duration::ZERO,
         })
     }
 
-    /// An answer is a number, and takes as many bytes. A key takes a hundred.
-    fn with(terms: Terms) -> Numbers {
+    /// A response is a number, and is as many bytes large. A key has 100 bytes.
+    fn with(settings: CacheSettings) -> Numbers {
         let sizes = Sizes {
             key: |_: &&str| 100,
             value: |value: &u32| *value as usize,
         };
-        Cache::new(terms, sizes, Fetches::register(&Registry::new()).unwrap())
+        Cache::new(settings, sizes, Fetches::register(&Registry::new()).unwrap())
     }
 
-    fn kept_bytes(cache: &Numbers) -> usize {
+    fn cached_bytes(cache: &Numbers) -> usize {
         usize::try_from(cache.fetches.cache_bytes.get()).unwrap()
     }
 
-    /// What a number takes in a cache.
+    /// Size of a number in a cache.
     const fn cost(number: usize) -> usize {
         SLOT_BYTES + 100 + number
     }
 
     #[tokio::test]
-    async fn everybody_who_waits_is_served_by_two_requests_at_the_most() {
+    async fn at_most_two_requests_serve_all_concurrent_resolutions() {
         let cache = cache(1 << 20);
         let requests = AtomicUsize::new(0);
-        let look_ups = (0..100).map(async |_| {
+        let resolutions = (0..100).map(async |_| {
             let fetch = async |_| {
                 requests.fetch_add(1, Ordering::Relaxed);
                 sleep(Duration::from_millis(20)).await;
                 Ok(Arc::new(7))
             };
-            cache.unlimited(&"a", ("", Instant::now()), |_| true, fetch).await
+            cache
+                .get_unlimited(&"a", ("", Instant::now()), |_| true, fetch)
+                .await
         });
-        let answers = join_all(look_ups).await;
+        let responses = join_all(resolutions).await;
         assert!(
-            answers
+            responses
                 .iter()
-                .all(|answer| *answer.as_ref().unwrap().as_ref() == 7)
+                .all(|response| *response.as_ref().unwrap().as_ref() == 7)
         );
         let requests = requests.load(Ordering::Relaxed);
         assert!((1..=2).contains(&requests), "{requests}");
@@ -591,80 +599,83 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_older_than_asked_for_is_given() {
+    async fn no_response_older_than_required_is_returned() {
         let cache = cache(1 << 20);
         let before = Instant::now();
-        let given = async |since, number: u32| {
-            let kept = std::cell::Cell::new(None);
+        let get = async |since, number: u32| {
+            let cached = std::cell::Cell::new(None);
             let fetch = async |value: Option<Arc<u32>>| {
-                kept.set(value);
+                cached.set(value);
                 Ok(Arc::new(number))
             };
-            let answer = cache.unlimited(&"a", ("", since), |_| true, fetch).await.unwrap();
-            (*answer, kept.take().map(|kept| *kept))
+            let response = cache
+                .get_unlimited(&"a", ("", since), |_| true, fetch)
+                .await
+                .unwrap();
+            (*response, cached.take().map(|cached| *cached))
         };
-        assert_eq!(given(before, 1).await, (1, None));
-        assert_eq!(given(before, 2).await, (1, None), "fresh enough");
+        assert_eq!(get(before, 1).await, (1, None));
+        assert_eq!(get(before, 2).await, (1, None), "fresh enough");
         assert_eq!(
-            given(Instant::now(), 3).await,
+            get(Instant::now(), 3).await,
             (3, Some(1)),
-            "the kept one only serves to compare"
+            "the cached response only makes the request conditional"
         );
     }
 
     #[tokio::test]
-    async fn a_failure_is_shared_and_leaves_the_last_good_answer_alone() {
+    async fn a_failure_is_shared_and_keeps_the_last_valid_response() {
         let cache = cache(1 << 20);
         let good = async |_| Ok(Arc::new(1));
         cache
-            .unlimited(&"a", ("", Instant::now()), |_| true, good)
+            .get_unlimited(&"a", ("", Instant::now()), |_| true, good)
             .await
             .unwrap();
         let since = Instant::now();
         let bad = async |_| Err("down");
         assert_eq!(
-            cache.unlimited(&"a", ("", since), |_| true, bad).await,
+            cache.get_unlimited(&"a", ("", since), |_| true, bad).await,
             Err("down")
         );
         assert_eq!(
-            cache.unlimited(&"a", ("", since), |_| true, good).await,
+            cache.get_unlimited(&"a", ("", since), |_| true, good).await,
             Err("down"),
             "shared"
         );
-        let unchanged = async |kept: Option<Arc<u32>>| kept.ok_or("lost");
-        let answer = cache
-            .unlimited(&"a", ("", Instant::now()), |_| true, unchanged)
+        let unchanged = async |cached: Option<Arc<u32>>| cached.ok_or("lost");
+        let response = cache
+            .get_unlimited(&"a", ("", Instant::now()), |_| true, unchanged)
             .await;
-        assert_eq!(answer, Ok(Arc::new(1)));
+        assert_eq!(response, Ok(Arc::new(1)));
     }
 
     #[tokio::test]
-    async fn an_answer_that_lacks_what_is_wanted_is_asked_for_anew() {
+    async fn a_response_without_the_required_content_is_fetched_again() {
         let cache = cache(1 << 20);
         let since = Instant::now();
         let fetch = |number| {
-            async move |kept: Option<Arc<u32>>| {
-                assert_eq!(kept, None, "there is nothing to compare with");
+            async move |cached: Option<Arc<u32>>| {
+                assert_eq!(cached, None, "a response that is not accepted is not passed on");
                 Ok(Arc::new(number))
             }
         };
         cache
-            .unlimited(&"a", ("", since), |_| true, fetch(1))
+            .get_unlimited(&"a", ("", since), |_| true, fetch(1))
             .await
             .unwrap();
-        let answer = cache
-            .unlimited(&"a", ("", since), |value| *value == 2, fetch(2))
+        let response = cache
+            .get_unlimited(&"a", ("", since), |value| *value == 2, fetch(2))
             .await;
-        assert_eq!(answer, Ok(Arc::new(2)));
+        assert_eq!(response, Ok(Arc::new(2)));
     }
 
     #[tokio::test]
-    async fn what_was_not_used_for_the_longest_time_makes_room() {
+    async fn the_least_recently_used_response_is_evicted() {
         let cache = cache(3000);
         let put = async |key| {
-            let fetch = async |kept: Option<Arc<u32>>| Ok(kept.unwrap_or_else(|| Arc::new(500)));
+            let fetch = async |cached: Option<Arc<u32>>| Ok(cached.unwrap_or_else(|| Arc::new(500)));
             cache
-                .unlimited(&key, ("", Instant::now()), |_| true, fetch)
+                .get_unlimited(&key, ("", Instant::now()), |_| true, fetch)
                 .await
                 .unwrap();
         };
@@ -672,98 +683,104 @@ mod tests {
         put("b").await;
         put("a").await;
         put("c").await;
-        let kept = |key: &'static str| lock(&cache.slots).contains_key(&key);
-        assert!(kept("a") && !kept("b") && kept("c"));
-        assert_eq!(kept_bytes(&cache), 2 * cost(500));
+        let cached = |key: &'static str| lock(&cache.slots).contains_key(&key);
+        assert!(cached("a") && !cached("b") && cached("c"));
+        assert_eq!(cached_bytes(&cache), 2 * cost(500));
         assert_eq!(cache.fetches.evictions.get(), 1);
     }
 
     #[tokio::test]
-    async fn a_failure_of_ones_own_is_shared_within_the_namespace() {
+    async fn a_failure_that_is_not_shared_applies_to_its_namespace_only() {
         let cache = cache(1 << 20);
         let since = Instant::now();
         let own = async |_| Err("own");
         assert_eq!(
-            cache.unlimited(&"a", ("one", since), |_| true, own).await,
+            cache.get_unlimited(&"a", ("one", since), |_| true, own).await,
             Err("own")
         );
         let good = async |_| Ok(Arc::new(1));
         assert_eq!(
-            cache.unlimited(&"a", ("one", since), |_| true, good).await,
+            cache.get_unlimited(&"a", ("one", since), |_| true, good).await,
             Err("own"),
             "shared"
         );
         assert_eq!(
-            cache.unlimited(&"a", ("other", since), |_| true, good).await,
+            cache.get_unlimited(&"a", ("other", since), |_| true, good).await,
             Ok(Arc::new(1))
         );
         assert_eq!(
-            cache.unlimited(&"a", ("one", since), |_| true, own).await,
+            cache.get_unlimited(&"a", ("one", since), |_| true, own).await,
             Ok(Arc::new(1)),
-            "the answer of the other serves this one too"
+            "the response for the other namespace serves this one too"
         );
     }
 
-    /// Look-ups every ten milliseconds for a second.
+    /// Resolutions every ten milliseconds for a second.
     #[tokio::test(start_paused = true)]
-    async fn requests_of_one_key_begin_apart_and_serve_all_who_came_meanwhile() {
-        let cache = with(Terms {
-            apart: APART,
-            ..cache(1 << 20).terms
+    async fn requests_of_one_key_are_spaced_and_serve_all_waiting_resolutions() {
+        let cache = with(CacheSettings {
+            min_interval: MIN_INTERVAL,
+            ..cache(1 << 20).settings
         });
-        let begun = RefCell::new(Vec::new());
+        let starts = RefCell::new(Vec::new());
         let start = time::Instant::now();
-        let look_ups = (0..100_u64).map(async |number| {
+        let resolutions = (0..100_u64).map(async |number| {
             sleep(Duration::from_millis(10 * number)).await;
             let since = Instant::now();
             let fetch = async |_| {
-                let mut begun = begun.borrow_mut();
-                begun.push((time::Instant::now(), Instant::now()));
-                Ok(Arc::new(u32::try_from(begun.len()).unwrap() - 1))
+                let mut starts = starts.borrow_mut();
+                starts.push((time::Instant::now(), Instant::now()));
+                Ok(Arc::new(u32::try_from(starts.len()).unwrap() - 1))
             };
-            let answer = cache.unlimited(&"a", ("", since), |_| true, fetch).await;
-            (since, answer.unwrap())
+            let response = cache.get_unlimited(&"a", ("", since), |_| true, fetch).await;
+            (since, response.unwrap())
         });
-        let answers = join_all(look_ups).await;
-        let begun = begun.into_inner();
-        assert!((10..=11).contains(&begun.len()), "{}", begun.len());
-        assert_eq!(begun[0].0, start, "the first one does not wait");
-        assert!(begun.windows(2).all(|two| two[1].0 - two[0].0 >= APART));
-        for (since, number) in answers {
+        let responses = join_all(resolutions).await;
+        let starts = starts.into_inner();
+        assert!((10..=11).contains(&starts.len()), "{}", starts.len());
+        assert_eq!(starts[0].0, start, "the first request does not wait");
+        assert!(starts.windows(2).all(|two| two[1].0 - two[0].0 >= MIN_INTERVAL));
+        for (since, number) in responses {
             assert!(
-                begun[*number as usize].1 >= since,
-                "no answer is older than the look-up"
+                starts[*number as usize].1 >= since,
+                "no response is older than required"
             );
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_up_that_waits_for_its_moment_holds_no_admission() {
-        let cache = with(Terms {
-            apart: APART,
-            ..cache(1 << 20).terms
+    async fn a_resolution_that_waits_for_the_interval_acquires_no_permit() {
+        let cache = with(CacheSettings {
+            min_interval: MIN_INTERVAL,
+            ..cache(1 << 20).settings
         });
         let good = async |_| Ok(Arc::new(1));
         for _ in 0..2 {
-            let around = ("", Instant::now());
-            cache.unlimited(&"a", around, |_| true, good).await.unwrap();
+            let requester = ("", Instant::now());
+            cache
+                .get_unlimited(&"a", requester, |_| true, good)
+                .await
+                .unwrap();
         }
-        let admit = || panic!("it is too soon");
-        let (namespace, since) = (Arc::from(""), Instant::now());
+        let acquire = || panic!("it is too soon");
+        let requester = Requester {
+            namespace: &Arc::from(""),
+            since: Instant::now(),
+        };
         let fetch = async |(), _| Ok(Arc::new(2));
-        let soon = pin!(cache.answer(&"a", (&namespace, since), |_| true, || async { admit() }, fetch));
-        let soon = time::timeout(APART / 2, soon).await;
+        let soon = pin!(cache.get(&"a", requester, |_| true, || async { acquire() }, fetch));
+        let soon = time::timeout(MIN_INTERVAL / 2, soon).await;
         assert!(soon.is_err());
     }
 
     #[tokio::test]
-    async fn a_namespace_that_has_more_than_its_share_makes_room_first() {
+    async fn a_namespace_above_its_share_is_evicted_first() {
         let cache = cache(4000);
         let put = async |key, namespace| {
-            let fetch = async |kept: Option<Arc<u32>>| Ok(kept.unwrap_or_else(|| Arc::new(500)));
+            let fetch = async |cached: Option<Arc<u32>>| Ok(cached.unwrap_or_else(|| Arc::new(500)));
             let since = Instant::now();
             cache
-                .unlimited(&key, (namespace, since), |_| true, fetch)
+                .get_unlimited(&key, (namespace, since), |_| true, fetch)
                 .await
                 .unwrap();
         };
@@ -771,25 +788,28 @@ mod tests {
         for key in ["b", "c", "d", "e", "f"] {
             put(key, "greedy").await;
         }
-        let kept = |key: &'static str| lock(&cache.slots).contains_key(&key);
-        assert!(kept("a") && kept("e") && kept("f") && !kept("b"));
+        let cached = |key: &'static str| lock(&cache.slots).contains_key(&key);
+        assert!(cached("a") && cached("e") && cached("f") && !cached("b"));
     }
 
-    /// Has answers in use until this is dropped, as a tenant has with a server that is slow the second time.
+    /// Keeps responses in use until dropped, like a tenant whose server is slow for the second request.
     async fn in_use<'c>(
         cache: &'c Numbers,
         namespace: &'c str,
-        answers: &[(&'static str, u32)],
+        responses: &[(&'static str, u32)],
     ) -> Vec<Pin<Box<dyn Future<Output = ()> + 'c>>> {
         let mut held = Vec::new();
-        for (key, number) in answers.iter().copied() {
+        for (key, number) in responses.iter().copied() {
             let good = async move |_| Ok(Arc::new(number));
-            let around = (namespace, Instant::now());
-            cache.unlimited(&key, around, |_| true, good).await.unwrap();
+            let requester = (namespace, Instant::now());
+            cache
+                .get_unlimited(&key, requester, |_| true, good)
+                .await
+                .unwrap();
             let mut slow: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
                 let never = async |_| std::future::pending().await;
-                let around = (namespace, Instant::now());
-                drop(cache.unlimited(&key, around, |_| true, never).await);
+                let requester = (namespace, Instant::now());
+                drop(cache.get_unlimited(&key, requester, |_| true, never).await);
             });
             assert!(futures::poll!(&mut slow).is_pending());
             held.push(slow);
@@ -797,7 +817,7 @@ mod tests {
         held
     }
 
-    /// How many requests two look-ups at the same time need.
+    /// How many requests two concurrent resolutions need.
     async fn requests(cache: &Numbers, key: &'static str, namespace: &str, number: u32) -> usize {
         let requests = AtomicUsize::new(0);
         let fetch = async |_| {
@@ -806,77 +826,85 @@ mod tests {
             Ok(Arc::new(number))
         };
         let since = Instant::now();
-        let look_up = || cache.unlimited(&key, (namespace, since), |_| true, fetch);
-        let (first, second) = tokio::join!(look_up(), look_up());
+        let resolve = || cache.get_unlimited(&key, (namespace, since), |_| true, fetch);
+        let (first, second) = tokio::join!(resolve(), resolve());
         assert_eq!((first.as_deref(), second.as_deref()), (Ok(&number), Ok(&number)));
         requests.into_inner()
     }
 
     #[tokio::test]
-    async fn what_one_namespace_has_in_use_does_not_keep_others_from_sharing() {
-        let cache = with(Terms {
+    async fn responses_in_use_by_one_namespace_do_not_prevent_others_from_sharing() {
+        let cache = with(CacheSettings {
             idle: 2 * cost(1000),
             budget: Budget::new(6 * cost(1000), SHARE),
-            apart: Duration::ZERO,
+            min_interval: Duration::ZERO,
         });
         assert_eq!(requests(&cache, "before", "modest", 1000).await, 1);
         let keys = ["a", "b", "c", "d", "e", "f", "g"].map(|key| (key, 1000));
         let held = in_use(&cache, "greedy", &keys).await;
         assert_eq!(
-            kept_bytes(&cache),
+            cached_bytes(&cache),
             4 * cost(1000),
-            "a half for the one who takes all"
+            "one namespace gets at most half"
         );
         assert_eq!(requests(&cache, "after", "modest", 1000).await, 1);
-        let kept = |key: &'static str| lock(&cache.slots).contains_key(&key);
-        assert!(kept("before") && kept("after"), "and what was kept stays");
+        let cached = |key: &'static str| lock(&cache.slots).contains_key(&key);
+        assert!(
+            cached("before") && cached("after"),
+            "cached responses of others stay"
+        );
         assert_eq!(
             requests(&cache, "more", "greedy", 1000).await,
             2,
-            "alone, and at his own cost"
+            "not shared above the share of the namespace"
         );
         drop(held);
         assert_eq!(requests(&cache, "more", "greedy", 1000).await, 1);
     }
 
     #[tokio::test]
-    async fn caches_share_the_memory_for_what_is_in_use() {
-        let terms = Terms {
+    async fn caches_share_the_memory_for_responses_in_use() {
+        let settings = CacheSettings {
             idle: cost(1000),
             budget: Budget::new(4 * cost(1000), SHARE),
-            apart: Duration::ZERO,
+            min_interval: Duration::ZERO,
         };
-        let (one, other) = (with(terms.clone()), with(terms));
+        let (one, other) = (with(settings.clone()), with(settings));
         let _held = [
             in_use(&one, "a", &[("a", 1000), ("b", 1000)]).await,
             in_use(&other, "b", &[("a", 1000), ("b", 1000)]).await,
         ];
-        assert_eq!(requests(&one, "c", "c", 1000).await, 2, "all of it is in use");
+        assert_eq!(requests(&one, "c", "c", 1000).await, 2, "all memory is in use");
     }
 
     #[tokio::test]
-    async fn an_answer_that_has_not_changed_stays_with_who_had_it_fetched() {
-        let cache = with(Terms {
+    async fn an_unchanged_response_stays_charged_to_the_namespace_that_fetched_it() {
+        let cache = with(CacheSettings {
             idle: 2 * cost(1000),
             budget: Budget::new(6 * cost(1000), SHARE),
-            apart: Duration::ZERO,
+            min_interval: Duration::ZERO,
         });
         assert_eq!(requests(&cache, "shared", "modest", 1000).await, 1);
         let _held = in_use(&cache, "greedy", &["a", "b", "c"].map(|key| (key, 1000))).await;
-        let unchanged = async |kept: Option<Arc<u32>>| kept.ok_or("lost");
+        let unchanged = async |cached: Option<Arc<u32>>| cached.ok_or("lost");
         for namespace in ["greedy", "modest"] {
-            let around = (namespace, Instant::now());
-            let answer = cache.unlimited(&"shared", around, |_| true, unchanged).await;
-            assert_eq!(answer, Ok(Arc::new(1000)), "{namespace}");
+            let requester = (namespace, Instant::now());
+            let response = cache
+                .get_unlimited(&"shared", requester, |_| true, unchanged)
+                .await;
+            assert_eq!(response, Ok(Arc::new(1000)), "{namespace}");
         }
     }
 
     #[tokio::test]
-    async fn failures_take_room_too() {
+    async fn failures_are_charged_too() {
         let cache = cache(1 << 20);
         let bad = async |_| Err("0123456789");
-        let around = ("", Instant::now());
-        cache.unlimited(&"a", around, |_| true, bad).await.unwrap_err();
-        assert_eq!(kept_bytes(&cache), cost(10));
+        let requester = ("", Instant::now());
+        cache
+            .get_unlimited(&"a", requester, |_| true, bad)
+            .await
+            .unwrap_err();
+        assert_eq!(cached_bytes(&cache), cost(10));
     }
 }

@@ -1,4 +1,4 @@
-//! Why no version could be determined.
+//! Why no version could be resolved.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use thiserror::Error;
 use super::{oci::RegistryError, repository::RepositoryError, secret::SecretError};
 use crate::backoff::Pace;
 
-/// Why no version could be determined.
+/// Why no version could be resolved.
 #[derive(Debug, Error)]
 pub enum ResolveError {
-    /// The Secret is of no use.
+    /// The Secret is missing or invalid.
     #[error(transparent)]
     Secret(SecretError),
-    /// The repository gives none.
+    /// A Helm repository could not be read, or lists no matching version.
     #[error(transparent)]
     Repository(RepositoryError),
-    /// The registry gives none.
+    /// An OCI registry could not be read, or has no matching version.
     #[error(transparent)]
     Registry(RegistryError),
-    /// Everything that the HelmOp asks for took too long together.
+    /// All resolutions of the HelmOp together took too long.
     #[error(
-        "looking up the charts of this HelmOp took longer than {} s in all; check the server and the network, or \
-         name fewer charts in one HelmOp",
+        "resolving the charts of this HelmOp took longer than {} s in total; check the server and the network, or \
+         use fewer charts in one HelmOp",
         limit.as_secs()
     )]
     Deadline {
-        /// The longest time allowed.
+        /// The time limit.
         limit: Duration,
     },
 }
 
 impl ResolveError {
-    /// Why, in a word.
+    /// The reason for conditions and metrics.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Secret(error) => error.reason(),
@@ -46,12 +46,12 @@ impl ResolveError {
         }
     }
 
-    /// Whether it may pass by itself: nobody need do anything yet.
+    /// Whether a retry may succeed without any change by a user.
     pub fn is_transient(&self) -> bool {
         self.reason() == Reason::RateLimited || self.pace() == Some(Pace::TRANSIENT)
     }
 
-    /// When to try again; `None` for never, before the HelmOp changes.
+    /// When to retry; `None` if a retry is useless until the HelmOp changes.
     pub fn pace(&self) -> Option<Pace> {
         match self {
             Self::Secret(error) => Some(error.pace()),
@@ -62,7 +62,7 @@ impl ResolveError {
     }
 }
 
-/// The word for an index that gives no version.
+/// The reason for an index error.
 pub fn index_reason(error: &IndexError) -> Reason {
     match error {
         IndexError::NoSuchChart(_) => Reason::ChartNotFound,
@@ -71,7 +71,7 @@ pub fn index_reason(error: &IndexError) -> Reason {
     }
 }
 
-/// The word for a list of versions of which none will do.
+/// The reason for a list of versions of which none matches.
 pub fn select_reason(error: &SelectError) -> Reason {
     match error {
         SelectError::OnlyPrereleases { .. } => Reason::OnlyPrereleases,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_helmop_that_takes_too_long_is_tried_again() {
+    fn a_helmop_over_its_time_limit_is_retried() {
         let limit = Duration::from_mins(5);
         let error = ResolveError::Deadline { limit };
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What Prometheus sees of the way to repositories and registries.
+//! Metrics of the requests to repositories and registries.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::metrics::{ERROR, Present, SUCCESS};
 /// Value of the label `result` for a response with status 304.
 const NOT_MODIFIED: &str = "not_modified";
 
-/// From 5 ms for a server near by to the longest time that a request may take.
+/// From 5 ms for a nearby server to the timeout of a request.
 const BUCKETS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
 ];
 
-/// What a request can fail with.
+/// Reasons for which a request can fail.
 const FAILURES: [Reason; 13] = [
     Reason::InvalidURL,
     Reason::InvalidSecret,
@@ -32,9 +32,9 @@ const FAILURES: [Reason; 13] = [
     Reason::ResponseTooLarge,
 ];
 
-/// What is asked for.
+/// What is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     /// The index of a Helm repository.
     Index,
     /// The tags of a chart in an OCI registry.
@@ -45,7 +45,7 @@ pub enum Kind {
     Token,
 }
 
-impl Kind {
+impl RequestKind {
     const ALL: [Self; 4] = [Self::Index, Self::Tags, Self::Manifest, Self::Token];
 
     const fn as_str(self) -> &'static str {
@@ -58,18 +58,18 @@ impl Kind {
     }
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// With a response.
+pub enum RequestOutcome {
+    /// A usable response.
     Success,
-    /// With status 304: nothing has changed.
+    /// Status 304: not modified.
     NotModified,
-    /// Without a response that can be used.
+    /// No usable response.
     Failed(Reason),
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Values of the labels `result` and `reason`.
     const fn labels(self) -> [&'static str; 2] {
         match self {
@@ -89,20 +89,20 @@ pub struct Fetches {
     in_flight: IntGauge,
     /// Resolutions that shared the response to a request of another resolution.
     pub coalesced: IntCounter,
-    /// Entries of indexes that were passed over because they are broken.
+    /// Invalid entries of indexes that were skipped.
     pub skipped_entries: IntCounter,
-    /// Answers that were dropped to make room.
+    /// Cached responses that were evicted to make room.
     pub evictions: IntCounter,
-    /// Size of the answers that are kept.
+    /// Size of the cached responses.
     pub cache_bytes: IntGauge,
 }
 
 impl Fetches {
-    /// Makes the metrics and registers them. Every label value that can occur exists from the start, so that a rate sees
-    /// the first event.
+    /// Creates and registers the metrics. Every possible label value exists from the start, so that a rate counts the first
+    /// event.
     ///
     /// # Errors
-    /// Where one of them is registered already.
+    /// If one of them is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str, labels: &[&str]| {
             registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
@@ -149,31 +149,31 @@ impl Fetches {
                 "Size of the cached responses of repositories and registries.",
             )?,
         };
-        fetches.start();
+        fetches.init_labels();
         Ok(fetches)
     }
 
-    fn start(&self) {
-        for kind in Kind::ALL.map(Kind::as_str) {
+    fn init_labels(&self) {
+        for kind in RequestKind::ALL.map(RequestKind::as_str) {
             self.bytes.with_label_values(&[kind]);
             self.duration.with_label_values(&[kind]);
-            let results = [Outcome::Success, Outcome::NotModified].into_iter();
-            for outcome in results.chain(FAILURES.map(Outcome::Failed)) {
+            let results = [RequestOutcome::Success, RequestOutcome::NotModified].into_iter();
+            for outcome in results.chain(FAILURES.map(RequestOutcome::Failed)) {
                 let [result, reason] = outcome.labels();
                 self.requests.with_label_values(&[kind, result, reason]);
             }
         }
     }
 
-    /// Counts a request as being under way until the value is dropped.
+    /// Counts a request as in flight until the value is dropped.
     pub fn in_flight(&self) -> Present {
         Present::new(&self.in_flight)
     }
 
-    /// Counts a request that ended.
-    pub fn ended(&self, kind: Kind, outcome: Outcome, bytes: u64, took: Duration) {
+    /// Records a completed request.
+    pub fn record(&self, kind: RequestKind, outcome: RequestOutcome, bytes: u64, took: Duration) {
         debug_assert!(
-            !matches!(outcome, Outcome::Failed(reason) if !FAILURES.contains(&reason)),
+            !matches!(outcome, RequestOutcome::Failed(reason) if !FAILURES.contains(&reason)),
             "{outcome:?} is not among the failures of requests"
         );
         let (kind, [result, reason]) = (kind.as_str(), outcome.labels());

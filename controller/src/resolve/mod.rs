@@ -1,8 +1,8 @@
-//! From a chart and a range of versions to one version: the part of the work that asks repositories and registries.
+//! Resolves a chart and a version range to one version. This is the part that sends requests to repositories and registries.
 //!
 //! ```text
 //! Secret ─► access ─┐
-//! chart request ────┴► repository (index.yaml) ─┬► cache: one request for all who ask the same ─► http ─► server
+//! chart request ────┴► repository (index.yaml) ─┬► cache: one request for all that need the same response ─► http ─► server
 //!                      oci (tags, manifests) ───┘
 //! ```
 
@@ -10,16 +10,16 @@ mod access;
 mod bounds;
 mod budget;
 mod cache;
-mod choice;
-mod clock;
 mod error;
 mod http;
 mod metrics;
 mod oci;
 mod overflow;
+mod permits;
 mod repository;
 mod secret;
-mod turns;
+mod selection;
+mod time_limit;
 
 use std::{io, sync::Arc, time::Instant};
 
@@ -27,20 +27,20 @@ pub use self::http::{Addresses, Cidr, CidrError};
 use self::{
     access::Access,
     budget::Budget,
-    cache::Terms,
-    choice::Choices,
-    clock::Clock,
+    cache::CacheSettings,
     http::{HttpClient, Timeouts},
     oci::Registries,
-    repository::{LIMITS, Repositories},
-    turns::{ResolvePermit, ResolvePermits},
+    permits::{ResolvePermit, ResolvePermits},
+    repository::{ChartRef, LIMITS, Repositories},
+    selection::SelectionPermits,
+    time_limit::TimeLimit,
 };
 pub use self::{
     access::CaCertificate,
     bounds::Bounds,
     error::ResolveError,
     metrics::Fetches,
-    repository::{Interest, index_of},
+    repository::{ChartInterest, index_of},
 };
 use helmops_shared::{
     admit::ValidHelmOp,
@@ -50,125 +50,130 @@ use kube::Client;
 
 use crate::metrics::Metrics;
 
-/// How much of the memory for reads one namespace has: one in so many parts.
+/// One namespace may use at most this fraction (1/n) of the memory for reads.
 const SHARE_OF_READS: usize = 4;
 
-/// Looks versions up.
+/// Resolves versions.
 #[derive(Debug)]
 pub struct Resolver {
-    web: HttpClient,
+    http: HttpClient,
     repositories: Repositories,
     registries: Registries,
-    turns: ResolvePermits,
+    permits: ResolvePermits,
 }
 
-/// What a look-up works with, besides what it looks up.
+/// What a resolution uses besides the HelmOp.
 #[derive(Clone, Copy)]
 pub struct ResolveContext<'a> {
-    /// The API server, for Secrets.
+    /// The client for the API server, to read Secrets.
     pub client: &'a Client,
-    /// Where look-ups are counted.
+    /// Counts resolutions.
     pub metrics: &'a Metrics,
-    /// Authorities that are trusted where a Secret names none.
+    /// CAs that are trusted if the Secret contains none.
     pub authorities: &'a [CaCertificate],
-    /// What else is wanted of a repository.
-    pub interest: &'a Interest<'a>,
-    /// From when on an answer is fresh enough.
+    /// The charts that other HelmOps use from a repository.
+    pub interest: &'a ChartInterest<'a>,
+    /// A response is fresh if its request started at this time or later.
     pub since: Instant,
 }
 
 impl Resolver {
-    /// A resolver that takes so much memory for answers, and connects to these addresses.
+    /// Creates a resolver with these limits for the memory of responses, which connects to these addresses only.
     ///
     /// # Errors
-    /// Where the system refuses what it needs.
+    /// If the operating system refuses a resource.
     pub fn new(bounds: &Bounds, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
-        let terms = Terms::new(bounds).part(2);
-        let (budget, choices) = (Budget::new(bounds.reads, SHARE_OF_READS), Choices::default());
+        let settings = CacheSettings::new(bounds).part(2);
+        let (budget, selections) = (
+            Budget::new(bounds.reads, SHARE_OF_READS),
+            SelectionPermits::default(),
+        );
         Ok(Self {
-            web: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
+            http: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
             repositories: Repositories::new(
-                terms.clone(),
+                settings.clone(),
                 LIMITS,
                 budget.clone(),
-                choices.clone(),
+                selections.clone(),
                 fetches.clone(),
             ),
-            registries: Registries::new(&terms, budget, choices, fetches),
-            turns: ResolvePermits::default(),
+            registries: Registries::new(&settings, budget, selections, fetches),
+            permits: ResolvePermits::default(),
         })
     }
 
-    /// Waits until a HelmOp of a namespace may look up what it asks for.
+    /// Waits until a HelmOp of a namespace may resolve its charts.
     pub async fn turn(&self, namespace: &Arc<str>) -> ResolvePermit {
-        self.turns.look_up(namespace).await
+        self.permits.acquire(namespace).await
     }
 
-    /// Begins to look up what one HelmOp asks for. The time for all of it begins now.
-    pub fn asker<'a>(&'a self, around: ResolveContext<'a>, valid: &'a ValidHelmOp<'a>) -> ChartResolver<'a> {
+    /// Creates the resolver for the charts of one HelmOp. The time limit for all of them starts now.
+    pub fn asker<'a>(&'a self, context: ResolveContext<'a>, valid: &'a ValidHelmOp<'a>) -> ChartResolver<'a> {
         ChartResolver {
             resolver: self,
-            around,
+            context,
             valid,
-            clock: Clock::default(),
+            time_limit: TimeLimit::default(),
             access: None,
         }
     }
 }
 
-/// Looks up what one HelmOp asks for.
+/// Resolves the charts of one HelmOp.
 pub struct ChartResolver<'a> {
     resolver: &'a Resolver,
-    around: ResolveContext<'a>,
+    context: ResolveContext<'a>,
     valid: &'a ValidHelmOp<'a>,
-    clock: Clock,
-    /// With the right to hold it, where that takes one.
+    time_limit: TimeLimit,
+    /// With the permit to hold it, if the Secret is large.
     access: Option<(Access, Option<ResolvePermit>)>,
 }
 
 impl ChartResolver<'_> {
-    /// The version of a chart that the HelmOp asks for.
+    /// Resolves a chart request of the HelmOp to a version.
     ///
     /// # Errors
-    /// Where there is none, whoever knows cannot be asked, or all look-ups together take too long.
+    /// If no version matches, the repository or registry cannot be reached, or all resolutions together take too long.
     pub async fn ask(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
-        let (started, clock) = (Instant::now(), self.clock.clone());
-        let found = Box::pin(clock.bound(self.look_up(request))).await;
-        let found = found.unwrap_or(Err(ResolveError::Deadline { limit: clock::LIMIT }));
-        let failure = found.as_ref().err().map(ResolveError::reason);
-        self.around.metrics.resolved(failure, started.elapsed());
-        found
+        let (started, time_limit) = (Instant::now(), self.time_limit.clone());
+        let result = Box::pin(time_limit.run(self.resolve_unlimited(request))).await;
+        let result = result.unwrap_or(Err(ResolveError::Deadline {
+            limit: time_limit::LIMIT,
+        }));
+        let failure = result.as_ref().err().map(ResolveError::reason);
+        self.context.metrics.resolved(failure, started.elapsed());
+        result
     }
 
-    async fn look_up(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
+    async fn resolve_unlimited(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
         let Self {
             resolver,
-            around,
+            context,
             valid,
             ..
         } = *self;
-        // The Secret is read when the first repository is asked, and once.
+        // The Secret is read once, before the first request to a repository.
         let (access, _) = match &mut self.access {
             Some(access) => access,
-            none => none.insert(read_access(resolver, around, valid, &self.clock).await?),
+            none => none.insert(read_access(resolver, context, valid, &self.time_limit).await?),
         };
         match request.source() {
-            // It has no versions, and is never looked up.
+            // An archive has no versions, and is never resolved.
             ChartSource::Archive { .. } => Ok(ChartVersion::default()),
             ChartSource::Oci { repo } => resolver
                 .registries
-                .version(&resolver.web, access, repo, &request.version, around.since)
+                .version(&resolver.http, access, repo, &request.version, context.since)
                 .await
                 .map_err(ResolveError::Registry),
             ChartSource::Repository { repo, chart } => resolver
                 .repositories
                 .version(
-                    &resolver.web,
+                    &resolver.http,
                     access,
-                    around.interest,
-                    (repo, chart),
+                    context.interest,
+                    ChartRef { repo, chart },
                     &request.version,
-                    around.since,
+                    context.since,
                 )
                 .await
                 .map_err(ResolveError::Repository),
@@ -178,9 +183,9 @@ impl ChartResolver<'_> {
 
 async fn read_access(
     resolver: &Resolver,
-    around: ResolveContext<'_>,
+    context: ResolveContext<'_>,
     valid: &ValidHelmOp<'_>,
-    clock: &Clock,
+    time_limit: &TimeLimit,
 ) -> Result<(Access, Option<ResolvePermit>), ResolveError> {
     let namespace: Arc<str> = valid
         .helmop
@@ -189,14 +194,16 @@ async fn read_access(
         .as_deref()
         .unwrap_or_default()
         .into();
-    let read = || secret::access(around.client, valid.helmop, around.authorities);
-    // Waits for the API server do not count either.
-    let reading = resolver.turns.secret(&namespace, Access::secret_bytes, read);
-    let (mut access, turn) = clock.stopped(reading).await.map_err(ResolveError::Secret)?;
-    access.home = access::home(valid.chart.repo, access.plain_http);
+    let read = || secret::access(context.client, valid.helmop, context.authorities);
+    // The time limit does not count waits for the API server either.
+    let reading = resolver
+        .permits
+        .read_secret(&namespace, Access::secret_bytes, read);
+    let (mut access, permit) = time_limit.paused(reading).await.map_err(ResolveError::Secret)?;
+    access.origin = access::repository_origin(valid.chart.repo, access.plain_http);
     access.namespace = namespace;
-    access.clock = clock.clone();
-    Ok((access, turn))
+    access.time_limit = time_limit.clone();
+    Ok((access, permit))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reads that turned out to be too large, so that they are not tried again for a while.
+//! Remembers reads that exceeded their limit, so that they are not retried for a while.
 
 use std::{
     collections::HashMap,
@@ -9,11 +9,11 @@ use std::{
 
 use helmops_shared::runtime::lock;
 
-/// How long a read is not tried again. What is wanted, and what there is, changes with time.
-const PAUSE: Duration = Duration::from_hours(1);
+/// A read is retried after this time, because the requested charts and the index may have changed.
+const RETRY_AFTER: Duration = Duration::from_hours(1);
 
-/// How many are remembered. Where there are more they are all forgotten, which costs a request each.
-const MAX_KNOWN: usize = 1024;
+/// How many reads are remembered. Above this number all are forgotten, which costs one request each.
+const MAX_ENTRIES: usize = 1024;
 
 /// Keys of reads that were too large.
 #[derive(Debug)]
@@ -30,21 +30,21 @@ impl<K> Default for Overflows<K> {
 }
 
 impl<K: Eq + Hash> Overflows<K> {
-    /// Whether this was too large not long ago.
+    /// Whether this read was too large recently.
     pub fn contains(&self, key: &K, now: Instant) -> bool {
         lock(&self.until).get(key).is_some_and(|until| *until > now)
     }
 
-    /// This is too large.
-    pub fn note(&self, key: K, now: Instant) {
+    /// Records that this read was too large.
+    pub fn record(&self, key: K, now: Instant) {
         let mut until = lock(&self.until);
-        if until.len() >= MAX_KNOWN {
+        if until.len() >= MAX_ENTRIES {
             until.retain(|_, until| *until > now);
         }
-        if until.len() >= MAX_KNOWN {
+        if until.len() >= MAX_ENTRIES {
             until.clear();
         }
-        until.insert(key, now + PAUSE);
+        until.insert(key, now + RETRY_AFTER);
     }
 }
 
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remembered_for_a_while_and_bounded() {
-        let (known, now) = (Overflows::default(), Instant::now());
-        known.note(0, now);
-        assert!(known.contains(&0, now) && !known.contains(&1, now));
-        assert!(!known.contains(&0, now + PAUSE));
-        for key in 0..3 * MAX_KNOWN {
-            known.note(key, now);
+    fn entries_expire_and_their_number_is_bounded() {
+        let (overflows, now) = (Overflows::default(), Instant::now());
+        overflows.record(0, now);
+        assert!(overflows.contains(&0, now) && !overflows.contains(&1, now));
+        assert!(!overflows.contains(&0, now + RETRY_AFTER));
+        for key in 0..3 * MAX_ENTRIES {
+            overflows.record(key, now);
         }
-        assert!(lock(&known.until).len() <= MAX_KNOWN);
+        assert!(lock(&overflows.until).len() <= MAX_ENTRIES);
     }
 }

@@ -23,293 +23,322 @@ use reqwest::{
 use thiserror::Error;
 
 use super::{
-    access::{Access, Credentials, Login, WithheldBecause},
+    access::{Access, Credentials, Login, NotSentReason},
     budget::Budget,
-    cache::{Cache, Failed, Sizes, Terms},
-    choice::Choices,
+    cache::{Cache, CacheSettings, FetchFailure, Requester, Sizes},
     error::{index_reason, select_reason},
-    http::{Admission, Fault, FetchError, HttpClient, HttpRequest, HttpResponse, Limits, fault, parse},
-    metrics::{Fetches, Kind},
+    http::{
+        FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, Limits, RepositoryId,
+        RequestPermit, parse, read_error,
+    },
+    metrics::{Fetches, RequestKind},
     overflow::Overflows,
+    selection::SelectionPermits,
 };
 use crate::backoff::Pace;
 
-/// Far beyond the largest public indexes. The memory that reading takes does not depend on it.
+/// Far above the largest public indexes. The memory for reading does not depend on it.
 pub const LIMITS: Limits = Limits {
     wire: 128 << 20,
     decoded: 256 << 20,
 };
 
-/// The charts that are wanted of a repository, by all or by the HelmOps of one namespace, given the URL of its index as
-/// [`index_of`] writes it.
-pub type Interest<'a> = dyn Fn(&str, Option<&str>) -> ChartFilter + Send + Sync + 'a;
+/// The charts that HelmOps use from a repository, of all namespaces or of one, given the URL of its index as returned by
+/// [`index_of`].
+pub type ChartInterest<'a> = dyn Fn(&str, Option<&str>) -> ChartFilter + Send + Sync + 'a;
 
-/// Why a repository gives no version.
+/// Why no version could be resolved from a repository.
 #[derive(Clone, Debug, Error)]
 pub enum RepositoryError {
     /// The index could not be fetched.
     #[error(transparent)]
     Fetch(FetchError),
-    /// What was fetched is of no use.
+    /// The index is invalid, too large, or lacks the chart.
     #[error("{url}: {source}")]
     Index {
-        /// Where it came from, without credentials.
+        /// Its URL, without credentials.
         url: String,
-        /// Why.
+        /// The cause.
         source: Arc<IndexError>,
     },
-    /// The index has no version that will do.
+    /// The index has no matching version.
     #[error("{source} ({url})")]
     Select {
-        /// Where the index came from, without credentials.
+        /// URL of the index, without credentials.
         url: String,
-        /// Why.
+        /// The cause.
         source: SelectError,
     },
 }
 
 impl RepositoryError {
-    /// Why, in a word.
+    /// The reason for conditions and metrics.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Fetch(error) => error.fault.reason(),
+            Self::Fetch(error) => error.kind.reason(),
             Self::Index { source, .. } => index_reason(source),
             Self::Select { source, .. } => select_reason(source),
         }
     }
 
-    /// When to try again.
+    /// When to retry.
     pub fn pace(&self) -> Pace {
         match self {
-            Self::Fetch(error) => error.fault.pace(),
+            Self::Fetch(error) => error.kind.pace(),
             Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)) => Pace::TRANSIENT,
             Self::Index { .. } | Self::Select { .. } => Pace::SLOW,
         }
     }
 
-    /// Whether fewer charts might do where all that are wanted are too many.
-    fn is_too_much(&self) -> bool {
+    /// Whether reading fewer charts may succeed.
+    fn may_succeed_with_fewer_charts(&self) -> bool {
         matches!(self, Self::Index { source, .. }
             if matches!(**source, IndexError::TooManyVersions | IndexError::OverBudget(_)))
     }
 
-    /// Whether that will be so for a while.
+    /// Whether that stays so for a while.
     fn is_too_large(&self) -> bool {
         matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::TooManyVersions))
     }
 }
 
-impl Failed for RepositoryError {
+impl FetchFailure for RepositoryError {
     fn is_shared(&self) -> bool {
-        // What one namespace has used up is nothing to others.
+        // The exhausted share of one namespace does not concern others.
         !matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)))
     }
 }
 
-/// Helm repositories, and what is known of them.
+/// Helm repositories, and their cached indexes.
 #[derive(Debug)]
 pub struct Repositories {
-    cache: Cache<Key, Listing, RepositoryError>,
-    overflows: Overflows<Key>,
+    cache: Cache<IndexKey, CachedIndex, RepositoryError>,
+    overflows: Overflows<IndexKey>,
     limits: Limits,
     budget: Budget,
-    choices: Choices,
+    selections: SelectionPermits,
     fetches: Fetches,
 }
 
-/// Who asks for what: an answer is for those alone who asked with the same credentials and the same trust.
+/// The key of a cached index: it is shared only by requests with the same credentials and the same trust.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct IndexKey {
     url: String,
     identity: [u8; 32],
-    scope: Scope,
+    scope: ChartScope,
 }
 
-/// Whose charts are read together. Less at a time where more is too much, so that nobody suffers from what others want.
+/// Which charts are read together. If they are too many, fewer are read, so that no HelmOp fails because of the charts of
+/// others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Scope {
-    /// Those that anybody wants.
+enum ChartScope {
+    /// Those of all HelmOps.
     All,
-    /// Those that HelmOps of this namespace want.
+    /// Those of the HelmOps of this namespace.
     Namespace(Arc<str>),
-    /// This one.
+    /// This chart.
     Chart(String),
 }
 
-impl Key {
+impl IndexKey {
     fn bytes(&self) -> usize {
         let scope = match &self.scope {
-            Scope::All => 0,
-            Scope::Namespace(namespace) => namespace.len(),
-            Scope::Chart(chart) => chart.len(),
+            ChartScope::All => 0,
+            ChartScope::Namespace(namespace) => namespace.len(),
+            ChartScope::Chart(chart) => chart.len(),
         };
         self.url.len() + scope
     }
 }
 
-/// What is kept of an index.
+/// The content of an index that is cached.
 #[derive(Debug)]
-struct Listing {
+struct CachedIndex {
     index: Index,
-    wanted: ChartFilter,
+    charts: ChartFilter,
     layout: Layout,
     validators: HeaderMap,
 }
 
-/// A repository as one HelmOp sees it.
-struct Source<'a> {
+/// A chart in a repository.
+#[derive(Clone, Copy, Debug)]
+pub struct ChartRef<'a> {
+    /// URL of the repository.
+    pub repo: &'a str,
+    /// Name of the chart.
+    pub chart: &'a str,
+}
+
+/// A repository with the access of one HelmOp.
+struct IndexSource<'a> {
     url: Url,
     access: &'a Access,
     login: Option<Login>,
-    /// Why the Secret's credentials are not sent, where none are.
-    withheld: Option<WithheldBecause>,
+    /// Why the credentials of the Secret are not sent.
+    not_sent: Option<NotSentReason>,
 }
 
 impl Repositories {
-    /// Knows nothing yet, and reads so much of an index.
-    pub fn new(terms: Terms, limits: Limits, budget: Budget, choices: Choices, fetches: Fetches) -> Self {
+    /// Creates an empty cache of repositories, with these limits for an index.
+    pub fn new(
+        settings: CacheSettings,
+        limits: Limits,
+        budget: Budget,
+        selections: SelectionPermits,
+        fetches: Fetches,
+    ) -> Self {
         let sizes = Sizes {
-            key: Key::bytes,
-            value: Listing::bytes,
+            key: IndexKey::bytes,
+            value: CachedIndex::bytes,
         };
         Self {
-            cache: Cache::new(terms, sizes, fetches.clone()),
+            cache: Cache::new(settings, sizes, fetches.clone()),
             overflows: Overflows::default(),
             limits,
             budget,
-            choices,
+            selections,
             fetches,
         }
     }
 
-    /// The version of a chart that is asked for, as the repository lists it at `since` or later.
+    /// Resolves a request to a version, from the index at `since` or later.
     ///
     /// # Errors
-    /// Where there is none, or the repository cannot be asked.
+    /// If no version matches, or the index cannot be read.
     pub async fn version(
         &self,
-        web: &HttpClient,
+        http: &HttpClient,
         access: &Access,
-        interest: &Interest<'_>,
-        (repo, chart): (&str, &str),
-        asked: &VersionRequest<'_>,
+        interest: &ChartInterest<'_>,
+        chart: ChartRef<'_>,
+        request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartVersion, RepositoryError> {
-        let source = Source::new(repo, access).map_err(RepositoryError::Fetch)?;
-        let listing = self
-            .listing(web, &source, interest, chart, since)
+        let ChartRef { repo, chart } = chart;
+        let source = IndexSource::new(repo, access).map_err(RepositoryError::Fetch)?;
+        let index = self
+            .index(http, &source, interest, chart, since)
             .await
-            .map_err(|error| source.told(error))?;
-        self.choose(access, listing, (chart, asked))
+            .map_err(|error| source.own_error(error))?;
+        self.select_entry(access, index, chart, request)
             .await
             .map_err(|error| match error {
-                ChoiceError::Index(error) => source.broken(error),
-                ChoiceError::Select(error) => RepositoryError::Select {
-                    url: source.shown(),
+                SelectionError::Index(error) => source.index_error(error),
+                SelectionError::Select(error) => RepositoryError::Select {
+                    url: source.display_url(),
                     source: error,
                 },
             })
             .map(|entry| ChartVersion {
                 digest: digest(&entry.digest).to_owned(),
-                url: source.archive(&entry.url),
+                url: source.archive_url(&entry.url),
                 version: entry.version,
             })
     }
 
-    /// The entry of the version that is asked for.
-    async fn choose(
+    /// The entry of the requested version.
+    async fn select_entry(
         &self,
         access: &Access,
-        listing: Arc<Listing>,
-        (chart, asked): (&str, &VersionRequest<'_>),
-    ) -> Result<IndexEntry, ChoiceError> {
-        let versions = listing.index.versions(chart).map_err(ChoiceError::Index)?;
+        index: Arc<CachedIndex>,
+        chart: &str,
+        request: &VersionRequest<'_>,
+    ) -> Result<IndexEntry, SelectionError> {
+        let versions = index.index.versions(chart).map_err(SelectionError::Index)?;
         let len = versions.len();
-        let (chart, asked) = (chart.to_owned(), OwnedVersionRequest::from(asked));
+        let (chart, request) = (chart.to_owned(), OwnedVersionRequest::from(request));
         let work = move || {
-            let entries = listing.index.versions(&chart).map_err(ChoiceError::Index)?;
-            let chosen = select(&chart, entries, &asked.borrowed());
-            chosen.cloned().map_err(ChoiceError::Select)
+            let entries = index.index.versions(&chart).map_err(SelectionError::Index)?;
+            let selected = select(&chart, entries, &request.borrowed());
+            selected.cloned().map_err(SelectionError::Select)
         };
-        self.choices.among(access, len, work).await
+        self.selections.run(access, len, work).await
     }
 
-    /// The index, with the chart and whatever else can be read together with it.
-    async fn listing(
+    /// The index, with the chart and all others that can be read together with it.
+    async fn index(
         &self,
-        web: &HttpClient,
-        source: &Source<'_>,
-        interest: &Interest<'_>,
+        http: &HttpClient,
+        source: &IndexSource<'_>,
+        interest: &ChartInterest<'_>,
         chart: &str,
         since: Instant,
-    ) -> Result<Arc<Listing>, RepositoryError> {
+    ) -> Result<Arc<CachedIndex>, RepositoryError> {
         let namespace = &source.access.namespace;
-        for scope in [Scope::All, Scope::Namespace(Arc::clone(namespace))] {
+        for scope in [ChartScope::All, ChartScope::Namespace(Arc::clone(namespace))] {
             let key = source.key(scope);
             if self.overflows.contains(&key, Instant::now()) {
                 continue;
             }
-            match self.scoped(web, source, interest, (&key, chart), since).await {
-                Err(error) if error.is_too_large() => self.overflows.note(key, Instant::now()),
-                Err(error) if error.is_too_much() => {}
+            match self
+                .scoped_index(http, source, interest, &key, chart, since)
+                .await
+            {
+                Err(error) if error.is_too_large() => self.overflows.record(key, Instant::now()),
+                Err(error) if error.may_succeed_with_fewer_charts() => {}
                 other => return other,
             }
         }
-        let key = source.key(Scope::Chart(chart.to_owned()));
-        self.scoped(web, source, interest, (&key, chart), since).await
+        let key = source.key(ChartScope::Chart(chart.to_owned()));
+        self.scoped_index(http, source, interest, &key, chart, since)
+            .await
     }
 
-    async fn scoped(
+    async fn scoped_index(
         &self,
-        web: &HttpClient,
-        source: &Source<'_>,
-        interest: &Interest<'_>,
-        (key, chart): (&Key, &str),
+        http: &HttpClient,
+        source: &IndexSource<'_>,
+        interest: &ChartInterest<'_>,
+        key: &IndexKey,
+        chart: &str,
         since: Instant,
-    ) -> Result<Arc<Listing>, RepositoryError> {
-        let namespace = &source.access.namespace;
-        let suits = |listing: &Listing| listing.wanted.contains(chart);
-        let admit = || web.admit(source.access, &source.url);
+    ) -> Result<Arc<CachedIndex>, RepositoryError> {
+        let requester = Requester {
+            namespace: &source.access.namespace,
+            since,
+        };
+        let has_chart = |index: &CachedIndex| index.charts.contains(chart);
+        let acquire = || http.acquire_permit(source.access, &source.url);
         self.cache
-            .answer(key, (namespace, since), suits, admit, async |admission, kept| {
-                let mut wanted = match &key.scope {
-                    Scope::All => interest(&key.url, None),
-                    Scope::Namespace(namespace) => interest(&key.url, Some(namespace)),
-                    Scope::Chart(_) => ChartFilter::new(),
+            .get(key, requester, has_chart, acquire, async |permit, cached| {
+                let mut charts = match &key.scope {
+                    ChartScope::All => interest(&key.url, None),
+                    ChartScope::Namespace(namespace) => interest(&key.url, Some(namespace)),
+                    ChartScope::Chart(_) => ChartFilter::new(),
                 };
-                wanted.insert(chart.to_owned());
-                self.fetch(web, &admission, source, wanted, kept).await
+                charts.insert(chart.to_owned());
+                self.fetch(http, &permit, source, charts, cached).await
             })
             .await
     }
 
     async fn fetch(
         &self,
-        web: &HttpClient,
-        admission: &Admission,
-        source: &Source<'_>,
-        wanted: ChartFilter,
-        kept: Option<Arc<Listing>>,
-    ) -> Result<Arc<Listing>, RepositoryError> {
-        let layout = kept.as_ref().map_or(Layout::Any, |listing| listing.layout);
-        let answer = source
-            .ask(web, admission, kept.as_deref())
+        http: &HttpClient,
+        permit: &RequestPermit,
+        source: &IndexSource<'_>,
+        charts: ChartFilter,
+        cached: Option<Arc<CachedIndex>>,
+    ) -> Result<Arc<CachedIndex>, RepositoryError> {
+        let layout = cached.as_ref().map_or(Layout::Any, |index| index.layout);
+        let response = source
+            .request(http, permit, cached.as_deref())
             .await
             .map_err(RepositoryError::Fetch)?;
-        if answer.status() == StatusCode::NOT_MODIFIED
-            && let Some(kept) = kept
+        if response.status() == StatusCode::NOT_MODIFIED
+            && let Some(cached) = cached
         {
-            answer.end();
-            return Ok(kept);
+            response.discard_body();
+            return Ok(cached);
         }
-        match self.read(source, answer, &wanted, layout).await {
-            // What has gone by is not kept, so it is fetched once more, and from then on read with the general reader.
+        match self.read(source, response, &charts, layout).await {
+            // The part that was read is not stored, so the index is fetched again, and from now on read with the general reader.
             Err(RepositoryError::Index { source: error, .. }) if matches!(*error, IndexError::OddLayout) => {
-                let answer = source
-                    .ask(web, admission, None)
+                let response = source
+                    .request(http, permit, None)
                     .await
                     .map_err(RepositoryError::Fetch)?;
-                self.read(source, answer, &wanted, Layout::General).await
+                self.read(source, response, &charts, Layout::General).await
             }
             other => other,
         }
@@ -318,158 +347,165 @@ impl Repositories {
 
     async fn read(
         &self,
-        source: &Source<'_>,
-        answer: HttpResponse,
-        wanted: &ChartFilter,
+        source: &IndexSource<'_>,
+        response: HttpResponse,
+        charts: &ChartFilter,
         layout: Layout,
-    ) -> Result<Listing, RepositoryError> {
-        if answer.status() != StatusCode::OK {
-            let fault = source.refusal(answer.status());
-            return Err(RepositoryError::Fetch(answer.refuse(fault)));
+    ) -> Result<CachedIndex, RepositoryError> {
+        if response.status() != StatusCode::OK {
+            let kind = source.refusal(response.status());
+            return Err(RepositoryError::Fetch(response.into_error(kind)));
         }
-        let validators = validators(answer.headers());
-        let is_foreign = answer.is_foreign();
-        let reading = wanted.clone();
-        let mut reservation = self.budget.start(&source.access.namespace);
-        let index = answer
+        let validators = validators(response.headers());
+        let is_cross_origin = response.is_cross_origin();
+        let filter = charts.clone();
+        let mut reservation = self.budget.reservation(&source.access.namespace);
+        let index = response
             .read(self.limits, move |body| {
-                match index::read_metered(BufReader::new(body), &reading, layout, &mut reservation) {
-                    Err(IndexError::Input(error)) => Err(fault(&error)),
+                match index::read_metered(BufReader::new(body), &filter, layout, &mut reservation) {
+                    Err(IndexError::Input(error)) => Err(read_error(&error)),
                     other => Ok(other),
                 }
             })
             .await
             .map_err(RepositoryError::Fetch)?
             .map_err(|error| match error {
-                // Not about what is in it.
+                // These errors quote nothing of the content.
                 IndexError::OddLayout | IndexError::TooManyVersions | IndexError::OverBudget(_) => {
-                    source.broken(error)
+                    source.index_error(error)
                 }
-                _ if is_foreign => RepositoryError::Fetch(FetchError::new(&source.shown(), Fault::foreign())),
-                _ => source.broken(error),
+                _ if is_cross_origin => RepositoryError::Fetch(FetchError::new(
+                    &source.display_url(),
+                    FetchErrorKind::cross_origin(),
+                )),
+                _ => source.index_error(error),
             })?;
         self.fetches.skipped_entries.inc_by(index.skipped);
-        Ok(Listing {
+        Ok(CachedIndex {
             index,
-            wanted: wanted.clone(),
+            charts: charts.clone(),
             layout,
             validators,
         })
     }
 }
 
-/// Why an index gives no version.
-enum ChoiceError {
+/// Why no entry of an index is selected.
+enum SelectionError {
     Index(IndexError),
     Select(SelectError),
 }
 
-impl Listing {
+impl CachedIndex {
     fn bytes(&self) -> usize {
         let validators = self.validators.values().map(HeaderValue::len).sum::<usize>();
-        self.index.bytes() + self.wanted.iter().map(String::len).sum::<usize>() + validators
+        self.index.bytes() + self.charts.iter().map(String::len).sum::<usize>() + validators
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> IndexSource<'a> {
     fn new(repo: &str, access: &'a Access) -> Result<Self, FetchError> {
         let mut url = index_url(repo)?;
         let in_url = login_in(&url);
-        // The client would send them a second time.
+        // Otherwise the client would send them a second time.
         without_login(&mut url);
         let credentials = access.credentials(&url);
-        let withheld = credentials.withheld().filter(|_| in_url.is_none());
+        let not_sent = credentials.not_sent().filter(|_| in_url.is_none());
         let login = match credentials {
             Credentials::Login(login) => Some(login.clone()),
-            Credentials::None | Credentials::Withheld(_) => in_url,
+            Credentials::None | Credentials::NotSent(_) => in_url,
         };
         Ok(Self {
             url,
             access,
             login,
-            withheld,
+            not_sent,
         })
     }
 
-    async fn ask(
+    async fn request(
         &self,
-        web: &HttpClient,
-        admission: &Admission,
-        kept: Option<&Listing>,
+        http: &HttpClient,
+        permit: &RequestPermit,
+        cached: Option<&CachedIndex>,
     ) -> Result<HttpResponse, FetchError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         if let Some(login) = &self.login {
             headers.insert(AUTHORIZATION, login.basic());
         }
-        if let Some(kept) = kept {
-            headers.extend(kept.validators.clone());
+        if let Some(cached) = cached {
+            headers.extend(cached.validators.clone());
         }
         let identity = self.access.identity(self.login.as_ref());
-        let ask = HttpRequest {
-            admission: admission.clone(),
-            kind: Kind::Index,
+        let request = HttpRequest {
+            permit: permit.clone(),
+            kind: RequestKind::Index,
             method: Method::GET,
             url: self.url.clone(),
             headers,
-            transport: &self.access.transport,
-            about: (&self.url, &identity),
+            tls: &self.access.tls,
+            repository: RepositoryId {
+                url: &self.url,
+                identity: &identity,
+            },
         };
-        web.ask(ask).await
+        http.send(request).await
     }
 
-    fn refusal(&self, status: StatusCode) -> Fault {
-        self.access.refusal(status, self.withheld)
+    fn refusal(&self, status: StatusCode) -> FetchErrorKind {
+        self.access.refusal(status, self.not_sent)
     }
 
-    /// A failure that may be somebody else's, who asked the same: what it says of credentials is about those of this one.
-    fn told(&self, error: RepositoryError) -> RepositoryError {
+    /// The error of a request that may have been sent for another HelmOp: what it reports about credentials is replaced by what
+    /// applies to this HelmOp.
+    fn own_error(&self, error: RepositoryError) -> RepositoryError {
         match error {
-            RepositoryError::Fetch(FetchError { url, fault }) => RepositoryError::Fetch(FetchError {
+            RepositoryError::Fetch(FetchError { url, kind }) => RepositoryError::Fetch(FetchError {
                 url,
-                fault: self.access.told(fault, self.withheld),
+                kind: self.access.own_error(kind, self.not_sent),
             }),
             other => other,
         }
     }
 
-    fn key(&self, scope: Scope) -> Key {
-        Key {
+    fn key(&self, scope: ChartScope) -> IndexKey {
+        IndexKey {
             url: self.url.to_string(),
             identity: self.access.identity(self.login.as_ref()),
             scope,
         }
     }
 
-    fn broken(&self, error: IndexError) -> RepositoryError {
+    fn index_error(&self, error: IndexError) -> RepositoryError {
         RepositoryError::Index {
-            url: self.shown(),
+            url: self.display_url(),
             source: Arc::new(error),
         }
     }
 
-    /// The URL of the index, for people.
-    fn shown(&self) -> String {
+    /// The URL of the index, for messages.
+    fn display_url(&self) -> String {
         redacted(self.url.as_str())
     }
 
-    /// Where an archive is, without credentials: the index names it relative to the repository, or absolutely. Empty where
-    /// what it names is no URL: it is recorded, and may hold anything.
-    fn archive(&self, url: &str) -> String {
+    /// The URL of an archive, without credentials: it is relative to the index or absolute. Empty if it is not a URL, because it
+    /// is recorded, and an index may contain anything.
+    fn archive_url(&self, url: &str) -> String {
         let absolute = self.url.join(url);
         absolute.map_or_else(|_| String::new(), |url| redacted(url.as_str()))
     }
 }
 
-/// The digest that an index lists, if it can be one: it is recorded, and may be anything.
+/// The digest of an index entry, if it is plausible: it is recorded, and an index may contain anything.
 fn digest(text: &str) -> &str {
-    // The longest in use, SHA-512 in hexadecimal, has 128 characters and perhaps a name in front.
+    // The longest in use, SHA-512 in hexadecimal, has 128 characters and an optional prefix.
     let is_digest = text.len() <= 256 && text.bytes().all(|byte| byte.is_ascii_graphic());
     if is_digest { text } else { "" }
 }
 
-/// What to send the next time, so that the server can say that nothing has changed. Both values are repeated byte by
-/// byte: some servers send entity tags that are none.
+/// The headers of the next conditional request. Both values are repeated byte by byte: some servers send invalid entity
+/// tags.
 fn validators(headers: &HeaderMap) -> HeaderMap {
     let pairs: [(HeaderName, HeaderName); 2] = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
     pairs
@@ -478,8 +514,8 @@ fn validators(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// The URL of a repository's index without credentials: the same text for all spellings of the repository. `None` where it
-/// is none.
+/// The URL of the index of a repository, without credentials and normalised: the same text for all spellings of the
+/// repository. `None` if it is not a URL.
 pub fn index_of(repo: &str) -> Option<String> {
     let mut url = index_url(repo).ok()?;
     without_login(&mut url);
@@ -487,12 +523,12 @@ pub fn index_of(repo: &str) -> Option<String> {
 }
 
 fn without_login(url: &mut Url) {
-    // They fail where a URL cannot have any.
+    // They fail if a URL cannot contain credentials.
     let _ = url.set_username("");
     let _ = url.set_password(None);
 }
 
-/// The URL of a repository's index: a slash at the end of the repository makes no difference, a query is kept.
+/// The URL of the index of a repository: trailing slashes are ignored, and a query is kept.
 fn index_url(repo: &str) -> Result<Url, FetchError> {
     let mut url = parse(repo)?;
     let path = format!("{}/index.yaml", url.path().trim_end_matches('/'));
@@ -501,7 +537,7 @@ fn index_url(repo: &str) -> Result<Url, FetchError> {
     Ok(url)
 }
 
-/// The login in front of the host.
+/// The login in a URL.
 fn login_in(url: &Url) -> Option<Login> {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let username = decoded(url.username());
@@ -514,7 +550,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_lies_beside_the_charts() {
+    fn the_index_url_is_below_the_repository() {
         for (repo, index) in [
             ("https://h/charts", "https://h/charts/index.yaml"),
             ("https://h/charts//", "https://h/charts/index.yaml"),
@@ -526,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_may_stand_in_the_url() {
+    fn a_login_is_read_from_the_url() {
         let login = login_in(&Url::parse("https://user:p%40ss@h/").unwrap()).unwrap();
         assert_eq!(
             (login.username.as_str(), login.password.as_str()),
@@ -536,30 +572,33 @@ mod tests {
     }
 
     #[test]
-    fn archives_lie_beside_the_index_or_elsewhere() {
+    fn archive_urls_are_relative_to_the_index_or_absolute() {
         let access = Access::default();
-        let source = Source::new("https://u:geheim@h/charts?token=geheim", &access).unwrap();
-        assert_eq!(source.archive("web-1.0.0.tgz"), "https://h/charts/web-1.0.0.tgz");
+        let source = IndexSource::new("https://u:geheim@h/charts?token=geheim", &access).unwrap();
         assert_eq!(
-            source.archive("https://cdn/web-1.0.0.tgz?sig=geheim"),
+            source.archive_url("web-1.0.0.tgz"),
+            "https://h/charts/web-1.0.0.tgz"
+        );
+        assert_eq!(
+            source.archive_url("https://cdn/web-1.0.0.tgz?sig=geheim"),
             "https://cdn/web-1.0.0.tgz?…"
         );
-        assert!(!source.shown().contains("geheim"));
+        assert!(!source.display_url().contains("geheim"));
     }
 
     #[test]
-    fn an_archive_that_is_no_url_is_not_recorded() {
+    fn an_invalid_archive_url_is_not_recorded() {
         let access = Access::default();
-        let source = Source::new("https://h/charts", &access).unwrap();
+        let source = IndexSource::new("https://h/charts", &access).unwrap();
         for text in [
             "https://[bad\u{7}\u{1b}[31m/web.tgz",
             "https://u:geheim@h:99999/web.tgz",
             "http://",
         ] {
-            assert_eq!(source.archive(text), "", "{text:?}");
+            assert_eq!(source.archive_url(text), "", "{text:?}");
         }
         for text in ["web\n\u{1b}[31m.tgz", "https://cdn/\u{7}.tgz"] {
-            let archive = source.archive(text);
+            let archive = source.archive_url(text);
             assert!(
                 !archive.is_empty() && !archive.contains(char::is_control),
                 "{archive:?}"
@@ -568,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_that_is_none_is_not_recorded() {
+    fn an_invalid_digest_is_not_recorded() {
         let sha = "0".repeat(64);
         assert_eq!(digest(&sha), sha);
         assert_eq!(digest(&format!("sha256:{sha}")), format!("sha256:{sha}"));
@@ -578,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn entity_tags_are_opaque() {
+    fn entity_tags_are_repeated_byte_by_byte() {
         let mut headers = HeaderMap::new();
         headers.insert(ETAG, HeaderValue::from_bytes(b"no quotes \xff").unwrap());
         let sent = validators(&headers);

@@ -1,4 +1,4 @@
-//! Reading a HelmOp's Secret.
+//! Reads the Secret of a HelmOp.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::access::{Access, CaCertificate, Login, PLAIN, TlsConfig};
+use super::access::{Access, CaCertificate, Login, PLAIN_HTTP_PREFIX, TlsConfig};
 use crate::{
     backoff::Pace,
     client::{ApiError, bounded},
@@ -18,7 +18,7 @@ use crate::{
 /// The key of a Secret of type `kubernetes.io/dockerconfigjson`.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
 
-/// Why a Secret is of no use.
+/// Why a Secret cannot be used.
 #[derive(Debug, Error)]
 pub enum SecretError {
     /// It does not exist.
@@ -31,92 +31,95 @@ pub enum SecretError {
         /// Name of the Secret.
         name: String,
     },
-    /// One of the two halves of a pair is missing.
+    /// One key of a pair is missing.
     #[error(
         "could not read Helm auth from secret: in Secret {secret} {present} is set, but {missing} isn't; set both keys or neither"
     )]
-    Half {
+    IncompletePair {
         /// Name of the Secret.
         secret: String,
-        /// The key that is there.
+        /// The key that is set.
         present: &'static str,
         /// The key that is missing.
         missing: &'static str,
     },
-    /// A key holds something that is no text.
+    /// The value of a key is not text.
     #[error("could not read Helm auth from secret: key {key} of Secret {secret} is not UTF-8 text")]
-    NotText {
+    NotUtf8 {
         /// Name of the Secret.
         secret: String,
         /// The key.
         key: &'static str,
     },
-    /// The configuration of registries is broken.
+    /// The Docker configuration is invalid.
     #[error(
-        "could not read Helm auth from secret: key .dockerconfigjson of Secret {secret} cannot be used: {why}; create it with kubectl create secret docker-registry"
+        "could not read Helm auth from secret: key .dockerconfigjson of Secret {secret} cannot be used: {cause}; create it with kubectl create secret docker-registry"
     )]
     DockerConfig {
         /// Name of the Secret.
         secret: String,
-        /// What is wrong, without anything secret.
-        why: String,
+        /// The cause, without any secret content.
+        cause: String,
     },
-    /// The API server does not give it.
+    /// The API server returned an error.
     #[error("could not read Helm auth from secret {name}: {source}")]
     Api {
         /// Name of the Secret.
         name: String,
-        /// Why.
+        /// The cause.
         source: ApiError,
     },
 }
 
 impl SecretError {
-    /// Why, in a word.
+    /// The reason for conditions and metrics.
     pub fn reason(&self) -> Reason {
         match self {
             Self::NotFound { .. } => Reason::SecretNotFound,
-            Self::Half { .. } | Self::NotText { .. } | Self::DockerConfig { .. } => Reason::InvalidSecret,
+            Self::IncompletePair { .. } | Self::NotUtf8 { .. } | Self::DockerConfig { .. } => {
+                Reason::InvalidSecret
+            }
             Self::Api { .. } => Reason::APIError,
         }
     }
 
-    /// When to try again.
+    /// When to retry.
     pub fn pace(&self) -> Pace {
         match self {
-            Self::NotFound { .. } | Self::Half { .. } | Self::NotText { .. } | Self::DockerConfig { .. } => {
-                Pace::SLOW
-            }
+            Self::NotFound { .. }
+            | Self::IncompletePair { .. }
+            | Self::NotUtf8 { .. }
+            | Self::DockerConfig { .. } => Pace::SLOW,
             Self::Api { .. } => Pace::TRANSIENT,
         }
     }
 }
 
-/// Reads the Secret that a HelmOp names, if it names one. `authorities` are trusted where the Secret names none.
+/// Reads the Secret of a HelmOp, if it has one. `authorities` are trusted if the Secret contains no CA.
 ///
 /// # Errors
-/// Where it is missing or of no use.
+/// If it is missing or invalid.
 pub async fn access(
     client: &Client,
     helmop: &HelmOp,
     authorities: &[CaCertificate],
 ) -> Result<Access, SecretError> {
     let name = &helmop.spec.helm_secret_name;
-    let mut transport = TlsConfig::default();
+    let mut tls = TlsConfig::default();
     let mut access = Access::default();
     if !name.is_empty() {
         let keys = Keys {
             name,
             secret: fetch(client, helmop, name).await?,
         };
-        transport = keys.transport()?;
+        tls = keys.tls_config()?;
         access = keys.access()?;
     }
-    if transport.authorities.is_empty() {
-        transport.authorities = authorities.to_vec();
+    if tls.ca_certificates.is_empty() {
+        tls.ca_certificates = authorities.to_vec();
     }
-    transport.insecure_skip_tls_verify |= helmop.spec.insecure_skip_tls_verify;
-    access.transport = Arc::new(transport);
+    tls.insecure_skip_tls_verify |= helmop.spec.insecure_skip_tls_verify;
+    access.tls = Arc::new(tls);
     Ok(access)
 }
 
@@ -138,7 +141,7 @@ async fn fetch(client: &Client, helmop: &HelmOp, name: &str) -> Result<Secret, S
     })
 }
 
-/// A Secret, whatever its type: only its keys count, as with Fleet.
+/// A Secret of any type: only its keys matter, as in Fleet.
 struct Keys<'a> {
     name: &'a str,
     secret: Secret,
@@ -151,18 +154,18 @@ impl Keys<'_> {
             .map(|(username, password)| Login { username, password });
         Ok(Access {
             login,
-            by_host: self.docker_config()?,
+            host_logins: self.docker_config()?,
             plain_http: self.flag("basicHTTP")?,
             secret: self.name.to_owned(),
             ..Access::default()
         })
     }
 
-    fn transport(&self) -> Result<TlsConfig, SecretError> {
+    fn tls_config(&self) -> Result<TlsConfig, SecretError> {
         let cacerts = self.text("cacerts")?.filter(|pem| !pem.trim().is_empty());
         let identity = self.pair("tls.crt", "tls.key")?;
         Ok(TlsConfig {
-            authorities: cacerts
+            ca_certificates: cacerts
                 .map(|pem| (pem.into_bytes(), "key cacerts of the Secret"))
                 .into_iter()
                 .collect(),
@@ -177,7 +180,7 @@ impl Keys<'_> {
         };
         match std::str::from_utf8(&bytes.0) {
             Ok(text) => Ok(Some(text.to_owned())),
-            Err(_) => Err(SecretError::NotText {
+            Err(_) => Err(SecretError::NotUtf8 {
                 secret: self.name.to_owned(),
                 key,
             }),
@@ -185,7 +188,7 @@ impl Keys<'_> {
     }
 
     fn pair(&self, one: &'static str, other: &'static str) -> Result<Option<(String, String)>, SecretError> {
-        let half = |present, missing| SecretError::Half {
+        let incomplete = |present, missing| SecretError::IncompletePair {
             secret: self.name.to_owned(),
             present,
             missing,
@@ -193,12 +196,12 @@ impl Keys<'_> {
         match (self.text(one)?, self.text(other)?) {
             (Some(first), Some(second)) => Ok(Some((first, second))),
             (None, None) => Ok(None),
-            (Some(_), None) => Err(half(one, other)),
-            (None, Some(_)) => Err(half(other, one)),
+            (Some(_), None) => Err(incomplete(one, other)),
+            (None, Some(_)) => Err(incomplete(other, one)),
         }
     }
 
-    /// What Go's `strconv.ParseBool` takes for true; anything else counts as false, as with Fleet.
+    /// True for what Go's `strconv.ParseBool` accepts as true; false for anything else, as in Fleet.
     fn flag(&self, key: &'static str) -> Result<bool, SecretError> {
         let text = self.text(key)?.unwrap_or_default();
         Ok(["1", "t", "T", "true", "TRUE", "True"].contains(&text.as_str()))
@@ -208,14 +211,14 @@ impl Keys<'_> {
         let Some(text) = self.text(DOCKER_CONFIG)? else {
             return Ok(Vec::new());
         };
-        let broken = |why: String| SecretError::DockerConfig {
+        let invalid = |cause: String| SecretError::DockerConfig {
             secret: self.name.to_owned(),
-            why,
+            cause,
         };
-        // The decoder's own words could show what stands there.
+        // The decoder's own message could quote the content.
         let config: DockerConfig = serde_json::from_str(&text).map_err(|error| {
-            broken(format!(
-                "not JSON of the known form, line {} column {}",
+            invalid(format!(
+                "not valid JSON of a Docker configuration, line {} column {}",
                 error.line(),
                 error.column()
             ))
@@ -224,8 +227,8 @@ impl Keys<'_> {
             let login = auth.login().transpose()?;
             Some(
                 login
-                    .map(|login| (place(&host), login))
-                    .map_err(|why| broken(format!("auths[{host:?}]: {why}"))),
+                    .map(|login| (registry_entry(&host), login))
+                    .map_err(|cause| invalid(format!("auths[{host:?}]: {cause}"))),
             )
         });
         entries.collect()
@@ -247,7 +250,7 @@ struct DockerAuth {
 }
 
 impl DockerAuth {
-    /// `auth` is Base64 of `username:password` and counts where both are written out too.
+    /// `auth` is Base64 of `username:password`, and takes precedence over the two fields.
     fn login(self) -> Result<Option<Login>, &'static str> {
         if self.auth.is_empty() {
             let is_empty = self.username.is_empty() && self.password.is_empty();
@@ -259,7 +262,7 @@ impl DockerAuth {
         let decoded = STANDARD
             .decode(self.auth.trim())
             .map_err(|_| "auth is not Base64")?;
-        let text = String::from_utf8(decoded).map_err(|_| "auth is not Base64 of a text")?;
+        let text = String::from_utf8(decoded).map_err(|_| "auth is not Base64 of UTF-8 text")?;
         let (username, password) = text
             .split_once(':')
             .ok_or("auth is not Base64 of username:password")?;
@@ -271,9 +274,9 @@ impl DockerAuth {
     }
 }
 
-/// Host, port and path of an entry, which may be written as a URL, with the version of Docker's own protocol behind it. Of
-/// schemes only `http://` is kept: it allows plain HTTP.
-fn place(host: &str) -> String {
+/// Host, port and path of an entry, which may be a URL that ends with the version of Docker's protocol. Of the schemes only
+/// `http://` is kept: it allows plain HTTP.
+fn registry_entry(host: &str) -> String {
     let (scheme, host) = host.split_once("://").unwrap_or(("", host));
     let host = host.trim_end_matches('/');
     let host = ["/v1", "/v2"]
@@ -281,7 +284,7 @@ fn place(host: &str) -> String {
         .find_map(|version| host.strip_suffix(version))
         .unwrap_or(host);
     let scheme = if scheme.eq_ignore_ascii_case("http") {
-        PLAIN
+        PLAIN_HTTP_PREFIX
     } else {
         ""
     };
@@ -317,44 +320,42 @@ mod tests {
     }
 
     #[test]
-    fn both_halves_of_a_pair_or_neither() {
+    fn both_keys_of_a_pair_must_be_set_or_neither() {
         let access = |entries: &[(&str, &[u8])]| keys(entries).access();
         let both = access(&[("username", b"u"), ("password", b"p")]).unwrap();
         assert_eq!(both.login, Some(login("u", "p")));
         assert_eq!(access(&[]).unwrap().login, None);
-        let told = |entries: &[(&str, &[u8])]| access(entries).unwrap_err().to_string();
-        assert!(told(&[("username", b"u")]).contains("username is set, but password isn't"));
-        assert!(told(&[("password", b"p")]).contains("password is set, but username isn't"));
-        assert!(told(&[("username", b"\xff"), ("password", b"p")]).contains("key username"));
-        let transport = |entries: &[(&str, &[u8])]| keys(entries).transport();
+        let message = |entries: &[(&str, &[u8])]| access(entries).unwrap_err().to_string();
+        assert!(message(&[("username", b"u")]).contains("username is set, but password isn't"));
+        assert!(message(&[("password", b"p")]).contains("password is set, but username isn't"));
+        assert!(message(&[("username", b"\xff"), ("password", b"p")]).contains("key username"));
+        let tls = |entries: &[(&str, &[u8])]| keys(entries).tls_config();
         assert!(
-            transport(&[("tls.crt", b"c")])
+            tls(&[("tls.crt", b"c")])
                 .unwrap_err()
                 .to_string()
                 .contains("tls.crt is set")
         );
-        let identity = transport(&[("tls.crt", b"c"), ("tls.key", b"k")])
-            .unwrap()
-            .identity;
+        let identity = tls(&[("tls.crt", b"c"), ("tls.key", b"k")]).unwrap().identity;
         assert_eq!(identity.as_deref(), Some(&b"c\nk\n"[..]));
     }
 
     #[test]
-    fn trust() {
-        let transport = |entries: &[(&str, &[u8])]| keys(entries).transport().unwrap();
-        assert_eq!(transport(&[("cacerts", b"PEM")]).authorities[0].0, b"PEM");
-        assert_eq!(transport(&[("cacerts", b" \n")]), TlsConfig::default());
-        assert!(transport(&[("insecureSkipVerify", b"true")]).insecure_skip_tls_verify);
-        assert!(!transport(&[("insecureSkipVerify", b"yes")]).insecure_skip_tls_verify);
+    fn trust_and_plain_http_are_read_from_the_secret() {
+        let tls = |entries: &[(&str, &[u8])]| keys(entries).tls_config().unwrap();
+        assert_eq!(tls(&[("cacerts", b"PEM")]).ca_certificates[0].0, b"PEM");
+        assert_eq!(tls(&[("cacerts", b" \n")]), TlsConfig::default());
+        assert!(tls(&[("insecureSkipVerify", b"true")]).insecure_skip_tls_verify);
+        assert!(!tls(&[("insecureSkipVerify", b"yes")]).insecure_skip_tls_verify);
         assert!(keys(&[("basicHTTP", b"1")]).access().unwrap().plain_http);
     }
 
     #[test]
-    fn docker_configurations() {
-        let by_host = |text: &str| {
+    fn logins_are_read_from_a_docker_configuration() {
+        let host_logins = |text: &str| {
             keys(&[(DOCKER_CONFIG, text.as_bytes())])
                 .access()
-                .map(|access| access.by_host)
+                .map(|access| access.host_logins)
         };
         let config = r#"{"auths": {
             "https://r.example.com/v1/": {"auth": "dTpwOnE="},
@@ -363,15 +364,15 @@ mod tests {
             "HTTP://plain.example.com:5000/v2/": {"username": "u", "password": "p"}
         }, "credsStore": "x"}"#;
         assert_eq!(
-            by_host(config).unwrap(),
+            host_logins(config).unwrap(),
             [
                 ("http://plain.example.com:5000".to_owned(), login("u", "p")),
                 ("b.example.com:5000/team".to_owned(), login("u", "p")),
                 ("r.example.com".to_owned(), login("u", "p:q")),
             ]
         );
-        assert_eq!(by_host("{}").unwrap(), []);
-        for (text, words) in [
+        assert_eq!(host_logins("{}").unwrap(), []);
+        for (text, expected) in [
             ("geheim", "line 1 column"),
             (
                 r#"{"auths": {"h": {"auth": "geheim!"}}}"#,
@@ -379,9 +380,9 @@ mod tests {
             ),
             (r#"{"auths": {"h": {"auth": "Z2VoZWlt"}}}"#, "username:password"),
         ] {
-            let message = by_host(text).unwrap_err().to_string();
+            let message = host_logins(text).unwrap_err().to_string();
             assert!(
-                message.contains(words) && !message.contains("geheim"),
+                message.contains(expected) && !message.contains("geheim"),
                 "{message}"
             );
         }

@@ -1,8 +1,8 @@
-//! Which addresses requests may go to.
+//! Which addresses requests may connect to.
 //!
-//! A HelmOp names a URL, and a server that it names can redirect anywhere. So the addresses of this machine, of its link
-//! and of the metadata services of clouds, which give out credentials, are refused by default. Private networks are not:
-//! registries in the cluster are normal.
+//! A HelmOp names a URL, and the server can redirect anywhere. So loopback addresses, link-local addresses and the metadata
+//! services of clouds, which return credentials, are denied by default. Private networks are allowed: registries in the
+//! cluster are normal.
 
 use std::{
     fmt,
@@ -36,25 +36,25 @@ pub struct Cidr {
     prefix: u8,
 }
 
-/// A text that is no range of addresses.
+/// A text that is not a range of addresses.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0:?} is not a range of addresses; give it as 10.0.0.0/8 or fd00::/8, or one address")]
+#[error("{0:?} is not a range of addresses; use a CIDR such as 10.0.0.0/8 or fd00::/8, or one address")]
 pub struct CidrError(String);
 
 impl FromStr for Cidr {
     type Err = CidrError;
 
     fn from_str(text: &str) -> Result<Self, CidrError> {
-        let wrong = || CidrError(cut(text.to_owned(), MAX_QUOTE));
+        let invalid = || CidrError(cut(text.to_owned(), MAX_QUOTE));
         let (address, prefix) = text
             .split_once('/')
             .map_or((text, None), |(address, prefix)| (address, Some(prefix)));
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(Ok(longest), str::parse).map_err(|_| wrong())?;
-        (prefix <= longest)
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        let max_prefix = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(Ok(max_prefix), str::parse).map_err(|_| invalid())?;
+        (prefix <= max_prefix)
             .then_some(Self { address, prefix })
-            .ok_or_else(wrong)
+            .ok_or_else(invalid)
     }
 }
 
@@ -69,47 +69,47 @@ impl Cidr {
     }
 }
 
-/// Which addresses requests may go to.
+/// Which addresses requests may connect to.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
-    /// Allowed although they are refused by default.
+    /// Allowed although they are denied by default.
     pub allow: Vec<Cidr>,
-    /// Refused in any case.
+    /// Always denied.
     pub deny: Vec<Cidr>,
 }
 
-/// Why an address is refused.
+/// Why an address is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// It is one of these by nature.
-    Kind(&'static str),
-    /// It is in a range that the flag names.
+pub enum DenyReason {
+    /// It belongs to a special-purpose range.
+    SpecialPurpose(&'static str),
+    /// It is in a range of the flag --deny-cidrs.
     Denied,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for DenyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kind(kind) => write!(
+            Self::SpecialPurpose(special_purpose) => write!(
                 f,
-                "{kind}, which helmops does not connect to unless the controller's flag --allow-cidrs names it"
+                "{special_purpose}, which helmops does not connect to unless the controller's flag --allow-cidrs names it"
             ),
             Self::Denied => f.write_str("in a range that the controller's flag --deny-cidrs names"),
         }
     }
 }
 
-/// A host that no request may go to. The message does not have the addresses of a name: they may be those of an internal
-/// network, and the reader of the message somebody who cannot resolve them.
+/// A host that requests must not connect to. The message does not contain the addresses of a name: they may be those of an
+/// internal network, and the reader of the message a user who cannot resolve them.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum AddressError {
     /// An address in a URL.
-    #[error("{address} is {why}")]
+    #[error("{address} is {reason}")]
     Literal {
         /// The address.
         address: IpAddr,
-        /// Why.
-        why: Refused,
+        /// The reason.
+        reason: DenyReason,
     },
     /// A name.
     #[error(
@@ -123,7 +123,7 @@ pub enum AddressError {
 }
 
 impl AddressError {
-    /// About a name.
+    /// Creates an error for a name.
     pub fn name(host: &str) -> Self {
         Self::Name {
             host: cut(host.to_owned(), MAX_QUOTE),
@@ -132,23 +132,23 @@ impl AddressError {
 }
 
 impl Addresses {
-    /// Checks the host of a URL, where that is an address. Names are checked when they are resolved.
+    /// Checks the host of a URL if it is an address. Names are checked when they are resolved.
     ///
     /// # Errors
-    /// Where it is refused.
+    /// If it is denied.
     pub fn check_url(&self, url: &Url) -> Result<(), AddressError> {
         let Some(address) = host_address(url) else {
             return Ok(());
         };
         self.check(address)
-            .map_err(|why| AddressError::Literal { address, why })
+            .map_err(|reason| AddressError::Literal { address, reason })
     }
 
-    /// Checks an address, in each form in which a packet can reach it.
+    /// Checks an address, and the IPv4 address that is embedded in it.
     ///
     /// # Errors
-    /// Where it is refused.
-    pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
+    /// If it is denied.
+    pub fn check(&self, address: IpAddr) -> Result<(), DenyReason> {
         self.check_form(address)?;
         match address {
             IpAddr::V4(_) => Ok(()),
@@ -156,25 +156,25 @@ impl Addresses {
         }
     }
 
-    fn check_form(&self, address: IpAddr) -> Result<(), Refused> {
+    fn check_form(&self, address: IpAddr) -> Result<(), DenyReason> {
         let is_in = |ranges: &[Cidr]| ranges.iter().any(|range| range.contains(address));
         if is_in(&self.deny) {
-            return Err(Refused::Denied);
+            return Err(DenyReason::Denied);
         }
-        match kind(address) {
-            Some(kind) if !is_in(&self.allow) => Err(Refused::Kind(kind)),
+        match special_purpose(address) {
+            Some(special_purpose) if !is_in(&self.allow) => Err(DenyReason::SpecialPurpose(special_purpose)),
             _ => Ok(()),
         }
     }
 }
 
-/// What an address is that is refused by default.
-fn kind(address: IpAddr) -> Option<&'static str> {
+/// The special-purpose range of an address that is denied by default.
+fn special_purpose(address: IpAddr) -> Option<&'static str> {
     if METADATA.contains(&address) {
         return Some("an address of a cloud's metadata service");
     }
     let (is_link_local, is_unspecified) = match address {
-        // All of 0.0.0.0/8 is this machine to many systems.
+        // Many systems treat all of 0.0.0.0/8 as this host.
         IpAddr::V4(address) => (address.is_link_local(), address.octets().starts_with(&[0])),
         IpAddr::V6(address) => (address.is_unicast_link_local(), address.is_unspecified()),
     };
@@ -186,10 +186,13 @@ fn kind(address: IpAddr) -> Option<&'static str> {
         (address.is_multicast(), "a multicast address"),
         (is_broadcast, "a broadcast address"),
     ];
-    kinds.iter().find(|(is, _)| *is).map(|(_, kind)| *kind)
+    kinds
+        .iter()
+        .find(|(is, _)| *is)
+        .map(|(_, special_purpose)| *special_purpose)
 }
 
-/// The IPv4 address that a packet to an IPv6 address ends at.
+/// The IPv4 address that packets to an IPv6 address are delivered to.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = address.to_bits();
     let [_, second, third, .., seventh, last] = address.segments();
@@ -204,7 +207,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     if is_in(mapped, 96) || is_in(translated, 96) || is_in(at([0x64, 0xff9b, 0, 0]), 96) {
         return Some(last);
     }
-    // NAT64 with a prefix of the network's own, RFC 8215.
+    // NAT64 with a local prefix, RFC 8215.
     if is_in(at([0x64, 0xff9b, 1, 0]), 48) {
         return Some(last);
     }
@@ -224,9 +227,9 @@ fn joined(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))
 }
 
-/// The address that a URL names in place of a name.
+/// The host of a URL if it is an address.
 fn host_address(url: &Url) -> Option<IpAddr> {
-    // A URL is normalised: an address of whatever notation stands here as usual, IPv6 in brackets.
+    // A parsed URL is normalised: every notation of an address becomes the usual one, IPv6 in brackets.
     let host = url.host_str()?;
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
@@ -244,13 +247,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(addresses: &Addresses, host: &str) -> Option<String> {
+    fn denied(addresses: &Addresses, host: &str) -> Option<String> {
         let url = Url::parse(&format!("http://{host}/")).unwrap();
         addresses.check_url(&url).err().map(|error| error.to_string())
     }
 
     #[test]
-    fn what_is_near_or_gives_out_credentials_is_refused() {
+    fn local_and_metadata_addresses_are_denied() {
         let cases = [
             (
                 "127.0.0.1",
@@ -277,17 +280,17 @@ mod tests {
             ("[fd20:ce::254]", "metadata"),
             ("[fd00:c1::a9fe:a9fe]", "metadata"),
         ];
-        for (host, word) in cases {
-            let why = refused(&Addresses::default(), host).unwrap_or_else(|| panic!("{host}"));
+        for (host, expected) in cases {
+            let reason = denied(&Addresses::default(), host).unwrap_or_else(|| panic!("{host}"));
             assert!(
-                why.contains(word) && why.contains("--allow-cidrs"),
-                "{host}: {why}"
+                reason.contains(expected) && reason.contains("--allow-cidrs"),
+                "{host}: {reason}"
             );
         }
     }
 
     #[test]
-    fn another_form_of_an_address_is_no_way_around() {
+    fn embedded_ipv4_addresses_are_checked() {
         let forms = [
             "[::ffff:169.254.169.254]",
             "[::ffff:0:169.254.169.254]",
@@ -300,16 +303,16 @@ mod tests {
             "[2001:0:1:2:3:4:5601:5601]",
         ];
         for host in forms {
-            assert!(refused(&Addresses::default(), host).is_some(), "{host}");
+            assert!(denied(&Addresses::default(), host).is_some(), "{host}");
         }
-        let denied = addresses(&[], &["10.0.0.0/8"]);
-        assert!(refused(&denied, "[::ffff:10.1.2.3]").is_some());
-        assert!(refused(&denied, "[64:ff9b::10.1.2.3]").is_some());
-        assert_eq!(refused(&denied, "[64:ff9b::8.8.8.8]"), None);
+        let denied_range = addresses(&[], &["10.0.0.0/8"]);
+        assert!(denied(&denied_range, "[::ffff:10.1.2.3]").is_some());
+        assert!(denied(&denied_range, "[64:ff9b::10.1.2.3]").is_some());
+        assert_eq!(denied(&denied_range, "[64:ff9b::8.8.8.8]"), None);
     }
 
     #[test]
-    fn names_private_and_public_addresses_are_not() {
+    fn names_private_and_public_addresses_are_allowed() {
         for host in [
             "charts.example.com",
             "10.0.0.1",
@@ -321,12 +324,12 @@ mod tests {
             "[2001:db8::1]",
             "[::ffff:10.0.0.1]",
         ] {
-            assert_eq!(refused(&Addresses::default(), host), None, "{host}");
+            assert_eq!(denied(&Addresses::default(), host), None, "{host}");
         }
     }
 
     #[test]
-    fn flags_allow_and_deny_and_deny_wins() {
+    fn flags_allow_and_deny_ranges_and_deny_takes_precedence() {
         let flags = addresses(
             &["127.0.0.0/8", "::1/128", "169.254.0.0/16"],
             &["169.254.169.254", "10.0.0.0/8"],
@@ -338,17 +341,17 @@ mod tests {
             "169.254.1.1",
             "11.0.0.0",
         ] {
-            assert_eq!(refused(&flags, host), None, "{host}");
+            assert_eq!(denied(&flags, host), None, "{host}");
         }
         for host in ["169.254.169.254", "10.255.255.255"] {
-            assert!(refused(&flags, host).unwrap().contains("--deny-cidrs"), "{host}");
+            assert!(denied(&flags, host).unwrap().contains("--deny-cidrs"), "{host}");
         }
-        assert!(refused(&addresses(&[], &["0.0.0.0/0"]), "8.8.8.8").is_some());
-        assert_eq!(refused(&addresses(&[], &["::/0"]), "8.8.8.8"), None);
+        assert!(denied(&addresses(&[], &["0.0.0.0/0"]), "8.8.8.8").is_some());
+        assert_eq!(denied(&addresses(&[], &["::/0"]), "8.8.8.8"), None);
     }
 
     #[test]
-    fn ranges_are_read() {
+    fn ranges_are_parsed() {
         for text in ["10.0.0.0/8", "10.1.2.3", "::/0", "fd00::/8", "0.0.0.0/0"] {
             assert!(text.parse::<Cidr>().is_ok(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Bodies of answers, read no further than allowed, whatever their headers promise.
+//! Response bodies, read only up to their limits, regardless of their headers.
 
 use std::{
     io::{self, Read},
@@ -11,69 +11,68 @@ use futures::{Stream, StreamExt};
 use reqwest::{Response, header::CONTENT_ENCODING};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{fault::Fault, readers::Threads};
+use super::{error::FetchErrorKind, readers::Threads};
 
-/// Chunks on their way from the connection to the reader: enough that neither waits for the other, and little memory.
+/// Chunks buffered between the connection and the reader: enough that neither waits for the other, with little memory.
 const CHUNKS: usize = 4;
 
-/// How much of an answer is taken, in bytes.
+/// Size limits of a response, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// As it comes over the wire.
+    /// As received, before decompression.
     pub wire: u64,
     /// After decompression.
     pub decoded: u64,
 }
 
-/// The least that a body must bring, so that a server cannot hold a connection and a thread for nothing.
+/// The minimum rate of a body, so that a server cannot occupy a connection and a thread without sending data.
 ///
-/// Only the time is counted in which the server is waited for, so a slow reader is not held against it. A body that is
-/// complete within the grace may be as small and as slow as it likes.
+/// Only the time spent waiting for the server counts, so a slow reader has no effect. A body that is complete within the
+/// grace period may be of any size and rate.
 #[derive(Clone, Copy, Debug)]
-pub struct LeastRate {
-    /// The first look, since some servers make the rest of an answer while they send its beginning.
+pub struct MinRate {
+    /// Time until the first check, because some servers generate the rest of a response while they send its start.
     pub grace: Duration,
-    /// Time between two looks after that.
+    /// Time between two checks after that.
     pub window: Duration,
-    /// Bytes that must have come since the last look.
+    /// Bytes that must have been received since the last check.
     pub bytes: u64,
 }
 
-/// How and until when a body is read.
+/// How a body is read.
 #[derive(Clone, Debug)]
-pub struct Reading {
-    /// How much is taken.
+pub struct ReadOptions {
+    /// The size limits.
     pub limits: Limits,
-    /// When it must have been read to its end.
+    /// When it must have been read completely.
     pub deadline: Instant,
-    /// How slow it may be before that.
-    pub rate: LeastRate,
-    /// Where the reader runs.
+    /// The minimum rate before that.
+    pub rate: MinRate,
+    /// The threads for the reader.
     pub threads: Threads,
 }
 
-/// Hands a body to a reader on a thread of its own while it arrives. The second value is the number of bytes that came
-/// over the wire.
+/// Passes a body to a reader on a separate thread while it arrives. The second value is the number of bytes received.
 ///
-/// What is wrong with the body the reader gets as an error, from which [`fault`] has the cause. A reader that ends early
-/// ends the transfer, and a transfer that is given up ends the reader; so does the deadline, since a little on the wire
-/// can be a lot to read.
+/// The reader gets errors of the body as I/O errors, from which [`read_error`] takes the cause. A reader that returns early
+/// ends the transfer, and a cancelled transfer ends the reader. The deadline ends it too, because a few received bytes can
+/// decompress to many.
 pub async fn read<T: Send + 'static>(
     response: Response,
-    how: Reading,
+    options: ReadOptions,
     reader: impl FnOnce(Box<dyn Read + Send>) -> T + Send + 'static,
-) -> (Result<T, Fault>, u64) {
+) -> (Result<T, FetchErrorKind>, u64) {
     let is_gzip = match encoding(&response) {
         Ok(is_gzip) => is_gzip,
-        Err(fault) => return (Err(fault), 0),
+        Err(kind) => return (Err(kind), 0),
     };
     let (sender, chunks) = mpsc::channel(CHUNKS);
-    let Reading {
+    let ReadOptions {
         limits,
         deadline,
         rate,
         threads,
-    } = how;
+    } = options;
     let reading = threads.read(move || {
         let chunks = Chunks {
             chunks,
@@ -84,9 +83,9 @@ pub async fn read<T: Send + 'static>(
         } else {
             Box::new(chunks)
         };
-        reader(Box::new(Capped {
+        reader(Box::new(LimitedReader {
             inner: decoded,
-            left: limits.decoded,
+            remaining: limits.decoded,
             limit: limits.decoded,
             deadline,
         }))
@@ -95,34 +94,36 @@ pub async fn read<T: Send + 'static>(
     drop(sender);
     let read = reading
         .await
-        .map_err(|error| Fault::HttpResponse(format!("reading it failed: {error}")));
+        .map_err(|error| FetchErrorKind::InvalidResponse(format!("the reader failed: {error}")));
     (read, bytes)
 }
 
-/// What was wrong with a body, for a reader that met an I/O error.
-pub fn fault(error: &io::Error) -> Fault {
-    let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Fault>());
+/// The error of a body, for a reader that got an I/O error.
+pub fn read_error(error: &io::Error) -> FetchErrorKind {
+    let own = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<FetchErrorKind>());
     own.cloned().unwrap_or_else(|| match error.kind() {
-        io::ErrorKind::UnexpectedEof => Fault::Encoding("it ends too early".to_owned()),
-        _ => Fault::Encoding(error.to_string()),
+        io::ErrorKind::UnexpectedEof => FetchErrorKind::Encoding("it ends too early".to_owned()),
+        _ => FetchErrorKind::Encoding(error.to_string()),
     })
 }
 
 async fn transfer(
     response: Response,
     limit: u64,
-    rate: LeastRate,
-    sender: &mpsc::Sender<Result<Bytes, Fault>>,
+    rate: MinRate,
+    sender: &mpsc::Sender<Result<Bytes, FetchErrorKind>>,
 ) -> u64 {
     let mut bytes = 0;
     let mut stream = response.bytes_stream();
-    let mut pace = Pace::new(rate);
-    while let Some(chunk) = pace.next(&mut stream).await {
+    let mut monitor = RateMonitor::new(rate);
+    while let Some(chunk) = monitor.next(&mut stream).await {
         bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
         let chunk = if bytes > limit {
-            Err(Fault::TooLarge {
+            Err(FetchErrorKind::TooLarge {
                 limit,
-                kind: "on the wire",
+                measured: "on the wire",
             })
         } else {
             chunk
@@ -135,48 +136,48 @@ async fn transfer(
     bytes
 }
 
-/// Measures how fast a body comes.
-struct Pace {
-    rate: LeastRate,
-    /// Time to wait for the server until the next look.
-    left: Duration,
-    /// Since the last look.
+/// Measures the rate of a body.
+struct RateMonitor {
+    rate: MinRate,
+    /// Time to wait for the server until the next check.
+    remaining: Duration,
+    /// Received since the last check.
     bytes: u64,
 }
 
-impl Pace {
-    fn new(rate: LeastRate) -> Self {
+impl RateMonitor {
+    fn new(rate: MinRate) -> Self {
         Self {
             rate,
-            left: rate.grace,
+            remaining: rate.grace,
             bytes: 0,
         }
     }
 
-    /// The next chunk, unless the body comes too slowly.
+    /// The next chunk, unless the body arrives too slowly.
     async fn next(
         &mut self,
         stream: &mut (impl Stream<Item = reqwest::Result<Bytes>> + Unpin),
-    ) -> Option<Result<Bytes, Fault>> {
+    ) -> Option<Result<Bytes, FetchErrorKind>> {
         loop {
             let started = Instant::now();
-            if let Ok(chunk) = timeout(self.left, stream.next()).await {
-                self.left = self.left.saturating_sub(started.elapsed());
-                let chunk = chunk?.map_err(Fault::of);
+            if let Ok(chunk) = timeout(self.remaining, stream.next()).await {
+                self.remaining = self.remaining.saturating_sub(started.elapsed());
+                let chunk = chunk?.map_err(FetchErrorKind::from_reqwest);
                 self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
                 return Some(chunk);
             }
             if self.bytes < self.rate.bytes {
                 return Some(Err(self.too_slow()));
             }
-            self.left = self.rate.window;
+            self.remaining = self.rate.window;
             self.bytes = 0;
         }
     }
 
-    fn too_slow(&self) -> Fault {
-        Fault::Timeout(format!(
-            "the server sends the answer too slowly, {} bytes where {} are the least in {} s",
+    fn too_slow(&self) -> FetchErrorKind {
+        FetchErrorKind::Timeout(format!(
+            "the server sends the response too slowly: {} bytes, but at least {} are required in {} s",
             self.bytes,
             self.rate.bytes,
             self.rate.window.as_secs()
@@ -184,7 +185,7 @@ impl Pace {
     }
 }
 
-fn encoding(response: &Response) -> Result<bool, Fault> {
+fn encoding(response: &Response) -> Result<bool, FetchErrorKind> {
     let Some(value) = response.headers().get(CONTENT_ENCODING) else {
         return Ok(false);
     };
@@ -199,15 +200,15 @@ fn encoding(response: &Response) -> Result<bool, Fault> {
     } else if is("gzip") || is("x-gzip") {
         Ok(true)
     } else {
-        Err(Fault::Encoding(format!(
-            "Content-Encoding {value:?} was not asked for"
+        Err(FetchErrorKind::Encoding(format!(
+            "Content-Encoding {value:?} was not requested"
         )))
     }
 }
 
 /// Chunks as they arrive.
 struct Chunks {
-    chunks: mpsc::Receiver<Result<Bytes, Fault>>,
+    chunks: mpsc::Receiver<Result<Bytes, FetchErrorKind>>,
     rest: Bytes,
 }
 
@@ -216,36 +217,37 @@ impl Read for Chunks {
         while !self.rest.has_remaining() {
             match self.chunks.blocking_recv() {
                 Some(Ok(chunk)) => self.rest = chunk,
-                Some(Err(fault)) => return Err(io::Error::other(fault)),
+                Some(Err(kind)) => return Err(io::Error::other(kind)),
                 None => return Ok(0),
             }
         }
-        let taken = self.rest.len().min(buffer.len());
-        let (into, _) = buffer.split_at_mut(taken);
+        let count = self.rest.len().min(buffer.len());
+        let (into, _) = buffer.split_at_mut(count);
         self.rest.copy_to_slice(into);
-        Ok(taken)
+        Ok(count)
     }
 }
 
-/// A reader that fails where it gives more than allowed, or gives it too late.
-struct Capped<R> {
+/// A reader that fails above the size limit and after the deadline.
+struct LimitedReader<R> {
     inner: R,
-    left: u64,
+    remaining: u64,
     limit: u64,
     deadline: Instant,
 }
 
-impl<R: Read> Read for Capped<R> {
+impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         if Instant::now() > self.deadline {
-            let why = "the answer does not come to its end; it comes too slowly, or unfolds to too much";
-            return Err(io::Error::other(Fault::Timeout(why.to_owned())));
+            let message =
+                "the response is not complete in time; it arrives too slowly, or decompresses to too much";
+            return Err(io::Error::other(FetchErrorKind::Timeout(message.to_owned())));
         }
-        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            io::Error::other(Fault::TooLarge {
+        self.remaining = self.remaining.checked_sub(read as u64).ok_or_else(|| {
+            io::Error::other(FetchErrorKind::TooLarge {
                 limit: self.limit,
-                kind: "after decompression",
+                measured: "after decompression",
             })
         })?;
         Ok(read)

@@ -1,4 +1,4 @@
-//! HTTP clients, one for each way to trust and to be trusted.
+//! HTTP clients, one for each TLS configuration.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,169 +9,171 @@ use std::{
 use helmops_shared::runtime::{exit::with_causes, lock};
 use reqwest::{Certificate, Client, Identity, redirect};
 
-use super::{addresses::Addresses, body::LeastRate, fault::Fault, names::Names};
+use super::{addresses::Addresses, body::MinRate, dns::DnsResolver, error::FetchErrorKind};
 use crate::resolve::access::TlsConfig;
 
-/// How long a server is waited for.
+/// Timeouts of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For the connection, TLS included.
+    /// For the connection, including TLS.
     pub connect: Duration,
     /// For the next bytes.
     pub read: Duration,
-    /// For the whole answer, redirects included.
+    /// For the whole response, including redirects.
     pub total: Duration,
-    /// How slow a body may be before that.
-    pub rate: LeastRate,
+    /// The minimum rate of a body before that.
+    pub rate: MinRate,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            // A server that does not even accept a connection by then is down.
+            // A server that does not accept a connection within this time is down.
             connect: Duration::from_secs(10),
             // A server that sends nothing for this long will not send the rest.
             read: Duration::from_secs(30),
-            // The largest index at a slow but honest pace.
+            // Enough for the largest index over a slow connection.
             total: Duration::from_mins(2),
-            rate: LeastRate {
+            rate: MinRate {
                 grace: Duration::from_secs(20),
                 window: Duration::from_secs(10),
-                // A telephone line is faster. At this rate less than 200 KiB come within the total time.
+                // A telephone line is faster. At this rate less than 200 KiB arrive within the total time.
                 bytes: 16 << 10,
             },
         }
     }
 }
 
-/// Clients that are kept, each with its connections. Making one costs some milliseconds, since it reads the system's
-/// certificates.
+/// Cached clients, each with its connections. Creating one takes some milliseconds, because it reads the certificates of the
+/// system.
 const MAX_CLIENTS: usize = 64;
-/// Servers that one client is used for. Another one takes its place then, and its idle connections end: there would be one
-/// for each server that a HelmOp names, for as long as they are kept.
+/// Servers that one client is used for. Then another client replaces it, which closes its idle connections: otherwise there
+/// would be one for each server that a HelmOp names, for as long as they are kept.
 const MAX_ORIGINS: usize = 64;
-/// Idle connections to one server: more than two are used in bursts alone.
-const MAX_IDLE: usize = 2;
-/// What an HTTP/2 server may send ahead of a slow reader, in bytes, for one answer and for a connection. At 100 ms from
-/// here the largest index still comes in time.
-const AHEAD: (u32, u32) = (256 << 10, 1 << 20);
-/// How long an idle connection is kept: HelmOps that are polled every few seconds use it again.
-const IDLE: Duration = Duration::from_secs(30);
+/// Idle connections to one server: more than two are used only in bursts.
+const MAX_IDLE_CONNECTIONS: usize = 2;
+/// HTTP/2 flow control windows, in bytes, of a stream and of a connection: what a server may send ahead of a slow reader. With
+/// a latency of 100 ms the largest index still arrives in time.
+const HTTP2_WINDOWS: (u32, u32) = (256 << 10, 1 << 20);
+/// How long an idle connection is kept: HelmOps that are polled every few seconds reuse it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The clients that are in use.
+/// The clients in use.
 #[derive(Debug)]
 pub struct Clients {
     timeouts: Timeouts,
     addresses: Arc<Addresses>,
-    made: Mutex<Made>,
+    cache: Mutex<ClientCache>,
 }
 
 #[derive(Debug, Default)]
-struct Made {
-    clients: HashMap<Arc<TlsConfig>, Used>,
+struct ClientCache {
+    clients: HashMap<Arc<TlsConfig>, CachedClient>,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Used {
+struct CachedClient {
     client: Client,
     origins: HashSet<String>,
-    last: u64,
+    last_use: u64,
 }
 
 impl Clients {
-    /// None yet. Connections are made to these addresses alone.
+    /// Creates an empty set of clients, which connect to these addresses only.
     pub fn new(timeouts: Timeouts, addresses: Arc<Addresses>) -> Self {
         Self {
             timeouts,
             addresses,
-            made: Mutex::default(),
+            cache: Mutex::default(),
         }
     }
 
-    /// The client for a way of transport, for a request to a server.
+    /// The client with a TLS configuration, for a request to a server.
     ///
     /// # Errors
-    /// Where certificates or keys are of no use.
-    pub fn get(&self, transport: &Arc<TlsConfig>, origin: &str) -> Result<Client, Fault> {
-        let known = lock(&self.made).get(transport, origin);
-        if let Some(client) = known {
+    /// If certificates or keys are invalid.
+    pub fn get(&self, tls: &Arc<TlsConfig>, origin: &str) -> Result<Client, FetchErrorKind> {
+        let cached = lock(&self.cache).get(tls, origin);
+        if let Some(client) = cached {
             return Ok(client);
         }
-        // Without the lock, which all requests take. Two that do this at the same time both have a good client.
-        let names = Names(Arc::clone(&self.addresses));
-        let client = build(transport, self.timeouts, names)?;
-        let dropped = lock(&self.made).put(transport, origin, client.clone());
+        // Without the lock, which all requests take. Two requests that do this concurrently both get a valid client.
+        let dns_resolver = DnsResolver(Arc::clone(&self.addresses));
+        let client = build(tls, self.timeouts, dns_resolver)?;
+        let dropped = lock(&self.cache).put(tls, origin, client.clone());
         drop(dropped);
         Ok(client)
     }
 }
 
-impl Made {
-    /// The client, if there is one that may be used for this server.
-    fn get(&mut self, transport: &Arc<TlsConfig>, origin: &str) -> Option<Client> {
+impl ClientCache {
+    /// The cached client, if there is one that may be used for this server.
+    fn get(&mut self, tls: &Arc<TlsConfig>, origin: &str) -> Option<Client> {
         self.uses += 1;
-        let used = self.clients.get_mut(transport)?;
-        if !used.origins.contains(origin) {
-            if used.origins.len() >= MAX_ORIGINS {
+        let cached = self.clients.get_mut(tls)?;
+        if !cached.origins.contains(origin) {
+            if cached.origins.len() >= MAX_ORIGINS {
                 return None;
             }
-            used.origins.insert(origin.to_owned());
+            cached.origins.insert(origin.to_owned());
         }
-        used.last = self.uses;
-        Some(used.client.clone())
+        cached.last_use = self.uses;
+        Some(cached.client.clone())
     }
 
-    /// Keeps a client, and returns those whose place it takes, so that they end outside of the lock.
-    fn put(&mut self, transport: &Arc<TlsConfig>, origin: &str, client: Client) -> [Option<Used>; 2] {
-        let is_full = self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(transport);
-        // Old passwords' and rotated certificates' clients are the first to go.
-        let oldest = self.clients.iter().min_by_key(|(_, used)| used.last);
+    /// Caches a client, and returns those that it replaces, so that they are dropped outside of the lock.
+    fn put(&mut self, tls: &Arc<TlsConfig>, origin: &str, client: Client) -> [Option<CachedClient>; 2] {
+        let is_full = self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(tls);
+        // Clients with rotated certificates are evicted first.
+        let oldest = self.clients.iter().min_by_key(|(_, cached)| cached.last_use);
         let oldest = oldest.filter(|_| is_full).map(|(oldest, _)| Arc::clone(oldest));
         let evicted = oldest.and_then(|oldest| self.clients.remove(&oldest));
-        let used = Used {
+        let cached = CachedClient {
             client,
             origins: HashSet::from([origin.to_owned()]),
-            last: self.uses,
+            last_use: self.uses,
         };
-        [evicted, self.clients.insert(Arc::clone(transport), used)]
+        [evicted, self.clients.insert(Arc::clone(tls), cached)]
     }
 }
 
-fn build(transport: &TlsConfig, timeouts: Timeouts, names: Names) -> Result<Client, Fault> {
+fn build(tls: &TlsConfig, timeouts: Timeouts, dns_resolver: DnsResolver) -> Result<Client, FetchErrorKind> {
     let mut builder = Client::builder()
         .user_agent(concat!("helmops/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(timeouts.connect)
         .read_timeout(timeouts.read)
         .timeout(timeouts.total)
-        // It would tell the query, which may hold a token, to wherever a redirect leads.
+        // It would send the query, which may contain a token, to the target of a redirect.
         .referer(false)
-        // Retries are the controller's, with its own pace.
+        // The controller retries, with its own backoff.
         .retry(reqwest::retry::never())
-        // They are followed one by one, each checked; see `redirects`.
+        // Redirects are followed one by one, and each is checked; see `redirects`.
         .redirect(redirect::Policy::none())
-        .dns_resolver(names)
-        .pool_max_idle_per_host(MAX_IDLE)
-        .http2_initial_stream_window_size(AHEAD.0)
-        .http2_initial_connection_window_size(AHEAD.1)
-        .pool_idle_timeout(IDLE);
-    for (pem, holder) in &transport.authorities {
-        let certificates = Certificate::from_pem_bundle(pem).map_err(|_| Fault::CaCerts(holder))?;
+        .dns_resolver(dns_resolver)
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .http2_initial_stream_window_size(HTTP2_WINDOWS.0)
+        .http2_initial_connection_window_size(HTTP2_WINDOWS.1)
+        .pool_idle_timeout(IDLE_TIMEOUT);
+    for (pem, source) in &tls.ca_certificates {
+        let certificates =
+            Certificate::from_pem_bundle(pem).map_err(|_| FetchErrorKind::CaCertificates(source))?;
         if certificates.is_empty() {
-            return Err(Fault::CaCerts(holder));
+            return Err(FetchErrorKind::CaCertificates(source));
         }
         builder = builder.tls_certs_merge(certificates);
     }
-    if let Some(pem) = &transport.identity {
-        let identity = Identity::from_pem(pem).map_err(|error| Fault::Identity(with_causes(&error)))?;
+    if let Some(pem) = &tls.identity {
+        let identity = Identity::from_pem(pem)
+            .map_err(|error| FetchErrorKind::ClientCertificate(with_causes(&error)))?;
         builder = builder.identity(identity);
     }
-    if transport.insecure_skip_tls_verify {
+    if tls.insecure_skip_tls_verify {
         builder = builder.tls_danger_accept_invalid_certs(true);
     }
-    builder.build().map_err(|error| match &transport.identity {
-        Some(_) => Fault::Identity(with_causes(&error)),
-        None => Fault::Client(with_causes(&error)),
+    builder.build().map_err(|error| match &tls.identity {
+        Some(_) => FetchErrorKind::ClientCertificate(with_causes(&error)),
+        None => FetchErrorKind::Client(with_causes(&error)),
     })
 }
 
@@ -179,43 +181,46 @@ fn build(transport: &TlsConfig, timeouts: Timeouts, names: Names) -> Result<Clie
 mod tests {
     use super::*;
 
-    fn transport(number: usize) -> Arc<TlsConfig> {
+    fn tls(number: usize) -> Arc<TlsConfig> {
         Arc::new(TlsConfig {
-            authorities: Vec::new(),
+            ca_certificates: Vec::new(),
             identity: Some(number.to_string().into_bytes()),
             insecure_skip_tls_verify: false,
         })
     }
 
     #[test]
-    fn the_least_recently_used_client_makes_room() {
+    fn the_least_recently_used_client_is_evicted() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut made = Made::default();
+        let mut cache = ClientCache::default();
         let client = Client::new();
         for number in 0..MAX_CLIENTS {
-            made.put(&transport(number), "http://h", client.clone());
-            made.uses += 1;
+            cache.put(&tls(number), "http://h", client.clone());
+            cache.uses += 1;
         }
-        assert!(made.get(&transport(0), "http://h").is_some());
-        made.put(&transport(MAX_CLIENTS), "http://h", client.clone());
-        assert_eq!(made.clients.len(), MAX_CLIENTS);
-        assert!(made.get(&transport(0), "http://h").is_some(), "used just now");
-        assert!(made.get(&transport(1), "http://h").is_none());
-        assert!(made.get(&transport(2), "http://h").is_some(), "all others stay");
+        assert!(cache.get(&tls(0), "http://h").is_some());
+        cache.put(&tls(MAX_CLIENTS), "http://h", client.clone());
+        assert_eq!(cache.clients.len(), MAX_CLIENTS);
+        assert!(cache.get(&tls(0), "http://h").is_some(), "used just now");
+        assert!(cache.get(&tls(1), "http://h").is_none());
+        assert!(cache.get(&tls(2), "http://h").is_some(), "all others stay");
     }
 
     #[test]
     fn a_client_is_used_for_a_bounded_number_of_servers() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut made = Made::default();
-        made.put(&transport(0), "http://h0", Client::new());
+        let mut cache = ClientCache::default();
+        cache.put(&tls(0), "http://h0", Client::new());
         for number in 1..MAX_ORIGINS {
-            assert!(made.get(&transport(0), &format!("http://h{number}")).is_some());
+            assert!(cache.get(&tls(0), &format!("http://h{number}")).is_some());
         }
-        assert!(made.get(&transport(0), "http://one-more").is_none());
-        assert!(made.get(&transport(0), "http://h0").is_some(), "the others go on");
-        made.put(&transport(0), "http://one-more", Client::new());
-        assert_eq!(made.clients[&transport(0)].origins.len(), 1);
-        assert_eq!(made.clients.len(), 1);
+        assert!(cache.get(&tls(0), "http://one-more").is_none());
+        assert!(
+            cache.get(&tls(0), "http://h0").is_some(),
+            "servers that are already assigned stay"
+        );
+        cache.put(&tls(0), "http://one-more", Client::new());
+        assert_eq!(cache.clients[&tls(0)].origins.len(), 1);
+        assert_eq!(cache.clients.len(), 1);
     }
 }

@@ -1,16 +1,16 @@
 //! Requests to repositories and registries.
 //!
-//! [`HttpClient`] admits a namespace to a request, and sends the request where nothing is spared that it needs, over a client that
-//! trusts what the HelmOp trusts, to addresses that are allowed. What comes back is an [`HttpResponse`] of any status, or a
-//! [`FetchError`]. Every request is counted once, when its answer has been read or has failed.
+//! [`HttpClient`] grants a namespace a permit for a request, and sends the request unless its host or repository is backing
+//! off, with the trust of the HelmOp, to allowed addresses only. It returns an [`HttpResponse`] of any status, or a
+//! [`FetchError`]. Every request is counted once, when its response has been read or has failed.
 
 mod addresses;
-mod admission;
+mod permits;
 mod body;
 mod client;
-mod fault;
-mod names;
-mod pauses;
+mod error;
+mod dns;
+mod backoff;
 mod readers;
 mod redirects;
 mod retry_after;
@@ -28,38 +28,38 @@ use reqwest::{
 };
 
 #[cfg(test)]
-pub use self::body::LeastRate;
+pub use self::body::MinRate;
 pub use self::{
     addresses::{Addresses, Cidr, CidrError},
-    admission::Admission,
-    body::{Limits, fault},
+    body::{Limits, read_error},
     client::Timeouts,
-    fault::{Fault, FetchError, parse},
+    error::{FetchError, FetchErrorKind, parse},
+    permits::RequestPermit,
 };
 use self::{
-    admission::Admissions,
-    body::Reading,
+    backoff::{BackoffKey, Backoffs},
+    body::ReadOptions,
     client::Clients,
-    fault::Scope,
-    pauses::{Key, Pauses},
+    error::BackoffScope,
+    permits::RequestPermits,
     readers::{Readers, Threads},
 };
 use super::{
     access::{Access, TlsConfig, origin},
-    metrics::{Fetches, Kind, Outcome},
+    metrics::{Fetches, RequestKind, RequestOutcome},
 };
 use crate::metrics::Present;
 
 /// Sends requests.
 #[derive(Debug)]
 pub struct HttpClient {
-    admissions: Admissions,
+    permits: RequestPermits,
     addresses: Arc<Addresses>,
     clients: Clients,
-    /// Servers that cannot be reached, for those who have the same way to reach them.
-    hosts: Pauses,
-    /// Repositories that are in trouble or limit requests, for those who ask with the same credentials.
-    repositories: Arc<Pauses>,
+    /// Backoff of unreachable servers, for all requests with the same TLS configuration.
+    hosts: Backoffs,
+    /// Backoff of repositories that fail or limit requests, for all requests with the same credentials.
+    repositories: Arc<Backoffs>,
     readers: Readers,
     timeouts: Timeouts,
     fetches: Fetches,
@@ -68,56 +68,65 @@ pub struct HttpClient {
 /// A request.
 #[derive(Debug)]
 pub struct HttpRequest<'a> {
-    /// The right to send it.
-    pub admission: Admission,
-    /// What is asked for.
-    pub kind: Kind,
+    /// The permit to send it.
+    pub permit: RequestPermit,
+    /// What is requested.
+    pub kind: RequestKind,
     /// GET or HEAD.
     pub method: Method,
     /// The URL, without credentials.
     pub url: Url,
-    /// Its headers, credentials included.
+    /// Its headers, including credentials.
     pub headers: HeaderMap,
-    /// Whom to trust.
-    pub transport: &'a Arc<TlsConfig>,
-    /// The repository that it is about, and whose credentials and trust it is sent with.
-    pub about: (&'a Url, &'a [u8; 32]),
+    /// The TLS configuration.
+    pub tls: &'a Arc<TlsConfig>,
+    /// The repository that it belongs to, which backs off if the request fails.
+    pub repository: RepositoryId<'a>,
 }
 
-/// The head of an answer, with the body still to come.
+/// Identifies a repository for backoff, by its URL and a digest of credentials and trust.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct RepositoryId<'a> {
+    /// Its URL.
+    pub url: &'a Url,
+    /// See [`Access::identity`].
+    pub identity: &'a [u8; 32],
+}
+
+/// The head of a response, whose body has not been read yet.
 #[derive(Debug)]
 pub struct HttpResponse {
     response: Response,
-    is_foreign: bool,
-    fetch: Fetch,
+    is_cross_origin: bool,
+    tracked: TrackedRequest,
 }
 
-/// A request that is counted, timed and held against its repository.
+/// A request in flight: its metrics, and the backoff of its repository.
 #[derive(Debug)]
-struct Fetch {
-    kind: Kind,
+struct TrackedRequest {
+    kind: RequestKind,
     url: String,
-    repository: (Arc<Pauses>, Key),
+    repository: (Arc<Backoffs>, BackoffKey),
     threads: Threads,
     started: Instant,
     timeouts: Timeouts,
     fetches: Fetches,
     _in_flight: Present,
-    admission: Admission,
+    permit: RequestPermit,
 }
 
 impl HttpClient {
-    /// Makes what requests are sent with.
+    /// Creates the client.
     ///
     /// # Errors
-    /// Where the system refuses what it needs.
+    /// If the operating system refuses a resource.
     pub fn new(timeouts: Timeouts, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
         let addresses = Arc::new(addresses);
         Ok(Self {
-            admissions: Admissions::default(),
+            permits: RequestPermits::default(),
             clients: Clients::new(timeouts, Arc::clone(&addresses)),
             addresses,
-            hosts: Pauses::default(),
+            hosts: Backoffs::default(),
             repositories: Arc::default(),
             readers: Readers::new()?,
             timeouts,
@@ -125,35 +134,35 @@ impl HttpClient {
         })
     }
 
-    /// Waits until the namespace of a HelmOp may send a request to the host of a URL. The clock of the HelmOp stands
+    /// Waits until the namespace of a HelmOp may send a request to the host of a URL. The time limit of the HelmOp is paused
     /// meanwhile.
-    pub async fn admit(&self, access: &Access, url: &Url) -> Admission {
-        let admission = self.admissions.admit(&access.namespace, url);
-        access.clock.stopped(admission).await
+    pub async fn acquire_permit(&self, access: &Access, url: &Url) -> RequestPermit {
+        let permit = self.permits.acquire(&access.namespace, url);
+        access.time_limit.paused(permit).await
     }
 
-    /// Sends a request and waits for the head of the answer. Redirects are followed.
+    /// Sends a request and waits for the head of the response. Redirects are followed.
     ///
     /// # Errors
-    /// Where there is no answer, the server is in trouble (5xx), or limits requests.
-    pub async fn ask(&self, ask: HttpRequest<'_>) -> Result<HttpResponse, FetchError> {
-        let url = redacted(ask.url.as_str());
-        let failed = |fault| FetchError {
+    /// If there is no response, the server fails (5xx), or it limits requests.
+    pub async fn send(&self, request: HttpRequest<'_>) -> Result<HttpResponse, FetchError> {
+        let url = redacted(request.url.as_str());
+        let failed = |kind| FetchError {
             url: url.clone(),
-            fault,
+            kind,
         };
-        let (home, repository_home) = (origin(&ask.url), origin(ask.about.0));
+        let (request_origin, repository_origin) = (origin(&request.url), origin(request.repository.url));
         self.addresses
-            .check_url(&ask.url)
+            .check_url(&request.url)
             .map_err(|error| failed(error.into()))?;
-        let client = self.clients.get(ask.transport, &home).map_err(failed)?;
-        let repository = self.repositories.key((&home, ask.about));
+        let client = self.clients.get(request.tls, &request_origin).map_err(failed)?;
+        let repository = self.repositories.key((&request_origin, request.repository));
         self.repositories.check(repository).map_err(failed)?;
         self.hosts
-            .check(self.host(ask.transport, &home))
+            .check(self.host(request.tls, &request_origin))
             .map_err(failed)?;
-        let fetch = Fetch {
-            kind: ask.kind,
+        let tracked = TrackedRequest {
+            kind: request.kind,
             url: url.clone(),
             repository: (Arc::clone(&self.repositories), repository),
             threads: self.readers.threads(),
@@ -161,38 +170,38 @@ impl HttpClient {
             timeouts: self.timeouts,
             fetches: self.fetches.clone(),
             _in_flight: self.fetches.in_flight(),
-            admission: ask.admission.clone(),
+            permit: request.permit.clone(),
         };
-        let response = match self.follow(&client, ask, fetch.deadline()).await {
+        let response = match self.follow(&client, request, tracked.deadline()).await {
             Ok(response) => response,
-            Err(fault) => return Err(fetch.failed(fault, 0)),
+            Err(kind) => return Err(tracked.failed(kind, 0)),
         };
-        match trouble(&response) {
-            Some(fault) => Err(fetch.failed(fault, 0)),
+        match server_error(&response) {
+            Some(kind) => Err(tracked.failed(kind, 0)),
             None => Ok(HttpResponse {
-                is_foreign: origin(response.url()) != repository_home,
+                is_cross_origin: origin(response.url()) != repository_origin,
                 response,
-                fetch,
+                tracked,
             }),
         }
     }
 
-    /// Sends a request and follows redirects, to the last answer.
+    /// Sends a request, follows redirects, and returns the last response.
     async fn follow(
         &self,
         client: &Client,
-        ask: HttpRequest<'_>,
+        request: HttpRequest<'_>,
         deadline: Instant,
-    ) -> Result<Response, Fault> {
-        let (mut url, mut headers) = (ask.url, ask.headers);
+    ) -> Result<Response, FetchErrorKind> {
+        let (mut url, mut headers) = (request.url, request.headers);
         let mut redirects = 0;
         loop {
-            let mut request = Request::new(ask.method.clone(), url.clone());
-            *request.headers_mut() = headers.clone();
-            *request.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
-            let host = self.host(ask.transport, &origin(&url));
+            let mut step = Request::new(request.method.clone(), url.clone());
+            *step.headers_mut() = headers.clone();
+            *step.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
+            let host = self.host(request.tls, &origin(&url));
             self.hosts.check(host)?;
-            let response = self.send(client, request, host).await?;
+            let response = self.execute(client, step, host).await?;
             let Some(to) = redirects::next(&response, redirects)? else {
                 return Ok(response);
             };
@@ -203,25 +212,30 @@ impl HttpClient {
         }
     }
 
-    async fn send(&self, client: &Client, request: Request, host: Key) -> Result<Response, Fault> {
+    async fn execute(
+        &self,
+        client: &Client,
+        request: Request,
+        host: BackoffKey,
+    ) -> Result<Response, FetchErrorKind> {
         match client.execute(request).await {
             Ok(response) => {
-                self.hosts.answered(host);
+                self.hosts.responded(host);
                 Ok(response)
             }
             Err(error) => {
-                let fault = Fault::of(error);
-                if fault.scope() == Scope::Host {
-                    self.hosts.failed(host, &fault);
+                let kind = FetchErrorKind::from_reqwest(error);
+                if kind.backoff_scope() == BackoffScope::Host {
+                    self.hosts.failed(host, &kind);
                 }
-                Err(fault)
+                Err(kind)
             }
         }
     }
 
-    /// A server as it is reached by those with one kind of trust: to others it may well answer.
-    fn host(&self, transport: &Arc<TlsConfig>, origin: &str) -> Key {
-        self.hosts.key((origin, transport))
+    /// The backoff key of a server for one TLS configuration: with another one it may be reachable.
+    fn host(&self, tls: &Arc<TlsConfig>, origin: &str) -> BackoffKey {
+        self.hosts.key((origin, tls))
     }
 }
 
@@ -236,32 +250,32 @@ impl HttpResponse {
         self.response.headers()
     }
 
-    /// What was asked for, for people.
+    /// The requested URL, for messages.
     pub fn url(&self) -> &str {
-        &self.fetch.url
+        &self.tracked.url
     }
 
-    /// Whether it comes from another scheme, host or port than those of the repository: a redirect led there, or the registry
-    /// names it as its token server. Nothing of such an answer is quoted, since whoever reads the message may not be allowed
-    /// to read what is there: the controller may reach what he cannot.
-    pub fn is_foreign(&self) -> bool {
-        self.is_foreign
+    /// Whether it comes from another scheme, host or port than those of the repository: by a redirect, or because the registry
+    /// names it as its token server. Nothing of such a response is quoted in messages, because the controller may reach servers
+    /// that the user who reads the message must not read.
+    pub fn is_cross_origin(&self) -> bool {
+        self.is_cross_origin
     }
 
-    /// Leaves the body unread: the head said it all.
-    pub fn end(self) {
-        self.fetch.answered(self.response.status(), 0);
+    /// Discards the body: the head is sufficient.
+    pub fn discard_body(self) {
+        self.tracked.responded(self.response.status(), 0);
     }
 
-    /// Leaves the body unread, and makes an error of it.
-    pub fn refuse(self, fault: Fault) -> FetchError {
-        self.fetch.failed(fault, 0)
+    /// Discards the body, and returns an error for the response.
+    pub fn into_error(self, kind: FetchErrorKind) -> FetchError {
+        self.tracked.failed(kind, 0)
     }
 
-    /// The whole body, which must be small.
+    /// Reads the whole body, which must be small.
     ///
     /// # Errors
-    /// Where it is larger than `limit` bytes, or breaks off.
+    /// If it is larger than `limit` bytes, or incomplete.
     pub async fn bytes(self, limit: u64) -> Result<Vec<u8>, FetchError> {
         let limits = Limits {
             wire: limit,
@@ -271,15 +285,15 @@ impl HttpResponse {
             let mut bytes = Vec::new();
             body.read_to_end(&mut bytes)
                 .map(|_| bytes)
-                .map_err(|error| fault(&error))
+                .map_err(|error| read_error(&error))
         })
         .await
     }
 
-    /// Hands the body to a reader on a thread of its own while it arrives.
+    /// Passes the body to a reader on a separate thread while it arrives.
     ///
     /// # Errors
-    /// Those of the reader, who gets the body's own as I/O errors; see [`fault()`].
+    /// Those of the reader, which gets the errors of the body as I/O errors; see [`read_error()`].
     pub async fn read<T, E>(
         self,
         limits: Limits,
@@ -287,77 +301,77 @@ impl HttpResponse {
     ) -> Result<T, FetchError>
     where
         T: Send + 'static,
-        E: Into<Fault> + Send + 'static,
+        E: Into<FetchErrorKind> + Send + 'static,
     {
         let Self {
             response,
-            is_foreign,
-            fetch,
+            is_cross_origin,
+            tracked,
         } = self;
         let status = response.status();
-        let how = Reading {
+        let options = ReadOptions {
             limits,
-            deadline: fetch.deadline(),
-            rate: fetch.timeouts.rate,
-            threads: fetch.threads.clone(),
+            deadline: tracked.deadline(),
+            rate: tracked.timeouts.rate,
+            threads: tracked.threads.clone(),
         };
-        let (read, bytes) = body::read(response, how, reader).await;
+        let (read, bytes) = body::read(response, options, reader).await;
         match read.and_then(|read| read.map_err(Into::into)) {
             Ok(value) => {
-                fetch.answered(status, bytes);
+                tracked.responded(status, bytes);
                 Ok(value)
             }
-            Err(fault) if is_foreign => Err(fetch.failed(fault.without_quotes(), bytes)),
-            Err(fault) => Err(fetch.failed(fault, bytes)),
+            Err(kind) if is_cross_origin => Err(tracked.failed(kind.without_response_text(), bytes)),
+            Err(kind) => Err(tracked.failed(kind, bytes)),
         }
     }
 }
 
-impl Fetch {
-    /// For the whole answer, redirects and the reading of it included.
+impl TrackedRequest {
+    /// For the whole response, including redirects and reading.
     fn deadline(&self) -> Instant {
-        (self.started + self.timeouts.total).min(self.admission.until)
+        (self.started + self.timeouts.total).min(self.permit.deadline)
     }
 
-    fn answered(self, status: StatusCode, bytes: u64) {
-        let (pauses, key) = &self.repository;
-        pauses.answered(*key);
+    fn responded(self, status: StatusCode, bytes: u64) {
+        let (backoff, key) = &self.repository;
+        backoff.responded(*key);
         self.fetches
-            .ended(self.kind, outcome(status), bytes, self.started.elapsed());
+            .record(self.kind, outcome(status), bytes, self.started.elapsed());
     }
 
-    fn failed(self, fault: Fault, bytes: u64) -> FetchError {
-        let (pauses, key) = &self.repository;
-        match fault.scope() {
-            Scope::Repository => pauses.failed(*key, &fault),
-            Scope::Request => pauses.answered(*key),
-            Scope::Host => {}
+    fn failed(self, kind: FetchErrorKind, bytes: u64) -> FetchError {
+        let (backoff, key) = &self.repository;
+        match kind.backoff_scope() {
+            BackoffScope::Repository => backoff.failed(*key, &kind),
+            BackoffScope::Request => backoff.responded(*key),
+            BackoffScope::Host => {}
         }
-        let outcome = Outcome::Failed(fault.reason());
+        let outcome = RequestOutcome::Failed(kind.reason());
         self.fetches
-            .ended(self.kind, outcome, bytes, self.started.elapsed());
-        FetchError { url: self.url, fault }
+            .record(self.kind, outcome, bytes, self.started.elapsed());
+        FetchError { url: self.url, kind }
     }
 }
 
 /// The outcome of a request in metrics.
-fn outcome(status: StatusCode) -> Outcome {
+fn outcome(status: StatusCode) -> RequestOutcome {
     match status {
-        StatusCode::NOT_MODIFIED => Outcome::NotModified,
-        status if status.is_success() => Outcome::Success,
-        status => Outcome::Failed(Fault::Status(status).reason()),
+        StatusCode::NOT_MODIFIED => RequestOutcome::NotModified,
+        status if status.is_success() => RequestOutcome::Success,
+        status => RequestOutcome::Failed(FetchErrorKind::Status(status).reason()),
     }
 }
 
-/// What keeps the server from answering anything at all.
-fn trouble(response: &Response) -> Option<Fault> {
+/// The error of a server that fails or limits requests.
+fn server_error(response: &Response) -> Option<FetchErrorKind> {
     let status = response.status();
     let after = retry_after::parse(response.headers().get(RETRY_AFTER), std::time::SystemTime::now());
-    let is_limit = status == StatusCode::TOO_MANY_REQUESTS
+    let is_rate_limit = status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::SERVICE_UNAVAILABLE && after.is_some();
-    if is_limit {
-        Some(Fault::RateLimited { status, after })
+    if is_rate_limit {
+        Some(FetchErrorKind::RateLimited { status, after })
     } else {
-        status.is_server_error().then_some(Fault::Status(status))
+        status.is_server_error().then_some(FetchErrorKind::Status(status))
     }
 }

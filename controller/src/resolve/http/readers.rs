@@ -1,7 +1,7 @@
 //! The threads that read bodies.
 //!
-//! They are not those of the runtime that everything else runs on: names are resolved there, and a reader waits for as
-//! long as its server takes. There are as many as requests at a time, so none of them waits for a thread. They are started
+//! They are separate from the blocking threads of the main runtime: names are resolved there, and a reader waits for as
+//! long as its server takes. There are as many as concurrent requests, so no request waits for a thread. They are started
 //! when needed and end when idle.
 
 use std::io;
@@ -11,7 +11,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::admission::REQUESTS;
+use super::permits::REQUESTS;
 
 /// The threads. They end in the background when this is dropped.
 #[derive(Debug)]
@@ -20,17 +20,17 @@ pub struct Readers {
     threads: Threads,
 }
 
-/// A way to the threads.
+/// A handle to the threads.
 #[derive(Clone, Debug)]
 pub struct Threads(Handle);
 
 impl Readers {
-    /// None is started yet.
+    /// Creates the pool without starting a thread.
     ///
     /// # Errors
-    /// Where the system refuses what a runtime needs.
+    /// If the operating system refuses a resource.
     pub fn new() -> io::Result<Self> {
-        // Nothing but its blocking threads is used.
+        // Only its blocking threads are used.
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(REQUESTS)
             .thread_name("helmops-body")
@@ -41,14 +41,14 @@ impl Readers {
         })
     }
 
-    /// A way to the threads.
+    /// A handle to the threads.
     pub fn threads(&self) -> Threads {
         self.threads.clone()
     }
 }
 
 impl Threads {
-    /// Runs a reader on one of the threads. A panic of it is an error of the handle.
+    /// Runs a reader on one of the threads. Its panic becomes an error of the handle.
     pub fn read<T: Send + 'static>(&self, reader: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         self.0.spawn_blocking(reader)
     }
@@ -56,7 +56,7 @@ impl Threads {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        // The other way to end a runtime waits, which is not allowed among tasks.
+        // Dropping a runtime blocks, which is not allowed in a task.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! Redirects: where they lead, and whether they are followed.
+//! Redirects: their target, and whether they are followed.
 
 use helmops_shared::chart::url::redacted;
 use reqwest::{
@@ -6,46 +6,46 @@ use reqwest::{
     header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION},
 };
 
-use super::fault::Fault;
+use super::error::FetchErrorKind;
 use crate::resolve::access::origin;
 
 /// As many as Go's client follows.
 pub const MAX_REDIRECTS: usize = 10;
 
-/// Where a response leads that followed `redirects` others; `None` where it is the answer.
+/// The target of a redirect, after `redirects` others; `None` if the response is not a redirect.
 ///
 /// # Errors
-/// Where the redirect is not followed.
-pub fn next(response: &Response, redirects: usize) -> Result<Option<Url>, Fault> {
+/// If the redirect must not be followed.
+pub fn next(response: &Response, redirects: usize) -> Result<Option<Url>, FetchErrorKind> {
     let from = response.url();
     let Some(mut to) = target(response)? else {
         return Ok(None);
     };
     if redirects >= MAX_REDIRECTS {
-        return Err(Fault::Redirect(format!(
+        return Err(FetchErrorKind::Redirect(format!(
             "more than {MAX_REDIRECTS} redirects, one after the other, the last to {}",
             redacted(to.as_str())
         )));
     }
     if from.scheme() == "https" && to.scheme() != "https" {
-        return Err(Fault::Redirect(format!(
+        return Err(FetchErrorKind::Redirect(format!(
             "a redirect from https to plain http is not followed: {}",
             redacted(to.as_str())
         )));
     }
     if !matches!(to.scheme(), "http" | "https") {
-        return Err(Fault::Redirect(format!(
+        return Err(FetchErrorKind::Redirect(format!(
             "a redirect to another scheme is not followed: {}",
             redacted(to.as_str())
         )));
     }
-    // The login of a stranger.
+    // Credentials in the target do not come from the user.
     let _ = to.set_username("");
     let _ = to.set_password(None);
     Ok(Some(to))
 }
 
-/// Takes out what must not leave scheme, host and port.
+/// Removes the headers that must not be sent to another scheme, host or port.
 pub fn strip(headers: &mut HeaderMap, from: &Url, to: &Url) {
     if origin(from) != origin(to) {
         headers.remove(AUTHORIZATION);
@@ -53,7 +53,7 @@ pub fn strip(headers: &mut HeaderMap, from: &Url, to: &Url) {
     }
 }
 
-fn target(response: &Response) -> Result<Option<Url>, Fault> {
+fn target(response: &Response) -> Result<Option<Url>, FetchErrorKind> {
     let is_redirect = matches!(
         response.status(),
         StatusCode::MOVED_PERMANENTLY
@@ -69,6 +69,8 @@ fn target(response: &Response) -> Result<Option<Url>, Fault> {
     let to = response.url().join(&location);
     to.map(Some).map_err(|error| {
         let location = redacted(&location);
-        Fault::Redirect(format!("a redirect to {location:?}, which is no URL: {error}"))
+        FetchErrorKind::Redirect(format!(
+            "a redirect to {location:?}, which is not a valid URL: {error}"
+        ))
     })
 }

@@ -1,14 +1,14 @@
-//! How long a server asks to be left alone.
+//! The header `Retry-After`.
 
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderValue;
 
-/// Reads a `Retry-After` header, RFC 9110 section 10.2.3: seconds, or a date. `None` where it says nothing of use.
+/// Parses a `Retry-After` header, RFC 9110 section 10.2.3: seconds, or a date. `None` if it is missing or invalid.
 pub fn parse(value: Option<&HeaderValue>, now: SystemTime) -> Option<Duration> {
     let text = value?.to_str().ok()?.trim();
     if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-        // More digits than a number holds is for ever, as good as.
+        // A number that overflows is practically infinite.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
     let date = httpdate::parse_http_date(text).ok()?;
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_and_dates() {
+    fn seconds_and_dates_are_parsed() {
         let now = httpdate::parse_http_date("Sat, 21 Nov 2026 17:00:00 GMT").unwrap();
         let seconds = |text: &'static str| {
             parse(Some(&HeaderValue::from_static(text)), now).map(|after| after.as_secs())
@@ -32,7 +32,7 @@ mod tests {
         assert_eq!(
             seconds("Sat, 21 Nov 2026 16:00:00 GMT"),
             Some(0),
-            "a date gone by"
+            "a date in the past"
         );
         assert_eq!(seconds(""), None);
         assert_eq!(seconds("-1"), None);

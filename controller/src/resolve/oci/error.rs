@@ -1,4 +1,4 @@
-//! Why a registry gives no version.
+//! Why no version could be resolved from a registry.
 
 use helmops_shared::{
     chart::{
@@ -17,120 +17,124 @@ use thiserror::Error;
 use crate::{
     backoff::Pace,
     resolve::{
-        cache::Failed,
+        cache::FetchFailure,
         error::select_reason,
-        http::{Fault, FetchError},
+        http::{FetchError, FetchErrorKind},
     },
 };
 
-/// Why a registry gives no version.
+/// Why no version could be resolved from a registry.
 #[derive(Clone, Debug, Error)]
 pub enum RegistryError {
-    /// The reference is none.
+    /// The reference is invalid.
     #[error("spec.helm.repo {repo:?}: {source}")]
     Reference {
         /// The reference.
         repo: String,
-        /// What is wrong with it.
+        /// The cause.
         source: ReferenceError,
     },
     /// Reference and version contradict each other.
     #[error("{repo}: {source}")]
-    Ask {
+    Query {
         /// The reference.
         repo: String,
-        /// How.
+        /// The cause.
         source: QueryError,
     },
     /// A request failed.
     #[error(transparent)]
     Fetch(FetchError),
-    /// The registry wants credentials in a way that nobody understands.
+    /// The registry requires an authentication scheme that is not supported.
     #[error("{url}: {source}")]
     Challenge {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// How.
+        /// The cause.
         source: ChallengeError,
     },
-    /// The registry sends for a token to a place where none is asked for.
+    /// The registry names a token server that is not used.
     #[error("{url}: {source}")]
     Realm {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// Why.
+        /// The cause.
         source: RealmError,
     },
-    /// The registry has something against the request, and says what.
-    #[error("{url}: {advice}; the registry responded with status {status}{told}", status = .status.as_u16(), advice = advice(*.status, .code.as_ref(), .repository))]
+    /// The registry refused the request.
+    #[error("{url}: {advice}; the registry responded with status {status}{detail}", status = .status.as_u16(), advice = advice(*.status, .code.as_ref(), .repository))]
     Refused {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// Name of the repository in the registry.
         repository: String,
-        /// What it answered.
+        /// The status of the response.
         status: StatusCode,
-        /// The registry's word for it.
+        /// The error code of the registry.
         code: Option<Code>,
-        /// The same in its own words, behind a colon; empty if it has none.
-        told: String,
+        /// Code and message of the registry, after a colon; empty if there are none.
+        detail: String,
     },
     /// The next page of the tags cannot be fetched.
     #[error("{url}: the next page of the tag list has a URL that cannot be used: {source}")]
     Link {
         /// The page.
         url: String,
-        /// Why.
+        /// The cause.
         source: LinkError,
     },
-    /// The tags never end.
+    /// The list of tags has too many pages.
     #[error("{repo}: the list of tags has more than {pages} pages, which is the limit; use an exact version")]
     TooManyPages {
         /// The reference.
         repo: String,
-        /// How many were read.
+        /// The number of pages read.
         pages: usize,
     },
-    /// The list of tags is larger than is kept.
+    /// The list of tags is too large.
     #[error("{repo}: {source}")]
     TagList {
         /// The repository.
         repo: String,
-        /// Why.
+        /// The cause.
         source: TagListError,
     },
-    /// None of the tags will do.
+    /// No tag matches.
     #[error("could not find tag matching constraint: {source} ({repo})")]
     Select {
         /// The reference.
         repo: String,
-        /// Why.
+        /// The cause.
         source: SelectError,
     },
-    /// The tag is not what the reference says.
+    /// The tag has another digest than the reference.
     #[error("{repo}: {source}")]
     Digest {
         /// The reference.
         repo: String,
-        /// How.
+        /// The cause.
         source: DigestMismatch,
     },
 }
 
 impl RegistryError {
-    /// What the registry, or its token server, answered is of no use. Why is not said where another host answered.
-    pub fn unusable(url: &str, is_foreign: bool, why: String) -> Self {
-        let fault = Fault::HttpResponse(why);
-        let fault = if is_foreign { fault.without_quotes() } else { fault };
-        Self::Fetch(FetchError::new(url, fault))
+    /// An invalid response of the registry or its token server. The cause is omitted for a response from another host.
+    pub fn invalid_response(url: &str, is_cross_origin: bool, cause: String) -> Self {
+        let kind = FetchErrorKind::InvalidResponse(cause);
+        let kind = if is_cross_origin {
+            kind.without_response_text()
+        } else {
+            kind
+        };
+        Self::Fetch(FetchError::new(url, kind))
     }
 
-    /// Why, in a word.
+    /// The reason for conditions and metrics.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Reference { .. } => Reason::InvalidURL,
-            Self::Ask { .. } => Reason::InvalidVersion,
-            Self::Fetch(error) => error.fault.reason(),
+            Self::Query { .. } => Reason::InvalidVersion,
+            Self::Fetch(error) => error.kind.reason(),
             Self::Challenge { .. } | Self::Realm { .. } | Self::Link { .. } | Self::TooManyPages { .. } => {
                 Reason::RepositoryError
             }
@@ -144,11 +148,11 @@ impl RegistryError {
         }
     }
 
-    /// When to try again; `None` for never, before the HelmOp changes.
+    /// When to retry; `None` if a retry is useless until the HelmOp changes.
     pub fn pace(&self) -> Option<Pace> {
         match self {
-            Self::Reference { .. } | Self::Ask { .. } => None,
-            Self::Fetch(error) => Some(error.fault.pace()),
+            Self::Reference { .. } | Self::Query { .. } => None,
+            Self::Fetch(error) => Some(error.kind.pace()),
             Self::TagList {
                 source: TagListError::OverBudget(_),
                 ..
@@ -164,16 +168,16 @@ impl RegistryError {
         }
     }
 
-    /// Whether the registry says that it has no such manifest, while it may well have others.
+    /// Whether this manifest is unknown, while the repository may have others.
     pub fn is_unknown_manifest(&self) -> bool {
         matches!(self, Self::Refused { status, code, .. }
             if *status == StatusCode::NOT_FOUND && *code != Some(Code::NameUnknown))
     }
 }
 
-impl Failed for RegistryError {
+impl FetchFailure for RegistryError {
     fn is_shared(&self) -> bool {
-        // What one namespace has used up is nothing to others.
+        // The exhausted share of one namespace does not concern others.
         !matches!(
             self,
             Self::TagList {
@@ -184,7 +188,7 @@ impl Failed for RegistryError {
     }
 }
 
-/// Registries say with the status, the code or both what is wrong; the code is the closer word.
+/// Registries report an error by status, code or both; the code is more specific.
 fn refusal_reason(status: StatusCode, code: Option<&Code>) -> Reason {
     match code {
         Some(Code::NameUnknown | Code::NameInvalid) => Reason::RepositoryNotFound,
@@ -192,14 +196,14 @@ fn refusal_reason(status: StatusCode, code: Option<&Code>) -> Reason {
         Some(Code::Denied) => Reason::Forbidden,
         Some(Code::Unauthorized) => Reason::Unauthorized,
         Some(Code::TooManyRequests) => Reason::RateLimited,
-        Some(Code::Unsupported | Code::Other(_)) | None => Fault::Status(status).reason(),
+        Some(Code::Unsupported | Code::Other(_)) | None => FetchErrorKind::Status(status).reason(),
     }
 }
 
 fn advice(status: StatusCode, code: Option<&Code>, repository: &str) -> String {
     match refusal_reason(status, code) {
         Reason::RepositoryNotFound => format!(
-            "repository {repository:?} not found in the registry; check spec.helm.repo, whose last part must be the chart's name; some registries say the same where a login is missing"
+            "repository {repository:?} not found in the registry; check spec.helm.repo, whose last part must be the chart's name; some registries return the same if a login is missing"
         ),
         Reason::NoMatchingVersion => format!("repository {repository:?} has no such version"),
         Reason::Unauthorized => {
@@ -209,6 +213,6 @@ fn advice(status: StatusCode, code: Option<&Code>, repository: &str) -> String {
         Reason::Forbidden => format!(
             "the login may not pull from repository {repository:?}, or there is none: check the Secret that spec.helmSecretName names"
         ),
-        _ => "not an answer that a registry gives to this".to_owned(),
+        _ => "not a response that a registry returns to this request".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Versions in an OCI registry: its tags and manifests. What is asked, and what answers mean, is in
+//! Versions in an OCI registry: its tags and manifests. The requests and the decoding of responses are in
 //! [`helmops_shared::chart::registry`].
 
 mod error;
@@ -39,37 +39,37 @@ use ring::digest::{Context, SHA256};
 
 pub use self::error::RegistryError;
 use self::{
-    session::{Request, Session},
-    tokens::{Key, Tokens},
+    session::{RegistryRequest, Session},
+    tokens::{RegistryKey, Tokens},
 };
 use super::{
     access::Access,
     budget::{Budget, Reservation},
-    cache::{Cache, Sizes, Terms},
-    choice::Choices,
-    http::{Admission, Fault, FetchError, HttpClient, Limits, fault},
-    metrics::{Fetches, Kind},
+    cache::{Cache, CacheSettings, Requester, Sizes},
+    http::{FetchError, FetchErrorKind, HttpClient, Limits, RequestPermit, read_error},
+    metrics::{Fetches, RequestKind},
+    selection::SelectionPermits,
 };
 
-/// A manifest, in bytes; registries take none that are larger.
+/// Maximum size of a manifest, in bytes; registries accept no larger ones.
 const MAX_MANIFEST: u64 = 4 << 20;
 
-/// What is taken from a body at a time, in bytes.
+/// Size of the chunks in which a body is read, in bytes.
 const CHUNK: usize = 16 << 10;
 
-/// Registries, and what is known of them.
+/// OCI registries, with their cached tokens, tags and digests.
 #[derive(Debug)]
 pub struct Registries {
     tokens: Tokens,
-    tags: Cache<Key, TagList, RegistryError>,
+    tags: Cache<RegistryKey, TagList, RegistryError>,
     /// Digests, by tag.
-    manifests: Cache<(Key, String), String, RegistryError>,
+    manifests: Cache<(RegistryKey, String), String, RegistryError>,
     budget: Budget,
-    choices: Choices,
+    selections: SelectionPermits,
 }
 
-/// A chart in a registry, as one HelmOp sees it.
-struct Chart<'a> {
+/// A chart in a registry, with the access of one HelmOp.
+struct RegistryChart<'a> {
     repo: String,
     reference: Reference<'a>,
     endpoint: Endpoint<'a>,
@@ -79,68 +79,75 @@ struct Chart<'a> {
 }
 
 impl Registries {
-    /// Knows nothing yet.
-    pub fn new(terms: &Terms, budget: Budget, choices: Choices, fetches: Fetches) -> Self {
+    /// Creates empty caches.
+    pub fn new(
+        settings: &CacheSettings,
+        budget: Budget,
+        selections: SelectionPermits,
+        fetches: Fetches,
+    ) -> Self {
         let tags = Sizes {
-            key: Key::bytes,
+            key: RegistryKey::bytes,
             value: TagList::bytes,
         };
         let manifests = Sizes {
-            key: |(key, tag): &(Key, String)| key.bytes() + tag.len(),
+            key: |(key, tag): &(RegistryKey, String)| key.bytes() + tag.len(),
             value: String::len,
         };
         Self {
             tokens: Tokens::default(),
-            tags: Cache::new(terms.part(2), tags, fetches.clone()),
-            manifests: Cache::new(terms.part(2), manifests, fetches),
+            tags: Cache::new(settings.part(2), tags, fetches.clone()),
+            manifests: Cache::new(settings.part(2), manifests, fetches),
             budget,
-            choices,
+            selections,
         }
     }
 
-    /// The version of a chart that is asked for, as the registry has it at `since` or later.
+    /// Resolves a request to a version, from the content of the registry at `since` or later.
     ///
     /// # Errors
-    /// Where there is none, or the registry cannot be asked.
+    /// If no version matches, or the registry cannot be read.
     pub async fn version(
         &self,
-        web: &HttpClient,
+        http: &HttpClient,
         access: &Access,
         repo: &str,
-        asked: &VersionRequest<'_>,
+        request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
-        let chart = self.chart(web, access, repo)?;
-        let found = self.found(&chart, asked, since).await;
-        found.map_err(|error| chart.told(error))
+        let chart = self.chart(http, access, repo)?;
+        let result = self.resolve(&chart, request, since).await;
+        result.map_err(|error| chart.own_error(error))
     }
 
-    async fn found(
+    async fn resolve(
         &self,
-        chart: &Chart<'_>,
-        asked: &VersionRequest<'_>,
+        chart: &RegistryChart<'_>,
+        request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
-        let what = ask(&chart.reference, asked).map_err(|source| RegistryError::Ask {
+        let query = ask(&chart.reference, request).map_err(|source| RegistryError::Query {
             repo: chart.repo.clone(),
             source,
         })?;
-        match what {
+        match query {
             RegistryQuery::Tag(tagged) => self.manifest(chart, &tagged, since).await,
             RegistryQuery::TagThenList(tagged) => match self.manifest(chart, &tagged, since).await {
-                Err(error) if error.is_unknown_manifest() => self.among_tags(chart, asked, since).await,
+                Err(error) if error.is_unknown_manifest() => {
+                    self.select_from_tags(chart, request, since).await
+                }
                 other => other,
             },
-            RegistryQuery::List => self.among_tags(chart, asked, since).await,
+            RegistryQuery::List => self.select_from_tags(chart, request, since).await,
         }
     }
 
     fn chart<'a>(
         &'a self,
-        web: &'a HttpClient,
+        http: &'a HttpClient,
         access: &'a Access,
         repo: &'a str,
-    ) -> Result<Chart<'a>, RegistryError> {
+    ) -> Result<RegistryChart<'a>, RegistryError> {
         let reference = Reference::parse(repo).map_err(|source| RegistryError::Reference {
             repo: redacted(repo),
             source,
@@ -151,81 +158,87 @@ impl Registries {
             Transport::Https
         };
         let endpoint = Endpoint::of(transport, &reference);
-        Ok(Chart {
+        Ok(RegistryChart {
             repo: redacted(repo),
             reference,
             endpoint,
-            session: Session::new(web, &self.tokens, access, endpoint)?,
+            session: Session::new(http, &self.tokens, access, endpoint)?,
             access,
             budget: &self.budget,
         })
     }
 
-    async fn among_tags(
+    async fn select_from_tags(
         &self,
-        chart: &Chart<'_>,
-        asked: &VersionRequest<'_>,
+        chart: &RegistryChart<'_>,
+        request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
-        let admit = || chart.session.admit();
-        let fetch = async |admission, _| chart.tags(&admission).await.map(Arc::new);
+        let acquire = || chart.session.acquire_permit();
+        let fetch = async |permit, _| chart.tags(&permit).await.map(Arc::new);
         let tags = self
             .tags
-            .answer(
+            .get(
                 chart.session.key(),
-                (&chart.access.namespace, since),
+                chart.requester(since),
                 |_| true,
-                admit,
+                acquire,
                 fetch,
             )
             .await?;
         let (len, repository, request) = (
             tags.len(),
             chart.reference.repository.to_owned(),
-            OwnedVersionRequest::from(asked),
+            OwnedVersionRequest::from(request),
         );
         let work = move || select(&repository, tags.versions(), &request.borrowed()).map(TaggedVersion::from);
-        let chosen = self.choices.among(chart.access, len, work).await;
-        let chosen = chosen.map_err(|source| RegistryError::Select {
+        let selected = self.selections.run(chart.access, len, work).await;
+        let selected = selected.map_err(|source| RegistryError::Select {
             repo: chart.repo.clone(),
             source,
         })?;
-        self.manifest(chart, &chosen, since).await
+        self.manifest(chart, &selected, since).await
     }
 
-    /// Looks at the manifest of a version.
+    /// Reads the digest of the manifest of a version.
     async fn manifest(
         &self,
-        chart: &Chart<'_>,
+        chart: &RegistryChart<'_>,
         tagged: &TaggedVersion,
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
         let key = (chart.session.key().clone(), tagged.tag.clone());
-        let admit = || chart.session.admit();
-        let fetch = async |admission, _| chart.digest(&admission, &tagged.tag).await.map(Arc::new);
-        let around = (&chart.access.namespace, since);
+        let acquire = || chart.session.acquire_permit();
+        let fetch = async |permit, _| chart.digest(&permit, &tagged.tag).await.map(Arc::new);
         let digest = self
             .manifests
-            .answer(&key, around, |_| true, admit, fetch)
+            .get(&key, chart.requester(since), |_| true, acquire, fetch)
             .await?;
-        chart.found(tagged, &digest)
+        chart.version_of(tagged, &digest)
     }
 }
 
-impl Chart<'_> {
-    /// Digest of the manifest that a tag names.
-    async fn digest(&self, admission: &Admission, tag: &str) -> Result<String, RegistryError> {
-        let url = self.endpoint.manifest_url(tag);
-        match self.head(admission, &url).await? {
-            Some(digest) => Ok(digest),
-            None => self.computed(admission, &url).await,
+impl RegistryChart<'_> {
+    fn requester(&self, since: Instant) -> Requester<'_> {
+        Requester {
+            namespace: &self.access.namespace,
+            since,
         }
     }
 
-    /// A version whose manifest was looked at.
-    fn found(&self, tagged: &TaggedVersion, digest: &str) -> Result<ChartVersion, RegistryError> {
-        if let Some(wanted) = self.reference.digest {
-            wanted
+    /// Digest of the manifest of a tag.
+    async fn digest(&self, permit: &RequestPermit, tag: &str) -> Result<String, RegistryError> {
+        let url = self.endpoint.manifest_url(tag);
+        match self.head_digest(permit, &url).await? {
+            Some(digest) => Ok(digest),
+            None => self.computed_digest(permit, &url).await,
+        }
+    }
+
+    /// The resolved version, after its digest was compared with that of the reference.
+    fn version_of(&self, tagged: &TaggedVersion, digest: &str) -> Result<ChartVersion, RegistryError> {
+        if let Some(expected) = self.reference.digest {
+            expected
                 .check(&tagged.tag, digest)
                 .map_err(|source| RegistryError::Digest {
                     repo: self.repo.clone(),
@@ -242,44 +255,44 @@ impl Chart<'_> {
         })
     }
 
-    /// The digest as the registry tells it without sending the manifest; not all do.
-    async fn head(&self, admission: &Admission, url: &str) -> Result<Option<String>, RegistryError> {
+    /// The digest from the headers, without the manifest; not all registries send it.
+    async fn head_digest(&self, permit: &RequestPermit, url: &str) -> Result<Option<String>, RegistryError> {
         let request = manifest_request(&Method::HEAD, url);
-        let answer = self.session.send(admission, request).await?;
-        let digest = answer
+        let response = self.session.send(permit, request).await?;
+        let digest = response
             .headers()
             .get("docker-content-digest")
             .and_then(|value| value.to_str().ok());
-        // It is recorded, and may be anything.
+        // It is recorded, and the header may contain anything.
         let digest = digest
             .filter(|text| Digest::parse(text).is_ok())
             .map(str::to_owned);
-        answer.end();
+        response.discard_body();
         Ok(digest)
     }
 
-    async fn computed(&self, admission: &Admission, url: &str) -> Result<String, RegistryError> {
+    async fn computed_digest(&self, permit: &RequestPermit, url: &str) -> Result<String, RegistryError> {
         let request = manifest_request(&Method::GET, url);
-        let answer = self.session.send(admission, request).await?;
+        let response = self.session.send(permit, request).await?;
         let limits = Limits {
             wire: MAX_MANIFEST,
             decoded: MAX_MANIFEST,
         };
-        answer
-            .read(limits, |body| sha256(body).map_err(|error| fault(&error)))
+        response
+            .read(limits, |body| sha256(body).map_err(|error| read_error(&error)))
             .await
             .map_err(RegistryError::Fetch)
     }
 
     /// All tags that are versions.
-    async fn tags(&self, admission: &Admission) -> Result<TagList, RegistryError> {
-        let mut list = Reading {
+    async fn tags(&self, permit: &RequestPermit) -> Result<TagList, RegistryError> {
+        let mut list = PartialTagList {
             list: TagList::default(),
-            reservation: self.budget.start(&self.access.namespace),
+            reservation: self.budget.reservation(&self.access.namespace),
         };
         let mut page = self.endpoint.tags_url();
         for _ in 0..MAX_PAGES {
-            let (more, next) = self.page(admission, &page, list).await?;
+            let (more, next) = self.page(permit, &page, list).await?;
             list = more;
             let Some(next) = next else {
                 list.list.shrink();
@@ -288,30 +301,30 @@ impl Chart<'_> {
             page = next;
         }
         Err(RegistryError::TooManyPages {
-            repo: self.place(),
+            repo: self.shared_name(),
             pages: MAX_PAGES,
         })
     }
 
-    /// Adds a page to a list, on the thread that reads it, and says where the next one is.
+    /// Adds a page to a list, on the thread that reads it. Also returns the URL of the next page.
     async fn page(
         &self,
-        admission: &Admission,
+        permit: &RequestPermit,
         url: &str,
-        list: Reading,
-    ) -> Result<(Reading, Option<String>), RegistryError> {
-        let request = Request {
-            kind: Kind::Tags,
+        list: PartialTagList,
+    ) -> Result<(PartialTagList, Option<String>), RegistryError> {
+        let request = RegistryRequest {
+            kind: RequestKind::Tags,
             method: &Method::GET,
             url,
             accept: "application/json",
         };
-        let answer = self.session.send(admission, request).await?;
-        let is_foreign = answer.is_foreign();
-        let links: Vec<HeaderValue> = answer.headers().get_all(LINK).iter().cloned().collect();
+        let response = self.session.send(permit, request).await?;
+        let is_cross_origin = response.is_cross_origin();
+        let links: Vec<HeaderValue> = response.headers().get_all(LINK).iter().cloned().collect();
         let next = link::next(links.iter().map(HeaderValue::as_bytes), url).map_err(|source| {
-            if is_foreign {
-                return RegistryError::unusable(url, is_foreign, source.to_string());
+            if is_cross_origin {
+                return RegistryError::invalid_response(url, is_cross_origin, source.to_string());
             }
             RegistryError::Link {
                 url: redacted(url),
@@ -322,49 +335,52 @@ impl Chart<'_> {
             wire: tags_page::MAX_LEN as u64,
             decoded: tags_page::MAX_LEN as u64,
         };
-        let read = answer
+        let read = response
             .read(limits, move |body| list.with_page(body))
             .await
             .map_err(RegistryError::Fetch)?;
         let next = next?;
         let list = read.map_err(|error| match error {
-            PageFault::Page(error) => RegistryError::unusable(url, is_foreign, error.to_string()),
-            PageFault::List(source) => RegistryError::TagList {
-                repo: self.place(),
+            TagPageError::Page(error) => {
+                RegistryError::invalid_response(url, is_cross_origin, error.to_string())
+            }
+            TagPageError::List(source) => RegistryError::TagList {
+                repo: self.shared_name(),
                 source,
             },
         })?;
         Ok((list, next))
     }
 
-    /// The repository as it may be told to everybody who asks for it: without tag and digest, which others may not know.
-    fn place(&self) -> String {
+    /// The repository for errors that are shared between HelmOps: without tag and digest, which belong to one HelmOp.
+    fn shared_name(&self) -> String {
         format!("oci://{}/{}", self.endpoint.host, self.endpoint.repository)
     }
 
-    /// A failure that may be somebody else's, who asked the same: what it says of credentials is about those of this one.
-    fn told(&self, error: RegistryError) -> RegistryError {
-        let withheld = self.session.withheld();
+    /// The error of a request that may have been sent for another HelmOp: what it reports about credentials is replaced by what
+    /// applies to this HelmOp.
+    fn own_error(&self, error: RegistryError) -> RegistryError {
+        let not_sent = self.session.not_sent();
         let error = match error {
-            RegistryError::Refused { url, status, .. } if withheld.is_some() && is_about_login(status) => {
-                let fault = Fault::Status(status);
-                RegistryError::Fetch(FetchError { url, fault })
+            RegistryError::Refused { url, status, .. } if not_sent.is_some() && is_about_login(status) => {
+                let kind = FetchErrorKind::Status(status);
+                RegistryError::Fetch(FetchError { url, kind })
             }
             other => other,
         };
-        let RegistryError::Fetch(FetchError { url, fault }) = error else {
+        let RegistryError::Fetch(FetchError { url, kind }) = error else {
             return error;
         };
-        match self.access.told(fault, withheld) {
-            // Every other refusal of a registry is told this way too.
-            Fault::Status(status) if is_about_login(status) => RegistryError::Refused {
+        match self.access.own_error(kind, not_sent) {
+            // The form of every other refusal of a registry.
+            FetchErrorKind::Status(status) if is_about_login(status) => RegistryError::Refused {
                 url,
                 repository: self.endpoint.repository.to_owned(),
                 status,
                 code: None,
-                told: String::new(),
+                detail: String::new(),
             },
-            fault => RegistryError::Fetch(FetchError { url, fault }),
+            kind => RegistryError::Fetch(FetchError { url, kind }),
         }
     }
 }
@@ -373,30 +389,30 @@ fn is_about_login(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-/// A list of tags under way, and the memory that is reserved for it.
-struct Reading {
+/// A list of tags that is being read, and the memory that is reserved for it.
+struct PartialTagList {
     list: TagList,
     reservation: Reservation,
 }
 
-/// Why a page adds nothing to a list.
-enum PageFault {
+/// Why a page cannot be added to a list.
+enum TagPageError {
     Page(PageError),
     List(TagListError),
 }
 
-impl From<OverBudget> for PageFault {
+impl From<OverBudget> for TagPageError {
     fn from(error: OverBudget) -> Self {
         Self::List(error.into())
     }
 }
 
-impl Reading {
-    fn with_page(mut self, body: impl Read) -> Result<Result<Self, PageFault>, Fault> {
+impl PartialTagList {
+    fn with_page(mut self, body: impl Read) -> Result<Result<Self, TagPageError>, FetchErrorKind> {
         let bytes = match self.body(body) {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => return Ok(Err(error.into())),
-            Err(error) => return Err(fault(&error)),
+            Err(error) => return Err(read_error(&error)),
         };
         Ok(self.add(&bytes).map(|()| self))
     }
@@ -418,37 +434,37 @@ impl Reading {
         }
     }
 
-    fn add(&mut self, bytes: &[u8]) -> Result<(), PageFault> {
-        let page = tags_page::decode(bytes).map_err(PageFault::Page)?;
-        let mut meter = Beside {
+    fn add(&mut self, bytes: &[u8]) -> Result<(), TagPageError> {
+        let page = tags_page::decode(bytes).map_err(TagPageError::Page)?;
+        let mut meter = OffsetMeter {
             reservation: &mut self.reservation,
             bytes: page_cost(bytes.len()),
         };
         for tag in page.tags {
-            self.list.add(&tag, &mut meter).map_err(PageFault::List)?;
+            self.list.add(&tag, &mut meter).map_err(TagPageError::List)?;
         }
         Ok(())
     }
 }
 
-/// What a page takes in memory while it is read: its body, and the list of the tags in it, which refers to the body.
+/// The memory of a page while it is read: its body, and the list of the tags in it, which refers to the body.
 const fn page_cost(body: usize) -> usize {
     body + body / 2
 }
 
-/// Reserves memory for something beside so many bytes.
-struct Beside<'r> {
+/// Reserves memory in addition to `bytes`.
+struct OffsetMeter<'r> {
     reservation: &'r mut Reservation,
     bytes: usize,
 }
 
-impl Meter for Beside<'_> {
+impl Meter for OffsetMeter<'_> {
     fn reserve(&mut self, bytes: usize) -> Result<(), OverBudget> {
         self.reservation.reserve(self.bytes + bytes)
     }
 }
 
-/// The digest of a text, as registries write it. The text is not kept.
+/// The digest of a text, in the format of registries. The text is not stored.
 fn sha256(mut text: impl Read) -> io::Result<String> {
     let mut digest = Context::new(&SHA256);
     let mut chunk = [0; CHUNK];
@@ -462,9 +478,9 @@ fn sha256(mut text: impl Read) -> io::Result<String> {
     Ok(format!("sha256:{}", hex(digest.finish().as_ref())))
 }
 
-fn manifest_request<'a>(method: &'a Method, url: &'a str) -> Request<'a> {
-    Request {
-        kind: Kind::Manifest,
+fn manifest_request<'a>(method: &'a Method, url: &'a str) -> RegistryRequest<'a> {
+    RegistryRequest {
+        kind: RequestKind::Manifest,
         method,
         url,
         accept: MANIFEST_TYPES,

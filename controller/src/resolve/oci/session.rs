@@ -1,4 +1,4 @@
-//! Requests to a registry, with the credentials that it asks for.
+//! Requests to a registry, with the credentials that it requires.
 
 use std::time::{Duration, Instant};
 
@@ -15,120 +15,123 @@ use reqwest::{
 
 use super::{
     error::RegistryError,
-    tokens::{Key, Tokens},
+    tokens::{RegistryKey, Tokens},
 };
 use crate::resolve::{
-    access::{Access, Credentials, Login, WithheldBecause},
-    http::{Admission, Fault, HttpClient, HttpRequest, HttpResponse, parse},
-    metrics::Kind,
+    access::{Access, Credentials, Login, NotSentReason},
+    http::{FetchErrorKind, HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit, parse},
+    metrics::RequestKind,
 };
 
-/// How long a registry that takes user name and password is remembered as one: it is asked once an hour otherwise.
+/// How long basic authentication is sent without a challenge: after an hour, a request without credentials finds out whether
+/// the registry still uses it.
 const BASIC_LIFETIME: Duration = Duration::from_hours(1);
 
-/// A repository in a registry, as one HelmOp sees it.
+/// A repository in a registry, with the access of one HelmOp.
 #[derive(Debug)]
 pub struct Session<'a> {
-    web: &'a HttpClient,
+    http: &'a HttpClient,
     tokens: &'a Tokens,
     access: &'a Access,
     endpoint: Endpoint<'a>,
     credentials: Credentials<'a>,
-    place: Url,
-    key: Key,
+    repository_url: Url,
+    key: RegistryKey,
 }
 
 /// A request to a registry.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// What is asked for.
-    pub kind: Kind,
+pub struct RegistryRequest<'a> {
+    /// What is requested.
+    pub kind: RequestKind,
     /// GET or HEAD.
     pub method: &'a Method,
     /// The URL.
     pub url: &'a str,
-    /// The media types that will do.
+    /// The accepted media types.
     pub accept: &'static str,
 }
 
 impl<'a> Session<'a> {
-    /// Prepares requests.
+    /// Prepares requests to an endpoint.
     ///
     /// # Errors
-    /// Where the endpoint is no URL.
+    /// If the endpoint is not a URL.
     pub fn new(
-        web: &'a HttpClient,
+        http: &'a HttpClient,
         tokens: &'a Tokens,
         access: &'a Access,
         endpoint: Endpoint<'a>,
     ) -> Result<Self, RegistryError> {
         let url = endpoint.tags_url();
-        let place = parse(&url).map_err(RegistryError::Fetch)?;
-        let credentials = access.credentials(&place);
-        let key = Key {
+        let repository_url = parse(&url).map_err(RegistryError::Fetch)?;
+        let credentials = access.credentials(&repository_url);
+        let key = RegistryKey {
             identity: access.identity(login(&credentials)),
-            place: url,
+            repository_url: url,
         };
         Ok(Self {
-            web,
+            http,
             tokens,
             access,
             endpoint,
             credentials,
-            place,
+            repository_url,
             key,
         })
     }
 
     /// Waits until the namespace of the HelmOp may send requests to the registry.
-    pub async fn admit(&self) -> Admission {
-        self.web.admit(self.access, &self.place).await
+    pub async fn acquire_permit(&self) -> RequestPermit {
+        self.http.acquire_permit(self.access, &self.repository_url).await
     }
 
-    /// Whom an answer is for.
-    pub const fn key(&self) -> &Key {
+    /// The key for cached responses.
+    pub const fn key(&self) -> &RegistryKey {
         &self.key
     }
 
-    /// Why credentials are not sent, if there are some that are not.
-    pub const fn withheld(&self) -> Option<WithheldBecause> {
-        self.credentials.withheld()
+    /// Why configured credentials are not sent.
+    pub const fn not_sent(&self) -> Option<NotSentReason> {
+        self.credentials.not_sent()
     }
 
-    /// Sends a request, and again with credentials if the registry asks for some. The answer is a success.
+    /// Sends a request, and again with credentials if the registry requires them. Returns a successful response.
     ///
-    /// Only the registry itself can ask for credentials: the host that a redirect led to would name the place that the
+    /// Only the registry itself can require credentials: otherwise the target of a redirect could choose the server that the
     /// login is sent to.
     ///
     /// # Errors
-    /// Where the registry refuses, or cannot be asked.
+    /// If the registry refuses the request, or cannot be reached.
     pub async fn send(
         &self,
-        admission: &Admission,
-        request: Request<'_>,
+        permit: &RequestPermit,
+        request: RegistryRequest<'_>,
     ) -> Result<HttpResponse, RegistryError> {
         let known = self.tokens.get(&self.key, Instant::now());
-        let answer = self.once(admission, request, known.clone()).await?;
-        if answer.status() != StatusCode::UNAUTHORIZED || answer.is_foreign() {
-            return self.success(answer).await;
+        let response = self.send_once(permit, request, known.clone()).await?;
+        if response.status() != StatusCode::UNAUTHORIZED || response.is_cross_origin() {
+            return self.success(response).await;
         }
         if let Some(refused) = known {
-            self.tokens.forget(&self.key, &refused);
+            self.tokens.remove(&self.key, &refused);
         }
-        let (authorization, lifetime) = self.authorization(admission, answer).await?;
-        let answer = self.once(admission, request, Some(authorization.clone())).await?;
-        // Whatever else it has against the request: the credentials are those that it wanted.
-        if answer.status() != StatusCode::UNAUTHORIZED {
+        let (authorization, lifetime) = self.authorization(permit, response).await?;
+        let response = self
+            .send_once(permit, request, Some(authorization.clone()))
+            .await?;
+        // Whatever other error the registry returns: it accepted the credentials.
+        if response.status() != StatusCode::UNAUTHORIZED {
             self.tokens
                 .put(self.key.clone(), authorization, lifetime, Instant::now());
         }
-        self.success(answer).await
+        self.success(response).await
     }
 
-    async fn once(
+    async fn send_once(
         &self,
-        admission: &Admission,
-        request: Request<'_>,
+        permit: &RequestPermit,
+        request: RegistryRequest<'_>,
         authorization: Option<HeaderValue>,
     ) -> Result<HttpResponse, RegistryError> {
         let mut headers = HeaderMap::new();
@@ -136,114 +139,126 @@ impl<'a> Session<'a> {
         if let Some(authorization) = authorization {
             headers.insert(AUTHORIZATION, authorization);
         }
-        let ask = HttpRequest {
-            admission: admission.clone(),
+        let request = HttpRequest {
+            permit: permit.clone(),
             kind: request.kind,
             method: request.method.clone(),
             url: parse(request.url).map_err(RegistryError::Fetch)?,
             headers,
-            transport: &self.access.transport,
-            about: (&self.place, &self.key.identity),
+            tls: &self.access.tls,
+            repository: RepositoryId {
+                url: &self.repository_url,
+                identity: &self.key.identity,
+            },
         };
-        self.web.ask(ask).await.map_err(RegistryError::Fetch)
+        self.http.send(request).await.map_err(RegistryError::Fetch)
     }
 
-    /// What the registry wants to be sent, and for how long it will do.
+    /// The value of `Authorization` that the registry requires, and its lifetime.
     ///
-    /// The answer ends before a token is asked for: an admission is the right to one request at a time.
+    /// The response ends before a token is requested: a permit allows one request at a time.
     async fn authorization(
         &self,
-        admission: &Admission,
-        answer: HttpResponse,
+        permit: &RequestPermit,
+        response: HttpResponse,
     ) -> Result<(HeaderValue, Duration), RegistryError> {
-        match (scheme(&answer), login(&self.credentials)) {
+        match (scheme(&response), login(&self.credentials)) {
             (Ok(Scheme::Basic), Some(login)) => {
-                answer.end();
+                response.discard_body();
                 Ok((login.basic(), BASIC_LIFETIME))
             }
-            (Ok(Scheme::Basic), None) => Err(self.refusal(answer, StatusCode::UNAUTHORIZED).await),
+            (Ok(Scheme::Basic), None) => Err(self.refusal(response, StatusCode::UNAUTHORIZED).await),
             (Ok(Scheme::Bearer(bearer)), _) => {
-                let url = answer.url().to_owned();
-                answer.end();
-                self.token(admission, url, &bearer).await
+                let url = response.url().to_owned();
+                response.discard_body();
+                self.token(permit, url, &bearer).await
             }
             (Err(error), _) => {
-                answer.end();
+                response.discard_body();
                 Err(error)
             }
         }
     }
 
-    /// A token, which an answer for `asked` demands.
+    /// Requests the token that the response for `requested_url` requires.
     async fn token(
         &self,
-        admission: &Admission,
-        asked: String,
+        permit: &RequestPermit,
+        requested_url: String,
         bearer: &Bearer,
     ) -> Result<(HeaderValue, Duration), RegistryError> {
         let registry = self.endpoint.transport;
-        let url = realm::token_url(bearer, registry, &self.endpoint.pull_scope())
-            .map_err(|source| RegistryError::Realm { url: asked, source })?;
-        let request = Request {
-            kind: Kind::Token,
+        let url = realm::token_url(bearer, registry, &self.endpoint.pull_scope()).map_err(|source| {
+            RegistryError::Realm {
+                url: requested_url,
+                source,
+            }
+        })?;
+        let request = RegistryRequest {
+            kind: RequestKind::Token,
             method: &Method::GET,
             url: &url,
             accept: "application/json",
         };
         let basic = login(&self.credentials).map(Login::basic);
-        let answer = self.once(admission, request, basic).await?;
-        let answer = self.success(answer).await?;
-        let is_foreign = answer.is_foreign();
-        let bytes = answer
+        let response = self.send_once(permit, request, basic).await?;
+        let response = self.success(response).await?;
+        let is_cross_origin = response.is_cross_origin();
+        let bytes = response
             .bytes(token::MAX_LEN as u64)
             .await
             .map_err(RegistryError::Fetch)?;
         let token = token::decode(&bytes)
-            .map_err(|error| RegistryError::unusable(&url, is_foreign, error.to_string()))?;
+            .map_err(|error| RegistryError::invalid_response(&url, is_cross_origin, error.to_string()))?;
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret())).map_err(|_| {
-            RegistryError::unusable(
+            RegistryError::invalid_response(
                 &url,
-                is_foreign,
-                "the token holds characters that no header can".to_owned(),
+                is_cross_origin,
+                "the token contains characters that no header can carry".to_owned(),
             )
         })?;
         value.set_sensitive(true);
         Ok((value, token.fresh_for(Timestamp::now())))
     }
 
-    async fn success(&self, answer: HttpResponse) -> Result<HttpResponse, RegistryError> {
-        match answer.status() {
-            status if status.is_success() => Ok(answer),
-            status => Err(self.refusal(answer, status).await),
+    async fn success(&self, response: HttpResponse) -> Result<HttpResponse, RegistryError> {
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            status => Err(self.refusal(response, status).await),
         }
     }
 
-    async fn refusal(&self, answer: HttpResponse, status: StatusCode) -> RegistryError {
-        if let fault @ (Fault::Withheld { .. } | Fault::Unencrypted { .. }) =
-            self.access.refusal(status, self.withheld())
+    async fn refusal(&self, response: HttpResponse, status: StatusCode) -> RegistryError {
+        if let kind @ (FetchErrorKind::CredentialsForOtherHost { .. }
+        | FetchErrorKind::CredentialsNeedHttps { .. }) = self.access.refusal(status, self.not_sent())
         {
-            return RegistryError::Fetch(answer.refuse(fault));
+            return RegistryError::Fetch(response.into_error(kind));
         }
-        let url = answer.url().to_owned();
-        let is_foreign = answer.is_foreign();
-        // What it says is a help, and no more: where it breaks off the status has to do.
-        let body = answer.bytes(error_body::MAX_LEN as u64).await.unwrap_or_default();
-        let told = error_body::decode(&body).filter(|_| !is_foreign);
+        let url = response.url().to_owned();
+        let is_cross_origin = response.is_cross_origin();
+        // The body is optional: if it is incomplete, the status is sufficient.
+        let body = response
+            .bytes(error_body::MAX_LEN as u64)
+            .await
+            .unwrap_or_default();
+        let registry_error = error_body::decode(&body).filter(|_| !is_cross_origin);
         RegistryError::Refused {
             url,
             repository: self.endpoint.repository.to_owned(),
             status,
-            told: told.as_ref().map_or_else(String::new, |told| format!(": {told}")),
-            code: told.map(|told| told.code),
+            detail: registry_error
+                .as_ref()
+                .map_or_else(String::new, |registry_error| format!(": {registry_error}")),
+            code: registry_error.map(|registry_error| registry_error.code),
         }
     }
 }
 
-fn scheme(answer: &HttpResponse) -> Result<Scheme, RegistryError> {
-    let values = answer.headers().get_all(WWW_AUTHENTICATE);
+fn scheme(response: &HttpResponse) -> Result<Scheme, RegistryError> {
+    let values = response.headers().get_all(WWW_AUTHENTICATE);
     let challenges = challenge::parse(values.iter().map(HeaderValue::as_bytes));
     challenge::pick(&challenges).map_err(|source| RegistryError::Challenge {
-        url: answer.url().to_owned(),
+        url: response.url().to_owned(),
         source,
     })
 }
@@ -251,6 +266,6 @@ fn scheme(answer: &HttpResponse) -> Result<Scheme, RegistryError> {
 fn login<'a>(credentials: &Credentials<'a>) -> Option<&'a Login> {
     match credentials {
         Credentials::Login(login) => Some(login),
-        Credentials::None | Credentials::Withheld(_) => None,
+        Credentials::None | Credentials::NotSent(_) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! What registries were satisfied with before, so that they need not be asked for it again.
+//! Credentials that registries accepted, cached for the next requests.
 
 use std::{
     collections::HashMap,
@@ -9,40 +9,40 @@ use std::{
 use helmops_shared::runtime::lock;
 use reqwest::header::HeaderValue;
 
-/// Tokens that are kept. One serves a repository and a login; a new one costs a request.
+/// Maximum number of cached tokens. One is valid for a repository and a login; a new one costs a request.
 const MAX_TOKENS: usize = 1024;
 
-/// Who asks for what.
+/// A repository in a registry, and the access to it. Also the cache key of its tags and digests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
-    /// Scheme, host and port of the registry, and the name of the repository.
-    pub place: String,
-    /// Whose credentials and trust; see [`crate::resolve::access::Access::identity`].
+pub struct RegistryKey {
+    /// URL of the tag list: scheme, host and port of the registry, and the name of the repository.
+    pub repository_url: String,
+    /// Digest of credentials and trust; see [`crate::resolve::access::Access::identity`].
     pub identity: [u8; 32],
 }
 
-impl Key {
-    /// What its text takes, in bytes.
+impl RegistryKey {
+    /// Size of its text, in bytes.
     pub const fn bytes(&self) -> usize {
-        self.place.len()
+        self.repository_url.len()
     }
 }
 
-/// Values of `Authorization` that a registry took.
+/// Values of `Authorization` that registries accepted.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    known: Mutex<Known>,
+    cache: Mutex<TokenCache>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    tokens: HashMap<Key, Token>,
+struct TokenCache {
+    tokens: HashMap<RegistryKey, Token>,
     uses: u64,
 }
 
 struct Token {
     authorization: HeaderValue,
-    until: Instant,
+    expires_at: Instant,
     last_used: u64,
 }
 
@@ -54,44 +54,44 @@ impl std::fmt::Debug for Token {
 }
 
 impl Tokens {
-    /// What to send, if it is known.
-    pub fn get(&self, key: &Key, now: Instant) -> Option<HeaderValue> {
-        let mut known = lock(&self.known);
-        known.uses += 1;
-        let uses = known.uses;
-        let token = known.tokens.get_mut(key).filter(|token| token.until > now)?;
+    /// The cached value for a repository.
+    pub fn get(&self, key: &RegistryKey, now: Instant) -> Option<HeaderValue> {
+        let mut cache = lock(&self.cache);
+        cache.uses += 1;
+        let uses = cache.uses;
+        let token = cache.tokens.get_mut(key).filter(|token| token.expires_at > now)?;
         token.last_used = uses;
         Some(token.authorization.clone())
     }
 
-    /// Keeps what the registry took, for as long as it says. What has not been used for the longest time makes room.
-    pub fn put(&self, key: Key, authorization: HeaderValue, lifetime: Duration, now: Instant) {
-        let mut known = lock(&self.known);
-        if known.tokens.len() >= MAX_TOKENS && !known.tokens.contains_key(&key) {
-            // Beside the request that the token was had by, going through all of them is nothing.
-            let oldest = known.tokens.iter().min_by_key(|(_, token)| token.last_used);
+    /// Caches an accepted value for its lifetime. The least recently used value is evicted.
+    pub fn put(&self, key: RegistryKey, authorization: HeaderValue, lifetime: Duration, now: Instant) {
+        let mut cache = lock(&self.cache);
+        if cache.tokens.len() >= MAX_TOKENS && !cache.tokens.contains_key(&key) {
+            // Compared with the request for the token, the time to iterate over all of them is negligible.
+            let oldest = cache.tokens.iter().min_by_key(|(_, token)| token.last_used);
             if let Some(oldest) = oldest.map(|(oldest, _)| oldest.clone()) {
-                known.tokens.remove(&oldest);
+                cache.tokens.remove(&oldest);
             }
         }
-        known.uses += 1;
+        cache.uses += 1;
         let token = Token {
             authorization,
-            until: now + lifetime,
-            last_used: known.uses,
+            expires_at: now + lifetime,
+            last_used: cache.uses,
         };
-        known.tokens.insert(key, token);
+        cache.tokens.insert(key, token);
     }
 
-    /// Forgets what the registry no longer takes, unless somebody has another one already.
-    pub fn forget(&self, key: &Key, refused: &HeaderValue) {
-        let mut known = lock(&self.known);
-        if known
+    /// Removes a value that the registry no longer accepts, unless it has been replaced already.
+    pub fn remove(&self, key: &RegistryKey, refused: &HeaderValue) {
+        let mut cache = lock(&self.cache);
+        if cache
             .tokens
             .get(key)
             .is_some_and(|token| token.authorization == *refused)
         {
-            known.tokens.remove(key);
+            cache.tokens.remove(key);
         }
     }
 }
@@ -102,35 +102,35 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_mins(1);
 
-    fn key(place: &str) -> Key {
-        Key {
-            place: place.to_owned(),
+    fn key(repository_url: &str) -> RegistryKey {
+        RegistryKey {
+            repository_url: repository_url.to_owned(),
             identity: [0; 32],
         }
     }
 
     #[test]
-    fn kept_until_the_end() {
+    fn a_token_is_cached_until_it_expires() {
         let (tokens, now) = (Tokens::default(), Instant::now());
         let value = HeaderValue::from_static("Bearer x");
         tokens.put(key("a"), value.clone(), MINUTE, now);
         assert_eq!(tokens.get(&key("a"), now), Some(value.clone()));
         assert_eq!(tokens.get(&key("b"), now), None);
         assert_eq!(tokens.get(&key("a"), now + MINUTE), None);
-        tokens.forget(&key("a"), &HeaderValue::from_static("Bearer older"));
+        tokens.remove(&key("a"), &HeaderValue::from_static("Bearer older"));
         assert!(tokens.get(&key("a"), now).is_some());
-        tokens.forget(&key("a"), &value);
+        tokens.remove(&key("a"), &value);
         assert_eq!(tokens.get(&key("a"), now), None);
     }
 
     #[test]
-    fn their_number_is_bounded() {
+    fn the_number_of_tokens_is_bounded() {
         let (tokens, now) = (Tokens::default(), Instant::now());
         for number in 0..3 * MAX_TOKENS {
             let value = HeaderValue::from_static("Bearer x");
             tokens.put(key(&number.to_string()), value, MINUTE, now);
-            assert!(tokens.get(&key("0"), now).is_some(), "what is in use stays");
+            assert!(tokens.get(&key("0"), now).is_some(), "a token in use stays");
         }
-        assert_eq!(lock(&tokens.known).tokens.len(), MAX_TOKENS);
+        assert_eq!(lock(&tokens.cache).tokens.len(), MAX_TOKENS);
     }
 }

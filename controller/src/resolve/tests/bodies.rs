@@ -1,4 +1,4 @@
-//! Bodies that are not what their heads promise, or that never end.
+//! Bodies that contradict their heads, or that never end.
 
 use std::{
     io::Write,
@@ -9,9 +9,9 @@ use flate2::{Compression, write::GzEncoder};
 use helmops_shared::reason::Reason;
 
 use super::{
-    answers::{entry, index, indexed},
-    asking::{Asking, Outcome, PATIENT, anonymous, assert_fails, version},
-    rig::{Act, Reply, Server, answer, chunked, forever, promising, status},
+    fixture::{LONG_TIMEOUTS, ResolveResult, TestResolver, anonymous, assert_fails, version},
+    responses::{entry, index, indexed},
+    server::{Action, Reply, Server, chunked, forever, response, status, with_content_length},
 };
 use crate::{
     backoff::Pace,
@@ -30,43 +30,48 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Asks a server that always answers the same; no other request is ever needed.
-async fn asked(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (Asking, Server, Outcome) {
+/// Resolves from a server that always sends the same reply, and asserts that one request is sent.
+async fn resolve(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (TestResolver, Server, ResolveResult) {
     let server = Server::http(move |_| reply()).await;
-    let asking = Asking::new();
-    let outcome = asking.repository(&anonymous(), &server.url()).await;
+    let resolver = TestResolver::new();
+    let outcome = resolver.repository(&anonymous(), &server.url()).await;
     assert_eq!(server.lines(), ["GET /index.yaml"]);
-    asking.assert_idle(1);
-    (asking, server, outcome)
+    resolver.assert_idle(1);
+    (resolver, server, outcome)
 }
 
-async fn fails(reply: impl Fn() -> Reply + Send + Sync + 'static, reason: Reason, pace: Pace, words: &str) {
-    let (asking, server, outcome) = asked(reply).await;
+async fn assert_fetch_fails(
+    reply: impl Fn() -> Reply + Send + Sync + 'static,
+    reason: Reason,
+    pace: Pace,
+    expected: &str,
+) {
+    let (resolver, server, outcome) = resolve(reply).await;
     let url = format!("{}/index.yaml", server.url());
-    assert_fails(outcome, reason, pace, &[&url, words]);
-    // Where the answer arrived in good order, the request was a success and only its content is none.
+    assert_fails(outcome, reason, pace, &[&url, expected]);
+    // If the response is complete, the request is a success and only the content is invalid.
     let counted = if reason == Reason::InvalidIndex {
         "success"
     } else {
         reason.as_str()
     };
-    assert_eq!(asking.requests("index", counted), 1);
+    assert_eq!(resolver.requests("index", counted), 1);
 }
 
 #[tokio::test]
-async fn what_is_good_is_taken() {
+async fn a_valid_index_is_used() {
     let text = index(&["1.0.0", "1.1.0"]);
-    let (asking, server, outcome) = asked(|| indexed(&[], &["1.0.0", "1.1.0"])).await;
+    let (resolver, server, outcome) = resolve(|| indexed(&[], &["1.0.0", "1.1.0"])).await;
     let found = outcome.unwrap();
     assert_eq!((found.version.as_str(), found.digest.as_str()), ("1.1.0", "5f3b"));
     assert_eq!(found.url, format!("{}/web-1.1.0.tgz", server.url()));
-    assert_eq!(asking.bytes("index"), text.len() as u64);
-    assert_eq!(server.heads()[0].text("Accept-Encoding"), "gzip");
-    assert_eq!(server.heads()[0].header("Authorization"), None);
+    assert_eq!(resolver.bytes("index"), text.len() as u64);
+    assert_eq!(server.requests()[0].text("Accept-Encoding"), "gzip");
+    assert_eq!(server.requests()[0].header("Authorization"), None);
 }
 
 #[tokio::test]
-async fn compressed_bodies() {
+async fn compressed_bodies_are_read() {
     let text = index(&["1.0.0"]);
     let (head, tail) = text.split_at(40);
     let two_members = [gzip(head.as_bytes()), gzip(tail.as_bytes())].concat();
@@ -76,25 +81,21 @@ async fn compressed_bodies() {
         ("x-gzip", gzip(text.as_bytes())),
     ] {
         let length = body.len() as u64;
-        let (asking, _, outcome) =
-            asked(move || answer(200, &[("Content-Encoding", name)], body.clone())).await;
+        let (resolver, _, outcome) =
+            resolve(move || response(200, &[("Content-Encoding", name)], body.clone())).await;
         assert_eq!(version(outcome), "1.0.0", "{name}");
-        assert_eq!(
-            asking.bytes("index"),
-            length,
-            "counted as they come over the wire"
-        );
+        assert_eq!(resolver.bytes("index"), length, "counted as received");
     }
-    let plain = || answer(200, &[("Content-Encoding", "identity")], index(&["1.0.0"]));
-    assert_eq!(version(asked(plain).await.2), "1.0.0");
+    let plain = || response(200, &[("Content-Encoding", "identity")], index(&["1.0.0"]));
+    assert_eq!(version(resolve(plain).await.2), "1.0.0");
 }
 
 #[tokio::test]
-async fn compressed_bodies_that_are_broken() {
+async fn invalid_compressed_bodies_are_errors() {
     let whole = gzip(index(&["1.0.0"; 50]).as_bytes());
     let half = whole[..whole.len() / 2].to_vec();
-    let reply = move || answer(200, &[GZIP], half.clone());
-    fails(
+    let reply = move || response(200, &[GZIP], half.clone());
+    assert_fetch_fails(
         reply,
         Reason::RepositoryError,
         Pace::TRANSIENT,
@@ -102,10 +103,10 @@ async fn compressed_bodies_that_are_broken() {
     )
     .await;
 
-    // All of the index is there, but for the checksum behind it.
+    // The index is complete, but the checksum after it is missing.
     let without_checksum = whole[..whole.len() - 8].to_vec();
-    let reply = move || answer(200, &[GZIP], without_checksum.clone());
-    fails(
+    let reply = move || response(200, &[GZIP], without_checksum.clone());
+    assert_fetch_fails(
         reply,
         Reason::RepositoryError,
         Pace::TRANSIENT,
@@ -116,8 +117,8 @@ async fn compressed_bodies_that_are_broken() {
     let mut flipped = whole;
     let last = flipped.len() - 5;
     flipped[last] ^= 1;
-    let reply = move || answer(200, &[GZIP], flipped.clone());
-    fails(
+    let reply = move || response(200, &[GZIP], flipped.clone());
+    assert_fetch_fails(
         reply,
         Reason::RepositoryError,
         Pace::TRANSIENT,
@@ -125,73 +126,73 @@ async fn compressed_bodies_that_are_broken() {
     )
     .await;
 
-    let reply = || answer(200, &[GZIP], index(&["1.0.0"]));
-    fails(
+    let reply = || response(200, &[GZIP], index(&["1.0.0"]));
+    assert_fetch_fails(
         reply,
         Reason::RepositoryError,
         Pace::TRANSIENT,
         "cannot be decompressed",
     )
     .await;
-    let reply = || answer(200, &[("Content-Encoding", "br")], "\x0b\x02\u{0}");
-    fails(
+    let reply = || response(200, &[("Content-Encoding", "br")], "\x0b\x02\u{0}");
+    assert_fetch_fails(
         reply,
         Reason::RepositoryError,
         Pace::TRANSIENT,
-        "Content-Encoding \"br\" was not asked for",
+        "Content-Encoding \"br\" was not requested",
     )
     .await;
 }
 
-/// An index that is read for as long as somebody likes: entries that nobody asks for, a quarter of a MiB at a time.
+/// The head and a repeatable block of an index: entries of a chart that is not requested, a quarter of a MiB per block.
 fn entries() -> (Vec<u8>, Vec<u8>) {
     let entry = entry("other", "1.0.0");
     let head = b"apiVersion: v1\nentries:\n  other:\n".to_vec();
     (head, entry.repeat((256 << 10) / entry.len()).into_bytes())
 }
 
-/// A few MiB that unfold to half a GiB.
+/// A few MiB that decompress to half a GiB.
 fn bomb() -> Vec<u8> {
     let (head, block) = entries();
     [gzip(&head), gzip(&block).repeat(2048)].concat()
 }
 
 #[tokio::test]
-async fn a_little_that_unfolds_to_a_lot() {
+async fn a_body_that_decompresses_to_too_much_is_aborted() {
     let bomb = bomb();
     let length = bomb.len() as u64;
     assert!(length < 4 * MIB, "{length}");
-    let server = Server::http(move |_| answer(200, &[GZIP], bomb.clone())).await;
+    let server = Server::http(move |_| response(200, &[GZIP], bomb.clone())).await;
     let limits = Limits {
         decoded: 4 * MIB,
         ..LIMITS
     };
-    let asking = Asking::reading(limits, PATIENT);
-    let outcome = asking.repository(&anonymous(), &server.url()).await;
-    let words = [&*server.url(), "larger than 4 MiB after decompression"];
-    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &words);
-    assert_eq!(asking.requests("index", "ResponseTooLarge"), 1);
-    // It could not have unfolded so far without having arrived so far; the rest was not waited for.
-    assert!(asking.bytes("index") < length, "{}", asking.bytes("index"));
-    asking.assert_idle(1);
+    let resolver = TestResolver::with_limits(limits, LONG_TIMEOUTS);
+    let outcome = resolver.repository(&anonymous(), &server.url()).await;
+    let expected = [&*server.url(), "larger than 4 MiB after decompression"];
+    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &expected);
+    assert_eq!(resolver.requests("index", "ResponseTooLarge"), 1);
+    // The body was aborted before it was received completely.
+    assert!(resolver.bytes("index") < length, "{}", resolver.bytes("index"));
+    resolver.assert_idle(1);
 }
 
 #[tokio::test]
-async fn a_little_that_is_long_to_read() {
-    // It has arrived at once, so that no timeout of the connection ends it.
+async fn a_body_that_takes_too_long_to_read_is_aborted() {
+    // It arrives immediately, so that no timeout of the connection ends it.
     let bomb = bomb();
-    let server = Server::http(move |_| answer(200, &[GZIP], bomb.clone())).await;
+    let server = Server::http(move |_| response(200, &[GZIP], bomb.clone())).await;
     let limits = Limits {
         decoded: u64::MAX,
         ..LIMITS
     };
     let timeouts = Timeouts {
         total: Duration::from_millis(500),
-        ..PATIENT
+        ..LONG_TIMEOUTS
     };
-    let asking = Asking::reading(limits, timeouts);
+    let resolver = TestResolver::with_limits(limits, timeouts);
     let started = Instant::now();
-    let outcome = asking.repository(&anonymous(), &server.url()).await;
+    let outcome = resolver.repository(&anonymous(), &server.url()).await;
     assert!(
         started.elapsed() < Duration::from_secs(10),
         "{:?}",
@@ -203,16 +204,16 @@ async fn a_little_that_is_long_to_read() {
         Pace::TRANSIENT,
         &[&server.url(), "timeout: the "],
     );
-    assert_eq!(asking.requests("index", "Timeout"), 1);
-    asking.assert_idle(1);
+    assert_eq!(resolver.requests("index", "Timeout"), 1);
+    resolver.assert_idle(1);
 }
 
 #[tokio::test]
-async fn a_body_without_end() {
+async fn an_endless_body_is_aborted() {
     let server = Server::http(|_| {
         let (head, block) = entries();
         let mut reply = forever(&[], block);
-        reply.insert(1, Act::Write(head));
+        reply.insert(1, Action::Write(head));
         reply
     })
     .await;
@@ -220,59 +221,59 @@ async fn a_body_without_end() {
         wire: 8 * MIB,
         ..LIMITS
     };
-    let asking = Asking::reading(limits, PATIENT);
-    let outcome = asking.repository(&anonymous(), &server.url()).await;
-    let words = [&*server.url(), "larger than 8 MiB on the wire"];
-    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &words);
-    server.has_been_left(1).await;
-    // What is in the buffers of both sockets comes on top.
+    let resolver = TestResolver::with_limits(limits, LONG_TIMEOUTS);
+    let outcome = resolver.repository(&anonymous(), &server.url()).await;
+    let expected = [&*server.url(), "larger than 8 MiB on the wire"];
+    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &expected);
+    server.wait_for_disconnects(1).await;
+    // In addition to the limit, the buffers of both sockets are filled.
     assert!(server.written() < 32 * MIB, "{}", server.written());
     assert!(
-        (8 * MIB..10 * MIB).contains(&asking.bytes("index")),
+        (8 * MIB..10 * MIB).contains(&resolver.bytes("index")),
         "{}",
-        asking.bytes("index")
+        resolver.bytes("index")
     );
-    assert_eq!(asking.requests("index", "ResponseTooLarge"), 1);
-    asking.assert_idle(1);
+    assert_eq!(resolver.requests("index", "ResponseTooLarge"), 1);
+    resolver.assert_idle(1);
 }
 
 #[tokio::test]
-async fn ten_gigabytes_that_are_promised() {
-    // The head alone says that it is too much, but nobody believes heads.
-    let (asking, _, outcome) = asked(|| promising(200, &[], 10 << 30, index(&["1.0.0"]))).await;
+async fn a_body_shorter_than_a_large_content_length_is_an_error() {
+    // The head announces more than the limit, but only received bytes count.
+    let (resolver, _, outcome) = resolve(|| with_content_length(200, &[], 10 << 30, index(&["1.0.0"]))).await;
     assert_fails(
         outcome,
         Reason::ConnectionFailed,
         Pace::TRANSIENT,
         &["was closed"],
     );
-    assert_eq!(asking.bytes("index"), index(&["1.0.0"]).len() as u64);
+    assert_eq!(resolver.bytes("index"), index(&["1.0.0"]).len() as u64);
 }
 
 #[tokio::test]
-async fn content_lengths_that_are_wrong() {
+async fn wrong_content_lengths_are_errors() {
     let text = index(&["1.0.0"]);
     let length = text.len() as u64;
-    let longer = move || promising(200, &[], length + 1, index(&["1.0.0"]));
-    fails(
+    let longer = move || with_content_length(200, &[], length + 1, index(&["1.0.0"]));
+    assert_fetch_fails(
         longer,
         Reason::ConnectionFailed,
         Pace::TRANSIENT,
         "the connection was closed",
     )
     .await;
-    // Ends in the middle of the quoted time at the end.
-    let shorter = move || promising(200, &[], length - 10, index(&["1.0.0"]));
-    fails(shorter, Reason::InvalidIndex, Pace::SLOW, "the index is cut off").await;
+    // The body ends in the middle of the quoted time at the end.
+    let shorter = move || with_content_length(200, &[], length - 10, index(&["1.0.0"]));
+    assert_fetch_fails(shorter, Reason::InvalidIndex, Pace::SLOW, "the index is cut off").await;
     let two = move || {
         let length = length.to_string();
-        answer(
+        response(
             200,
             &[("Content-Length", &length), ("Content-Length", "7")],
             index(&["1.0.0"]),
         )
     };
-    fails(
+    assert_fetch_fails(
         two,
         Reason::ConnectionFailed,
         Pace::TRANSIENT,
@@ -282,7 +283,7 @@ async fn content_lengths_that_are_wrong() {
 }
 
 #[tokio::test]
-async fn chunks_that_are_broken() {
+async fn invalid_chunks_are_errors() {
     for chunks in [
         "5\r\nentri",
         "zz\r\nentries:\r\n",
@@ -290,7 +291,7 @@ async fn chunks_that_are_broken() {
         "5\r\nentries: {}\r\n0\r\n\r\n",
     ] {
         let reply = move || chunked(chunks);
-        fails(
+        assert_fetch_fails(
             reply,
             Reason::ConnectionFailed,
             Pace::TRANSIENT,
@@ -301,9 +302,9 @@ async fn chunks_that_are_broken() {
 }
 
 #[tokio::test]
-async fn something_else_with_200() {
+async fn responses_that_are_not_an_index_are_reported_with_their_content() {
     let html = "<!DOCTYPE html>\n<html><body>Please sign in</body></html>\n";
-    for (body, words) in [
+    for (body, expected) in [
         (
             html,
             "it is a web page; check that `index.yaml` is what is at the URL",
@@ -314,16 +315,16 @@ async fn something_else_with_200() {
         ("Not here.", "it is plain text, \"Not here.\""),
         ("apiVersion: v1\n", "it has no `entries`"),
     ] {
-        fails(
-            move || answer(200, &[], body),
+        assert_fetch_fails(
+            move || response(200, &[], body),
             Reason::InvalidIndex,
             Pace::SLOW,
-            words,
+            expected,
         )
         .await;
     }
-    let other = || answer(200, &[], super::answers::index_of(&[("other", &["1.0.0"])]));
-    let (_, server, outcome) = asked(other).await;
+    let other = || response(200, &[], super::responses::index_of(&[("other", &["1.0.0"])]));
+    let (_, server, outcome) = resolve(other).await;
     assert_fails(
         outcome,
         Reason::ChartNotFound,
@@ -333,13 +334,13 @@ async fn something_else_with_200() {
 }
 
 #[tokio::test]
-async fn other_statuses() {
-    for (code, reason, pace, words) in [
+async fn error_statuses_are_reported() {
+    for (code, reason, pace, expected) in [
         (
             204,
             Reason::RepositoryError,
             Pace::SLOW,
-            "error code: 204: not an answer that a chart repository",
+            "error code: 204: not a response of a chart repository",
         ),
         (400, Reason::RepositoryError, Pace::SLOW, "error code: 400"),
         (
@@ -352,7 +353,7 @@ async fn other_statuses() {
             403,
             Reason::Forbidden,
             Pace::SLOW,
-            "error code: 403: the login is known but may not read this",
+            "error code: 403: the login has no permission to read this",
         ),
         (
             404,
@@ -366,15 +367,21 @@ async fn other_statuses() {
             500,
             Reason::RepositoryError,
             Pace::TRANSIENT,
-            "error code: 500: the server is in trouble",
+            "error code: 500: the server failed",
         ),
         (503, Reason::RepositoryError, Pace::TRANSIENT, "error code: 503"),
         (599, Reason::RepositoryError, Pace::TRANSIENT, "error code: 599"),
     ] {
-        fails(move || status(code, &[]), reason, pace, words).await;
-        // An index makes no success of it.
+        assert_fetch_fails(move || status(code, &[]), reason, pace, expected).await;
+        // A valid index in the body makes no difference.
         if code != 204 {
-            fails(move || answer(code, &[], index(&["1.0.0"])), reason, pace, words).await;
+            assert_fetch_fails(
+                move || response(code, &[], index(&["1.0.0"])),
+                reason,
+                pace,
+                expected,
+            )
+            .await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bounds of sums: over pages, over what all HelmOps want of a repository, and over what is read at the same time.
+//! Limits of totals: over pages, over the charts of all HelmOps in a repository, and over concurrent reads.
 
 use std::{ops::Range, time::Instant};
 
@@ -8,9 +8,9 @@ use helmops_shared::{
 };
 
 use super::{
-    answers::{entry, index, manifest, revalidating, tags},
-    asking::{Asking, anonymous, assert_fails, in_the_clear, reference, version, within},
-    rig::{Head, Reply, Server, answer},
+    fixture::{TestResolver, anonymous, assert_fails, in_namespace, over_plain_http, reference, version},
+    responses::{entry, index, manifest, revalidating, tags},
+    server::{Reply, RequestHead, Server, response},
 };
 use crate::{backoff::Pace, resolve::Bounds};
 
@@ -21,37 +21,37 @@ fn listing(patches: Range<usize>, padding: &str) -> String {
 }
 
 /// A page, and the link to the next one.
-fn page(head: &Head, listing: &str) -> Reply {
+fn page(head: &RequestHead, listing: &str) -> Reply {
     let next = format!("</v2/web/tags/list?last={}>; rel=\"next\"", head.nth);
-    answer(200, &[("Link", &next)], listing)
+    response(200, &[("Link", &next)], listing)
 }
 
 #[tokio::test]
 async fn a_list_of_tags_is_bounded_over_all_pages() {
     let padding = format!("-{}", "a".repeat(100));
-    for (count, padding, most) in [
+    for (count, padding, max) in [
         (MAX_VERSIONS / 4, String::new(), 5),
         (20_000, padding, MAX_LEN.div_ceil(20_000 * 100)),
     ] {
         let listing = listing(0..count, &padding);
         let server = Server::http(move |head| page(head, &listing)).await;
-        let asking = Asking::new();
-        let outcome = asking
-            .registry(&in_the_clear(anonymous()), &reference(&server), "")
+        let resolver = TestResolver::new();
+        let outcome = resolver
+            .registry(&over_plain_http(anonymous()), &reference(&server), "")
             .await;
-        let words = [
+        let expected = [
             &*server.host(),
             "the list of tags has more than",
             "use an exact version",
         ];
-        assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &words);
-        assert!(server.heads().len() <= most, "{}", server.heads().len());
-        asking.assert_idle(server.heads().len() as u64);
+        assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &expected);
+        assert!(server.requests().len() <= max, "{}", server.requests().len());
+        resolver.assert_idle(server.requests().len() as u64);
     }
 }
 
 #[tokio::test]
-async fn a_version_is_chosen_from_a_long_list_of_many_pages() {
+async fn a_version_is_selected_from_a_long_list_of_many_pages() {
     let pages = [0..4000, 4000..8000, 8000..12_000].map(|patches| listing(patches, ""));
     let server = Server::http(move |head| match (pages.get(head.nth), head.nth) {
         (Some(listing), _) => page(head, listing),
@@ -59,26 +59,26 @@ async fn a_version_is_chosen_from_a_long_list_of_many_pages() {
         _ => manifest(),
     })
     .await;
-    let asking = Asking::new();
-    let (access, repo, since) = (in_the_clear(anonymous()), reference(&server), Instant::now());
-    for (asked, found) in [("", "1.0.11999"), ("<1.0.77", "1.0.76")] {
-        let outcome = asking.registry_since(&access, &repo, asked, since).await;
+    let resolver = TestResolver::new();
+    let (access, repo, since) = (over_plain_http(anonymous()), reference(&server), Instant::now());
+    for (requested, found) in [("", "1.0.11999"), ("<1.0.77", "1.0.76")] {
+        let outcome = resolver.registry_since(&access, &repo, requested, since).await;
         assert_eq!(version(outcome), found);
     }
     assert_eq!(
-        asking.requests("tags", "success"),
+        resolver.requests("tags", "success"),
         4,
         "the list serves all requests"
     );
-    let words = [
+    let expected = [
         "of its 12001 versions the nearest are 1.0.11999, 1.0.11998, 1.0.11997, 1.0.11996, 1.0.11995, 1.0.11994",
     ];
-    let outcome = asking.registry_since(&access, &repo, "2.x", since).await;
-    assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &words);
+    let outcome = resolver.registry_since(&access, &repo, "2.x", since).await;
+    assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &expected);
 }
 
-/// An index with more versions of a chart than are kept, and one of the chart that is wanted.
-fn overfull() -> String {
+/// An index with more versions of a chart than are kept, and one of the requested chart.
+fn oversized_index() -> String {
     let url = "u".repeat(8000);
     let large = entry("big", "1.0.0").replace("big-1.0.0.tgz", &url).repeat(2200);
     format!(
@@ -88,50 +88,63 @@ fn overfull() -> String {
 }
 
 #[tokio::test]
-async fn what_others_want_of_a_repository_costs_one_more_download_and_no_more() {
-    let body = overfull();
+async fn large_charts_of_others_cost_one_more_download_and_no_more() {
+    let body = oversized_index();
     let server = Server::http(move |head| revalidating(head, "\"a\"", &body)).await;
-    let (asking, access) = (Asking::new().beside(&["big", "web"]), within("a", anonymous()));
-    assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
-    assert_eq!(server.heads().len(), 2, "once for all, once for the own charts");
+    let (resolver, access) = (
+        TestResolver::new().with_interest(&["big", "web"]),
+        in_namespace("a", anonymous()),
+    );
+    assert_eq!(
+        version(resolver.repository(&access, &server.url()).await),
+        "1.0.0"
+    );
+    assert_eq!(
+        server.requests().len(),
+        2,
+        "once for all charts, once for those of the namespace"
+    );
     for _ in 0..3 {
-        assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
+        assert_eq!(
+            version(resolver.repository(&access, &server.url()).await),
+            "1.0.0"
+        );
     }
-    assert_eq!(asking.requests("index", "success"), 2);
-    assert_eq!(asking.requests("index", "not_modified"), 3);
-    // The chart itself is too much.
-    let outcome = asking
+    assert_eq!(resolver.requests("index", "success"), 2);
+    assert_eq!(resolver.requests("index", "not_modified"), 3);
+    // The chart itself is too large.
+    let outcome = resolver
         .chart(&access, (&server.url(), "big"), Instant::now())
         .await;
-    let words = ["the index lists too many versions"];
-    assert_fails(outcome, Reason::InvalidIndex, Pace::SLOW, &words);
+    let expected = ["the index lists too many versions"];
+    assert_fails(outcome, Reason::InvalidIndex, Pace::SLOW, &expected);
 }
 
 #[tokio::test]
-async fn a_namespace_that_uses_up_its_share_fails_alone() {
-    // A share of 64 KiB: too little for all versions of the one chart, enough for those of the other.
+async fn a_namespace_above_its_share_fails_without_affecting_others() {
+    // A share of 64 KiB: too small for the versions of the first chart, large enough for those of the second.
     let many = entry("many", "1.0.0").repeat(1000);
     let body = format!(
         "apiVersion: v1\nentries:\n  many:\n{many}  web:\n{}",
         entry("web", "1.0.0")
     );
-    let server = Server::http(move |_| answer(200, &[], body.clone())).await;
-    let asking = Asking::budgeted(256 << 10);
+    let server = Server::http(move |_| response(200, &[], body.clone())).await;
+    let resolver = TestResolver::with_read_budget(256 << 10);
     let (url, since) = (server.url(), Instant::now());
-    let greedy = within("greedy", anonymous());
+    let greedy = in_namespace("greedy", anonymous());
     for _ in 0..2 {
-        let outcome = asking.chart(&greedy, (&url, "many"), since).await;
-        let words = [&*url, "the memory for reading indexes", "retrying"];
-        let error = assert_fails(outcome, Reason::Busy, Pace::TRANSIENT, &words);
+        let outcome = resolver.chart(&greedy, (&url, "many"), since).await;
+        let expected = [&*url, "the memory for reading indexes", "retrying"];
+        let error = assert_fails(outcome, Reason::Busy, Pace::TRANSIENT, &expected);
         assert!(error.is_transient());
     }
-    let found = asking
-        .chart(&within("modest", anonymous()), (&url, "web"), since)
+    let found = resolver
+        .chart(&in_namespace("modest", anonymous()), (&url, "web"), since)
         .await;
     assert_eq!(
         version(found),
         "1.0.0",
-        "neither the failure nor the share is another's"
+        "neither the failure nor the share concerns another namespace"
     );
 }
 
@@ -139,28 +152,31 @@ async fn a_namespace_that_uses_up_its_share_fails_alone() {
 async fn a_list_of_tags_is_read_within_the_budget() {
     let listing = listing(0..30_000, "");
     let server = Server::http(move |head| page(head, &listing)).await;
-    let asking = Asking::budgeted(1 << 20);
-    let access = within("a", in_the_clear(anonymous()));
+    let resolver = TestResolver::with_read_budget(1 << 20);
+    let access = in_namespace("a", over_plain_http(anonymous()));
     for _ in 0..2 {
-        let outcome = asking.registry(&access, &reference(&server), "").await;
-        let words = [&*server.host(), "the memory for reading indexes"];
-        assert_fails(outcome, Reason::Busy, Pace::TRANSIENT, &words);
+        let outcome = resolver.registry(&access, &reference(&server), "").await;
+        let expected = [&*server.host(), "the memory for reading indexes"];
+        assert_fails(outcome, Reason::Busy, Pace::TRANSIENT, &expected);
     }
 }
 
 #[tokio::test]
-async fn memory_is_given_back_after_each_read() {
-    let server = Server::http(|_| answer(200, &[], index(&["1.0.0"]))).await;
-    let asking = Asking::budgeted(256 << 10);
+async fn memory_is_released_after_each_read() {
+    let server = Server::http(|_| response(200, &[], index(&["1.0.0"]))).await;
+    let resolver = TestResolver::with_read_budget(256 << 10);
     for _ in 0..20 {
-        let access = within("a", anonymous());
-        assert_eq!(version(asking.repository(&access, &server.url()).await), "1.0.0");
+        let access = in_namespace("a", anonymous());
+        assert_eq!(
+            version(resolver.repository(&access, &server.url()).await),
+            "1.0.0"
+        );
     }
 }
 
-/// What an ordinary large repository lists, with the least memory that a process can have.
+/// An index of the size of a large public repository, with the smallest supported memory limit.
 #[tokio::test]
-async fn an_index_of_16_mb_is_read_and_kept_with_the_least_memory() {
+async fn an_index_of_16_mib_is_read_and_cached_with_the_smallest_memory_limit() {
     let others = entry("other", "1.0.0").repeat(110_000);
     let own: String = (0..300)
         .map(|patch| entry("web", &format!("1.0.{patch}")))
@@ -168,11 +184,13 @@ async fn an_index_of_16_mb_is_read_and_kept_with_the_least_memory() {
     let body = format!("apiVersion: v1\nentries:\n  other:\n{others}  web:\n{own}");
     assert!(body.len() > 16 << 20, "{}", body.len());
     let server = Server::http(move |head| revalidating(head, "\"a\"", &body)).await;
-    let asking = Asking::bounded(&Bounds::of(64 << 20, None));
+    let resolver = TestResolver::with_bounds(&Bounds::of(64 << 20, None));
     for _ in 0..3 {
-        let outcome = asking.repository(&within("a", anonymous()), &server.url()).await;
+        let outcome = resolver
+            .repository(&in_namespace("a", anonymous()), &server.url())
+            .await;
         assert_eq!(version(outcome), "1.0.299");
     }
-    assert_eq!(asking.requests("index", "success"), 1);
-    assert_eq!(asking.requests("index", "not_modified"), 2);
+    assert_eq!(resolver.requests("index", "success"), 1);
+    assert_eq!(resolver.requests("index", "not_modified"), 2);
 }

@@ -1,9 +1,9 @@
-//! Repositories and registries that misbehave on purpose: what a look-up makes of them, what it tells, what it costs,
-//! and what it sends where.
+//! Repositories and registries that misbehave: what a resolution returns, what it reports, how many requests and how much
+//! memory it needs, and which credentials it sends where.
 
-mod answers;
-mod asking;
-mod rig;
+mod fixture;
+mod responses;
+mod server;
 
 mod addresses;
 mod bodies;
@@ -11,9 +11,9 @@ mod bounds;
 mod connections;
 mod credentials;
 mod interest;
-mod limits;
 mod memory;
 mod paging;
+mod rate_limits;
 mod redirects;
 mod registry;
 mod sharing;

@@ -1,11 +1,11 @@
-//! Lists of tags on several pages.
+//! Lists of tags with several pages.
 
 use helmops_shared::{chart::registry::tags_page::MAX_PAGES, reason::Reason};
 
 use super::{
-    answers::{manifest, tags},
-    asking::{Asking, anonymous, assert_fails, in_the_clear, reference, version},
-    rig::{Head, Reply, Server},
+    fixture::{TestResolver, anonymous, assert_fails, over_plain_http, reference, version},
+    responses::{manifest, tags},
+    server::{Reply, RequestHead, Server},
 };
 use crate::backoff::Pace;
 
@@ -13,20 +13,20 @@ fn linked(target: &str, all: &[&str]) -> Reply {
     tags(&[("Link", &format!("<{target}>; rel=\"next\""))], all)
 }
 
-async fn asked(
-    script: impl Fn(&Head) -> Reply + Send + Sync + 'static,
-) -> (Asking, Server, super::asking::Outcome) {
+async fn resolve(
+    script: impl Fn(&RequestHead) -> Reply + Send + Sync + 'static,
+) -> (TestResolver, Server, super::fixture::ResolveResult) {
     let server = Server::http(script).await;
-    let asking = Asking::new();
-    let outcome = asking
-        .registry(&in_the_clear(anonymous()), &reference(&server), "")
+    let resolver = TestResolver::new();
+    let outcome = resolver
+        .registry(&over_plain_http(anonymous()), &reference(&server), "")
         .await;
-    asking.assert_idle(server.heads().len() as u64);
-    (asking, server, outcome)
+    resolver.assert_idle(server.requests().len() as u64);
+    (resolver, server, outcome)
 }
 
 #[tokio::test]
-async fn links_of_all_forms() {
+async fn all_forms_of_links_are_followed() {
     let next = "/v2/web/tags/list?n=1000&last=1.0.0";
     let forms: [fn(&str, &str) -> String; 4] = [
         |_, next| next.to_owned(),
@@ -35,12 +35,12 @@ async fn links_of_all_forms() {
         |_, next| next.trim_start_matches("/v2/web/tags/").to_owned(),
     ];
     for form in forms {
-        let script = move |head: &Head| match head.nth {
+        let script = move |head: &RequestHead| match head.nth {
             0 => linked(&form(head.host(), next), &["1.0.0"]),
             1 => tags(&[], &["1.1.0"]),
             _ => manifest(),
         };
-        let (asking, server, outcome) = asked(script).await;
+        let (resolver, server, outcome) = resolve(script).await;
         assert_eq!(version(outcome), "1.1.0", "the newest is on the second page");
         let lines = [
             "GET /v2/web/tags/list?n=1000",
@@ -48,45 +48,45 @@ async fn links_of_all_forms() {
             "HEAD /v2/web/manifests/1.1.0",
         ];
         assert_eq!(server.lines(), lines);
-        assert_eq!(asking.requests("tags", "success"), 2);
+        assert_eq!(resolver.requests("tags", "success"), 2);
     }
 }
 
 #[tokio::test]
-async fn without_end() {
-    let script = |head: &Head| linked(&format!("/v2/web/tags/list?last={}", head.nth), &["1.0.0"]);
-    let (asking, server, outcome) = asked(script).await;
-    let words = [&*server.host(), "more than 100 pages", "use an exact version"];
-    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &words);
-    assert_eq!(server.heads().len(), MAX_PAGES);
-    assert_eq!(asking.requests("tags", "success"), MAX_PAGES as u64);
+async fn an_endless_list_is_aborted() {
+    let script = |head: &RequestHead| linked(&format!("/v2/web/tags/list?last={}", head.nth), &["1.0.0"]);
+    let (resolver, server, outcome) = resolve(script).await;
+    let expected = [&*server.host(), "more than 100 pages", "use an exact version"];
+    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &expected);
+    assert_eq!(server.requests().len(), MAX_PAGES);
+    assert_eq!(resolver.requests("tags", "success"), MAX_PAGES as u64);
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
-async fn to_another_place() {
+async fn links_to_another_origin_or_repository_are_not_followed() {
     let other = Server::http(|_| tags(&[], &["6.6.6"])).await;
-    let places = [
+    let targets = [
         format!("{}/v2/web/tags/list?last=1.0.0", other.url()),
         format!("//localhost:{}/v2/web/tags/list", other.port()),
         "https://registry.example.com/v2/web/tags/list".to_owned(),
     ];
-    for place in places {
-        let (_, server, outcome) = asked(move |_| linked(&place, &["1.0.0"])).await;
-        let words = [
+    for target in targets {
+        let (_, server, outcome) = resolve(move |_| linked(&target, &["1.0.0"])).await;
+        let expected = [
             &*server.host(),
             "the next page of the tag list has a URL that cannot be used",
             "leads to",
         ];
-        assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &words);
-        assert_eq!(server.heads().len(), 1);
+        assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &expected);
+        assert_eq!(server.requests().len(), 1);
     }
     assert!(other.lines().is_empty());
 }
 
 #[tokio::test]
-async fn to_itself_and_to_nowhere() {
-    for (link, words) in [
+async fn links_to_the_same_page_and_invalid_links_are_errors() {
+    for (link, expected) in [
         ("</v2/web/tags/list?n=1000>; rel=\"next\"", "leads back"),
         ("not a link", "cannot be read"),
         (
@@ -94,24 +94,24 @@ async fn to_itself_and_to_nowhere() {
             "the next page of the tag list has a URL that cannot be used",
         ),
     ] {
-        let (_, server, outcome) = asked(move |_| tags(&[("Link", link)], &["1.0.0"])).await;
+        let (_, server, outcome) = resolve(move |_| tags(&[("Link", link)], &["1.0.0"])).await;
         assert_fails(
             outcome,
             Reason::RepositoryError,
             Pace::SLOW,
-            &[&server.host(), words],
+            &[&server.host(), expected],
         );
-        assert_eq!(server.heads().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_part_of_the_list_is_no_list() {
-    let script = |head: &Head| match head.nth {
+async fn an_incomplete_list_is_not_used() {
+    let script = |head: &RequestHead| match head.nth {
         0 => linked("/v2/web/tags/list?last=1.0.0", &["1.0.0"]),
-        _ => super::rig::answer(200, &[], "<html>"),
+        _ => super::server::response(200, &[], "<html>"),
     };
-    let (_, server, outcome) = asked(script).await;
-    let words = [&*server.host(), "is not JSON"];
-    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &words);
+    let (_, server, outcome) = resolve(script).await;
+    let expected = [&*server.host(), "is not JSON"];
+    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &expected);
 }

@@ -1,13 +1,14 @@
-//! Redirects: where they are followed to, and what goes with them.
+//! Redirects: which are followed, and which headers are sent along.
 
 use helmops_shared::reason::Reason;
 
 use super::{
-    answers::{indexed, registry, token, wants_token},
-    asking::{
-        Asking, PASSWORD, anonymous, assert_fails, basic, in_the_clear, login, reference, trusting, version,
+    fixture::{
+        PASSWORD, TestResolver, anonymous, assert_fails, basic, login, over_plain_http, reference, trusting,
+        version,
     },
-    rig::{Ca, Head, Reply, Server, status},
+    responses::{indexed, registry, token, token_challenge},
+    server::{Ca, Reply, RequestHead, Server, status},
 };
 use crate::backoff::Pace;
 
@@ -15,66 +16,66 @@ fn redirect(to: &str) -> Reply {
     status(302, &[("Location", to)])
 }
 
-/// Nothing of what is secret has come here.
+/// Asserts that no secrets were sent.
 #[track_caller]
-fn assert_bare(heads: &[Head]) {
+fn assert_no_secrets(heads: &[RequestHead]) {
     assert!(!heads.is_empty(), "the redirect was not followed");
     for head in heads {
-        assert_bare_of_credentials(head);
-        // It would hold what stands behind the question mark.
+        assert_no_credentials(head);
+        // It would contain the query.
         assert_eq!(head.header("Referer"), None, "{head:?}");
         assert!(!format!("{head:?}").contains(PASSWORD), "{head:?}");
     }
 }
 
 #[track_caller]
-fn assert_bare_of_credentials(head: &Head) {
+fn assert_no_credentials(head: &RequestHead) {
     assert_eq!(head.header("Authorization"), None, "{head:?}");
 }
 
 #[tokio::test]
-async fn at_home_credentials_go_along() {
+async fn credentials_are_sent_with_a_redirect_to_the_same_origin() {
     let server = Server::http(|head| match head.target.as_str() {
-        "/index.yaml" => redirect("/elsewhere/index.yaml"),
+        "/index.yaml" => redirect("/moved/index.yaml"),
         _ => indexed(&[], &["1.0.0"]),
     })
     .await;
-    let asking = Asking::new();
-    let found = asking
+    let resolver = TestResolver::new();
+    let found = resolver
         .repository(&login(&server, "user"), &server.url())
         .await
         .unwrap();
-    // As Helm has it: archives lie beside the index that was asked for.
+    // As in Helm: archive URLs are relative to the requested index.
     assert_eq!(found.url, format!("{}/web-1.0.0.tgz", server.url()));
-    assert_eq!(server.lines(), ["GET /index.yaml", "GET /elsewhere/index.yaml"]);
+    assert_eq!(server.lines(), ["GET /index.yaml", "GET /moved/index.yaml"]);
     let sent = server
-        .heads()
+        .requests()
         .iter()
         .map(|head| head.text("Authorization").to_owned())
         .collect::<Vec<_>>();
     assert_eq!(sent, [basic("user"), basic("user")]);
-    asking.assert_idle(1);
+    resolver.assert_idle(1);
 }
 
 #[tokio::test]
-async fn elsewhere_they_do_not() {
+async fn credentials_are_not_sent_with_a_redirect_to_another_origin() {
     let other = Server::http(|_| indexed(&[], &["1.0.0"])).await;
     let to_other_port = format!("{}/index.yaml", other.url());
     let to_other_name = format!("http://localhost:{}/index.yaml", other.port());
     for to in [to_other_port, to_other_name] {
         let server = Server::http(move |_| redirect(&to)).await;
-        let asking = Asking::new();
+        let resolver = TestResolver::new();
         let repo = format!("{}/?token={PASSWORD}", server.url());
-        let outcome = asking.repository(&login(&server, "user"), &repo).await;
+        let outcome = resolver.repository(&login(&server, "user"), &repo).await;
         assert_eq!(version(outcome), "1.0.0");
-        assert_eq!(server.heads()[0].text("Authorization"), basic("user"));
+        assert_eq!(server.requests()[0].text("Authorization"), basic("user"));
     }
-    assert_eq!(other.heads().len(), 2);
-    assert_bare(&other.heads());
+    assert_eq!(other.requests().len(), 2);
+    assert_no_secrets(&other.requests());
 }
 
 #[tokio::test]
-async fn not_even_to_another_name_of_the_same_server() {
+async fn credentials_are_not_sent_to_another_name_of_the_same_server() {
     let server = Server::http(|head| {
         let port = head.host().rsplit_once(':').unwrap().1;
         match head.nth {
@@ -83,102 +84,108 @@ async fn not_even_to_another_name_of_the_same_server() {
         }
     })
     .await;
-    let outcome = Asking::new()
+    let outcome = TestResolver::new()
         .repository(&login(&server, "user"), &server.url())
         .await;
     assert_eq!(version(outcome), "1.0.0");
-    assert_bare(&server.heads()[1..]);
+    assert_no_secrets(&server.requests()[1..]);
 }
 
 #[tokio::test]
-async fn a_detour_does_not_bring_them_back() {
-    // Home, elsewhere, home again: whoever is elsewhere could send them to any path there.
-    let elsewhere = Server::http(|head| redirect(head.target.trim_start_matches("/?back="))).await;
-    let away = elsewhere.url();
+async fn credentials_are_not_sent_after_a_redirect_back_to_the_origin() {
+    // From the origin to another one and back: the other server could send the credentials to any path.
+    let other_server = Server::http(|head| redirect(head.target.trim_start_matches("/?back="))).await;
+    let target_url = other_server.url();
     let server = Server::http(move |head| match head.nth {
-        0 => redirect(&format!("{away}/?back=http://{}/b/index.yaml", head.host())),
+        0 => redirect(&format!("{target_url}/?back=http://{}/b/index.yaml", head.host())),
         _ => indexed(&[], &["1.0.0"]),
     })
     .await;
-    let outcome = Asking::new()
+    let outcome = TestResolver::new()
         .repository(&login(&server, "user"), &server.url())
         .await;
     assert_eq!(version(outcome), "1.0.0");
     assert_eq!(server.lines(), ["GET /index.yaml", "GET /b/index.yaml"]);
-    assert_bare(&elsewhere.heads());
-    assert_bare_of_credentials(&server.heads()[1]);
+    assert_no_secrets(&other_server.requests());
+    assert_no_credentials(&server.requests()[1]);
 }
 
 #[tokio::test]
-async fn a_token_stays_with_its_registry() {
+async fn a_token_is_not_sent_to_another_host() {
     let storage = Server::http(|head| registry(head, &["1.0.0"])).await;
-    let away = storage.url();
+    let target_url = storage.url();
     let server = Server::http(move |head| match head.text("Authorization") {
-        "Bearer t1" => redirect(&format!("{away}{}", head.target)),
+        "Bearer t1" => redirect(&format!("{target_url}{}", head.target)),
         _ if head.is_for_token() => token("t1", 300),
-        _ => wants_token(head),
+        _ => token_challenge(head),
     })
     .await;
-    let access = in_the_clear(login(&server, "user"));
-    let outcome = Asking::new().registry(&access, &reference(&server), "").await;
+    let access = over_plain_http(login(&server, "user"));
+    let outcome = TestResolver::new()
+        .registry(&access, &reference(&server), "")
+        .await;
     assert_eq!(version(outcome), "1.0.0");
-    assert_bare(&storage.heads());
+    assert_no_secrets(&storage.requests());
 }
 
 #[tokio::test]
-async fn a_password_stays_with_the_realm() {
-    let elsewhere = Server::http(|_| token("t1", 300)).await;
-    let away = format!("{}/token", elsewhere.url());
+async fn a_password_is_not_sent_beyond_the_realm() {
+    let other_server = Server::http(|_| token("t1", 300)).await;
+    let target_url = format!("{}/token", other_server.url());
     let server = Server::http(move |head| match head.text("Authorization") {
         "Bearer t1" => registry(head, &["1.0.0"]),
-        _ if head.is_for_token() => redirect(&away),
-        _ => wants_token(head),
+        _ if head.is_for_token() => redirect(&target_url),
+        _ => token_challenge(head),
     })
     .await;
-    let access = in_the_clear(login(&server, "user"));
-    let outcome = Asking::new()
+    let access = over_plain_http(login(&server, "user"));
+    let outcome = TestResolver::new()
         .registry(&access, &reference(&server), "1.0.0")
         .await;
     assert_eq!(version(outcome), "1.0.0");
-    let asked = server.heads().into_iter().find(Head::is_for_token).unwrap();
-    assert_eq!(asked.text("Authorization"), basic("user"));
-    assert_bare(&elsewhere.heads());
+    let token_request = server
+        .requests()
+        .into_iter()
+        .find(RequestHead::is_for_token)
+        .unwrap();
+    assert_eq!(token_request.text("Authorization"), basic("user"));
+    assert_no_secrets(&other_server.requests());
 }
 
 #[tokio::test]
-async fn in_a_circle() {
+async fn redirect_loops_end_after_ten_redirects() {
     let server = Server::http(|head| redirect(&format!("/{}", head.nth % 2))).await;
-    let asking = Asking::new();
-    let outcome = asking.repository(&anonymous(), &server.url()).await;
-    let words = [
+    let resolver = TestResolver::new();
+    let outcome = resolver.repository(&anonymous(), &server.url()).await;
+    let expected = [
         &*server.url(),
         "more than 10 redirects, one after the other, the last to http",
     ];
-    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &words);
-    assert_eq!(server.heads().len(), 11);
-    asking.assert_idle(1);
+    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &expected);
+    assert_eq!(server.requests().len(), 11);
+    resolver.assert_idle(1);
 }
 
 #[tokio::test]
-async fn from_https_to_http() {
+async fn redirects_from_https_to_http_are_not_followed() {
     let plain = Server::http(|_| indexed(&[], &["1.0.0"])).await;
     let ca = Ca::new();
-    let away = format!("{}/index.yaml", plain.url());
-    let server = Server::https(ca.serving(), move |_| redirect(&away)).await;
+    let target_url = format!("{}/index.yaml", plain.url());
+    let server = Server::https(ca.serving(), move |_| redirect(&target_url)).await;
     let access = trusting(login(&server, "user"), &ca);
-    let outcome = Asking::new().repository(&access, &server.url()).await;
-    let words = [
+    let outcome = TestResolver::new().repository(&access, &server.url()).await;
+    let expected = [
         &*server.url(),
         "a redirect from https to plain http is not followed",
         &plain.url(),
     ];
-    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &words);
+    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &expected);
     assert!(plain.lines().is_empty());
 }
 
 #[tokio::test]
-async fn to_nowhere() {
-    for (location, words) in [
+async fn invalid_redirects_are_errors() {
+    for (location, expected) in [
         (None, "error code: 302: a redirect that leads nowhere"),
         (Some("file:///etc/passwd"), ""),
         (Some("http://"), ""),
@@ -188,13 +195,13 @@ async fn to_nowhere() {
             None => status(302, &[]),
         })
         .await;
-        let outcome = Asking::new().repository(&anonymous(), &server.url()).await;
+        let outcome = TestResolver::new().repository(&anonymous(), &server.url()).await;
         assert_fails(
             outcome,
             Reason::RepositoryError,
             Pace::SLOW,
-            &[&server.url(), words],
+            &[&server.url(), expected],
         );
-        assert_eq!(server.heads().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }

@@ -1,12 +1,12 @@
-//! Registries: what is asked of them, and what their answers come to.
+//! Registries: which requests are sent, and what their responses mean.
 
 use helmops_shared::reason::Reason;
 use reqwest::StatusCode;
 
 use super::{
-    answers::{DIGEST, manifest, refused, registry, tags},
-    asking::{Asking, Outcome, anonymous, assert_fails, in_the_clear, reference, version},
-    rig::{Head, Reply, Server, answer, forever, status},
+    fixture::{ResolveResult, TestResolver, anonymous, assert_fails, over_plain_http, reference, version},
+    responses::{DIGEST, manifest, refused, registry, tags},
+    server::{Reply, RequestHead, Server, forever, response, status},
 };
 use crate::{
     backoff::Pace,
@@ -16,54 +16,54 @@ use crate::{
 const LIST: &str = "GET /v2/web/tags/list?n=1000";
 
 fn access() -> Access {
-    in_the_clear(anonymous())
+    over_plain_http(anonymous())
 }
 
-async fn asked(
+async fn resolve(
     version: &str,
-    script: impl Fn(&Head) -> Reply + Send + Sync + 'static,
-) -> (Asking, Server, Outcome) {
+    script: impl Fn(&RequestHead) -> Reply + Send + Sync + 'static,
+) -> (TestResolver, Server, ResolveResult) {
     let server = Server::http(script).await;
-    let asking = Asking::new();
-    let outcome = asking.registry(&access(), &reference(&server), version).await;
-    asking.assert_idle(server.heads().len() as u64);
-    (asking, server, outcome)
+    let resolver = TestResolver::new();
+    let outcome = resolver.registry(&access(), &reference(&server), version).await;
+    resolver.assert_idle(server.requests().len() as u64);
+    (resolver, server, outcome)
 }
 
 #[tokio::test]
-async fn an_exact_version_costs_one_look_at_its_manifest() {
-    let (asking, server, outcome) = asked("1.0.0", |head| registry(head, &["1.0.0", "1.1.0"])).await;
+async fn an_exact_version_costs_one_request_for_its_manifest() {
+    let (resolver, server, outcome) = resolve("1.0.0", |head| registry(head, &["1.0.0", "1.1.0"])).await;
     let found = outcome.unwrap();
     assert_eq!((found.version.as_str(), found.digest.as_str()), ("1.0.0", DIGEST));
     assert_eq!(found.url, format!("oci://{}/web:1.0.0", server.host()));
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0"]);
     assert!(
-        server.heads()[0]
+        server.requests()[0]
             .text("Accept")
             .contains("application/vnd.oci.image.manifest.v1+json")
     );
-    assert_eq!(asking.requests("manifest", "success"), 1);
-    assert_eq!(asking.bytes("manifest"), 0);
+    assert_eq!(resolver.requests("manifest", "success"), 1);
+    assert_eq!(resolver.bytes("manifest"), 0);
 }
 
 #[tokio::test]
-async fn a_range_costs_a_list_and_a_look() {
-    let (asking, server, outcome) = asked("1.x", |head| {
+async fn a_range_costs_a_tag_list_and_a_manifest() {
+    let (resolver, server, outcome) = resolve("1.x", |head| {
         registry(head, &["latest", "1.0.0", "1.1.0", "2.0.0"])
     })
     .await;
     let found = outcome.unwrap();
     assert_eq!((found.version.as_str(), found.digest.as_str()), ("1.1.0", DIGEST));
     assert_eq!(server.lines(), [LIST, "HEAD /v2/web/manifests/1.1.0"]);
-    assert_eq!(asking.requests("tags", "success"), 1);
-    assert!(asking.bytes("tags") > 0);
+    assert_eq!(resolver.requests("tags", "success"), 1);
+    assert!(resolver.bytes("tags") > 0);
 }
 
 #[tokio::test]
-async fn an_exact_version_that_is_missing_is_looked_for_in_the_list() {
-    let (_, server, outcome) = asked("1.0.0", |head| registry(head, &["1.0.0_build.1", "0.9.0"])).await;
+async fn an_exact_version_without_a_tag_is_searched_in_the_list() {
+    let (_, server, outcome) = resolve("1.0.0", |head| registry(head, &["1.0.0_build.1", "0.9.0"])).await;
     let found = outcome.unwrap();
-    assert_eq!(found.version, "1.0.0+build.1", "what a tag writes as _ is a +");
+    assert_eq!(found.version, "1.0.0+build.1", "_ in a tag stands for +");
     let lines = [
         "HEAD /v2/web/manifests/1.0.0",
         LIST,
@@ -71,27 +71,27 @@ async fn an_exact_version_that_is_missing_is_looked_for_in_the_list() {
     ];
     assert_eq!(server.lines(), lines);
 
-    let (asking, server, outcome) = asked("1.0.0", |head| registry(head, &["0.9.0", "1.1.0"])).await;
-    let words = [
+    let (resolver, server, outcome) = resolve("1.0.0", |head| registry(head, &["0.9.0", "1.1.0"])).await;
+    let expected = [
         &*server.host(),
         "could not find tag matching constraint",
         "0.9.0",
         "1.1.0",
     ];
-    assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &words);
+    assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &expected);
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0", LIST]);
-    assert_eq!(asking.requests("manifest", "RepositoryNotFound"), 1);
+    assert_eq!(resolver.requests("manifest", "RepositoryNotFound"), 1);
 }
 
 #[tokio::test]
-async fn a_build_is_asked_for_with_an_underscore() {
-    let (_, server, outcome) = asked("1.0.0+build.1", |head| registry(head, &["1.0.0_build.1"])).await;
+async fn build_metadata_is_requested_with_an_underscore() {
+    let (_, server, outcome) = resolve("1.0.0+build.1", |head| registry(head, &["1.0.0_build.1"])).await;
     assert_eq!(version(outcome), "1.0.0+build.1");
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0_build.1"]);
 }
 
 #[tokio::test]
-async fn a_digest_that_the_registry_does_not_tell_is_computed() {
+async fn a_digest_without_a_valid_header_is_computed() {
     const BODY: &str = "{\"schemaVersion\": 2}";
     // By sha256sum.
     const COMPUTED: &str = "sha256:c5d902c53b4afcf32ad746fd9d696431650d3fbe8f7b10ca10519543fefd772c";
@@ -103,63 +103,66 @@ async fn a_digest_that_the_registry_does_not_tell_is_computed() {
         &[LENGTH, ("Docker-Content-Digest", "sha256:c5d9")],
     ];
     for headers in cases {
-        let script = move |head: &Head| match head.method.as_str() {
+        let script = move |head: &RequestHead| match head.method.as_str() {
             "HEAD" => status(200, headers),
-            _ => answer(200, &[], BODY),
+            _ => response(200, &[], BODY),
         };
-        let (asking, server, outcome) = asked("1.0.0", script).await;
+        let (resolver, server, outcome) = resolve("1.0.0", script).await;
         assert_eq!(outcome.unwrap().digest, COMPUTED);
         assert_eq!(
             server.lines(),
             ["HEAD /v2/web/manifests/1.0.0", "GET /v2/web/manifests/1.0.0"]
         );
-        assert_eq!(asking.bytes("manifest"), BODY.len() as u64);
+        assert_eq!(resolver.bytes("manifest"), BODY.len() as u64);
     }
 }
 
 #[tokio::test]
-async fn a_digest_in_the_reference_is_held_against_the_manifest() {
+async fn a_digest_in_the_reference_must_match_the_manifest() {
     let server = Server::http(|head| registry(head, &["1.0.0"])).await;
-    let asking = Asking::new();
+    let resolver = TestResolver::new();
     let pinned = |digest: &str| format!("{}@{digest}", reference(&server));
-    let outcome = asking.registry(&access(), &pinned(DIGEST), "1.0.0").await;
+    let outcome = resolver.registry(&access(), &pinned(DIGEST), "1.0.0").await;
     assert_eq!(version(outcome), "1.0.0");
     let other = DIGEST.replace('4', "5");
-    for asked in ["1.0.0", "1.x"] {
-        let outcome = asking.registry(&access(), &pinned(&other), asked).await;
-        let words = ["digest mismatch: tag 1.0.0", DIGEST, &other, &server.host()];
-        assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &words);
+    for requested in ["1.0.0", "1.x"] {
+        let outcome = resolver.registry(&access(), &pinned(&other), requested).await;
+        let expected = ["digest mismatch: tag 1.0.0", DIGEST, &other, &server.host()];
+        assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &expected);
     }
 }
 
 #[tokio::test]
 async fn a_tag_in_the_reference_is_the_version() {
     let server = Server::http(|head| registry(head, &["1.0.0", "1.1.0"])).await;
-    let asking = Asking::new();
+    let resolver = TestResolver::new();
     let tagged = format!("{}:1.0.0", reference(&server));
-    assert_eq!(version(asking.registry(&access(), &tagged, "1.x").await), "1.0.0");
+    assert_eq!(
+        version(resolver.registry(&access(), &tagged, "1.x").await),
+        "1.0.0"
+    );
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0"]);
-    let error = asking.registry(&access(), &tagged, "2.x").await.unwrap_err();
+    let error = resolver.registry(&access(), &tagged, "2.x").await.unwrap_err();
     assert_eq!(
         (error.reason(), error.pace()),
         (Reason::InvalidVersion, None),
         "{error}"
     );
     assert!(error.to_string().contains("mismatch: tag \"1.0.0\""), "{error}");
-    assert_eq!(server.heads().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn the_scheme_may_be_written_in_capitals() {
+async fn the_scheme_is_case_insensitive() {
     let server = Server::http(|head| registry(head, &["1.0.0"])).await;
     let repo = reference(&server).replace("oci://", "OCI://");
-    let found = Asking::new().registry(&access(), &repo, "").await.unwrap();
+    let found = TestResolver::new().registry(&access(), &repo, "").await.unwrap();
     assert_eq!(found.url, format!("oci://{}/web:1.0.0", server.host()));
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart() {
-    for (code, word, reason, words) in [
+async fn error_responses_are_distinguished() {
+    for (code, word, reason, expected) in [
         (
             404,
             "NAME_UNKNOWN",
@@ -171,7 +174,7 @@ async fn refusals_are_told_apart() {
             400,
             "NAME_INVALID",
             Reason::RepositoryNotFound,
-            "NAME_INVALID: told by a test",
+            "NAME_INVALID: sent by a test",
         ),
         (
             403,
@@ -179,7 +182,7 @@ async fn refusals_are_told_apart() {
             Reason::Forbidden,
             "may not pull from repository \"web\"",
         ),
-        (404, "DENIED", Reason::Forbidden, "DENIED: told by a test"),
+        (404, "DENIED", Reason::Forbidden, "DENIED: sent by a test"),
         (
             403,
             "",
@@ -191,32 +194,32 @@ async fn refusals_are_told_apart() {
             405,
             "UNSUPPORTED",
             Reason::RepositoryError,
-            "not an answer that a registry gives to this",
+            "not a response that a registry returns to this request",
         ),
     ] {
-        let (asking, server, outcome) = asked("", move |_| refused(code, word, "told by a test")).await;
+        let (resolver, server, outcome) = resolve("", move |_| refused(code, word, "sent by a test")).await;
         let status = format!("the registry responded with status {code}");
-        let words = [
+        let expected = [
             &*format!("http://{}/v2/web/tags/list", server.host()),
-            words,
+            expected,
             &status,
-            "told by a test",
+            "sent by a test",
         ];
-        let error = assert_fails(outcome, reason, Pace::SLOW, &words);
+        let error = assert_fails(outcome, reason, Pace::SLOW, &expected);
         let ResolveError::Registry(RegistryError::Refused { status, .. }) = error else {
             panic!("{error}")
         };
         assert_eq!(status, StatusCode::from_u16(code).unwrap());
         assert_eq!(server.lines(), [LIST]);
-        assert_eq!(asking.requests("tags", "success"), 0);
+        assert_eq!(resolver.requests("tags", "success"), 0);
     }
 }
 
 #[tokio::test]
-async fn a_look_at_a_manifest_tells_no_more_than_the_status() {
-    // An answer to HEAD has no body, so that there is no word for it.
+async fn an_error_response_to_head_is_reported_by_its_status() {
+    // A response to HEAD has no body, and thus no error code.
     let head = |code| status(code, &[("Content-Length", "80")]);
-    let (_, server, outcome) = asked("1.0.0", move |_| head(403)).await;
+    let (_, server, outcome) = resolve("1.0.0", move |_| head(403)).await;
     assert_fails(
         outcome,
         Reason::Forbidden,
@@ -225,43 +228,43 @@ async fn a_look_at_a_manifest_tells_no_more_than_the_status() {
     );
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0"]);
 
-    // Where the manifest is unknown the list says whether the repository is.
-    let script = move |request: &Head| match request.method.as_str() {
+    // If the manifest is unknown, the tag list shows whether the repository is too.
+    let script = move |request: &RequestHead| match request.method.as_str() {
         "HEAD" => head(404),
         _ => refused(404, "NAME_UNKNOWN", "repository name not known to registry"),
     };
-    let (_, server, outcome) = asked("1.0.0", script).await;
-    let words = ["repository \"web\" not found in the registry", "NAME_UNKNOWN"];
-    assert_fails(outcome, Reason::RepositoryNotFound, Pace::SLOW, &words);
+    let (_, server, outcome) = resolve("1.0.0", script).await;
+    let expected = ["repository \"web\" not found in the registry", "NAME_UNKNOWN"];
+    assert_fails(outcome, Reason::RepositoryNotFound, Pace::SLOW, &expected);
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0", LIST]);
 }
 
 #[tokio::test]
-async fn a_server_in_trouble() {
-    let (_, server, outcome) = asked("1.0.0", |_| status(502, &[])).await;
-    let words = [&*server.host(), "error code: 502: the server is in trouble"];
-    assert_fails(outcome, Reason::RepositoryError, Pace::TRANSIENT, &words);
+async fn a_server_error_is_retried() {
+    let (_, server, outcome) = resolve("1.0.0", |_| status(502, &[])).await;
+    let expected = [&*server.host(), "error code: 502: the server failed"];
+    assert_fails(outcome, Reason::RepositoryError, Pace::TRANSIENT, &expected);
 }
 
 #[tokio::test]
-async fn no_tags_at_all() {
+async fn a_repository_without_versions_is_an_error() {
     for body in [
         "{\"name\":\"web\",\"tags\":null}",
         "{\"tags\":[]}",
         "{\"tags\":[\"latest\",\"1\",7]}",
     ] {
-        let (_, server, outcome) = asked("", move |_| answer(200, &[], body)).await;
-        let words = [
+        let (_, server, outcome) = resolve("", move |_| response(200, &[], body)).await;
+        let expected = [
             "no chart version found: chart \"web\" has no versions",
             &*server.host(),
         ];
-        assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &words);
+        assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &expected);
     }
 }
 
 #[tokio::test]
-async fn pages_that_are_none() {
-    for (body, words) in [
+async fn invalid_tag_lists_are_reported_with_their_content() {
+    for (body, expected) in [
         (
             "<html><body>Sign in</body></html>",
             "it begins with \"<html><body>Sign in",
@@ -277,63 +280,67 @@ async fn pages_that_are_none() {
             "DENIED: no",
         ),
     ] {
-        let (asking, server, outcome) = asked("", move |_| answer(200, &[], body)).await;
+        let (resolver, server, outcome) = resolve("", move |_| response(200, &[], body)).await;
         assert_fails(
             outcome,
             Reason::RepositoryError,
             Pace::SLOW,
-            &[&server.host(), words],
+            &[&server.host(), expected],
         );
-        assert_eq!(asking.requests("tags", "success"), 1, "it arrived in good order");
+        assert_eq!(
+            resolver.requests("tags", "success"),
+            1,
+            "the response itself was complete"
+        );
     }
 }
 
 #[tokio::test]
-async fn pages_and_manifests_without_end() {
-    let (asking, server, outcome) = asked("", |_| forever(&[], vec![b' '; 1 << 16])).await;
-    let words = [&*server.host(), "larger than 4 MiB"];
-    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &words);
-    server.has_been_left(1).await;
+async fn endless_pages_and_manifests_are_aborted() {
+    let (resolver, server, outcome) = resolve("", |_| forever(&[], vec![b' '; 1 << 16])).await;
+    let expected = [&*server.host(), "larger than 4 MiB"];
+    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &expected);
+    server.wait_for_disconnects(1).await;
     assert!(server.written() < 36 << 20, "{}", server.written());
-    assert_eq!(asking.requests("tags", "ResponseTooLarge"), 1);
+    assert_eq!(resolver.requests("tags", "ResponseTooLarge"), 1);
 
-    let script = |head: &Head| match head.method.as_str() {
+    let script = |head: &RequestHead| match head.method.as_str() {
         "HEAD" => status(200, &[]),
         _ => forever(&[], vec![b' '; 1 << 16]),
     };
-    let (asking, _, outcome) = asked("1.0.0", script).await;
+    let (resolver, _, outcome) = resolve("1.0.0", script).await;
     assert_fails(
         outcome,
         Reason::ResponseTooLarge,
         Pace::SLOW,
         &["larger than 4 MiB"],
     );
-    assert_eq!(asking.requests("manifest", "ResponseTooLarge"), 1);
+    assert_eq!(resolver.requests("manifest", "ResponseTooLarge"), 1);
 }
 
 #[tokio::test]
-async fn refusals_without_end() {
-    let script = |_: &Head| {
+async fn endless_error_responses_are_aborted() {
+    let script = |_: &RequestHead| {
         let mut reply = forever(&[], vec![b' '; 1 << 16]);
-        reply[0] = super::rig::Act::Write(b"HTTP/1.1 403 Forbidden\r\n\r\n".to_vec());
+        reply[0] = super::server::Action::Write(b"HTTP/1.1 403 Forbidden\r\n\r\n".to_vec());
         reply
     };
-    let (_, server, outcome) = asked("", script).await;
+    let (_, server, outcome) = resolve("", script).await;
     assert_fails(outcome, Reason::Forbidden, Pace::SLOW, &["may not pull"]);
-    server.has_been_left(1).await;
+    server.wait_for_disconnects(1).await;
 }
 
 #[tokio::test]
-async fn a_fresh_push_is_seen_at_the_next_look_up() {
-    let script = |head: &Head| match (head.nth, head.method.as_str()) {
+async fn a_new_tag_is_found_by_the_next_resolution() {
+    let script = |head: &RequestHead| match (head.nth, head.method.as_str()) {
         (_, "HEAD") => manifest(),
         (0, _) => tags(&[], &["1.0.0"]),
         _ => tags(&[], &["1.0.0", "1.1.0"]),
     };
     let server = Server::http(script).await;
-    let asking = Asking::new();
+    let resolver = TestResolver::new();
     for expected in ["1.0.0", "1.1.0"] {
-        let outcome = asking.registry(&access(), &reference(&server), "").await;
+        let outcome = resolver.registry(&access(), &reference(&server), "").await;
         assert_eq!(version(outcome), expected);
     }
 }

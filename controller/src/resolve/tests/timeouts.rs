@@ -1,198 +1,201 @@
-//! Servers that let one wait. In each test the timeout that is meant is short, and the others are not met in its time.
+//! Slow servers. In each test the tested timeout is short, and the others are not reached.
 
 use std::time::{Duration, Instant};
 
 use helmops_shared::reason::Reason;
 
 use super::{
-    answers::index,
-    asking::{Asking, PATIENT, anonymous, assert_fails, in_the_clear, in_time, reference, version},
-    rig::{Act, Reply, Server, stalling},
+    fixture::{
+        LONG_TIMEOUTS, TestResolver, anonymous, assert_fails, over_plain_http, reference, version,
+        within_deadline,
+    },
+    responses::index,
+    server::{Action, Reply, Server, stalling},
 };
 use crate::{
     backoff::Pace,
-    resolve::http::{LeastRate, Timeouts},
+    resolve::http::{MinRate, Timeouts},
 };
 
 const SHORT: Duration = Duration::from_millis(300);
-/// So that none of the longer timeouts is mistaken for the one that is meant.
-const IN_TIME: Duration = Duration::from_secs(10);
-/// Between two bytes of a server that never stops and never comes to an end.
+/// Below the other timeouts, so that only the tested one can have ended the request.
+const BELOW_DEADLINE: Duration = Duration::from_secs(10);
+/// Delay between two bytes of a server that sends slowly and without end.
 const DRIP: Duration = Duration::from_millis(20);
 
 fn read() -> Timeouts {
     Timeouts {
         read: SHORT,
-        ..PATIENT
+        ..LONG_TIMEOUTS
     }
 }
 
 fn total() -> Timeouts {
     Timeouts {
         total: SHORT,
-        ..PATIENT
+        ..LONG_TIMEOUTS
     }
 }
 
-async fn times_out(timeouts: Timeouts, reply: fn() -> Reply) {
+async fn assert_times_out(timeouts: Timeouts, reply: fn() -> Reply) {
     let server = Server::http(move |_| reply()).await;
-    let asking = Asking::within(timeouts);
+    let resolver = TestResolver::with_timeouts(timeouts);
     let started = Instant::now();
-    let outcome = asking.repository(&anonymous(), &server.url()).await;
-    assert!(started.elapsed() < IN_TIME, "{:?}", started.elapsed());
-    let words = [&*server.url(), "timeout: the "];
-    assert_fails(outcome, Reason::Timeout, Pace::TRANSIENT, &words);
-    // It does not keep what it has given up.
-    server.has_been_left(1).await;
-    assert_eq!(asking.requests("index", "Timeout"), 1);
-    asking.assert_idle(1);
+    let outcome = resolver.repository(&anonymous(), &server.url()).await;
+    assert!(started.elapsed() < BELOW_DEADLINE, "{:?}", started.elapsed());
+    let expected = [&*server.url(), "timeout: the "];
+    assert_fails(outcome, Reason::Timeout, Pace::TRANSIENT, &expected);
+    // The connection of the failed request is closed.
+    server.wait_for_disconnects(1).await;
+    assert_eq!(resolver.requests("index", "Timeout"), 1);
+    resolver.assert_idle(1);
 }
 
 #[tokio::test]
-async fn no_word() {
-    times_out(read(), || vec![Act::Stall]).await;
-    times_out(total(), || vec![Act::Stall]).await;
+async fn a_server_that_never_responds_times_out() {
+    assert_times_out(read(), || vec![Action::Stall]).await;
+    assert_times_out(total(), || vec![Action::Stall]).await;
 }
 
 #[tokio::test]
-async fn a_head_that_drips() {
-    times_out(total(), || {
-        vec![Act::Drip(b"HTTP/1.1 200 OK\r\nX-Header: ".repeat(100), DRIP)]
+async fn a_head_that_arrives_slowly_times_out() {
+    assert_times_out(total(), || {
+        vec![Action::Drip(b"HTTP/1.1 200 OK\r\nX-Header: ".repeat(100), DRIP)]
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_body_that_drips() {
-    times_out(total(), || {
+async fn a_body_that_arrives_slowly_times_out() {
+    assert_times_out(total(), || {
         let text = index(&["1.0.0"; 100]).into_bytes();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
-        vec![Act::Write(head.into_bytes()), Act::Drip(text, DRIP)]
+        vec![Action::Write(head.into_bytes()), Action::Drip(text, DRIP)]
     })
     .await;
 }
 
-/// A least rate that a dripping server does not reach, looked at early.
+/// A minimum rate that a slow server does not reach, checked early.
 fn rate(grace: Duration) -> Timeouts {
     Timeouts {
-        rate: LeastRate {
+        rate: MinRate {
             grace,
             window: SHORT,
             bytes: 1000,
         },
-        ..PATIENT
+        ..LONG_TIMEOUTS
     }
 }
 
 #[tokio::test]
-async fn a_body_that_drips_is_given_up_long_before_the_end() {
+async fn a_body_below_the_minimum_rate_is_aborted_early() {
     let drip = || {
         let text = index(&["1.0.0"; 100]).into_bytes();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
-        vec![Act::Write(head.into_bytes()), Act::Drip(text, DRIP)]
+        vec![Action::Write(head.into_bytes()), Action::Drip(text, DRIP)]
     };
-    times_out(rate(SHORT), drip).await;
-    // The beginning comes fast.
-    times_out(rate(SHORT), || {
+    assert_times_out(rate(SHORT), drip).await;
+    // The beginning arrives fast.
+    assert_times_out(rate(SHORT), || {
         let text = index(&["1.0.0"; 100]).into_bytes();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
         let (fast, slow) = text.split_at(5000);
         vec![
-            Act::Write([head.as_bytes(), fast].concat()),
-            Act::Drip(slow.to_vec(), DRIP),
+            Action::Write([head.as_bytes(), fast].concat()),
+            Action::Drip(slow.to_vec(), DRIP),
         ]
     })
     .await;
-    times_out(rate(SHORT), || stalling(index(&["1.0.0"]))).await;
+    assert_times_out(rate(SHORT), || stalling(index(&["1.0.0"]))).await;
 }
 
 #[tokio::test]
-async fn a_small_body_may_be_slow() {
+async fn a_small_body_may_arrive_slowly() {
     let server = Server::http(|_| {
         let text = index(&["1.0.0"]).into_bytes();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
         let pause = Duration::from_millis(2);
-        vec![Act::Write(head.into_bytes()), Act::Drip(text, pause)]
+        vec![Action::Write(head.into_bytes()), Action::Drip(text, pause)]
     })
     .await;
-    let asking = Asking::within(rate(IN_TIME));
-    let outcome = asking.repository(&anonymous(), &server.url()).await;
+    let resolver = TestResolver::with_timeouts(rate(BELOW_DEADLINE));
+    let outcome = resolver.repository(&anonymous(), &server.url()).await;
     assert_eq!(version(outcome), "1.0.0");
 }
 
 #[tokio::test]
-async fn a_body_that_stalls() {
-    times_out(read(), || stalling(index(&["1.0.0"]))).await;
+async fn a_body_that_stalls_times_out() {
+    assert_times_out(read(), || stalling(index(&["1.0.0"]))).await;
 }
 
 #[tokio::test]
-async fn a_compressed_body_that_stalls() {
-    times_out(read(), || {
+async fn a_compressed_body_that_stalls_times_out() {
+    assert_times_out(read(), || {
         let head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1000\r\n\r\n";
         // The beginning of a gzip member.
         vec![
-            Act::Write([head.as_bytes(), b"\x1f\x8b\x08\x00"].concat()),
-            Act::Stall,
+            Action::Write([head.as_bytes(), b"\x1f\x8b\x08\x00"].concat()),
+            Action::Stall,
         ]
     })
     .await;
 }
 
 #[tokio::test]
-async fn news_that_it_will_come() {
-    times_out(total(), || {
-        let news = Act::Drip(
+async fn informational_responses_do_not_extend_the_timeout() {
+    assert_times_out(total(), || {
+        let hints = Action::Drip(
             b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100),
             Duration::from_millis(1),
         );
-        vec![news, Act::Stall]
+        vec![hints, Action::Stall]
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_greeting_that_never_comes() {
+async fn a_tls_handshake_without_a_reply_times_out() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    let asking = Asking::within(Timeouts {
+    let resolver = TestResolver::with_timeouts(Timeouts {
         connect: SHORT,
-        ..PATIENT
+        ..LONG_TIMEOUTS
     });
     let started = Instant::now();
-    // The kernel takes the connection, and nobody says anything on it.
-    let outcome = asking.repository(&anonymous(), &url).await;
-    assert!(started.elapsed() < IN_TIME, "{:?}", started.elapsed());
-    let words = [&*url, "timeout", "the connection was not accepted"];
-    assert_fails(outcome, Reason::Timeout, Pace::TRANSIENT, &words);
-    asking.assert_idle(1);
+    // The kernel accepts the connection, and no server reads from it.
+    let outcome = resolver.repository(&anonymous(), &url).await;
+    assert!(started.elapsed() < BELOW_DEADLINE, "{:?}", started.elapsed());
+    let expected = [&*url, "timeout", "the connection was not accepted"];
+    assert_fails(outcome, Reason::Timeout, Pace::TRANSIENT, &expected);
+    resolver.assert_idle(1);
 }
 
 #[tokio::test]
-async fn the_registry_of_a_tag_list_that_stalls() {
+async fn a_tag_list_that_stalls_times_out() {
     let server = Server::http(|_| stalling("{\"tags\":[\"1.0.0\"")).await;
-    let asking = Asking::within(read());
-    let outcome = asking
-        .registry(&in_the_clear(anonymous()), &reference(&server), "")
+    let resolver = TestResolver::with_timeouts(read());
+    let outcome = resolver
+        .registry(&over_plain_http(anonymous()), &reference(&server), "")
         .await;
     assert_fails(outcome, Reason::Timeout, Pace::TRANSIENT, &[&server.host()]);
-    assert_eq!(asking.requests("tags", "Timeout"), 1);
-    asking.assert_idle(1);
+    assert_eq!(resolver.requests("tags", "Timeout"), 1);
+    resolver.assert_idle(1);
 }
 
 #[tokio::test]
-async fn who_waits_for_a_slow_server_gets_its_failure_and_no_other_turn_of_waiting() {
-    let server = Server::http(|_| vec![Act::Stall]).await;
-    let asking = Asking::within(total());
+async fn all_resolutions_that_wait_for_a_slow_server_share_its_timeout() {
+    let server = Server::http(|_| vec![Action::Stall]).await;
+    let resolver = TestResolver::with_timeouts(total());
     let (access, url) = (anonymous(), server.url());
     let started = Instant::now();
-    let look_ups = (0..20).map(|_| asking.repository(&access, &url));
-    let outcomes = in_time(futures::future::join_all(look_ups)).await;
-    assert!(started.elapsed() < IN_TIME, "{:?}", started.elapsed());
+    let resolutions = (0..20).map(|_| resolver.repository(&access, &url));
+    let outcomes = within_deadline(futures::future::join_all(resolutions)).await;
+    assert!(started.elapsed() < BELOW_DEADLINE, "{:?}", started.elapsed());
     for outcome in outcomes {
         assert_fails(outcome, Reason::Timeout, Pace::TRANSIENT, &[&url]);
     }
-    // The host is spared after the first failure. A second one, should all of this take so long, is shared.
-    let requests = server.heads().len();
+    // The host backs off after the first failure. A second one, if the test takes that long, is shared.
+    let requests = server.requests().len();
     assert!(requests <= 2, "{requests}");
-    asking.assert_idle(requests as u64);
+    resolver.assert_idle(requests as u64);
 }

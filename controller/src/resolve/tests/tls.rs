@@ -1,13 +1,15 @@
-//! Certificates and the want of them.
+//! TLS certificates and connections.
 
 use std::sync::Arc;
 
 use helmops_shared::reason::Reason;
 
 use super::{
-    answers::{indexed, registry},
-    asking::{Asking, Outcome, anonymous, assert_fails, in_the_clear, reference, trusting, version},
-    rig::{Act, Ca, Leaf, Server, server_tls},
+    fixture::{
+        ResolveResult, TestResolver, anonymous, assert_fails, over_plain_http, reference, trusting, version,
+    },
+    responses::{indexed, registry},
+    server::{Action, Ca, Leaf, Server, server_tls},
 };
 use crate::{
     backoff::Pace,
@@ -20,42 +22,42 @@ async fn served(tls: tokio_rustls::TlsAcceptor) -> Server {
     Server::https(tls, |_| indexed(&[], &["1.0.0"])).await
 }
 
-/// A certificate that is not trusted, whatever else the HelmOp trusts.
+/// Asserts that the certificate is not trusted and no request was sent.
 #[track_caller]
-fn assert_untrusted(outcome: Outcome, server: &Server, words: &str) {
+fn assert_untrusted(outcome: ResolveResult, server: &Server, expected: &str) {
     assert_fails(
         outcome,
         Reason::CertificateError,
         Pace::SLOW,
-        &[&server.url(), words],
+        &[&server.url(), expected],
     );
-    assert!(server.lines().is_empty(), "the request was sent all the same");
+    assert!(server.lines().is_empty(), "the request was sent");
 }
 
 #[tokio::test]
-async fn a_private_authority_is_trusted_where_the_secret_names_it() {
+async fn a_private_ca_in_the_secret_is_trusted() {
     let ca = Ca::new();
     let server = served(ca.serving()).await;
-    let asking = Asking::new();
-    let outcome = asking.repository(&anonymous(), &server.url()).await;
+    let resolver = TestResolver::new();
+    let outcome = resolver.repository(&anonymous(), &server.url()).await;
     assert_untrusted(outcome, &server, "signed by unknown authority");
-    assert_eq!(asking.requests("index", "CertificateError"), 1);
-    let outcome = asking
+    assert_eq!(resolver.requests("index", "CertificateError"), 1);
+    let outcome = resolver
         .repository(&trusting(anonymous(), &Ca::new()), &server.url())
         .await;
     assert_untrusted(outcome, &server, "put the CA's certificate into key cacerts");
-    let outcome = asking
+    let outcome = resolver
         .repository(&trusting(anonymous(), &ca), &server.url())
         .await;
     assert_eq!(version(outcome), "1.0.0");
-    asking.assert_idle(3);
+    resolver.assert_idle(3);
 }
 
 #[tokio::test]
-async fn certificates_that_are_not_good() {
+async fn invalid_certificates_are_rejected() {
     let ca = Ca::new();
     let leaf = |name, days| ca.issue(&Leaf { name, days });
-    for (pair, words) in [
+    for (pair, expected) in [
         (leaf("127.0.0.1", (-30, -1)), "the certificate has expired"),
         (leaf("127.0.0.1", (1, 30)), "the certificate is not valid yet"),
         (
@@ -65,74 +67,76 @@ async fn certificates_that_are_not_good() {
         (Leaf::default().self_signed(), "signed by unknown authority"),
     ] {
         let server = served(server_tls(&pair, None)).await;
-        let asking = Asking::new();
-        let outcome = asking
+        let resolver = TestResolver::new();
+        let outcome = resolver
             .repository(&trusting(anonymous(), &ca), &server.url())
             .await;
-        assert_untrusted(outcome, &server, words);
-        asking.assert_idle(1);
+        assert_untrusted(outcome, &server, expected);
+        resolver.assert_idle(1);
 
         let skipping = TlsConfig {
             insecure_skip_tls_verify: true,
             ..TlsConfig::default()
         };
-        let outcome = asking.repository(&with(skipping), &server.url()).await;
+        let outcome = resolver.repository(&with(skipping), &server.url()).await;
         assert_eq!(version(outcome), "1.0.0", "insecureSkipTLSVerify");
     }
 }
 
 #[tokio::test]
-async fn the_name_that_the_certificate_is_for_is_told() {
+async fn a_certificate_for_another_name_is_reported_with_that_name() {
     let ca = Ca::new();
     let pair = ca.issue(&Leaf {
         name: WRONG_NAME,
         ..Leaf::default()
     });
     let server = served(server_tls(&pair, None)).await;
-    let outcome = Asking::new()
+    let outcome = TestResolver::new()
         .repository(&trusting(anonymous(), &ca), &server.url())
         .await;
     assert_untrusted(outcome, &server, WRONG_NAME);
 }
 
 #[tokio::test]
-async fn a_client_certificate() {
+async fn a_client_certificate_is_sent() {
     let ca = Ca::new();
     let pair = ca.issue(&Leaf::default());
     let server = served(server_tls(&pair, Some(&ca))).await;
-    let asking = Asking::new();
-    let outcome = asking
+    let resolver = TestResolver::new();
+    let outcome = resolver
         .repository(&trusting(anonymous(), &ca), &server.url())
         .await;
     assert_untrusted(
         outcome,
         &server,
-        "it may want a client certificate: keys tls.crt and tls.key",
+        "it may require a client certificate: set keys tls.crt and tls.key",
     );
 
     let identity = |identity: Vec<u8>| {
         with(TlsConfig {
-            authorities: vec![(ca.pem.clone().into_bytes(), "key cacerts of the Secret")],
+            ca_certificates: vec![(ca.pem.clone().into_bytes(), "key cacerts of the Secret")],
             identity: Some(identity),
             ..TlsConfig::default()
         })
     };
-    let stranger = identity(Ca::new().issue(&Leaf::default()).identity());
-    let outcome = asking.repository(&stranger, &server.url()).await;
+    let untrusted = identity(Ca::new().issue(&Leaf::default()).identity());
+    let outcome = resolver.repository(&untrusted, &server.url()).await;
     assert_untrusted(outcome, &server, "the server refuses the TLS connection");
 
-    let outcome = asking.repository(&identity(pair.identity()), &server.url()).await;
+    let outcome = resolver
+        .repository(&identity(pair.identity()), &server.url())
+        .await;
     assert_eq!(version(outcome), "1.0.0");
 }
 
 #[tokio::test]
-async fn secrets_with_something_else_in_them() {
+async fn invalid_certificates_in_the_secret_are_reported() {
     let ca = Ca::new();
     let server = served(ca.serving()).await;
     let (pair, other) = (ca.issue(&Leaf::default()), ca.issue(&Leaf::default()));
     let mismatch = format!("{}\n{}", pair.certificate, other.key);
-    let asking = Asking::new();
-    for (authorities, identity, words) in [
+    let resolver = TestResolver::new();
+    for (ca_certificates, identity, expected) in [
         (
             Some("not PEM"),
             None,
@@ -151,20 +155,20 @@ async fn secrets_with_something_else_in_them() {
         ),
         (None, Some(&*mismatch), "keys tls.crt and tls.key of the Secret"),
     ] {
-        let transport = TlsConfig {
-            authorities: authorities
+        let tls = TlsConfig {
+            ca_certificates: ca_certificates
                 .map(|pem| (pem.as_bytes().to_vec(), "key cacerts of the Secret"))
                 .into_iter()
                 .collect(),
             identity: identity.map(|pem| pem.as_bytes().to_vec()),
             ..TlsConfig::default()
         };
-        let outcome = asking.repository(&with(transport), &server.url()).await;
+        let outcome = resolver.repository(&with(tls), &server.url()).await;
         let error = assert_fails(
             outcome,
             Reason::InvalidSecret,
             Pace::SLOW,
-            &[&server.url(), words],
+            &[&server.url(), expected],
         );
         assert!(!error.to_string().contains("PRIVATE KEY"), "{error}");
     }
@@ -172,14 +176,14 @@ async fn secrets_with_something_else_in_them() {
 }
 
 #[tokio::test]
-async fn https_where_no_tls_is_spoken() {
+async fn https_to_a_server_without_tls_is_reported() {
     let server = Server::http(|_| indexed(&[], &["1.0.0"])).await;
     let url = server.url().replace("http:", "https:");
-    let outcome = Asking::new().repository(&anonymous(), &url).await;
-    let words = [&*url, "no TLS connection", "is it an https server?"];
-    assert_fails(outcome, Reason::CertificateError, Pace::SLOW, &words);
+    let outcome = TestResolver::new().repository(&anonymous(), &url).await;
+    let expected = [&*url, "no TLS connection", "is it an https server?"];
+    assert_fails(outcome, Reason::CertificateError, Pace::SLOW, &expected);
 
-    let outcome = Asking::new()
+    let outcome = TestResolver::new()
         .registry(&anonymous(), &reference(&server), "1.0.0")
         .await;
     assert_fails(
@@ -192,10 +196,10 @@ async fn https_where_no_tls_is_spoken() {
 }
 
 #[tokio::test]
-async fn http_where_tls_is_spoken() {
+async fn http_to_a_server_with_tls_is_reported() {
     let server = served(Ca::new().serving()).await;
     let url = server.url().replace("https:", "http:");
-    let outcome = Asking::new().repository(&anonymous(), &url).await;
+    let outcome = TestResolver::new().repository(&anonymous(), &url).await;
     assert_fails(
         outcome,
         Reason::ConnectionFailed,
@@ -205,18 +209,18 @@ async fn http_where_tls_is_spoken() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_without_a_farewell_is_no_end_of_a_body() {
+async fn a_body_is_incomplete_without_a_tls_close_notification() {
     let ca = Ca::new();
-    // Without a length the body ends with the connection, and only TLS can tell an end from a cut.
+    // Without a length the body ends with the connection, and only the TLS close notification shows that it is complete.
     let server = Server::https(ca.serving(), |_| {
-        let index = super::answers::index(&["1.0.0"]);
+        let index = super::responses::index(&["1.0.0"]);
         vec![
-            Act::Write(format!("HTTP/1.1 200 OK\r\n\r\n{index}").into_bytes()),
-            Act::Cut,
+            Action::Write(format!("HTTP/1.1 200 OK\r\n\r\n{index}").into_bytes()),
+            Action::Abort,
         ]
     })
     .await;
-    let outcome = Asking::new()
+    let outcome = TestResolver::new()
         .repository(&trusting(anonymous(), &ca), &server.url())
         .await;
     assert_fails(
@@ -228,25 +232,25 @@ async fn a_connection_that_ends_without_a_farewell_is_no_end_of_a_body() {
 }
 
 #[tokio::test]
-async fn registries_are_asked_over_tls_unless_the_secret_says_otherwise() {
+async fn registries_use_tls_unless_the_secret_allows_plain_http() {
     let ca = Ca::new();
     let script = |head: &_| registry(head, &["1.0.0"]);
     let (safe, plain) = (
         Server::https(ca.serving(), script).await,
         Server::http(script).await,
     );
-    let (access, asking) = (trusting(anonymous(), &ca), Asking::new());
-    let outcome = asking.registry(&access, &reference(&safe), "1.0.0").await;
+    let (access, resolver) = (trusting(anonymous(), &ca), TestResolver::new());
+    let outcome = resolver.registry(&access, &reference(&safe), "1.0.0").await;
     assert_eq!(version(outcome), "1.0.0");
-    let outcome = asking
-        .registry(&in_the_clear(access), &reference(&plain), "1.0.0")
+    let outcome = resolver
+        .registry(&over_plain_http(access), &reference(&plain), "1.0.0")
         .await;
     assert_eq!(version(outcome), "1.0.0");
 }
 
-fn with(transport: TlsConfig) -> Access {
+fn with(tls: TlsConfig) -> Access {
     Access {
-        transport: Arc::new(transport),
+        tls: Arc::new(tls),
         ..Access::default()
     }
 }

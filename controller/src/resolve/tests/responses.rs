@@ -1,10 +1,10 @@
-//! What wholesome repositories and registries answer.
+//! Responses of working repositories and registries.
 
 use std::fmt::Write;
 
-use super::rig::{Head, Reply, answer};
+use super::server::{Reply, RequestHead, response};
 
-/// The chart that is asked for.
+/// The requested chart.
 pub const CHART: &str = "web";
 /// The digest of [`manifest`].
 pub const DIGEST: &str = "sha256:4b0d5d5f2a5ef7c3f3a5ac9b8a2a0e0e6f1d4f8b5f5ed0c6b3a1e2d3c4b5a697";
@@ -22,7 +22,7 @@ pub fn index_of(charts: &[(&str, &[&str])]) -> String {
     text
 }
 
-/// The same of one chart.
+/// An index with versions of the chart.
 pub fn index(versions: &[&str]) -> String {
     index_of(&[(CHART, versions)])
 }
@@ -35,72 +35,72 @@ pub fn entry(chart: &str, version: &str) -> String {
     )
 }
 
-/// An answer with an index.
+/// A response with an index.
 pub fn indexed(headers: &[(&str, &str)], versions: &[&str]) -> Reply {
-    answer(200, headers, index(versions))
+    response(200, headers, index(versions))
 }
 
-/// Answers as a repository that has an entity tag: with the index, or with the news that there are none.
-pub fn revalidating(head: &Head, etag: &str, body: &str) -> Reply {
+/// The response of a repository with an entity tag: the index, or status 304.
+pub fn revalidating(head: &RequestHead, etag: &str, body: &str) -> Reply {
     if head.text("If-None-Match") == etag {
-        answer(304, &[("ETag", etag)], "")
+        response(304, &[("ETag", etag)], "")
     } else {
-        answer(200, &[("ETag", etag)], body)
+        response(200, &[("ETag", etag)], body)
     }
 }
 
 /// A page of tags.
 pub fn tags(headers: &[(&str, &str)], tags: &[&str]) -> Reply {
     let body = serde_json::json!({"name": CHART, "tags": tags});
-    answer(200, headers, body.to_string())
+    response(200, headers, body.to_string())
 }
 
-/// The answer to a HEAD for a manifest.
+/// The response to HEAD for a manifest.
 pub fn manifest() -> Reply {
-    answer(
+    response(
         200,
         &[("Docker-Content-Digest", DIGEST), ("Content-Length", "700")],
         "",
     )
 }
 
-/// A registry that has these tags, and a manifest for each.
-pub fn registry(head: &Head, all: &[&str]) -> Reply {
-    let wanted = head.target.rsplit_once("/manifests/").map(|(_, tag)| tag);
-    match wanted {
+/// A registry with these tags, and a manifest for each.
+pub fn registry(head: &RequestHead, all: &[&str]) -> Reply {
+    let tag = head.target.rsplit_once("/manifests/").map(|(_, tag)| tag);
+    match tag {
         None => tags(&[], all),
         Some(tag) if all.contains(&tag) => manifest(),
-        Some(_) if head.method == "HEAD" => answer(404, &[("Content-Length", "80")], ""),
+        Some(_) if head.method == "HEAD" => response(404, &[("Content-Length", "80")], ""),
         Some(_) => refused(404, "MANIFEST_UNKNOWN", "manifest unknown"),
     }
 }
 
-/// A registry's refusal.
+/// An error response of a registry.
 pub fn refused(status: u16, code: &str, message: &str) -> Reply {
     let body = serde_json::json!({"errors": [{"code": code, "message": message}]});
-    answer(status, &[("Content-Type", "application/json")], body.to_string())
+    response(status, &[("Content-Type", "application/json")], body.to_string())
 }
 
-/// The demand of a token, from the server itself.
-pub fn wants_token(head: &Head) -> Reply {
+/// A challenge for a token, with the server itself as token server.
+pub fn token_challenge(head: &RequestHead) -> Reply {
     let challenge = format!(
         "Bearer realm=\"http://{}/token\",service=\"registry of a test\"",
         head.host()
     );
-    wants(&challenge)
+    unauthorized(&challenge)
 }
 
-/// The demand of credentials.
-pub fn wants(challenge: &str) -> Reply {
-    answer(
+/// A challenge for credentials.
+pub fn unauthorized(challenge: &str) -> Reply {
+    response(
         401,
         &[("WWW-Authenticate", challenge), ("Content-Length", "0")],
         "",
     )
 }
 
-/// A token that is good for so many seconds.
+/// A token that is valid for this many seconds.
 pub fn token(secret: &str, seconds: u32) -> Reply {
     let body = serde_json::json!({"token": secret, "expires_in": seconds});
-    answer(200, &[("Content-Type", "application/json")], body.to_string())
+    response(200, &[("Content-Type", "application/json")], body.to_string())
 }

@@ -1,4 +1,4 @@
-//! Certificates, good and bad.
+//! Valid and invalid certificates.
 
 use std::{
     sync::Arc,
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// An authority that nobody trusts but who is given its certificate.
+/// A private CA.
 pub struct Ca {
     /// Its certificate, PEM.
     pub pem: String,
@@ -34,11 +34,11 @@ pub struct Pair {
     pub key: String,
 }
 
-/// What a certificate is like.
+/// The properties of a certificate.
 pub struct Leaf {
     /// Name or address that it is for.
     pub name: &'static str,
-    /// Days from now on which it is valid, first and last.
+    /// First and last day of its validity, relative to now.
     pub days: (i32, i32),
 }
 
@@ -52,13 +52,11 @@ impl Default for Leaf {
 }
 
 impl Ca {
-    /// A new authority.
+    /// Creates a CA.
     pub fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = dated((-400, 400));
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "authority of a test");
+        params.distinguished_name.push(DnType::CommonName, "CA of a test");
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         Self {
@@ -67,7 +65,7 @@ impl Ca {
         }
     }
 
-    /// A certificate of its making, for servers and clients.
+    /// Issues a certificate for servers and clients.
     pub fn issue(&self, leaf: &Leaf) -> Pair {
         let key = KeyPair::generate().unwrap();
         let certificate = leaf.params().signed_by(&key, &self.issuer).unwrap();
@@ -77,14 +75,14 @@ impl Ca {
         }
     }
 
-    /// Serves with a good certificate of its making.
+    /// A server configuration with a valid certificate of this CA.
     pub fn serving(&self) -> TlsAcceptor {
         server_tls(&self.issue(&Leaf::default()), None)
     }
 }
 
 impl Leaf {
-    /// A certificate that vouches for itself.
+    /// A self-signed certificate.
     pub fn self_signed(&self) -> Pair {
         let key = KeyPair::generate().unwrap();
         Pair {
@@ -106,13 +104,13 @@ impl Leaf {
 }
 
 impl Pair {
-    /// As it stands in a Secret: `tls.crt` and `tls.key`, one behind the other.
+    /// Certificate and key, as read from `tls.crt` and `tls.key` of a Secret.
     pub fn identity(&self) -> Vec<u8> {
         format!("{}\n{}\n", self.certificate, self.key).into_bytes()
     }
 }
 
-/// Serves with this certificate; with `clients`, to those only who have a certificate of this authority.
+/// A server configuration with this certificate; with `clients`, a client certificate of this CA is required.
 pub fn server_tls(pair: &Pair, clients: Option<&Ca>) -> TlsAcceptor {
     let provider = Arc::new(ring::default_provider());
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))

@@ -7,58 +7,58 @@ use tokio::io::{self, AsyncBufRead, AsyncBufReadExt};
 /// The first byte of a TLS connection.
 const HANDSHAKE: u8 = 0x16;
 
-/// The head of a request, as it came.
+/// The head of a request, as received.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct RequestHead {
     /// Method.
     pub method: String,
     /// Path and query.
     pub target: String,
-    /// How many requests the server had before.
+    /// The number of requests before this one.
     pub nth: usize,
-    /// When it came.
+    /// When it was received.
     pub at: Instant,
     headers: Vec<(String, Vec<u8>)>,
 }
 
-impl Head {
+impl RequestHead {
     /// Method and target.
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.target)
     }
 
-    /// The value of a header, byte by byte. It must not come twice.
+    /// The value of a header, byte by byte. It must not occur twice.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         let mut values = self
             .headers
             .iter()
             .filter(|(header, _)| header.eq_ignore_ascii_case(name));
         let value = values.next().map(|(_, value)| value.as_slice());
-        assert!(values.next().is_none(), "{name} comes twice: {self:?}");
+        assert!(values.next().is_none(), "{name} occurs twice: {self:?}");
         value
     }
 
-    /// The value of a header as a text, empty where it is missing.
+    /// The value of a header as text, empty if it is missing.
     pub fn text(&self, name: &str) -> &str {
         std::str::from_utf8(self.header(name).unwrap_or_default()).unwrap()
     }
 
-    /// Whether a token is asked for, from where [`super::super::answers::wants_token`] sends for one.
+    /// Whether it requests a token, from the URL of [`super::super::responses::token_challenge`].
     pub fn is_for_token(&self) -> bool {
         self.target.starts_with("/token")
     }
 
-    /// Where the client thinks that it is.
+    /// The header `Host`.
     pub fn host(&self) -> &str {
         self.text("Host")
     }
 }
 
-/// Reads a head; `None` where the connection ends instead.
+/// Reads a head; `None` if the connection ends instead.
 ///
 /// # Errors
-/// `InvalidData` where the peer speaks TLS.
-pub async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Head>> {
+/// `InvalidData` if the client starts a TLS handshake.
+pub async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<RequestHead>> {
     match stream.fill_buf().await?.first() {
         None => return Ok(None),
         Some(&HANDSHAKE) => return Err(io::ErrorKind::InvalidData.into()),
@@ -66,8 +66,11 @@ pub async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option
     }
     let first = line(stream).await?;
     let first = String::from_utf8_lossy(&first).into_owned();
-    let mut words = first.split(' ').map(str::to_owned);
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut expected = first.split(' ').map(str::to_owned);
+    let (method, target) = (
+        expected.next().unwrap_or_default(),
+        expected.next().unwrap_or_default(),
+    );
     let mut headers = Vec::new();
     loop {
         let line = line(stream).await?;
@@ -79,7 +82,7 @@ pub async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option
         let value = value.strip_prefix(b":").unwrap_or_default().trim_ascii();
         headers.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
     }
-    Ok(Some(Head {
+    Ok(Some(RequestHead {
         method,
         target,
         nth: 0,

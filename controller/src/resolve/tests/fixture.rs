@@ -1,4 +1,4 @@
-//! Asking repositories and registries as the controller does, and judging what comes of it.
+//! A resolver like that of the controller, and assertions on its results.
 
 use std::{
     fmt::Debug,
@@ -14,8 +14,8 @@ use prometheus::{Registry, TextEncoder};
 use tokio::time::timeout;
 
 use super::{
-    answers::CHART,
-    rig::{Ca, DEADLINE, Server},
+    responses::CHART,
+    server::{Ca, DEADLINE, Server},
 };
 use crate::{
     backoff::Pace,
@@ -24,147 +24,150 @@ use crate::{
         access::{self, Access, Login, TlsConfig},
         bounds::Bounds,
         budget::Budget,
-        cache::Terms,
-        choice::Choices,
-        http::{Addresses, Fault, HttpClient, LeastRate, Limits, Timeouts},
+        cache::CacheSettings,
+        http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts},
         metrics::Fetches,
         oci::{Registries, RegistryError},
-        repository::{LIMITS, Repositories, RepositoryError},
+        repository::{ChartRef, LIMITS, Repositories, RepositoryError},
+        selection::SelectionPermits,
     },
 };
 
-/// The password of every login here. No message may hold it.
+/// The password of every login here. No message may contain it.
 pub const PASSWORD: &str = "geheim";
 /// The limit of the manifests.
 const MEMORY: usize = 256 << 20;
-/// Far above what any answer takes that is meant to come.
-pub const PATIENT: Timeouts = Timeouts {
+/// Far above the duration of any response that is expected to arrive.
+pub const LONG_TIMEOUTS: Timeouts = Timeouts {
     connect: DEADLINE,
     read: DEADLINE,
     total: DEADLINE,
-    rate: LeastRate {
+    rate: MinRate {
         grace: DEADLINE,
         window: DEADLINE,
         bytes: 1,
     },
 };
 
-/// What came of a look-up.
-pub type Outcome = Result<ChartVersion, ResolveError>;
+/// The result of a resolution.
+pub type ResolveResult = Result<ChartVersion, ResolveError>;
 
-/// The controller's way to repositories and registries.
+/// The repositories and registries of a resolver, with its metrics.
 #[derive(Debug)]
-pub struct Asking {
-    web: HttpClient,
+pub struct TestResolver {
+    http: HttpClient,
     repositories: Repositories,
     registries: Registries,
     metrics: Registry,
     charts: ChartFilter,
 }
 
-impl Asking {
-    /// With all the time in the world.
+impl TestResolver {
+    /// With timeouts that no test reaches.
     pub fn new() -> Self {
-        Self::within(PATIENT)
+        Self::with_timeouts(LONG_TIMEOUTS)
     }
 
     /// With these timeouts.
-    pub fn within(timeouts: Timeouts) -> Self {
-        Self::reading(LIMITS, timeouts)
+    pub fn with_timeouts(timeouts: Timeouts) -> Self {
+        Self::with_limits(LIMITS, timeouts)
     }
 
-    /// With these limits to the size of an index, and timeouts.
-    pub fn reading(limits: Limits, timeouts: Timeouts) -> Self {
-        Self::connecting(&Bounds::of(MEMORY, None), limits, timeouts, near())
+    /// With these limits for the size of an index, and these timeouts.
+    pub fn with_limits(limits: Limits, timeouts: Timeouts) -> Self {
+        Self::build(&Bounds::of(MEMORY, None), limits, timeouts, allow_loopback())
     }
 
-    /// With so much memory for all that is read at a time.
-    pub fn budgeted(reads: usize) -> Self {
+    /// With this much memory for all concurrent reads.
+    pub fn with_read_budget(reads: usize) -> Self {
         let bounds = Bounds::of(MEMORY, None);
-        Self::bounded(&Bounds { reads, ..bounds })
+        Self::with_bounds(&Bounds { reads, ..bounds })
     }
 
-    /// With so much memory.
-    pub fn bounded(bounds: &Bounds) -> Self {
-        Self::connecting(bounds, LIMITS, PATIENT, near())
+    /// With these memory limits.
+    pub fn with_bounds(bounds: &Bounds) -> Self {
+        Self::build(bounds, LIMITS, LONG_TIMEOUTS, allow_loopback())
     }
 
-    /// With these addresses alone, and the limits and timeouts of the rest.
-    pub fn to(addresses: Addresses) -> Self {
-        Self::connecting(&Bounds::of(MEMORY, None), LIMITS, PATIENT, addresses)
+    /// With these addresses, and the default limits and timeouts.
+    pub fn with_addresses(addresses: Addresses) -> Self {
+        Self::build(&Bounds::of(MEMORY, None), LIMITS, LONG_TIMEOUTS, addresses)
     }
 
-    fn connecting(bounds: &Bounds, limits: Limits, timeouts: Timeouts, addresses: Addresses) -> Self {
+    fn build(bounds: &Bounds, limits: Limits, timeouts: Timeouts, addresses: Addresses) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = Registry::new();
         let fetches = Fetches::register(&metrics).unwrap();
         let budget = Budget::new(bounds.reads, SHARE_OF_READS);
-        let terms = Terms {
-            // Tests count requests that follow each other at once.
-            apart: Duration::ZERO,
-            ..Terms::new(bounds).part(2)
+        let settings = CacheSettings {
+            // Tests count requests that follow each other immediately.
+            min_interval: Duration::ZERO,
+            ..CacheSettings::new(bounds).part(2)
         };
-        let choices = Choices::default();
+        let selections = SelectionPermits::default();
         Self {
-            web: HttpClient::new(timeouts, addresses, fetches.clone()).unwrap(),
+            http: HttpClient::new(timeouts, addresses, fetches.clone()).unwrap(),
             repositories: Repositories::new(
-                terms.clone(),
+                settings.clone(),
                 limits,
                 budget.clone(),
-                choices.clone(),
+                selections.clone(),
                 fetches.clone(),
             ),
-            registries: Registries::new(&terms, budget, choices, fetches),
+            registries: Registries::new(&settings, budget, selections, fetches),
             metrics,
             charts: ChartFilter::new(),
         }
     }
 
-    /// Other HelmOps want these charts of the same repository.
-    pub fn beside(self, charts: &[&str]) -> Self {
+    /// Other HelmOps use these charts of the same repository.
+    pub fn with_interest(self, charts: &[&str]) -> Self {
         let charts = charts.iter().map(|chart| (*chart).to_owned()).collect();
         Self { charts, ..self }
     }
 
-    /// The newest version of the chart in a repository, asked for just now.
-    pub async fn repository(&self, access: &Access, repo: &str) -> Outcome {
+    /// Resolves the newest version of the chart in a repository, with a fresh request.
+    pub async fn repository(&self, access: &Access, repo: &str) -> ResolveResult {
         self.chart(access, (repo, CHART), Instant::now()).await
     }
 
-    /// The newest version of a chart in a repository.
-    pub async fn chart(&self, access: &Access, chart: (&str, &str), since: Instant) -> Outcome {
+    /// Resolves the newest version of a chart in a repository.
+    pub async fn chart(&self, access: &Access, (repo, chart): (&str, &str), since: Instant) -> ResolveResult {
+        let chart = ChartRef { repo, chart };
         let newest = VersionRequest::parse("").unwrap();
         let interest = |_: &str, namespace: Option<&str>| match namespace {
             None => self.charts.clone(),
             Some(_) => ChartFilter::new(),
         };
-        let look_up = self
+        let resolution = self
             .repositories
-            .version(&self.web, access, &interest, chart, &newest, since);
-        in_time(look_up).await.map_err(ResolveError::Repository)
+            .version(&self.http, access, &interest, chart, &newest, since);
+        within_deadline(resolution)
+            .await
+            .map_err(ResolveError::Repository)
     }
 
-    /// A version of a chart in a registry, asked for just now.
-    pub async fn registry(&self, access: &Access, repo: &str, version: &str) -> Outcome {
+    /// Resolves a version of a chart in a registry, with a fresh request.
+    pub async fn registry(&self, access: &Access, repo: &str, version: &str) -> ResolveResult {
         self.registry_since(access, repo, version, Instant::now()).await
     }
 
-    /// A version of a chart in a registry.
+    /// Resolves a version of a chart in a registry.
     pub async fn registry_since(
         &self,
         access: &Access,
         repo: &str,
         version: &str,
         since: Instant,
-    ) -> Outcome {
+    ) -> ResolveResult {
         let version = VersionRequest::parse(version).unwrap();
-        let look_up = self.registries.version(&self.web, access, repo, &version, since);
-        in_time(look_up).await.map_err(ResolveError::Registry)
+        let resolution = self.registries.version(&self.http, access, repo, &version, since);
+        within_deadline(resolution).await.map_err(ResolveError::Registry)
     }
 
-    /// The same over and over until it succeeds: a host that was in trouble is spared for a while.
-    pub async fn repository_in_the_end(&self, access: &Access, repo: &str) -> ChartVersion {
-        let look_ups = async {
+    /// Repeats the resolution until it succeeds: a failed host backs off for a while.
+    pub async fn repository_until_success(&self, access: &Access, repo: &str) -> ChartVersion {
+        let resolutions = async {
             loop {
                 if let Ok(found) = self.repository(access, repo).await {
                     return found;
@@ -172,10 +175,10 @@ impl Asking {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        in_time(look_ups).await
+        within_deadline(resolutions).await
     }
 
-    /// What Prometheus sees of a series, such as `helmops_fetch_requests_total{kind="index",outcome="success"}`.
+    /// The value of a series, such as `helmops_fetch_requests_total{kind="index",reason="",result="success"}`.
     pub fn metric(&self, series: &str) -> u64 {
         let text = TextEncoder::new()
             .encode_to_string(&self.metrics.gather())
@@ -202,12 +205,12 @@ impl Asking {
         ))
     }
 
-    /// How many bytes answers of a kind had, on the wire.
+    /// How many bytes were received in responses of a kind.
     pub fn bytes(&self, kind: &str) -> u64 {
         self.metric(&format!("helmops_fetch_received_bytes_total{{kind=\"{kind}\"}}"))
     }
 
-    /// No request is under way, and each that was has been counted and timed.
+    /// No request is in flight, and each one has been counted and timed.
     #[track_caller]
     pub fn assert_idle(&self, requests: u64) {
         assert_eq!(self.metric("helmops_fetch_in_flight"), 0);
@@ -228,8 +231,8 @@ impl Asking {
     }
 }
 
-/// The servers of tests are on this machine.
-pub fn near() -> Addresses {
+/// Allows the servers of tests, which listen on loopback addresses.
+pub fn allow_loopback() -> Addresses {
     Addresses {
         allow: ["127.0.0.0/8", "::1/128"]
             .map(|range| range.parse().unwrap())
@@ -238,21 +241,21 @@ pub fn near() -> Addresses {
     }
 }
 
-/// Waits for what should have come long before the deadline.
-pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    // On the heap, since some of it is large.
+/// Waits for a future that completes long before the deadline.
+pub async fn within_deadline<T>(work: impl Future<Output = T>) -> T {
+    // On the heap, because some futures are large.
     timeout(2 * DEADLINE, Box::pin(work))
         .await
-        .expect("it takes for ever")
+        .expect("the future does not complete before the deadline")
 }
 
-/// Nothing but what everybody may have.
+/// Access without credentials.
 pub fn anonymous() -> Access {
     Access::default()
 }
 
 /// The same access, for HelmOps of a namespace.
-pub fn within(namespace: &str, access: Access) -> Access {
+pub fn in_namespace(namespace: &str, access: Access) -> Access {
     Access {
         namespace: namespace.into(),
         ..access
@@ -264,14 +267,14 @@ pub fn login(server: &Server, username: &str) -> Access {
     login_at(&server.url(), username)
 }
 
-/// A login for a place.
-pub fn login_at(home: &str, username: &str) -> Access {
+/// A login for an origin.
+pub fn login_at(repo: &str, username: &str) -> Access {
     Access {
         login: Some(Login {
             username: username.to_owned(),
             password: PASSWORD.to_owned(),
         }),
-        home: access::home(home, false),
+        origin: access::repository_origin(repo, false),
         secret: "access".to_owned(),
         ..Access::default()
     }
@@ -284,20 +287,20 @@ pub fn basic(username: &str) -> String {
     value.to_str().unwrap().to_owned()
 }
 
-/// The same access, trusting an authority.
+/// The same access, with a trusted CA.
 pub fn trusting(access: Access, ca: &Ca) -> Access {
-    let transport = TlsConfig {
-        authorities: vec![(ca.pem.clone().into_bytes(), "key cacerts of the Secret")],
+    let tls = TlsConfig {
+        ca_certificates: vec![(ca.pem.clone().into_bytes(), "key cacerts of the Secret")],
         ..TlsConfig::default()
     };
     Access {
-        transport: Arc::new(transport),
+        tls: Arc::new(tls),
         ..access
     }
 }
 
 /// The same access, with `basicHTTP`.
-pub fn in_the_clear(access: Access) -> Access {
+pub fn over_plain_http(access: Access) -> Access {
     Access {
         plain_http: true,
         ..access
@@ -309,35 +312,35 @@ pub fn reference(server: &Server) -> String {
     format!("oci://{}/{CHART}", server.host())
 }
 
-/// What a look-up must fail with, and what a person must read.
+/// Asserts the reason, the retry and the message of a failed resolution.
 #[track_caller]
-pub fn assert_fails(outcome: Outcome, reason: Reason, pace: Pace, words: &[&str]) -> ResolveError {
+pub fn assert_fails(outcome: ResolveResult, reason: Reason, pace: Pace, expected: &[&str]) -> ResolveError {
     let Err(error) = outcome else {
-        panic!("it succeeds: {outcome:?}")
+        panic!("the resolution succeeds: {outcome:?}")
     };
     let message = error.to_string();
     assert_eq!(error.reason(), reason, "{message}");
     assert_eq!(error.pace(), Some(pace), "{message}");
-    for word in words {
-        assert!(message.contains(word), "{word:?} is not in: {message}");
+    for word in expected {
+        assert!(message.contains(word), "{word:?} is missing in: {message}");
     }
     assert!(!format!("{message}{error:?}").contains(PASSWORD), "{message}");
-    // It goes into conditions and events.
+    // It is copied into conditions and events.
     assert!(message.len() < 1024, "{message}");
     error
 }
 
-/// What was wrong with the request.
-pub fn fault(error: &ResolveError) -> &Fault {
+/// The error of the request.
+pub fn fetch_error_kind(error: &ResolveError) -> &FetchErrorKind {
     match error {
         ResolveError::Repository(RepositoryError::Fetch(error))
-        | ResolveError::Registry(RegistryError::Fetch(error)) => &error.fault,
+        | ResolveError::Registry(RegistryError::Fetch(error)) => &error.kind,
         other => panic!("{other}"),
     }
 }
 
-/// The version that was found.
+/// The resolved version.
 #[track_caller]
-pub fn version(outcome: Outcome) -> String {
+pub fn version(outcome: ResolveResult) -> String {
     outcome.unwrap().version
 }

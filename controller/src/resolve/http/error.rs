@@ -1,4 +1,4 @@
-//! What can go wrong with a request, as a person and as the controller see it.
+//! Errors of requests: messages for users, reasons and retries for the controller.
 
 use std::{io, time::Duration};
 
@@ -6,79 +6,79 @@ use helmops_shared::{chart::url::redacted, reason::Reason, runtime::exit::with_c
 use reqwest::{StatusCode, Url};
 use thiserror::Error;
 
-use super::{addresses::AddressError, pauses::LONGEST_ASKED};
+use super::{addresses::AddressError, backoff::MAX_RETRY_AFTER};
 use crate::backoff::Pace;
 
-/// Longest text of a foreign error that is passed on, in bytes.
-const MAX_WHY: usize = 512;
+/// Longest text of a library error that a message quotes, in bytes.
+const MAX_CAUSE: usize = 512;
 
-/// A request that gave no answer that is of use. The URL is without credentials.
+/// A request without a usable response. The URL contains no credentials.
 #[derive(Clone, Debug, Error)]
-#[error("failed to fetch {url}: {fault}")]
+#[error("failed to fetch {url}: {kind}")]
 pub struct FetchError {
-    /// What was asked for.
+    /// The requested URL.
     pub url: String,
-    /// Why it was not had.
-    pub fault: Fault,
+    /// The cause.
+    pub kind: FetchErrorKind,
 }
 
 impl FetchError {
-    /// About a URL that may hold credentials.
-    pub fn new(url: &str, fault: Fault) -> Self {
+    /// Creates an error for a URL that may contain credentials.
+    pub fn new(url: &str, kind: FetchErrorKind) -> Self {
         Self {
             url: redacted(url),
-            fault,
+            kind,
         }
     }
 }
 
-/// Reads a URL.
+/// Parses a URL.
 ///
 /// # Errors
-/// Where it is none.
+/// If it is not a URL.
 pub fn parse(url: &str) -> Result<Url, FetchError> {
-    Url::parse(url).map_err(|error| FetchError::new(url, Fault::Url(error.to_string())))
+    Url::parse(url).map_err(|error| FetchError::new(url, FetchErrorKind::Url(error.to_string())))
 }
 
-/// Why a request gave no answer that is of use. The words in parentheses are those of Go's HTTP client, for those who
-/// search for them.
+/// Why a request has no usable response. The texts in parentheses are those of Go's HTTP client, so that a search for them
+/// finds the message.
 #[derive(Clone, Debug, Error)]
-pub enum Fault {
-    /// The URL is none.
+pub enum FetchErrorKind {
+    /// The URL is invalid.
     #[error("not a valid URL: {0}")]
     Url(String),
-    /// The certificates of the Secret are none.
+    /// The CA certificates cannot be parsed.
     #[error("{0} contains no certificate in PEM format")]
-    CaCerts(&'static str),
-    /// The client certificate of the Secret is none, or does not fit its key.
+    CaCertificates(&'static str),
+    /// The client certificate of the Secret is invalid, or does not match its key.
     #[error(
         "keys tls.crt and tls.key of the Secret are not a client certificate and its private key in PEM format: {0}"
     )]
-    Identity(String),
-    /// No client could be made.
-    #[error("cannot make an HTTP client: {0}")]
+    ClientCertificate(String),
+    /// The HTTP client could not be created.
+    #[error("cannot create the HTTP client: {0}")]
     Client(String),
     /// The host name has no address.
     #[error("DNS lookup failed (no such host): {0}; check the host in the URL and the DNS of the cluster")]
     Dns(String),
-    /// Nobody listens.
+    /// The connection was refused.
     #[error(
         "connection refused: nothing listens on this address; check the port in the URL, and whether the server is running"
     )]
-    Refused,
+    ConnectionRefused,
     /// The server cannot be reached.
     #[error("cannot connect: {0}")]
     Unreachable(String),
-    /// The server does not take connections in time.
+    /// The server does not accept the connection in time.
     #[error("timeout: the connection was not accepted")]
     NotAccepted,
-    /// The connection broke off.
+    /// The connection was closed.
     #[error("the connection was closed: {0}")]
     Connection(String),
-    /// No connection is made to such an address.
+    /// Connections to this address are denied.
     #[error("{0}")]
     Address(#[from] AddressError),
-    /// The server did not answer in time.
+    /// The server did not respond in time.
     #[error("timeout: {0}")]
     Timeout(String),
     /// The server's certificate is not trusted.
@@ -87,62 +87,62 @@ pub enum Fault {
     /// A redirect that is not followed.
     #[error("{0}")]
     Redirect(String),
-    /// An answer that is an error.
+    /// A response with an error status.
     #[error("error code: {code}: {advice}", code = .0.as_u16(), advice = advice(*.0))]
     Status(StatusCode),
-    /// An answer that is an error, to a request without the credentials that are there for another host.
+    /// A response with an error status, to a request without the configured credentials, which are for another host.
     #[error(
-        "error code: {code}: the server requires credentials, but those in Secret {secret} are for {home} and are not sent anywhere else; create a separate HelmOp, or let the Secret be of type kubernetes.io/dockerconfigjson with a login for each host",
+        "error code: {code}: the server requires credentials, but those in Secret {secret} are for {origin} and are not sent anywhere else; create a separate HelmOp, or use a Secret of type kubernetes.io/dockerconfigjson with a login for each host",
         code = .status.as_u16()
     )]
-    Withheld {
-        /// What it answered.
+    CredentialsForOtherHost {
+        /// The status of the response.
         status: StatusCode,
         /// Name of the Secret.
         secret: String,
         /// Scheme, host and port that the credentials are for.
-        home: String,
+        origin: String,
     },
-    /// An answer that is an error, to a request without the credentials that are there for HTTPS.
+    /// A response with an error status, to a request without the configured credentials, which are sent over HTTPS only.
     #[error(
         "error code: {code}: the server requires credentials, but those in Secret {secret} are for HTTPS and are not sent unencrypted; start the URL with https://, or set key basicHTTP of the Secret to true",
         code = .status.as_u16()
     )]
-    Unencrypted {
-        /// What it answered.
+    CredentialsNeedHttps {
+        /// The status of the response.
         status: StatusCode,
         /// Name of the Secret.
         secret: String,
     },
-    /// Requests are limited.
-    #[error("error code: {code}: the server limits requests; retrying later{again}", code = .status.as_u16(), again = again(*.after))]
+    /// The server limits requests.
+    #[error("error code: {code}: the server limits requests; retrying later{retry_hint}", code = .status.as_u16(), retry_hint = retry_hint(*.after))]
     RateLimited {
-        /// What it answered.
+        /// The status of the response.
         status: StatusCode,
-        /// How long the server says to wait.
+        /// The value of `Retry-After`.
         after: Option<Duration>,
     },
-    /// The answer is too large.
-    #[error("the response is larger than {} MiB {kind}, which is the limit", .limit >> 20)]
+    /// The response is too large.
+    #[error("the response is larger than {} MiB {measured}, which is the limit", .limit >> 20)]
     TooLarge {
         /// The limit, in bytes.
         limit: u64,
-        /// What was counted.
-        kind: &'static str,
+        /// Where the size was measured.
+        measured: &'static str,
     },
-    /// The compression of the answer is broken, or unknown.
+    /// The response cannot be decompressed.
     #[error("the response cannot be decompressed: {0}")]
     Encoding(String),
-    /// The answer is not what this kind of server answers.
+    /// The response is not what this kind of server returns.
     #[error("the response cannot be parsed: {0}")]
-    HttpResponse(String),
+    InvalidResponse(String),
 }
 
-impl Fault {
-    /// A broken exchange, taken apart.
-    pub fn of(error: reqwest::Error) -> Self {
-        if let Some(why) = certificate(&error) {
-            return Self::Certificate(why);
+impl FetchErrorKind {
+    /// Classifies a failed exchange.
+    pub fn from_reqwest(error: reqwest::Error) -> Self {
+        if let Some(cause) = certificate(&error) {
+            return Self::Certificate(cause);
         }
         if let Some(refused) = cause::<AddressError>(&error) {
             return Self::Address(refused.clone());
@@ -151,34 +151,36 @@ impl Fault {
         let is_dns = error.is_dns();
         let refused =
             cause::<io::Error>(&error).is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
-        // The error's own text would repeat the URL.
+        // Otherwise the error's own text would repeat the URL.
         let error = error.without_url();
-        let why = cut(with_causes(innermost(&error)), MAX_WHY);
+        let cause = cut(with_causes(innermost(&error)), MAX_CAUSE);
         if is_dns {
-            Self::Dns(why)
+            Self::Dns(cause)
         } else if is_timeout && is_connect {
             Self::NotAccepted
         } else if is_timeout {
-            Self::Timeout("the server took the request, but does not answer or sends too slowly".to_owned())
+            Self::Timeout(
+                "the server accepted the request, but does not respond or sends too slowly".to_owned(),
+            )
         } else if refused {
-            Self::Refused
+            Self::ConnectionRefused
         } else if is_connect {
-            Self::Unreachable(why)
+            Self::Unreachable(cause)
         } else {
-            Self::Connection(why)
+            Self::Connection(cause)
         }
     }
 
-    /// Why, in a word.
+    /// The reason for conditions and metrics.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Url(_) => Reason::InvalidURL,
-            Self::CaCerts(_) | Self::Identity(_) => Reason::InvalidSecret,
-            Self::Client(_) | Self::Redirect(_) | Self::Encoding(_) | Self::HttpResponse(_) => {
+            Self::CaCertificates(_) | Self::ClientCertificate(_) => Reason::InvalidSecret,
+            Self::Client(_) | Self::Redirect(_) | Self::Encoding(_) | Self::InvalidResponse(_) => {
                 Reason::RepositoryError
             }
             Self::Dns(_) => Reason::DNSLookupFailed,
-            Self::Refused | Self::Unreachable(_) | Self::Connection(_) | Self::Address(_) => {
+            Self::ConnectionRefused | Self::Unreachable(_) | Self::Connection(_) | Self::Address(_) => {
                 Reason::ConnectionFailed
             }
             Self::NotAccepted | Self::Timeout(_) => Reason::Timeout,
@@ -189,18 +191,20 @@ impl Fault {
                 StatusCode::NOT_FOUND | StatusCode::GONE => Reason::RepositoryNotFound,
                 _ => Reason::RepositoryError,
             },
-            Self::Withheld { .. } | Self::Unencrypted { .. } => Reason::CredentialsNotForHost,
+            Self::CredentialsForOtherHost { .. } | Self::CredentialsNeedHttps { .. } => {
+                Reason::CredentialsNotForHost
+            }
             Self::RateLimited { .. } => Reason::RateLimited,
             Self::TooLarge { .. } => Reason::ResponseTooLarge,
         }
     }
 
-    /// When to try again.
+    /// When to retry.
     pub fn pace(&self) -> Pace {
         match self {
             Self::Client(_)
             | Self::Dns(_)
-            | Self::Refused
+            | Self::ConnectionRefused
             | Self::Unreachable(_)
             | Self::NotAccepted
             | Self::Connection(_)
@@ -208,77 +212,81 @@ impl Fault {
             | Self::Encoding(_) => Pace::TRANSIENT,
             Self::Status(status) if status.is_server_error() => Pace::TRANSIENT,
             Self::RateLimited { after, .. } => {
-                Pace::SLOW.at_least(after.unwrap_or_default().min(LONGEST_ASKED))
+                Pace::SLOW.at_least(after.unwrap_or_default().min(MAX_RETRY_AFTER))
             }
             Self::Url(_)
-            | Self::CaCerts(_)
-            | Self::Identity(_)
+            | Self::CaCertificates(_)
+            | Self::ClientCertificate(_)
             | Self::Certificate(_)
             | Self::Address(_)
             | Self::Redirect(_)
             | Self::Status(_)
-            | Self::Withheld { .. }
-            | Self::Unencrypted { .. }
+            | Self::CredentialsForOtherHost { .. }
+            | Self::CredentialsNeedHttps { .. }
             | Self::TooLarge { .. }
-            | Self::HttpResponse(_) => Pace::SLOW,
+            | Self::InvalidResponse(_) => Pace::SLOW,
         }
     }
 
-    /// The same without anything that the answer says.
+    /// The same error without any text from the response.
     #[must_use]
-    pub fn without_quotes(self) -> Self {
+    pub fn without_response_text(self) -> Self {
         match self {
-            Self::Encoding(_) => Self::Encoding("it is broken, or one that was not asked for".to_owned()),
-            Self::HttpResponse(_) => Self::foreign(),
+            Self::Encoding(_) => {
+                Self::Encoding("it is invalid, or an encoding that was not requested".to_owned())
+            }
+            Self::InvalidResponse(_) => Self::cross_origin(),
             other => other,
         }
     }
 
-    /// An answer that is of no use, from another host than that of the repository.
-    pub fn foreign() -> Self {
-        Self::HttpResponse(
+    /// An invalid response from another host than that of the repository.
+    pub fn cross_origin() -> Self {
+        Self::InvalidResponse(
             "it comes from another host than that of the repository, by a redirect or as the token server that the registry \
-             names, and is not what such a server answers; nothing of it is shown here, so fetch the URL by hand to see it"
+            names, and is not what such a server returns; its content is not shown here, so fetch the URL by hand to see it"
                 .to_owned(),
         )
     }
 
-    /// What it says something about, and what is spared therefore.
-    pub fn scope(&self) -> Scope {
+    /// What backs off after this error.
+    pub fn backoff_scope(&self) -> BackoffScope {
         match self {
-            Self::Dns(_) | Self::Refused | Self::Unreachable(_) | Self::NotAccepted => Scope::Host,
-            Self::Connection(_) | Self::Timeout(_) | Self::RateLimited { .. } => Scope::Repository,
-            Self::Status(status) if status.is_server_error() => Scope::Repository,
+            Self::Dns(_) | Self::ConnectionRefused | Self::Unreachable(_) | Self::NotAccepted => {
+                BackoffScope::Host
+            }
+            Self::Connection(_) | Self::Timeout(_) | Self::RateLimited { .. } => BackoffScope::Repository,
+            Self::Status(status) if status.is_server_error() => BackoffScope::Repository,
             Self::Url(_)
-            | Self::CaCerts(_)
-            | Self::Identity(_)
+            | Self::CaCertificates(_)
+            | Self::ClientCertificate(_)
             | Self::Client(_)
             | Self::Certificate(_)
             | Self::Address(_)
             | Self::Redirect(_)
             | Self::Status(_)
-            | Self::Withheld { .. }
-            | Self::Unencrypted { .. }
+            | Self::CredentialsForOtherHost { .. }
+            | Self::CredentialsNeedHttps { .. }
             | Self::TooLarge { .. }
             | Self::Encoding(_)
-            | Self::HttpResponse(_) => Scope::Request,
+            | Self::InvalidResponse(_) => BackoffScope::Request,
         }
     }
 }
 
-/// What a fault says something about.
+/// What backs off after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The server, whoever asks it.
+pub enum BackoffScope {
+    /// The server, for all requests.
     Host,
-    /// What was asked for, by those who ask it with the same credentials: whoever has a path at a server that others use
-    /// too could answer anything there.
+    /// The repository, for requests with the same credentials: a tenant that controls one path of a shared server could return
+    /// any error there.
     Repository,
-    /// What was asked for, which is in order to ask for again.
+    /// Nothing: the server works, and only this request failed.
     Request,
 }
 
-/// What to do about an answer.
+/// What a user can do about a response.
 fn advice(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => {
@@ -286,38 +294,38 @@ fn advice(status: StatusCode) -> &'static str {
              spec.helmSecretName names"
         }
         StatusCode::FORBIDDEN => {
-            "the login is known but may not read this, or none was given: check spec.helmSecretName"
+            "the login has no permission to read this, or no login was sent: check spec.helmSecretName"
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => {
-            "there is no chart repository at this URL: check spec.helm.repo, or let it begin with oci:// for a registry"
+            "there is no chart repository at this URL: check spec.helm.repo, or start it with oci:// for a registry"
         }
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
             "the proxy requires credentials: put them into the URL in the controller's HTTPS_PROXY"
         }
-        status if status.is_server_error() => "the server is in trouble; it is asked again",
+        status if status.is_server_error() => "the server failed; retrying",
         StatusCode::NOT_MODIFIED => {
-            "the server says that nothing has changed, though nothing is known of it yet: is a broken cache in front of it?"
+            "the server reports that nothing has changed, but nothing was cached yet: is there a broken proxy cache in front of it?"
         }
         status if status.is_redirection() => "a redirect that leads nowhere",
-        _ => "not an answer that a chart repository or registry gives",
+        _ => "not a response of a chart repository or registry",
     }
 }
 
-fn again(after: Option<Duration>) -> String {
+fn retry_hint(after: Option<Duration>) -> String {
     after.map_or_else(String::new, |after| {
-        format!(", after {} s as it says", after.as_secs())
+        format!(" after {} s (Retry-After)", after.as_secs())
     })
 }
 
-/// What is wrong with the server's certificate, if that is what is wrong.
+/// The TLS error of a request, if it has one.
 fn certificate(error: &reqwest::Error) -> Option<String> {
-    use rustls::CertificateError as Wrong;
+    use rustls::CertificateError;
 
-    let wrong = match cause::<rustls::Error>(error)? {
-        rustls::Error::InvalidCertificate(wrong) => wrong,
+    let invalid = match cause::<rustls::Error>(error)? {
+        rustls::Error::InvalidCertificate(invalid) => invalid,
         rustls::Error::AlertReceived(alert) => {
             return Some(format!(
-                "the server refuses the TLS connection ({alert:?}); it may want a client certificate: keys tls.crt and \
+                "the server refuses the TLS connection ({alert:?}); it may require a client certificate: set keys tls.crt and \
                  tls.key of the Secret that spec.helmSecretName names"
             ));
         }
@@ -328,20 +336,20 @@ fn certificate(error: &reqwest::Error) -> Option<String> {
             ));
         }
     };
-    Some(match wrong {
-        Wrong::UnknownIssuer => {
+    Some(match invalid {
+        CertificateError::UnknownIssuer => {
             "the certificate is signed by an unknown authority (x509: certificate signed by unknown authority); put \
              the CA's certificate into key cacerts of the Secret that spec.helmSecretName names"
                 .to_owned()
         }
-        Wrong::Expired | Wrong::ExpiredContext { .. } => {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the certificate has expired (x509: certificate has expired or is not yet valid)".to_owned()
         }
-        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "the certificate is not valid yet (x509: certificate has expired or is not yet valid)".to_owned()
         }
-        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
-            format!("the certificate is for another host name: {wrong}")
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("the certificate is for another host name: {invalid}")
         }
         other => format!(
             "the certificate is not trusted: {other} (x509: certificate signed by unknown authority); put the CA's \
@@ -350,7 +358,7 @@ fn certificate(error: &reqwest::Error) -> Option<String> {
     })
 }
 
-/// The cause of a type, in a chain of causes. An I/O error holds its cause inside and does not tell it as its source.
+/// The first cause of a type in a chain of causes. An I/O error contains its cause and does not return it as its source.
 fn cause<'e, E: std::error::Error + 'static>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e E> {
     if let Some(found) = error.downcast_ref() {
         return Some(found);
@@ -362,7 +370,7 @@ fn cause<'e, E: std::error::Error + 'static>(error: &'e (dyn std::error::Error +
     }
 }
 
-/// The last cause in the chain, which is the one that means something to a person.
+/// The last cause in the chain, which is the most useful one for a user.
 fn innermost<'e>(error: &'e (dyn std::error::Error + 'static)) -> &'e (dyn std::error::Error + 'static) {
     let mut last = error;
     while let Some(source) = last.source() {
