@@ -173,7 +173,7 @@ impl Args {
         let delivers = self.controllers.contains(&Controller::Bundle);
         if !self.controllers.contains(&Controller::Helmop) {
             Err(ArgsError::NoHelmOpLoop)
-        } else if delivers && !self.scope().is_cluster() {
+        } else if delivers && !self.scope().is_cluster_wide() {
             Err(ArgsError::NamespacesOfClusters)
         } else {
             Ok(delivers)

@@ -11,14 +11,14 @@ use helmops_shared::runtime::lock;
 
 /// The backoff for a class of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct BackoffPolicy {
     /// Delay after the first failure. Each further failure doubles it.
     pub first: Duration,
     /// Maximum delay.
     pub longest: Duration,
 }
 
-impl Pace {
+impl BackoffPolicy {
     /// A conflict with another client: retried as soon as the caches have caught up.
     pub const CONFLICT: Self = Self {
         first: Duration::from_millis(100),
@@ -80,7 +80,7 @@ impl<K, R> Default for Backoff<K, R> {
 impl<K: Eq + Hash, R: PartialEq> Backoff<K, R> {
     /// Records a failure and returns the delay: it doubles with each failure, and a random jitter shortens it by up to a quarter,
     /// so that objects that failed together are not retried together.
-    pub fn failed(&self, key: K, retry_key: R, policy: Pace) -> Duration {
+    pub fn failed(&self, key: K, retry_key: R, policy: BackoffPolicy) -> Duration {
         let random = self.random.hash_one(&key) % 256;
         let mut failures = lock(&self.failures);
         let before = failures.get(&key).filter(|before| before.retry_key == retry_key);
@@ -129,20 +129,20 @@ mod tests {
             assert!(delay <= whole && delay >= whole * 3 / 4, "{delay:?} of {whole:?}");
         };
         for whole in [1, 2, 4, 8, 16, 32, 64, 120, 120] {
-            within(backoff.failed("a", 1, Pace::TRANSIENT), whole);
+            within(backoff.failed("a", 1, BackoffPolicy::TRANSIENT), whole);
         }
-        within(backoff.failed("b", 1, Pace::SLOW), 5);
-        within(backoff.failed("a", 2, Pace::TRANSIENT), 1);
-        within(backoff.failed("a", 2, Pace::TRANSIENT), 2);
+        within(backoff.failed("b", 1, BackoffPolicy::SLOW), 5);
+        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 1);
+        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 2);
         backoff.forget(&"a");
-        within(backoff.failed("a", 2, Pace::TRANSIENT), 1);
+        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 1);
     }
 
     #[test]
     fn the_delay_applies_only_to_the_same_retry_key() {
         let backoff = Backoff::<_, u8>::default();
         assert_eq!(backoff.remaining(&"a", &1), None);
-        let delay = backoff.failed("a", 1, Pace::SLOW);
+        let delay = backoff.failed("a", 1, BackoffPolicy::SLOW);
         assert!(backoff.remaining(&"a", &1).is_some_and(|left| left <= delay));
         assert_eq!(backoff.remaining(&"a", &2), None);
         assert_eq!(backoff.remaining(&"b", &1), None);

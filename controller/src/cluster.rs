@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
-    backoff::Pace, bundle::DeliveryError, client::bounded, context::Context, error::shown,
+    backoff::BackoffPolicy, bundle::DeliveryError, client::bounded, context::Context, error::cut_error,
     metrics::Reconciler, queue::Next, retry_state::ClassifiedError, watch::DeliveryStores, work::ClusterKey,
     writes,
 };
@@ -28,13 +28,13 @@ pub async fn reconcile(key: &ClusterKey, stores: &DeliveryStores, context: &Cont
         Decoded::Valid(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
         Decoded::Valid(_) => return None,
         Decoded::Invalid { error, .. } => {
-            tracing::error!(error = shown(error), "Cluster cannot be decoded; skipping it");
+            tracing::error!(error = cut_error(error), "Cluster cannot be decoded; skipping it");
             return None;
         }
     };
     let cached = cluster.metadata.resource_version.as_deref().unwrap_or_default();
     if retry_state.pending_writes.is_stale(key, cached) {
-        return Some(Pace::CONFLICT.first);
+        return Some(BackoffPolicy::CONFLICT.first);
     }
     let started = Instant::now();
     let result = Box::pin(sync(key, cluster, stores, context)).await;

@@ -59,7 +59,7 @@ pub fn run<T>(_: &Permit, work: impl FnOnce() -> T) -> T {
 
 /// The CPU time of this thread. A computation in [`run`] stays on one thread. Time in which the thread was ready but not
 /// scheduled is not counted.
-pub fn processor_time() -> Duration {
+pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
@@ -78,10 +78,10 @@ mod tests {
     /// A thread that waits uses no CPU time, however long it waits, and one that computes does.
     #[test]
     fn waiting_takes_no_cpu_time() {
-        let start = processor_time();
+        let start = cpu_time();
         std::thread::sleep(Duration::from_millis(300));
-        assert!(processor_time().saturating_sub(start) < Duration::from_millis(200));
-        while processor_time().saturating_sub(start) < Duration::from_millis(1) {
+        assert!(cpu_time().saturating_sub(start) < Duration::from_millis(200));
+        while cpu_time().saturating_sub(start) < Duration::from_millis(1) {
             std::hint::spin_loop();
         }
     }

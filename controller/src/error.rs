@@ -10,15 +10,15 @@ use helmops_shared::{
 use thiserror::Error;
 
 use crate::{
-    backoff::Pace, client::ApiError, resolve::ResolveError, retry_state::ClassifiedError, watch::MissingKey,
-    workers::Interrupted,
+    backoff::BackoffPolicy, client::ApiError, resolve::ResolveError, retry_state::ClassifiedError,
+    watch::MissingKey, workers::Interrupted,
 };
 
 /// Maximum length of a reported decode error in bytes: what fits into an Event.
 const MAX_DECODE_ERROR: usize = 1000;
 
 /// A decode error, cut for the log and for Events: it may contain text of the object, of any length.
-pub fn shown(error: &str) -> String {
+pub fn cut_error(error: &str) -> String {
     cut(error.to_owned(), MAX_DECODE_ERROR)
 }
 
@@ -99,10 +99,10 @@ impl ClassifiedError for ReconcileError {
         }
     }
 
-    fn backoff_policy(&self) -> Option<Pace> {
+    fn backoff_policy(&self) -> Option<BackoffPolicy> {
         match self {
             // Bundles of other owners are not watched.
-            Self::OwnershipConflict(_) => Some(Pace::SLOW),
+            Self::OwnershipConflict(_) => Some(BackoffPolicy::SLOW),
             // A watch reports changes of that Bundle, Secret, HelmOp or Policy.
             Self::UnknownPolicies
             | Self::InvalidBundle { .. }
@@ -112,14 +112,14 @@ impl ClassifiedError for ReconcileError {
             // The error contains the delay.
             | Self::TooSoon(_) => None,
             // The next reconciliation starts when this replica is the leader again.
-            Self::Interrupted(Interrupted::LeadershipLost) => Some(Pace::CONFLICT),
+            Self::Interrupted(Interrupted::LeadershipLost) => Some(BackoffPolicy::CONFLICT),
             Self::Resolve(error) => error.pace(),
-            Self::Unresolved(_) => Some(Pace::TRANSIENT),
+            Self::Unresolved(_) => Some(BackoffPolicy::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 Some(if source.is_benign() {
-                    Pace::CONFLICT
+                    BackoffPolicy::CONFLICT
                 } else {
-                    Pace::TRANSIENT
+                    BackoffPolicy::TRANSIENT
                 })
             }
         }

@@ -113,7 +113,7 @@ fn expose_within(max_size: usize, helmops: &Store<Decoded<HelmOp>>, text: &mut S
         // Writing into a String does not fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
         for Series { labels, helmop } in &series {
-            let status = helmop.good().and_then(|helmop| helmop.status.as_ref());
+            let status = helmop.valid().and_then(|helmop| helmop.status.as_ref());
             let value = value(status.unwrap_or(&empty));
             let _ = writeln!(text, "{name}{{{labels}}} {value}");
         }
@@ -126,7 +126,7 @@ fn expose_within(max_size: usize, helmops: &Store<Decoded<HelmOp>>, text: &mut S
 }
 
 fn series_of(helmop: Arc<Decoded<HelmOp>>) -> Option<Series> {
-    let labels = labels(helmop.good()?);
+    let labels = labels(helmop.valid()?);
     Some(Series { labels, helmop })
 }
 

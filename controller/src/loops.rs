@@ -110,7 +110,7 @@ pub async fn run(
 /// How long changes of an object are collected before it is reconciled.
 fn debounce_for(work: &Work, stores: &Stores) -> Duration {
     let deployments = match work {
-        Work::HelmOp(key) => stores.deployments.count(&watch::named_alike(key)),
+        Work::HelmOp(key) => stores.deployments.count(&watch::same_name_as(key)),
         Work::Bundle(key) => stores.deployments.count(key),
         Work::Cluster(_) => return CLUSTER_DEBOUNCE,
     };

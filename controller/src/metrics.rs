@@ -81,9 +81,9 @@ fn resolution_failures() -> Vec<Reason> {
 
 /// Counts itself in a gauge until it is dropped.
 #[derive(Debug)]
-pub struct Present(IntGauge);
+pub struct GaugeGuard(IntGauge);
 
-impl Present {
+impl GaugeGuard {
     /// Increments the gauge.
     pub fn new(gauge: &IntGauge) -> Self {
         gauge.inc();
@@ -91,7 +91,7 @@ impl Present {
     }
 }
 
-impl Drop for Present {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

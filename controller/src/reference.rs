@@ -10,7 +10,7 @@ use helmops_shared::{
 use kube::runtime::{reflector, watcher::Event};
 use prometheus::Registry;
 
-use crate::{Args, fleet_metrics, lease::LeaseMetrics, metrics::Metrics, resolve::Fetches};
+use crate::{Args, fleet_metrics, lease::LeaseMetrics, metrics::Metrics, resolve::FetchMetrics};
 
 /// Flags and metrics of the controller in Markdown.
 ///
@@ -24,7 +24,7 @@ pub fn reference() -> anyhow::Result<String> {
 
 fn register(registry: &Registry) -> anyhow::Result<()> {
     Metrics::register(registry)?;
-    Fetches::register(registry)?;
+    FetchMetrics::register(registry)?;
     LeaseMetrics::register(registry)?;
     for port in [admin::PORT, probes::PORT] {
         ServeMetrics::register(registry, port.prefix)?;

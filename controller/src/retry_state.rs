@@ -5,7 +5,7 @@ use std::{error::Error, hash::Hash};
 use helmops_shared::{reason::Reason, runtime::exit::with_causes};
 
 use crate::{
-    backoff::{Backoff, Pace},
+    backoff::{Backoff, BackoffPolicy},
     pending_writes::PendingWrites,
     queue::Next,
     rate::RateLimit,
@@ -16,7 +16,7 @@ pub trait ClassifiedError: Error {
     /// The reason, for conditions, logs and metrics.
     fn reason(&self) -> Reason;
     /// How it is retried; `None` if it is not retried until something changes.
-    fn backoff_policy(&self) -> Option<Pace>;
+    fn backoff_policy(&self) -> Option<BackoffPolicy>;
     /// Whether it is not worth a warning: a conflict with another client, lost leadership, or the end of the process.
     fn is_benign(&self) -> bool;
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Context as _;
 use helmops_shared::runtime::{
-    self, Expose, Health, PlainPort, Supervisor, admin, kube_client::configuration, probes, telemetry,
+    self, Health, MetricsWriter, PlainPort, Supervisor, admin, kube_client::configuration, probes, telemetry,
 };
 use kube::Config;
 use prometheus::Registry;
@@ -20,7 +20,7 @@ use crate::{
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
     loops,
     metrics::Metrics,
-    resolve::{Bounds, Fetches, Resolver},
+    resolve::{FetchMetrics, MemoryBounds, Resolver},
     retry_state::RetryState,
     watch::{self, StoreBudget},
     workers::Workers,
@@ -42,16 +42,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let memory_limit = args.memory_limit();
     let (stores, writers) = watch::stores(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
     let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
-    let mut exposers = Vec::<Arc<Expose>>::new();
+    let mut exposers = Vec::<Arc<MetricsWriter>>::new();
     if args.fleet_metrics {
         let helmops = stores.helmops.clone();
         exposers.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
     }
     let app = admin::router(registry.clone(), exposers, health.clone());
-    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop()));
+    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop_token()));
     let probe_port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
     let app = probes::router(health.clone());
-    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop()));
+    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop_token()));
 
     let config = configuration("helmops-controller", args.kubeconfig.as_deref()).await?;
     // The Lease is held until these tasks have ended.
@@ -60,20 +60,20 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let client = client::for_work(config, leadership.clone())?;
     if let Some(election) = election {
         let drained = work.clone();
-        let election = election.run(supervisor.stop(), async move { drained.wait().await });
+        let election = election.run(supervisor.stop_token(), async move { drained.wait().await });
         supervisor.spawn("leader election", election);
     }
-    let bounds = Bounds::of(memory_limit.bytes(), args.cache_size());
+    let bounds = MemoryBounds::of(memory_limit.bytes(), args.cache_size());
     let (events, event_writer) = events::queue(metrics.dropped_events.clone());
     let scope = args.scope();
     let context = Arc::new(Context {
         client,
         scope: scope.clone(),
         stores,
-        resolver: Resolver::new(&bounds, args.addresses()?, Fetches::register(&registry)?)
+        resolver: Resolver::new(&bounds, args.addresses()?, FetchMetrics::register(&registry)?)
             .context("cannot create the HTTP client for chart repositories")?,
         interest: Interest::default(),
-        workers: Workers::new(args.workers, leadership, supervisor.stop()),
+        workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
         compute: Compute::new(),
         events,
         metrics,
@@ -93,7 +93,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     );
     supervisor.spawn(
         "events",
-        event_writer.run(context.client.clone(), FIELD_MANAGER.into(), supervisor.stop()),
+        event_writer.run(
+            context.client.clone(),
+            FIELD_MANAGER.into(),
+            supervisor.stop_token(),
+        ),
     );
     supervisor.spawn(
         "loops",
@@ -101,7 +105,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             context,
             writers,
             loops::HealthSignals::new(&health),
-            supervisor.stop(),
+            supervisor.stop_token(),
         )),
     );
     work.close();

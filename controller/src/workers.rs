@@ -179,15 +179,15 @@ impl WorkerPermit {
     ///
     /// # Errors
     /// If the process stops, or is no longer the leader.
-    pub async fn carry(&mut self, bytes: usize) -> Result<(), Interrupted> {
+    pub async fn declare_size(&mut self, bytes: usize) -> Result<(), Interrupted> {
         if bytes <= LARGE {
             return Ok(());
         }
-        self.alone().await
+        self.acquire_large().await
     }
 
     /// Whether it holds the permit for large objects, so that no other large object of the namespace is reconciled.
-    pub const fn is_alone(&self) -> bool {
+    pub const fn is_large(&self) -> bool {
         self.is_large
     }
 
@@ -195,7 +195,7 @@ impl WorkerPermit {
     ///
     /// # Errors
     /// If the process stops, or is no longer the leader.
-    pub async fn alone(&mut self) -> Result<(), Interrupted> {
+    pub async fn acquire_large(&mut self) -> Result<(), Interrupted> {
         if self.is_large {
             return Ok(());
         }
@@ -260,12 +260,16 @@ mod tests {
         workers.open();
         let acquire = async |namespace: &str| workers.acquire(namespace.into()).await.unwrap();
         let mut first = acquire("a").await;
-        assert_eq!(first.carry(LARGE + 1).await, Ok(()));
-        assert_eq!(acquire("a").await.carry(LARGE).await, Ok(()), "it is not large");
-        assert_eq!(acquire("b").await.carry(LARGE + 1).await, Ok(()));
+        assert_eq!(first.declare_size(LARGE + 1).await, Ok(()));
+        assert_eq!(
+            acquire("a").await.declare_size(LARGE).await,
+            Ok(()),
+            "it is not large"
+        );
+        assert_eq!(acquire("b").await.declare_size(LARGE + 1).await, Ok(()));
         let mut second = acquire("a").await;
         let waiting = async move {
-            second.carry(LARGE + 1).await.unwrap();
+            second.declare_size(LARGE + 1).await.unwrap();
             second
         };
         tokio::pin!(waiting);

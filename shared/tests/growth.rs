@@ -10,7 +10,7 @@ use std::{
 use helmops_shared::{
     admit::{ValidHelmOp, warnings},
     api::{Bundle, BundleDeploymentOptions, Cluster, ClusterGroup, HelmOp, ResolvedChart},
-    bundle::{self, Lookup, Parts, lookups, pins},
+    bundle::{self, BundleInputs, Lookup, lookups, pins},
     chart::request::{ChartRequest, VersionRequest},
     targeting::{
         Group, Member, RolloutStep, deployment, deployment::ObservedSecret, merge::merge, targets,
@@ -80,7 +80,7 @@ fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
 }
 
 fn resolved(valid: &ValidHelmOp<'_>) -> Vec<ResolvedChart> {
-    let record = |(lookup, _): (Lookup, _)| lookup.answered("1.0.0".to_owned().into());
+    let record = |(lookup, _): (Lookup, _)| lookup.into_record("1.0.0".to_owned().into());
     // In reverse order, the worst case for a search from the front.
     lookups(valid).into_iter().rev().map(record).collect()
 }
@@ -90,9 +90,9 @@ fn a_bundle_with_many_versions_is_planned_in_linear_time() {
     assert_not_quadratic(2_000, helmop, |helmop| {
         let valid = valid(helmop);
         let resolved = resolved(&valid);
-        let parts = Parts {
+        let parts = BundleInputs {
             resolved: &resolved,
-            ..Parts::default()
+            ..BundleInputs::default()
         };
         let bundle::Plan::Create(planned) = bundle::plan(&valid, None, parts).unwrap() else {
             panic!("not a creation");

@@ -99,7 +99,7 @@ fn delivered<'a>(spec: &Value, clusters: &'a [Cluster], budget: &Budget) -> Vec<
 
 /// The first error of a cluster without values.
 fn first_error(targets: &[Target<'_>]) -> String {
-    let mut errors = targets.iter().filter_map(|target| target.wanted.as_ref().err());
+    let mut errors = targets.iter().filter_map(|target| target.desired.as_ref().err());
     errors.next().unwrap().to_string()
 }
 
@@ -144,7 +144,7 @@ fn same_values_for_all_clusters() {
     let helm = json!({ "values": { "a": text }, "templateValues": { "b": text } });
     let spec = json!({ "helm": helm, "targets": [{ "clusterSelector": {} }] });
     let targets = delivered(&spec, &clusters, &Budget::without_clock());
-    assert!(targets.iter().all(|target| target.wanted.is_ok()));
+    assert!(targets.iter().all(|target| target.desired.is_ok()));
 }
 
 fn own_options_for_each_cluster() {

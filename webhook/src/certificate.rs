@@ -34,7 +34,7 @@ pub fn spawn(
                 paths,
                 resolver,
                 reload::DEFAULT_INTERVAL,
-                supervisor.stop(),
+                supervisor.stop_token(),
                 on_event,
             );
             supervisor.spawn("certificate reload", task);
@@ -48,7 +48,10 @@ pub fn spawn(
                 ManagedMetrics::register(registry)?,
                 health,
             );
-            supervisor.spawn("certificate manager", manager.run(supervisor.stop(), on_event));
+            supervisor.spawn(
+                "certificate manager",
+                manager.run(supervisor.stop_token(), on_event),
+            );
         }
     }
     Ok(())

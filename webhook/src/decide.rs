@@ -70,16 +70,16 @@ fn object_name(info: &RequestInfo<'_>, helmop: &HelmOp) -> String {
 /// The Status of an invalid object, in the form that the API server uses.
 fn invalid(name: &str, errors: &FieldErrors) -> Status {
     let mut causes: Vec<Cause> = errors
-        .told()
+        .reported()
         .iter()
         .map(|error| Cause {
-            reason: error.fault.cause(),
+            reason: error.error_type.cause(),
             message: error.message(),
             field: error.path.clone(),
         })
         .collect();
-    if errors.untold() > 0 {
-        let message = format!("and {} more errors; fix these first", errors.untold());
+    if errors.omitted() > 0 {
+        let message = format!("and {} more errors; fix these first", errors.omitted());
         causes.push(Cause {
             reason: "FieldValueInvalid",
             message,

@@ -37,10 +37,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
     let app = admin::router(registry.clone(), Vec::new(), health.clone());
-    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop()));
+    supervisor.spawn("admin server", metrics_port.run(app, supervisor.stop_token()));
     let probe_port = PlainPort::bind(args.process.health_probe_bind_address, &registry, probes::PORT).await?;
     let app = probes::router(health.clone());
-    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop()));
+    supervisor.spawn("probe server", probe_port.run(app, supervisor.stop_token()));
 
     let policy_cache = PolicyCache::default();
     let client = kube_client::client(&args).await?;
@@ -49,7 +49,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             "Policy cache not synced: Policies are not enforced at admission yet (the controller still enforces them)"
         );
         // Readiness does not wait for the cache: an unavailable webhook blocks all changes of HelmOps, one without Policies none.
-        let task = policies::watch(client, policy_cache.clone(), supervisor.stop());
+        let task = policies::watch(client, policy_cache.clone(), supervisor.stop_token());
         supervisor.spawn("policies", task);
     }
 
@@ -58,7 +58,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         None => server_config(Arc::clone(&resolver))?,
         Some(file) => {
             let clients = Clients::read(file, args.allowed_client_names.clone()).await?;
-            let reload = Arc::clone(&clients).watch(reload::DEFAULT_INTERVAL, supervisor.stop());
+            let reload = Arc::clone(&clients).watch(reload::DEFAULT_INTERVAL, supervisor.stop_token());
             supervisor.spawn("client CA reload", reload);
             server_config_for(Arc::clone(&resolver), clients)?
         }
@@ -91,7 +91,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         }),
         limits,
         serve_metrics,
-        supervisor.stop(),
+        supervisor.stop_token(),
     );
     supervisor.spawn("webhook server", async {
         server.await;

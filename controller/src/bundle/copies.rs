@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use helmops_shared::{
     api::{Bundle, BundleDeployment, Decoded, MetadataWithManagers, NamespacedName},
     targeting::{
-        copies::{Copy, Found, Kind, Object, Purpose, Role, Source, owner},
+        copies::{Copy, CopyKind, CopyPurpose, CopyRole, ExistingObject, Object, Source, owner},
         deployment::CopyState,
     },
 };
@@ -21,7 +21,7 @@ use super::{DeliveryError, deliver::referenced_sources};
 use crate::{
     client::{ApiError, bounded},
     context::Context,
-    watch::{self, Copied, Copies, CopyRef, Deployment},
+    watch::{self, Copies, CopyRef, Deployment, ObservedCopy},
     work::BundleKey,
     writes,
 };
@@ -48,7 +48,7 @@ impl CopyManager<'_> {
             let is_owned = owners
                 .iter()
                 .all(|owner| known.owners.iter().any(|(_, uid)| *uid == owner.uid));
-            if is_owned && (is_up_to_date || known.was_left_for(&copy.made_from)) {
+            if is_owned && (is_up_to_date || known.has_data_of(&copy.made_from)) {
                 return Ok(());
             }
         }
@@ -57,12 +57,12 @@ impl CopyManager<'_> {
             deployment,
             is_known: known.is_some(),
             // The agent redeploys when anything of the object changes, even a label.
-            may_keep: copy.role == Role::Downstream && !is_up_to_date,
+            may_keep: copy.role == CopyRole::Downstream && !is_up_to_date,
         };
         let CopyRef { kind, name } = &reference;
         match self.write(&desired, owners).await? {
             WriteResult::Written(metadata) => self.copies.wrote(*kind, &metadata),
-            WriteResult::Kept(metadata) => self.copies.left(copy, &metadata),
+            WriteResult::Kept(metadata) => self.copies.record_unchanged(copy, &metadata),
             WriteResult::Foreign => {
                 return Err(DeliveryError::NameConflict(format!(
                     "the cluster's namespace {namespace} has a {kind} {name} that helmops does not manage and that was not \
@@ -81,7 +81,7 @@ impl CopyManager<'_> {
         let reference = reference(copy);
         if let Some(known) = self.copies.get(&reference)
             && known.is_for(copy)
-            && (is_up_to_date(&known, copy) || known.was_left_for(&copy.made_from))
+            && (is_up_to_date(&known, copy) || known.has_data_of(&copy.made_from))
         {
             return Ok(same_content(copy, known.made_from));
         }
@@ -102,7 +102,7 @@ impl CopyManager<'_> {
         if !found.has_same_content(object) {
             return Ok(CopyState::Different);
         }
-        let has_same_purpose = Purpose::of(found.meta()) == Purpose::of(object.meta());
+        let has_same_purpose = CopyPurpose::of(found.meta()) == CopyPurpose::of(object.meta());
         Ok(same_content(
             copy,
             watch::made_from(found.meta()).filter(|_| has_same_purpose),
@@ -121,7 +121,7 @@ impl CopyManager<'_> {
     /// Why a downstream resource cannot be copied: two copies with the same name would overwrite each other again and again.
     pub fn name_conflict(&self, bundle: &Bundle, namespace: &str, source: &Source) -> Option<String> {
         let Source { kind, name } = source;
-        if *kind == Kind::Secret && bundle.metadata.name.as_ref() == Some(name) {
+        if *kind == CopyKind::Secret && bundle.metadata.name.as_ref() == Some(name) {
             return Some(format!(
                 "spec.downstreamResources: Secret {name} has the name of the Bundle, whose values are in a Secret of that \
                  name on the cluster; rename one of them"
@@ -131,12 +131,12 @@ impl CopyManager<'_> {
             kind: *kind,
             name: NamespacedName::new(namespace, name),
         })?;
-        if known.left_for.is_some() && !self.is_owned(&known, namespace) {
+        if known.same_data_as.is_some() && !self.is_owned(&known, namespace) {
             // It was deleted with its deployment: no watch shows what another controller created.
             return None;
         }
         let purpose = &known.purpose;
-        let is_other = purpose.role != Role::Downstream
+        let is_other = purpose.role != CopyRole::Downstream
             || Some(&purpose.bundle_namespace) != bundle.metadata.namespace.as_ref();
         is_other.then(|| {
             format!(
@@ -147,7 +147,7 @@ impl CopyManager<'_> {
         })
     }
 
-    fn is_owned(&self, known: &Copied, namespace: &str) -> bool {
+    fn is_owned(&self, known: &ObservedCopy, namespace: &str) -> bool {
         let deployments = self.context.stores.deployments.in_namespace(namespace);
         deployments.iter().any(|deployment| {
             let uid = deployment.meta().uid.as_ref();
@@ -158,7 +158,7 @@ impl CopyManager<'_> {
     /// The owners of a copy. A downstream resource is owned by all deployments of the cluster that reference it.
     fn owners(&self, copy: &Copy, deployment: &BundleDeployment) -> Vec<OwnerReference> {
         let own = owner(deployment, copy.role);
-        if copy.role != Role::Downstream {
+        if copy.role != CopyRole::Downstream {
             return own.into_iter().collect();
         }
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
@@ -169,7 +169,7 @@ impl CopyManager<'_> {
                 .any(|source| source.kind == kind && Some(&source.name) == name.as_ref())
         };
         let others = self.context.stores.deployments.in_namespace(namespace);
-        let others = others.iter().filter_map(|other| other.good()).filter(|other| {
+        let others = others.iter().filter_map(|other| other.valid()).filter(|other| {
             other.metadata.uid != deployment.metadata.uid
                 && other.metadata.deletion_timestamp.is_none()
                 && references_it(other)
@@ -255,9 +255,9 @@ impl CopyManager<'_> {
         let deployments = self.deployments(desired.deployment);
         let deployments: Vec<_> = deployments
             .iter()
-            .filter_map(|deployment| deployment.good())
+            .filter_map(|deployment| deployment.valid())
             .collect();
-        let found = Found {
+        let found = ExistingObject {
             metadata: found.meta(),
             type_: found.secret_type(),
         };
@@ -293,8 +293,8 @@ impl CopyManager<'_> {
     async fn release(&self, reference: &CopyRef, uid: &str) -> Result<(), DeliveryError> {
         let CopyRef { kind, name } = reference;
         let released = match kind {
-            Kind::Secret => self.remove_owner::<Secret>(reference, uid).await,
-            Kind::ConfigMap => self.remove_owner::<ConfigMap>(reference, uid).await,
+            CopyKind::Secret => self.remove_owner::<Secret>(reference, uid).await,
+            CopyKind::ConfigMap => self.remove_owner::<ConfigMap>(reference, uid).await,
         };
         released.map_err(DeliveryError::api("prune", format_args!("{kind} {name}")))
     }
@@ -424,7 +424,7 @@ async fn add_owners<K: Copyable>(api: &Api<K>, found: &K, desired: &K) -> Result
 }
 
 /// Whether a cached copy is exactly as this controller writes it.
-fn is_up_to_date(known: &Copied, copy: &Copy) -> bool {
+fn is_up_to_date(known: &ObservedCopy, copy: &Copy) -> bool {
     known.is(&copy.made_from, copy.object.keys())
 }
 
@@ -438,7 +438,7 @@ fn same_content(copy: &Copy, made_from: Option<String>) -> CopyState {
 
 /// The source of a copy, for a message.
 fn source_of(copy: &Copy) -> String {
-    match Purpose::of(copy.object.metadata()).and_then(|purpose| purpose.source) {
+    match CopyPurpose::of(copy.object.metadata()).and_then(|purpose| purpose.source) {
         Some(source) => format!("{} {source}", copy.object.kind()),
         None => "the values of this Bundle".to_owned(),
     }

@@ -6,7 +6,7 @@ use helmops_shared::{
     api::{Bundle, BundleDeployment, BundleDeploymentOptions, Decoded, NamespacedName},
     targeting::{
         RolloutStep, Target, TargetError,
-        copies::{Copy, Kind, Object, Source, downstream},
+        copies::{Copy, CopyKind, Object, Source, downstream},
         deployment::{
             DesiredDeployment, DownstreamCopy, ObservedSecret, Secret as Values, SecretValues, access_secret,
             deployment, recorded,
@@ -76,12 +76,12 @@ impl Delivery<'_> {
     /// Checks whether the desired deployment can be applied to a cluster. If not, sets the error of the target, and returns the
     /// error that is to be retried.
     pub fn check(&self, target: &mut Target<'_>) -> Option<DeliveryError> {
-        let desired = target.wanted.as_ref().ok()?;
+        let desired = target.desired.as_ref().ok()?;
         let (message, error) = match self.blocked(target, desired)? {
             DeliveryBlocked::UntilChange(message) => (message, None),
             DeliveryBlocked::Retryable(error) => (error.to_string(), Some(error)),
         };
-        target.wanted = Err(TargetError::Missing(message));
+        target.desired = Err(TargetError::Missing(message));
         error
     }
 
@@ -135,7 +135,7 @@ impl Delivery<'_> {
         // Deployments that are up to date are handled without waiting, and there may be thousands with large values.
         tokio::task::yield_now().await;
         let mut delivered = Delivered::default();
-        if let Err(error) = &target.wanted {
+        if let Err(error) = &target.desired {
             delivered.problem = Some(error.to_string());
         } else if let Err(error) =
             Box::pin(self.apply_to_cluster(target, step, &mut delivered.deployment)).await
@@ -199,7 +199,7 @@ impl Delivery<'_> {
             return Ok(None);
         }
         // The agent copies the downstream resources of the options that it deploys with now.
-        let options = match (&target.wanted, target.existing) {
+        let options = match (&target.desired, target.existing) {
             (Ok(desired), _) if step == RolloutStep::Promote => Some(&*desired.options),
             (_, existing) => existing.map(|existing| &existing.spec.options),
         };
@@ -324,5 +324,5 @@ fn needed(
 
 /// The Secret with a deployment's values, which has the same name.
 fn values_reference(deployment: &BundleDeployment) -> CopyRef {
-    CopyRef::of(Kind::Secret, &deployment.metadata)
+    CopyRef::of(CopyKind::Secret, &deployment.metadata)
 }

@@ -7,7 +7,7 @@ use helmops_shared::{
 };
 use thiserror::Error;
 
-use crate::{backoff::Pace, client::ApiError, retry_state::ClassifiedError, workers::Interrupted};
+use crate::{backoff::BackoffPolicy, client::ApiError, retry_state::ClassifiedError, workers::Interrupted};
 
 /// Why a Bundle could not be deployed to some or all of its clusters.
 #[derive(Debug, Error)]
@@ -52,15 +52,15 @@ impl ClassifiedError for DeliveryError {
         }
     }
 
-    fn backoff_policy(&self) -> Option<Pace> {
+    fn backoff_policy(&self) -> Option<BackoffPolicy> {
         match self {
             Self::UnknownPolicies | Self::Interrupted(Interrupted::Stopping) => None,
-            Self::Interrupted(Interrupted::LeadershipLost) | Self::Stale(_) => Some(Pace::CONFLICT),
-            Self::NameConflict(_) => Some(Pace::SLOW),
+            Self::Interrupted(Interrupted::LeadershipLost) | Self::Stale(_) => Some(BackoffPolicy::CONFLICT),
+            Self::NameConflict(_) => Some(BackoffPolicy::SLOW),
             // Each retry takes as much processor time again.
-            Self::RenderTimeout(_) => Some(Pace::SLOW.at_least(Duration::from_mins(1))),
-            Self::Api { .. } if self.is_benign() => Some(Pace::CONFLICT),
-            Self::SourceUnreadable(_) | Self::Api { .. } => Some(Pace::TRANSIENT),
+            Self::RenderTimeout(_) => Some(BackoffPolicy::SLOW.at_least(Duration::from_mins(1))),
+            Self::Api { .. } if self.is_benign() => Some(BackoffPolicy::CONFLICT),
+            Self::SourceUnreadable(_) | Self::Api { .. } => Some(BackoffPolicy::TRANSIENT),
         }
     }
 

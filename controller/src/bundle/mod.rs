@@ -27,9 +27,9 @@ use kube::Resource;
 pub use self::error::DeliveryError;
 use self::{copies::CopyManager, error::BundleBlocked, round::BundleReconciliation};
 use crate::{
-    backoff::Pace,
+    backoff::BackoffPolicy,
     context::Context,
-    error::shown,
+    error::cut_error,
     metrics::Reconciler,
     queue::Next,
     retry_state::ClassifiedError,
@@ -65,13 +65,13 @@ pub async fn reconcile(
     let bundle = match &*object {
         Decoded::Valid(bundle) => bundle,
         Decoded::Invalid { error, .. } => {
-            tracing::error!(error = shown(error), "Bundle cannot be decoded; skipping it");
+            tracing::error!(error = cut_error(error), "Bundle cannot be decoded; skipping it");
             return None;
         }
     };
     let cached = bundle.metadata.resource_version.as_deref().unwrap_or_default();
     if context.bundles.pending_writes.is_stale(key, cached) {
-        return Some(Pace::CONFLICT.first);
+        return Some(BackoffPolicy::CONFLICT.first);
     }
     let started = Instant::now();
     let result = Box::pin(sync(key, bundle, permit, stores, context)).await;
@@ -106,7 +106,7 @@ async fn sync(
     stores: &DeliveryStores,
     context: &Context,
 ) -> Result<(), DeliveryError> {
-    permit.carry(bundle.weight()).await?;
+    permit.declare_size(bundle.weight()).await?;
     let Some(bundle) = apply::with_finalizer(context, bundle).await? else {
         // It does not exist any more.
         return Ok(());

@@ -60,7 +60,7 @@ impl ClusterEntry {
             let is_known = !cluster.status.namespace.is_empty();
             if is_known { namespace } else { String::new() }
         };
-        let namespace = cluster.good().map_or(Ok(String::new()), |cluster| {
+        let namespace = cluster.valid().map_or(Ok(String::new()), |cluster| {
             let namespace = clusters.namespace_of(cluster)?;
             Ok(when_known(cluster, namespace))
         });
@@ -101,11 +101,11 @@ pub fn snapshot(context: &Context, clusters: &Clusters, key: &BundleKey, bundle:
 impl ClusterSnapshot {
     /// The clusters, without those that do not decode or are being deleted: nothing is deployed to them.
     pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
-        let groups = self.groups.iter().filter_map(|group| group.good());
+        let groups = self.groups.iter().filter_map(|group| group.valid());
         let groups: Vec<_> = groups.filter_map(Group::of).collect();
         self.clusters
             .iter()
-            .filter_map(|entry| Some((entry, entry.cluster.good()?)))
+            .filter_map(|entry| Some((entry, entry.cluster.valid()?)))
             .filter(|(_, cluster)| cluster.metadata.deletion_timestamp.is_none())
             .map(move |(entry, cluster)| {
                 Member::new(cluster, &groups).with_namespace(entry.namespace.clone())
@@ -140,7 +140,7 @@ impl ClusterSnapshot {
     pub fn existing(&self) -> Vec<&BundleDeployment> {
         self.deployments
             .iter()
-            .filter_map(|deployment| deployment.good())
+            .filter_map(|deployment| deployment.valid())
             .collect()
     }
 }
@@ -152,7 +152,7 @@ fn namespaces(
     mappings: &[Arc<Decoded<BundleNamespaceMapping>>],
 ) -> Vec<String> {
     let mappings: Vec<&BundleNamespaceMapping> =
-        mappings.iter().filter_map(|mapping| mapping.good()).collect();
+        mappings.iter().filter_map(|mapping| mapping.valid()).collect();
     let namespaces = clusters.namespaces.state();
     let known: Vec<(&str, Option<&BTreeMap<String, String>>)> = namespaces
         .iter()

@@ -65,11 +65,11 @@ impl BundleReconciliation<'_> {
             if computed
                 .as_ref()
                 .is_ok_and(|computed| computed.bytes > LARGE_VALUES)
-                && !permit.is_alone()
+                && !permit.is_large()
             {
                 drop(computed);
                 // That takes as long as the deployment of another Bundle: the targets may be stale then.
-                permit.alone().await?;
+                permit.acquire_large().await?;
                 self.check_current()?;
                 continue;
             }
@@ -227,8 +227,8 @@ fn targets<'a>(
 ) -> Result<ComputedTargets<'a>, BundleBlocked> {
     check(bundle, policies)?;
     let forbids_namespaces = policies.forbid_namespace_creation();
-    let start = compute::processor_time();
-    let clock = move || compute::processor_time().saturating_sub(start);
+    let start = compute::cpu_time();
+    let clock = move || compute::cpu_time().saturating_sub(start);
     let budget = Budget::new(Limits::within(MAX_VALUES_TIME), clock);
     let targets = targeting::targets(bundle, snapshot.members(), existing, forbids_namespaces, &budget)
         .map_err(|error| BundleBlocked::new(Reason::InvalidSelector, &error))?;
@@ -241,7 +241,7 @@ fn targets<'a>(
 
 /// Applies the next step of the rollout to each cluster.
 async fn deliver(delivery: &Delivery<'_>, targets: &[Target<'_>], rollout: &Rollout) -> Vec<Delivered> {
-    let steps = targets.iter().zip(&rollout.turns);
+    let steps = targets.iter().zip(&rollout.steps);
     let deliveries: Vec<_> = steps
         .map(|(target, step)| delivery.deliver_to(target, *step).boxed())
         .collect();

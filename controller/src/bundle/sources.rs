@@ -8,7 +8,7 @@ use helmops_shared::{
     api::Bundle,
     targeting::{
         Target,
-        copies::{Kind, Object, Source, check_type, downstream},
+        copies::{CopyKind, Object, Source, check_type, downstream},
     },
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -49,13 +49,13 @@ impl Sources {
 pub fn access(bundle: &Bundle) -> Option<Source> {
     let options = bundle.spec.helm_op_options.as_ref()?;
     (!options.secret_name.is_empty()).then(|| Source {
-        kind: Kind::Secret,
+        kind: CopyKind::Secret,
         name: options.secret_name.clone(),
     })
 }
 
 fn needed(bundle: &Bundle, targets: &[Target<'_>]) -> BTreeSet<Source> {
-    let desired = targets.iter().filter_map(|target| target.wanted.as_ref().ok());
+    let desired = targets.iter().filter_map(|target| target.desired.as_ref().ok());
     let desired = desired.flat_map(|desired| downstream(&desired.options).unwrap_or_default());
     // The sources of existing deployments are kept up to date until the rollout reaches their clusters.
     let current = targets.iter().filter_map(|target| target.existing);
@@ -79,13 +79,13 @@ async fn read(
 async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Object, SourceUnavailable> {
     let (client, name) = (context.client.clone(), &*source.name);
     let found = match source.kind {
-        Kind::Secret => {
+        CopyKind::Secret => {
             let api = Api::<Secret>::namespaced(client, namespace);
             bounded(api.get_opt(name))
                 .await
                 .map(|found| found.map(Object::Secret))
         }
-        Kind::ConfigMap => {
+        CopyKind::ConfigMap => {
             let api = Api::<ConfigMap>::namespaced(client, namespace);
             bounded(api.get_opt(name))
                 .await

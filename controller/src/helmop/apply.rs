@@ -14,7 +14,7 @@ use crate::{
     client::{ApiError, bounded},
     context::Context,
     error::ReconcileError,
-    watch::named_alike,
+    watch::same_name_as,
     work::HelmOpKey,
     writes,
 };
@@ -107,7 +107,7 @@ pub async fn cleanup(
 }
 
 async fn delete_bundle(context: &Context, key: &HelmOpKey) -> Result<(), ApiError> {
-    let cached = context.stores.bundles.get(&named_alike(key));
+    let cached = context.stores.bundles.get(&same_name_as(key));
     let Some(Decoded::Valid(bundle)) = cached.as_deref() else {
         return Ok(());
     };

@@ -167,7 +167,7 @@ fn charts_of(valid: &ValidHelmOp<'_>) -> Vec<ChartRef> {
         };
         let index = indexes
             .entry(repo)
-            .or_insert_with(|| resolve::index_of(repo).map(Arc::from));
+            .or_insert_with(|| resolve::normalized_index_url(repo).map(Arc::from));
         if let Some(index) = index {
             let (index, name) = (Arc::clone(index), Arc::from(chart));
             charts.insert(ChartRef { index, name });

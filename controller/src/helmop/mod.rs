@@ -33,9 +33,9 @@ use self::{
     versions::{ResolveInput, Versions, versions},
 };
 use crate::{
-    backoff::Pace,
+    backoff::BackoffPolicy,
     context::{Context, RetryKey},
-    error::{ReconcileError, shown},
+    error::{ReconcileError, cut_error},
     metrics::Reconciler,
     queue::Next,
     retry_state::ClassifiedError,
@@ -57,7 +57,7 @@ pub async fn reconcile(key: HelmOpKey, mut permit: WorkerPermit, context: &Conte
     };
     let cached = object.meta().resource_version.as_deref().unwrap_or_default();
     if context.helmops.pending_writes.is_stale(&key, cached) {
-        return Some(Pace::CONFLICT.first);
+        return Some(BackoffPolicy::CONFLICT.first);
     }
     let span = span(object.meta());
     let helmop = match &*object {
@@ -103,13 +103,15 @@ fn span(helmop: &ObjectMeta) -> Span {
 
 /// Reports a HelmOp that does not decode. Its status is not written: it may be the part that does not decode.
 fn report_invalid(metadata: &ObjectMeta, error: &str, context: &Context) {
-    let error = shown(error);
+    let error = cut_error(error);
     tracing::error!(error, "HelmOp cannot be decoded; skipping it");
     let helmop = HelmOp {
         metadata: metadata.clone().into(),
         ..HelmOp::default()
     };
-    context.events.publish(&helmop, vec![status::unreadable(error)]);
+    context
+        .events
+        .publish(&helmop, vec![status::decode_failed(error)]);
 }
 
 /// Cleans up a HelmOp that is being deleted, whether it decodes or not.
@@ -157,7 +159,7 @@ async fn sync(
     permit: &mut WorkerPermit,
 ) -> Result<Next, ReconcileError> {
     permit
-        .carry(helmop.weight())
+        .declare_size(helmop.weight())
         .await
         .map_err(ReconcileError::Interrupted)?;
     let cached = observe::bundle(context, helmop);
@@ -197,7 +199,7 @@ impl HelmOpReconciliation<'_> {
         // A Bundle of another owner has no information about this HelmOp.
         let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
         let policies = observe::policies(self.context, self.helmop)?;
-        let completed = policies.complete(self.helmop);
+        let completed = policies.apply_defaults(self.helmop);
         let valid = match policies.accept(&completed) {
             Ok(valid) => {
                 self.context.interest.record(self.key, &valid);
@@ -280,10 +282,10 @@ impl HelmOpReconciliation<'_> {
             // The versions belong to a request that has changed, or that a Policy forbids now.
             return Err(ReconcileError::Superseded);
         }
-        let parts = bundle::Parts {
+        let parts = bundle::BundleInputs {
             resolved: &versions.resolved,
             polled: decision.record(&versions),
-            ca_bundle: &rancher_ca.encoded(),
+            ca_bundle: &rancher_ca.base64(),
         };
         let plan = bundle::plan(valid, existing, parts).map_err(ReconcileError::Unresolved)?;
         let bundle = match (Box::pin(apply::bundle(context, plan)).await?, existing) {
@@ -322,7 +324,7 @@ impl HelmOpReconciliation<'_> {
         .await?;
         let retry_after = match &reconciled.versions.failure {
             Some(error) => {
-                let policy = error.pace().unwrap_or(Pace::SLOW);
+                let policy = error.pace().unwrap_or(BackoffPolicy::SLOW);
                 let retry_key = RetryKey::of(self.helmop);
                 let backoff = &self.context.helmops.backoff;
                 Some(backoff.failed(self.key.clone(), retry_key, policy))
@@ -363,7 +365,7 @@ impl HelmOpReconciliation<'_> {
 
 /// Whether Policies, which may have changed during a resolution, still apply the same defaults to a HelmOp and allow it.
 fn is_still_allowed(policies: &Policies, helmop: &HelmOp, completed: &HelmOp) -> bool {
-    *policies.complete(helmop) == *completed && policies.accept(completed).is_ok()
+    *policies.apply_defaults(helmop) == *completed && policies.accept(completed).is_ok()
 }
 
 #[cfg(test)]
@@ -400,7 +402,7 @@ mod tests {
             ),
         ] {
             let before = Policies::default();
-            let completed = before.complete(&helmop);
+            let completed = before.apply_defaults(&helmop);
             assert_eq!(
                 is_still_allowed(&policies(&fields), &helmop, &completed),
                 is_allowed,

@@ -6,7 +6,7 @@ use helmops_shared::{
     admit::ValidHelmOp,
     api::Bundle,
     bundle::first_repo,
-    poll::{Due, PollHistory, Request, Schedule, due},
+    poll::{Due, PollHistory, PollRequest, Schedule, due},
     reason::Reason,
     status::{Failure, PollAttempt, Polling},
 };
@@ -28,7 +28,7 @@ pub struct PollDecision {
     due: Due,
     /// The rest of the backoff after a failure.
     backoff: Option<Duration>,
-    request: Request,
+    request: PollRequest,
 }
 
 impl PollDecision {
@@ -44,13 +44,13 @@ impl PollDecision {
             let repo = first_repo(valid).unwrap_or_default();
             Schedule::new(interval.max(min_interval), &repo)
         });
-        let request = Request::of(valid.helmop, bundle);
+        let request = PollRequest::of(valid.helmop, bundle);
         let history = PollHistory::of(valid.helmop.status.as_ref());
         Self {
             now,
             schedule,
             note: note(valid, min_interval),
-            due: due(schedule, history, request.is_open(), now),
+            due: due(schedule, history, request.is_pending(), now),
             backoff,
             request,
         }
@@ -83,7 +83,7 @@ impl PollDecision {
         match self.due {
             Due::Never => Polling::Off,
             Due::Now { .. } | Due::At(_) => Polling::Unchanged,
-            Due::First(next) => Polling::Awaited { next: seconds(next) },
+            Due::First(next) => Polling::Scheduled { next: seconds(next) },
         }
     }
 
@@ -133,9 +133,9 @@ impl PollDecision {
     }
 
     fn attempt(&self, result: Result<String, Failure>) -> Polling {
-        Polling::Looked(PollAttempt {
+        Polling::Attempted(PollAttempt {
             start: seconds(self.now),
-            is_repeated: self.schedule.is_some(),
+            is_scheduled: self.schedule.is_some(),
             result,
         })
     }
@@ -280,7 +280,7 @@ mod tests {
         let message = |interval| {
             let decision = decision(&helmop(interval, &json!({})), None);
             match decision.condition(&versions(true, None)) {
-                Polling::Looked(attempt) => attempt.result.unwrap(),
+                Polling::Attempted(attempt) => attempt.result.unwrap(),
                 other => panic!("{other:?}"),
             }
         };

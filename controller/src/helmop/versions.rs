@@ -99,7 +99,7 @@ pub async fn versions(
     };
     let namespace = Namespace::clone(permit.namespace());
     let resolution = async {
-        let _resolve_permit = context.resolver.turn(&namespace).await;
+        let _resolve_permit = context.resolver.acquire_permit(&namespace).await;
         // Boxed, so that the futures that wait for a permit, or have a response and wait for a worker, are small.
         Box::pin(resolve(context, resolve_context, input.valid, charts, is_poll)).await
     };
@@ -114,7 +114,7 @@ pub async fn versions(
 fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, pins: Vec<ResolvedChart>) -> Vec<Chart<'v, 'a>> {
     let mut known = HashMap::with_capacity(pins.len());
     for pin in pins {
-        known.entry(Lookup::answered_by(&pin)).or_insert(pin);
+        known.entry(Lookup::from_record(&pin)).or_insert(pin);
     }
     let chart = |(lookup, request): (Lookup, _)| Chart {
         pin: known.remove(&lookup),
@@ -137,12 +137,12 @@ async fn resolve(
         waited: true,
         failure: None,
     };
-    let mut resolver = context.resolver.asker(resolve_context, valid);
+    let mut resolver = context.resolver.chart_resolver(resolve_context, valid);
     for chart in charts {
         let record = match chart.pin {
             Some(pin) if !(is_poll && chart.request.is_floating()) => pin,
-            pin => match (resolver.ask(chart.request).await, pin) {
-                (Ok(version), _) => chart.lookup.answered(version),
+            pin => match (resolver.resolve(chart.request).await, pin) {
+                (Ok(version), _) => chart.lookup.into_record(version),
                 (Err(error), Some(pin)) => {
                     versions.failure.get_or_insert(error);
                     pin
@@ -184,7 +184,7 @@ mod tests {
             targets: versions.iter().map(|version| Some(request(version))).collect(),
             ..main.clone()
         };
-        let record = |(lookup, _): (Lookup, _)| lookup.answered("1.0.0".to_owned().into());
+        let record = |(lookup, _): (Lookup, _)| lookup.into_record("1.0.0".to_owned().into());
         // In reverse order, which is the worst case for a linear search.
         let pins: Vec<_> = lookups(&valid).into_iter().rev().map(record).collect();
         let run = || {

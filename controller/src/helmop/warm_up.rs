@@ -33,10 +33,10 @@ pub async fn record_all(
             tracing::info!("not all HelmOps were indexed before reconciliation starts");
             return;
         }
-        let helmop = object.good();
+        let helmop = object.valid();
         let helmop = helmop.filter(|helmop| helmop.meta().deletion_timestamp.is_none());
         if let Some((helmop, policies)) = helmop.and_then(|helmop| Some((helmop, policies(helmop)?)))
-            && let completed = policies.complete(helmop)
+            && let completed = policies.apply_defaults(helmop)
             && let Ok(valid) = policies.accept(&completed)
         {
             interest.record(&key_of(&**object), &valid);

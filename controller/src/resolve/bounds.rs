@@ -10,7 +10,7 @@ const CACHE: usize = 16 << 20;
 /// Limits in bytes. Together with the object caches, which get half of the memory, and the process itself they stay within
 /// the limit of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct MemoryBounds {
     /// For all responses that are being read.
     pub reads: usize,
     /// For cached responses that no resolution is using.
@@ -19,7 +19,7 @@ pub struct Bounds {
     pub in_use: usize,
 }
 
-impl Bounds {
+impl MemoryBounds {
     /// Divides the memory limit of the process. `cache` is the configured cache size; at most half of what is left after the
     /// object caches and the process is used for it.
     ///
@@ -48,7 +48,7 @@ mod tests {
         for limit in [64, 100, 128, 256, 512, 1024, 4096].map(|limit| limit * MIB) {
             for cache in [None, Some(MIB), Some(16 * MIB), Some(65_535 * MIB)] {
                 let stores = limit / 2;
-                let bounds = Bounds::of(limit, cache);
+                let bounds = MemoryBounds::of(limit, cache);
                 let sum = stores + bounds.reads + bounds.cache + bounds.in_use;
                 assert!(sum <= limit - PROCESS, "{limit}: {bounds:?}");
                 assert!(
@@ -61,12 +61,12 @@ mod tests {
 
     #[test]
     fn the_memory_limit_of_the_manifests_is_divided_as_documented() {
-        let expected = Bounds {
+        let expected = MemoryBounds {
             reads: 64 * MIB,
             cache: 16 * MIB,
             in_use: 32 * MIB,
         };
-        assert_eq!(Bounds::of(256 * MIB, None), expected);
-        assert_eq!(Bounds::of(256 * MIB, Some(16 * MIB)), expected);
+        assert_eq!(MemoryBounds::of(256 * MIB, None), expected);
+        assert_eq!(MemoryBounds::of(256 * MIB, Some(16 * MIB)), expected);
     }
 }

@@ -32,9 +32,9 @@ use helmops_shared::{chart::meter::OverBudget, runtime::lock};
 use tokio::{sync::Notify, time};
 
 use super::{
-    bounds::Bounds,
+    bounds::MemoryBounds,
     budget::{Budget, Reservation},
-    metrics::Fetches,
+    metrics::FetchMetrics,
 };
 
 /// Memory of a slot without its key and response: the map entry and the locks.
@@ -92,7 +92,7 @@ pub struct Cache<K, V, E> {
     sizes: Sizes<K, V>,
     uses: AtomicU64,
     reported_bytes: AtomicI64,
-    fetches: Fetches,
+    fetches: FetchMetrics,
 }
 
 #[derive(Debug)]
@@ -132,7 +132,7 @@ struct NamespaceFailure<E> {
 
 impl CacheSettings {
     /// The settings for these memory limits.
-    pub fn new(bounds: &Bounds) -> Self {
+    pub fn new(bounds: &MemoryBounds) -> Self {
         Self {
             idle: bounds.cache,
             budget: Budget::new(bounds.cache + bounds.in_use, SHARE),
@@ -238,7 +238,7 @@ impl<V, E> Drop for InFlight<'_, V, E> {
 
 impl<K: Clone + Eq + Hash, V, E: Clone + FetchFailure> Cache<K, V, E> {
     /// Creates an empty cache.
-    pub fn new(settings: CacheSettings, sizes: Sizes<K, V>, fetches: Fetches) -> Self {
+    pub fn new(settings: CacheSettings, sizes: Sizes<K, V>, fetches: FetchMetrics) -> Self {
         Self {
             slots: Mutex::default(),
             settings,
@@ -561,7 +561,7 @@ mod tests {
             key: |_: &&str| 100,
             value: |value: &u32| *value as usize,
         };
-        Cache::new(settings, sizes, Fetches::register(&Registry::new()).unwrap())
+        Cache::new(settings, sizes, FetchMetrics::register(&Registry::new()).unwrap())
     }
 
     fn cached_bytes(cache: &Numbers) -> usize {

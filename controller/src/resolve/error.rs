@@ -9,7 +9,7 @@ use helmops_shared::{
 use thiserror::Error;
 
 use super::{oci::RegistryError, repository::RepositoryError, secret::SecretError};
-use crate::backoff::Pace;
+use crate::backoff::BackoffPolicy;
 
 /// Why no version could be resolved.
 #[derive(Debug, Error)]
@@ -48,16 +48,16 @@ impl ResolveError {
 
     /// Whether a retry may succeed without any change by a user.
     pub fn is_transient(&self) -> bool {
-        self.reason() == Reason::RateLimited || self.pace() == Some(Pace::TRANSIENT)
+        self.reason() == Reason::RateLimited || self.pace() == Some(BackoffPolicy::TRANSIENT)
     }
 
     /// When to retry; `None` if a retry is useless until the HelmOp changes.
-    pub fn pace(&self) -> Option<Pace> {
+    pub fn pace(&self) -> Option<BackoffPolicy> {
         match self {
             Self::Secret(error) => Some(error.pace()),
             Self::Repository(error) => Some(error.pace()),
             Self::Registry(error) => error.pace(),
-            Self::Deadline { .. } => Some(Pace::TRANSIENT),
+            Self::Deadline { .. } => Some(BackoffPolicy::TRANSIENT),
         }
     }
 }
@@ -89,7 +89,7 @@ mod tests {
         let error = ResolveError::Deadline { limit };
         assert_eq!(
             (error.reason(), error.pace()),
-            (Reason::Timeout, Some(Pace::TRANSIENT))
+            (Reason::Timeout, Some(BackoffPolicy::TRANSIENT))
         );
         assert!(
             error.is_transient() && error.to_string().contains("300 s"),

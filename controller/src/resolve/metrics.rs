@@ -5,7 +5,7 @@ use std::time::Duration;
 use helmops_shared::{reason::Reason, runtime::metrics::registered};
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-use crate::metrics::{ERROR, Present, SUCCESS};
+use crate::metrics::{ERROR, GaugeGuard, SUCCESS};
 
 /// Value of the label `result` for a response with status 304.
 const NOT_MODIFIED: &str = "not_modified";
@@ -82,7 +82,7 @@ impl RequestOutcome {
 
 /// Requests to repositories and registries, and their outcomes.
 #[derive(Clone, Debug)]
-pub struct Fetches {
+pub struct FetchMetrics {
     requests: IntCounterVec,
     bytes: IntCounterVec,
     duration: HistogramVec,
@@ -97,7 +97,7 @@ pub struct Fetches {
     pub cache_bytes: IntGauge,
 }
 
-impl Fetches {
+impl FetchMetrics {
     /// Creates and registers the metrics. Every possible label value exists from the start, so that a rate counts the first
     /// event.
     ///
@@ -166,8 +166,8 @@ impl Fetches {
     }
 
     /// Counts a request as in flight until the value is dropped.
-    pub fn in_flight(&self) -> Present {
-        Present::new(&self.in_flight)
+    pub fn in_flight(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.in_flight)
     }
 
     /// Records a completed request.

@@ -37,10 +37,10 @@ use self::{
 };
 pub use self::{
     access::CaCertificate,
-    bounds::Bounds,
+    bounds::MemoryBounds,
     error::ResolveError,
-    metrics::Fetches,
-    repository::{ChartInterest, index_of},
+    metrics::FetchMetrics,
+    repository::{ChartInterest, normalized_index_url},
 };
 use helmops_shared::{
     admit::ValidHelmOp,
@@ -82,7 +82,7 @@ impl Resolver {
     ///
     /// # Errors
     /// If the operating system refuses a resource.
-    pub fn new(bounds: &Bounds, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
+    pub fn new(bounds: &MemoryBounds, addresses: Addresses, fetches: FetchMetrics) -> io::Result<Self> {
         let settings = CacheSettings::new(bounds).part(2);
         let (budget, selections) = (
             Budget::new(bounds.reads, SHARE_OF_READS),
@@ -103,12 +103,16 @@ impl Resolver {
     }
 
     /// Waits until a HelmOp of a namespace may resolve its charts.
-    pub async fn turn(&self, namespace: &Arc<str>) -> ResolvePermit {
+    pub async fn acquire_permit(&self, namespace: &Arc<str>) -> ResolvePermit {
         self.permits.acquire(namespace).await
     }
 
     /// Creates the resolver for the charts of one HelmOp. The time limit for all of them starts now.
-    pub fn asker<'a>(&'a self, context: ResolveContext<'a>, valid: &'a ValidHelmOp<'a>) -> ChartResolver<'a> {
+    pub fn chart_resolver<'a>(
+        &'a self,
+        context: ResolveContext<'a>,
+        valid: &'a ValidHelmOp<'a>,
+    ) -> ChartResolver<'a> {
         ChartResolver {
             resolver: self,
             context,
@@ -134,7 +138,7 @@ impl ChartResolver<'_> {
     ///
     /// # Errors
     /// If no version matches, the repository or registry cannot be reached, or all resolutions together take too long.
-    pub async fn ask(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
+    pub async fn resolve(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
         let (started, time_limit) = (Instant::now(), self.time_limit.clone());
         let result = Box::pin(time_limit.run(self.resolve_unlimited(request))).await;
         let result = result.unwrap_or(Err(ResolveError::Deadline {

@@ -31,11 +31,11 @@ use super::{
         FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, Limits, RepositoryId,
         RequestPermit, parse, read_error,
     },
-    metrics::{Fetches, RequestKind},
+    metrics::{FetchMetrics, RequestKind},
     overflow::Overflows,
     selection::SelectionPermits,
 };
-use crate::backoff::Pace;
+use crate::backoff::BackoffPolicy;
 
 /// Far above the largest public indexes. The memory for reading does not depend on it.
 pub const LIMITS: Limits = Limits {
@@ -82,11 +82,13 @@ impl RepositoryError {
     }
 
     /// When to retry.
-    pub fn pace(&self) -> Pace {
+    pub fn pace(&self) -> BackoffPolicy {
         match self {
             Self::Fetch(error) => error.kind.pace(),
-            Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)) => Pace::TRANSIENT,
-            Self::Index { .. } | Self::Select { .. } => Pace::SLOW,
+            Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)) => {
+                BackoffPolicy::TRANSIENT
+            }
+            Self::Index { .. } | Self::Select { .. } => BackoffPolicy::SLOW,
         }
     }
 
@@ -117,7 +119,7 @@ pub struct Repositories {
     limits: Limits,
     budget: Budget,
     selections: SelectionPermits,
-    fetches: Fetches,
+    fetches: FetchMetrics,
 }
 
 /// The key of a cached index: it is shared only by requests with the same credentials and the same trust.
@@ -185,7 +187,7 @@ impl Repositories {
         limits: Limits,
         budget: Budget,
         selections: SelectionPermits,
-        fetches: Fetches,
+        fetches: FetchMetrics,
     ) -> Self {
         let sizes = Sizes {
             key: IndexKey::bytes,
@@ -516,7 +518,7 @@ fn validators(headers: &HeaderMap) -> HeaderMap {
 
 /// The URL of the index of a repository, without credentials and normalised: the same text for all spellings of the
 /// repository. `None` if it is not a URL.
-pub fn index_of(repo: &str) -> Option<String> {
+pub fn normalized_index_url(repo: &str) -> Option<String> {
     let mut url = index_url(repo).ok()?;
     without_login(&mut url);
     Some(url.into())

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::access::{Access, CaCertificate, Login, PLAIN_HTTP_PREFIX, TlsConfig};
 use crate::{
-    backoff::Pace,
+    backoff::BackoffPolicy,
     client::{ApiError, bounded},
 };
 
@@ -84,13 +84,13 @@ impl SecretError {
     }
 
     /// When to retry.
-    pub fn pace(&self) -> Pace {
+    pub fn pace(&self) -> BackoffPolicy {
         match self {
             Self::NotFound { .. }
             | Self::IncompletePair { .. }
             | Self::NotUtf8 { .. }
-            | Self::DockerConfig { .. } => Pace::SLOW,
-            Self::Api { .. } => Pace::TRANSIENT,
+            | Self::DockerConfig { .. } => BackoffPolicy::SLOW,
+            Self::Api { .. } => BackoffPolicy::TRANSIENT,
         }
     }
 }

@@ -21,7 +21,7 @@ use kube::{Resource, runtime::watcher};
 
 use super::weight::{Bytes, Weight};
 use crate::{
-    error::shown,
+    error::cut_error,
     shares::{Charge, Shares},
 };
 
@@ -163,7 +163,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
             return None;
         }
         let object = self.admit(object);
-        object.good().is_some().then_some(object)
+        object.valid().is_some().then_some(object)
     }
 
     /// The refused objects that fit into the budget now, a limited number of each namespace.
@@ -194,7 +194,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
                 self.refused.remove(&name);
                 return invalid(
                     &metadata,
-                    format!("it does not decode: {}; fix or delete it", shown(&error)),
+                    format!("it does not decode: {}; fix or delete it", cut_error(&error)),
                 );
             }
         };

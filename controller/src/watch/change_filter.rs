@@ -123,7 +123,7 @@ impl Fingerprint for Decoded<HelmOp> {
                 .as_ref()
                 .is_some_and(|status| !status.base.conditions.is_empty())
         };
-        self.good().map(has_conditions).hash(hasher);
+        self.valid().map(has_conditions).hash(hasher);
     }
 }
 
@@ -139,7 +139,7 @@ impl Fingerprint for Decoded<Bundle> {
                 .as_ref()
                 .is_some_and(|status| !status.conditions.is_empty())
         };
-        self.good().map(has_conditions).hash(hasher);
+        self.valid().map(has_conditions).hash(hasher);
     }
 }
 
@@ -150,7 +150,7 @@ impl Fingerprint for Decoded<Cluster> {
         let metadata = self.meta();
         hash_metadata(metadata, hasher);
         (&metadata.labels, &metadata.annotations).hash(hasher);
-        if let Some(cluster) = self.good() {
+        if let Some(cluster) = self.valid() {
             let status = &cluster.status;
             (&status.namespace, status.scheduled, status.active_schedule).hash(hasher);
             // Whether its agent has ever registered.

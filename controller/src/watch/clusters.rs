@@ -117,9 +117,9 @@ impl Clusters {
     pub fn is_cluster_namespace(&self, namespace: &str) -> bool {
         self.claims.is_computed(namespace)
             || self
-                .marks(namespace)
+                .namespace_owner(namespace)
                 .filter(|annotations| annotations.is_managed)
-                .and_then(|annotations| annotations.owner())
+                .and_then(|annotations| annotations.named_cluster())
                 .is_some_and(|owner| self.all.get(&key(&owner.namespace, &owner.name)).is_some())
     }
 
@@ -128,7 +128,7 @@ impl Clusters {
         for cluster in clusters {
             match self.all.get(cluster) {
                 Some(object) => {
-                    let claimed = object.good().map(|cluster| &*cluster.status.namespace);
+                    let claimed = object.valid().map(|cluster| &*cluster.status.namespace);
                     self.claims.insert(name_of(cluster), claimed);
                 }
                 None => self.claims.remove(&name_of(cluster)),
@@ -162,7 +162,7 @@ impl Clusters {
 }
 
 impl Namespaces for Clusters {
-    fn marks(&self, namespace: &str) -> Option<NamespaceOwner> {
+    fn namespace_owner(&self, namespace: &str) -> Option<NamespaceOwner> {
         let found = self.namespaces.get(&ObjectRef::new(namespace))?;
         Some(NamespaceOwner::of(&found.metadata))
     }

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt};
 use helmops_shared::{
     api::{MetadataWithManagers, NamespacedName, labels},
     runtime::lock,
-    targeting::copies::{Copy, Kind, Purpose},
+    targeting::copies::{Copy, CopyKind, CopyPurpose},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::{Resource, runtime::watcher};
@@ -27,14 +27,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CopyRef {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: CopyKind,
     /// Its namespace and name.
     pub name: NamespacedName,
 }
 
 impl CopyRef {
     /// A reference to an object of a kind.
-    pub fn of(kind: Kind, metadata: &ObjectMeta) -> Self {
+    pub fn of(kind: CopyKind, metadata: &ObjectMeta) -> Self {
         Self {
             kind,
             name: NamespacedName::of(metadata),
@@ -47,9 +47,9 @@ type Owner = (String, String);
 
 /// The observed state of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct ObservedCopy {
     /// Why it exists.
-    pub purpose: Purpose,
+    pub purpose: CopyPurpose,
     /// Its source, from its annotation; `None` if another controller created it.
     pub made_from: Option<String>,
     /// The number of its unmodified keys; `None` if another client has written any.
@@ -58,15 +58,15 @@ pub struct Copied {
     pub owners: BTreeSet<Owner>,
     /// The source whose data it has, if it was left unchanged for that reason: it was copied from another source with the same
     /// data, or created by another controller.
-    pub left_for: Option<String>,
+    pub same_data_as: Option<String>,
 }
 
 /// All copies, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    known: Arc<Mutex<BTreeMap<CopyRef, Copied>>>,
+    known: Arc<Mutex<BTreeMap<CopyRef, ObservedCopy>>>,
     /// The kinds whose first list is complete.
-    listed: watch::Sender<BTreeSet<Kind>>,
+    listed: watch::Sender<BTreeSet<CopyKind>>,
 }
 
 impl Copies {
@@ -78,7 +78,7 @@ impl Copies {
     }
 
     /// The state of a copy.
-    pub fn get(&self, reference: &CopyRef) -> Option<Copied> {
+    pub fn get(&self, reference: &CopyRef) -> Option<ObservedCopy> {
         lock(&self.known).get(reference).cloned()
     }
 
@@ -86,7 +86,7 @@ impl Copies {
     pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<CopyRef> {
         let known = lock(&self.known);
         let mut found = Vec::new();
-        for kind in [Kind::Secret, Kind::ConfigMap] {
+        for kind in [CopyKind::Secret, CopyKind::ConfigMap] {
             let from = CopyRef {
                 kind,
                 name: NamespacedName::new(namespace, ""),
@@ -103,7 +103,7 @@ impl Copies {
     /// The copies of a Bundle without an owner, because its BundleDeployment was never created.
     pub fn without_owner(&self, bundle: &BundleKey) -> Vec<CopyRef> {
         let known = lock(&self.known);
-        let is_orphan = |copy: &Copied| {
+        let is_orphan = |copy: &ObservedCopy| {
             copy.owners.is_empty()
                 && copy.purpose.bundle.as_ref() == Some(&bundle.name)
                 && Some(&copy.purpose.bundle_namespace) == bundle.namespace.as_ref()
@@ -113,23 +113,23 @@ impl Copies {
     }
 
     /// Records a copy that was just written.
-    pub fn wrote(&self, kind: Kind, metadata: &ObjectMeta) {
+    pub fn wrote(&self, kind: CopyKind, metadata: &ObjectMeta) {
         if let Some(copy) = copied(metadata) {
             lock(&self.known).insert(CopyRef::of(kind, metadata), copy);
         }
     }
 
     /// Records a copy that has the desired data and was left unchanged.
-    pub fn left(&self, copy: &Copy, metadata: &ObjectMeta) {
-        let Some(purpose) = Purpose::of(copy.object.metadata()) else {
+    pub fn record_unchanged(&self, copy: &Copy, metadata: &ObjectMeta) {
+        let Some(purpose) = CopyPurpose::of(copy.object.metadata()) else {
             return;
         };
-        let known = Copied {
+        let known = ObservedCopy {
             purpose,
             made_from: made_from(metadata),
             intact: None,
             owners: owners(metadata),
-            left_for: Some(copy.made_from.clone()),
+            same_data_as: Some(copy.made_from.clone()),
         };
         let copy = CopyRef::of(copy.object.kind(), metadata);
         lock(&self.known).insert(copy, known);
@@ -144,7 +144,7 @@ impl Copies {
     /// whether a namespace belongs to a cluster. Tenants can set the label on objects in other namespaces, which are ignored.
     pub fn follow<K, S, F>(
         &self,
-        kind: Kind,
+        kind: CopyKind,
         events: S,
         is_cluster_namespace: F,
     ) -> impl Stream<Item = BundleKey> + use<K, S, F>
@@ -162,9 +162,9 @@ impl Copies {
 
     fn observe<K: Resource>(
         &self,
-        kind: Kind,
+        kind: CopyKind,
         event: watcher::Event<MetadataWithManagers<K>>,
-        list: &mut BTreeMap<CopyRef, Copied>,
+        list: &mut BTreeMap<CopyRef, ObservedCopy>,
         is_cluster_namespace: &impl Fn(&str) -> bool,
     ) -> Vec<BundleKey> {
         let copied = |metadata: &ObjectMeta| {
@@ -187,7 +187,7 @@ impl Copies {
                 let listed = std::mem::take(list);
                 let before: BTreeMap<_, _> = known.extract_if(.., |copy, _| copy.kind == kind).collect();
                 let is_changed =
-                    |(reference, copy): &(&CopyRef, &Copied)| listed.get(*reference) != Some(*copy);
+                    |(reference, copy): &(&CopyRef, &ObservedCopy)| listed.get(*reference) != Some(*copy);
                 let affected = before
                     .iter()
                     .filter(is_changed)
@@ -208,30 +208,34 @@ impl Copies {
                 if before == now {
                     return Vec::new();
                 }
-                before.iter().chain(&now).flat_map(Copied::bundles).collect()
+                before
+                    .iter()
+                    .chain(&now)
+                    .flat_map(ObservedCopy::bundles)
+                    .collect()
             }
             watcher::Event::Delete(object) => {
                 let before = known.remove(&CopyRef::of(kind, object.meta()));
-                before.iter().flat_map(Copied::bundles).collect()
+                before.iter().flat_map(ObservedCopy::bundles).collect()
             }
         }
     }
 }
 
-impl Copied {
+impl ObservedCopy {
     /// Whether it is up to date: copied from this source, with this number of keys, and unmodified.
     pub fn is(&self, made_from: &str, keys: usize) -> bool {
         self.made_from.as_deref() == Some(made_from) && self.intact == Some(keys)
     }
 
     /// Whether it was left unchanged because it has the data of this source.
-    pub fn was_left_for(&self, made_from: &str) -> bool {
-        self.left_for.as_deref() == Some(made_from)
+    pub fn has_data_of(&self, made_from: &str) -> bool {
+        self.same_data_as.as_deref() == Some(made_from)
     }
 
     /// Whether it has the same purpose as a desired copy.
     pub fn is_for(&self, copy: &Copy) -> bool {
-        Purpose::of(copy.object.metadata()).as_ref() == Some(&self.purpose)
+        CopyPurpose::of(copy.object.metadata()).as_ref() == Some(&self.purpose)
     }
 
     /// The Bundles that it belongs to: BundleDeployments have the names of their Bundles.
@@ -242,13 +246,13 @@ impl Copied {
     }
 }
 
-fn copied(metadata: &ObjectMeta) -> Option<Copied> {
-    Some(Copied {
-        purpose: Purpose::of(metadata)?,
+fn copied(metadata: &ObjectMeta) -> Option<ObservedCopy> {
+    Some(ObservedCopy {
+        purpose: CopyPurpose::of(metadata)?,
         made_from: made_from(metadata),
         intact: intact(metadata.managed_fields.as_deref().unwrap_or_default()),
         owners: owners(metadata),
-        left_for: None,
+        same_data_as: None,
     })
 }
 
@@ -317,7 +321,7 @@ mod tests {
 
     fn reference() -> CopyRef {
         CopyRef {
-            kind: Kind::Secret,
+            kind: CopyKind::Secret,
             name: NamespacedName::new("cluster-c1", "access-1"),
         }
     }
@@ -348,7 +352,7 @@ mod tests {
         let (copies, mut list) = (Copies::default(), BTreeMap::new());
         let mut observe = |event| {
             copies
-                .observe(Kind::Secret, event, &mut list, &any_namespace)
+                .observe(CopyKind::Secret, event, &mut list, &any_namespace)
                 .len()
         };
         let own = [managed_fields(FIELD_MANAGER, "Apply", &["a"])];
@@ -364,7 +368,7 @@ mod tests {
             "no change"
         );
         let web = copies.observe(
-            Kind::Secret,
+            CopyKind::Secret,
             watcher::Event::Apply(object("a@1", &[])),
             &mut BTreeMap::new(),
             &any_namespace,
@@ -372,12 +376,12 @@ mod tests {
         assert_eq!(web[0], key("fleet", WEB));
         let mut observe = |event| {
             copies
-                .observe(Kind::Secret, event, &mut list, &any_namespace)
+                .observe(CopyKind::Secret, event, &mut list, &any_namespace)
                 .len()
         };
         assert_eq!(observe(watcher::Event::Delete(object("a@1", &[]))), 1);
         assert_eq!(copies.get(&reference()), None);
-        copies.wrote(Kind::Secret, object("a@1", &own).meta());
+        copies.wrote(CopyKind::Secret, object("a@1", &own).meta());
         assert_eq!(observe(watcher::Event::Init), 0);
         assert_eq!(observe(watcher::Event::InitDone), 1, "it was deleted unobserved");
     }
@@ -389,7 +393,7 @@ mod tests {
         let mut observe = |event| {
             let is_cluster_namespace = |namespace: &str| namespace != "cluster-c1";
             copies
-                .observe(Kind::Secret, event, &mut list, &is_cluster_namespace)
+                .observe(CopyKind::Secret, event, &mut list, &is_cluster_namespace)
                 .len()
         };
         assert_eq!(observe(watcher::Event::Init), 0);
@@ -414,7 +418,7 @@ mod tests {
         object.meta_mut().owner_references = None;
         let labels = object.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
-        copies.wrote(Kind::Secret, object.meta());
+        copies.wrote(CopyKind::Secret, object.meta());
         assert_eq!(copies.without_owner(&key("fleet", WEB)), [reference()]);
         assert_eq!(copies.without_owner(&key("fleet", "db")), []);
         assert_eq!(copies.without_owner(&key("other", WEB)), []);
@@ -423,7 +427,7 @@ mod tests {
     #[tokio::test]
     async fn waits_until_both_kinds_are_listed() {
         let copies = Copies::default();
-        for kind in [Kind::Secret, Kind::ConfigMap] {
+        for kind in [CopyKind::Secret, CopyKind::ConfigMap] {
             assert!(copies.listed.borrow().len() < 2);
             copies.observe::<Secret>(
                 kind,

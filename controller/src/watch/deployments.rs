@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 use tokio::sync::watch;
 
-use super::named_alike;
+use super::same_name_as;
 use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
 
 /// A BundleDeployment, or why it does not decode.
@@ -74,7 +74,7 @@ impl Deployments {
         if *self.presence.borrow() != Presence::Synced {
             return None;
         }
-        let mut deployments = self.of_bundle(&named_alike(helmop));
+        let mut deployments = self.of_bundle(&same_name_as(helmop));
         deployments.retain(|deployment| helmop_key(deployment.meta()).as_ref() == Some(helmop));
         Some(deployments)
     }
@@ -435,7 +435,7 @@ mod tests {
         };
         let id = || {
             let of = deployments.of_bundle(&key("fleet-default", "web"));
-            of[0].good().unwrap().spec.deployment_id.clone()
+            of[0].valid().unwrap().spec.deployment_id.clone()
         };
         let Decoded::Valid(written) = version("10", ":new") else {
             panic!("it decodes");
@@ -455,7 +455,7 @@ mod tests {
     fn a_slimmed_deployment_keeps_its_ids_and_no_options() {
         let mut deployment = deployment("c1", "web");
         slim(&mut deployment);
-        let spec = &deployment.good().unwrap().spec;
+        let spec = &deployment.valid().unwrap().spec;
         assert_eq!((&*spec.deployment_id, &spec.options.helm), (":a", &None));
     }
 

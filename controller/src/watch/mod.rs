@@ -42,7 +42,7 @@ use futures::{
 use helmops_shared::{
     api::{Bundle, Decoded, HelmOp, MetadataWithManagers, labels},
     runtime::kube_client::{PolicyCache, backoff_without_init},
-    targeting::copies::Kind,
+    targeting::copies::CopyKind,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
@@ -59,7 +59,7 @@ use tokio::sync::oneshot;
 pub use self::{
     budget::StoreBudget,
     clusters::Clusters,
-    copies::{Copied, Copies, CopyRef, made_from},
+    copies::{Copies, CopyRef, ObservedCopy, made_from},
     deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
@@ -156,7 +156,7 @@ impl Stores {
         let _ = self.bundles.wait_until_ready().await;
         self.deployments.wait_until_synced().await;
         self.rancher_ca.wait_until_ready().await;
-        self.policies.wait_until_known().await;
+        self.policies.wait_until_synced().await;
         if let Some(delivery) = &self.delivery {
             delivery.clusters.wait_until_ready().await;
             delivery.copies.wait_until_synced().await;
@@ -199,8 +199,8 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
         let is_default_shard = scope.shard.is_empty();
         let is_ours = move |work: &Work| ready(is_default_shard || !matches!(work, Work::Cluster(_)));
         changes.push(of_clusters.filter(is_ours).boxed());
-        changes.push(copies::<Secret>(client, stores, delivery, Kind::Secret));
-        changes.push(copies::<ConfigMap>(client, stores, delivery, Kind::ConfigMap));
+        changes.push(copies::<Secret>(client, stores, delivery, CopyKind::Secret));
+        changes.push(copies::<ConfigMap>(client, stores, delivery, CopyKind::ConfigMap));
         let config_maps = sources::of_config_maps(Api::all(client.clone()), synced(), stores.bundles.clone());
         secret_changes.push(config_maps.map(Work::Bundle).boxed());
     }
@@ -237,7 +237,7 @@ fn bundles(
         let changed = filter.changed(&event);
         let mut affected: Vec<HelmOpKey> = affected_helmops(&event, &mut listed)
             .into_iter()
-            .chain(changed.iter().map(named_alike))
+            .chain(changed.iter().map(same_name_as))
             .collect();
         affected.dedup();
         affected.retain(|helmop| helmops.get(helmop).is_some());
@@ -255,10 +255,10 @@ fn of_helmops() -> watcher::Config {
 fn affected_helmops(event: &watcher::Event<Decoded<Bundle>>, listed: &mut Vec<HelmOpKey>) -> Vec<HelmOpKey> {
     match event {
         watcher::Event::Apply(bundle) | watcher::Event::Delete(bundle) => {
-            vec![named_alike(&key_of(bundle))]
+            vec![same_name_as(&key_of(bundle))]
         }
         watcher::Event::InitApply(bundle) => {
-            listed.push(named_alike(&key_of(bundle)));
+            listed.push(same_name_as(&key_of(bundle)));
             Vec::new()
         }
         watcher::Event::Init => {
@@ -270,7 +270,7 @@ fn affected_helmops(event: &watcher::Event<Decoded<Bundle>>, listed: &mut Vec<He
 }
 
 /// The key of the HelmOp of a Bundle, or of the Bundle of a HelmOp: both have the same name.
-pub fn named_alike<K: Lookup<DynamicType = ()>, O: Lookup<DynamicType = ()>>(
+pub fn same_name_as<K: Lookup<DynamicType = ()>, O: Lookup<DynamicType = ()>>(
     object: &ObjectRef<K>,
 ) -> ObjectRef<O> {
     key(object.namespace.as_deref().unwrap_or_default(), &object.name)
@@ -278,7 +278,7 @@ pub fn named_alike<K: Lookup<DynamicType = ()>, O: Lookup<DynamicType = ()>>(
 
 /// BundleDeployments are in the namespaces of clusters, so they are watched only if the scope is the whole cluster.
 fn deployments(client: &Client, scope: &Scope, stores: &Stores) -> BoxStream<'static, Work> {
-    if !scope.is_cluster() {
+    if !scope.is_cluster_wide() {
         stores.deployments.mark_absent();
         return stream::pending().boxed();
     }
@@ -325,7 +325,7 @@ fn copies<K>(
     client: &Client,
     stores: &Stores,
     delivery: &DeliveryStores,
-    kind: Kind,
+    kind: CopyKind,
 ) -> BoxStream<'static, Work>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,

@@ -7,7 +7,7 @@ use helmops_shared::{
     api::Decoded,
     runtime::{
         exit::with_causes,
-        kube_client::{Change, is_absent},
+        kube_client::{PolicyChange, is_absent},
     },
 };
 use kube::{
@@ -24,7 +24,7 @@ use crate::work::Work;
 /// Watches Policies. Returns the HelmOps that a change affects, and the Bundles if the bundle loop is enabled.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
     let policies = &stores.policies;
-    let changes = if scope.is_cluster() {
+    let changes = if scope.is_cluster_wide() {
         policies.watch(client).boxed()
     } else {
         let events = scope.watch(client, |api| watcher(api, paged(watcher::Config::default())));
@@ -63,13 +63,13 @@ fn log_if_retryable<T>(event: &watcher::Result<T>) -> bool {
     is_retryable
 }
 
-fn affected<K>(objects: &Store<Decoded<K>>, change: &Change) -> Vec<ObjectRef<Decoded<K>>>
+fn affected<K>(objects: &Store<Decoded<K>>, change: &PolicyChange) -> Vec<ObjectRef<Decoded<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
     matching(objects, |object| match change {
-        Change::All => true,
-        Change::Namespace(name) => object.meta().namespace.as_ref() == Some(name),
+        PolicyChange::All => true,
+        PolicyChange::Namespace(name) => object.meta().namespace.as_ref() == Some(name),
     })
 }
 
@@ -90,9 +90,9 @@ mod tests {
             writer.apply_watcher_event(&Event::Apply(helmop));
         }
         for (change, expected) in [
-            (Change::All, vec!["a/one", "a/two", "b/one"]),
-            (Change::Namespace("a".to_owned()), vec!["a/one", "a/two"]),
-            (Change::Namespace("c".to_owned()), vec![]),
+            (PolicyChange::All, vec!["a/one", "a/two", "b/one"]),
+            (PolicyChange::Namespace("a".to_owned()), vec!["a/one", "a/two"]),
+            (PolicyChange::Namespace("c".to_owned()), vec![]),
         ] {
             let mut found: Vec<_> = affected(&helmops, &change)
                 .into_iter()

@@ -104,7 +104,7 @@ impl CaBundle {
     }
 
     /// The certificates for a Bundle, in base64.
-    pub fn encoded(&self) -> String {
+    pub fn base64(&self) -> String {
         STANDARD.encode(&self.0)
     }
 }
@@ -168,13 +168,13 @@ mod tests {
     fn the_bundle_concatenates_both_secrets() {
         assert_eq!(rancher_ca(&[]).bundle(), Ok(CaBundle::default()));
         assert!(rancher_ca(&[]).bundle().unwrap().authorities().is_empty());
-        assert_eq!(rancher_ca(&[]).bundle().unwrap().encoded(), "");
+        assert_eq!(rancher_ca(&[]).bundle().unwrap().base64(), "");
         let both = rancher_ca(&[
             ("tls-ca-additional", "ca-additional.pem", "B"),
             ("tls-ca", "cacerts.pem", "A"),
         ]);
         assert_eq!(both.bundle(), Ok(CaBundle(b"AB".to_vec())));
-        assert_eq!(both.bundle().unwrap().encoded(), "QUI=");
+        assert_eq!(both.bundle().unwrap().base64(), "QUI=");
         let error = rancher_ca(&[("tls-ca", "other", "A")])
             .bundle()
             .unwrap_err()

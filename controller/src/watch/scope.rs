@@ -37,13 +37,13 @@ pub struct Scope {
 
 impl Scope {
     /// Whether it includes all namespaces.
-    pub fn is_cluster(&self) -> bool {
+    pub fn is_cluster_wide(&self) -> bool {
         self.namespaces.is_empty()
     }
 
     /// Whether it includes a namespace.
     pub fn includes(&self, namespace: &str) -> bool {
-        self.is_cluster() || self.namespaces.iter().any(|one| one == namespace)
+        self.is_cluster_wide() || self.namespaces.iter().any(|one| one == namespace)
     }
 
     /// The watch configuration that selects the objects of the shard.
@@ -61,7 +61,7 @@ impl Scope {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        if self.is_cluster() {
+        if self.is_cluster_wide() {
             return vec![(String::new(), Api::all(client.clone()))];
         }
         self.namespaces
@@ -152,7 +152,7 @@ pub fn paged(config: watcher::Config) -> watcher::Config {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.is_cluster(), &*self.shard) {
+        match (self.is_cluster_wide(), &*self.shard) {
             (true, "") => f.write_str("all namespaces"),
             (true, shard) => write!(f, "shard {shard} in all namespaces"),
             (false, "") => write!(f, "namespaces {}", self.namespaces.join(", ")),

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt, stream};
 use helmops_shared::{
     api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly},
     runtime::kube_client::PolicyCache,
-    targeting::copies::{self, Kind, Source},
+    targeting::copies::{self, CopyKind, Source},
 };
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -44,7 +44,7 @@ pub fn of_secrets(
         let named = helmops_naming(&helmops, &policies, &secret).into_iter();
         let copied = bundles
             .as_ref()
-            .map(|bundles| copied_by(bundles, Kind::Secret, &secret));
+            .map(|bundles| copied_by(bundles, CopyKind::Secret, &secret));
         let copied = copied.into_iter().flatten();
         let affected = named.map(Work::HelmOp).chain(copied.map(Work::Bundle));
         stream::iter(affected.collect::<Vec<_>>())
@@ -58,7 +58,7 @@ pub fn of_config_maps(
     bundles: Store<Decoded<Bundle>>,
 ) -> impl Stream<Item = BundleKey> + Send {
     let changes = changes(api, watcher::Config::default(), synced);
-    changes.flat_map(move |config_map| stream::iter(copied_by(&bundles, Kind::ConfigMap, &config_map)))
+    changes.flat_map(move |config_map| stream::iter(copied_by(&bundles, CopyKind::ConfigMap, &config_map)))
 }
 
 fn changes<K>(
@@ -122,7 +122,11 @@ fn helmops_naming(
 }
 
 /// The Bundles that name an object as their access Secret, or in their downstream resources.
-fn copied_by<K>(bundles: &Store<Decoded<Bundle>>, kind: Kind, object: &MetadataOnly<K>) -> Vec<BundleKey> {
+fn copied_by<K>(
+    bundles: &Store<Decoded<Bundle>>,
+    kind: CopyKind,
+    object: &MetadataOnly<K>,
+) -> Vec<BundleKey> {
     let namespace = object.metadata.namespace.as_deref();
     let source = Source {
         kind,
@@ -130,7 +134,9 @@ fn copied_by<K>(bundles: &Store<Decoded<Bundle>>, kind: Kind, object: &MetadataO
     };
     matching(bundles, |bundle| {
         bundle.meta().namespace.as_deref() == namespace
-            && bundle.good().is_some_and(|bundle| copies_source(bundle, &source))
+            && bundle
+                .valid()
+                .is_some_and(|bundle| copies_source(bundle, &source))
     })
 }
 
@@ -143,7 +149,7 @@ fn copies_source(bundle: &Bundle, source: &Source) -> bool {
     let is_listed = |options: &BundleDeploymentOptions| {
         copies::downstream(options).is_ok_and(|sources| sources.contains(source))
     };
-    (source.kind == Kind::Secret && is_access)
+    (source.kind == CopyKind::Secret && is_access)
         || is_listed(&spec.options)
         || spec.targets.iter().any(|target| is_listed(&target.options))
 }
@@ -257,7 +263,7 @@ mod tests {
             names.sort();
             names
         };
-        assert_eq!(names(Kind::Secret), ["access", "downstream"]);
-        assert_eq!(names(Kind::ConfigMap), ["target"]);
+        assert_eq!(names(CopyKind::Secret), ["access", "downstream"]);
+        assert_eq!(names(CopyKind::ConfigMap), ["target"]);
     }
 }

@@ -70,7 +70,7 @@ pub struct FieldError {
     /// The reason.
     pub reason: Reason,
     /// The type of the error.
-    pub fault: ErrorType,
+    pub error_type: ErrorType,
     /// The offending text, without credentials; empty if a field is missing.
     pub value: String,
     /// What is wrong, and what to do.
@@ -80,7 +80,7 @@ pub struct FieldError {
 impl FieldError {
     /// Everything but the path, in the API server's form: `Invalid value: "x": detail`.
     pub fn message(&self) -> String {
-        let title = self.fault.title();
+        let title = self.error_type.title();
         if self.value.is_empty() {
             format!("{title}: {}", self.detail)
         } else {
@@ -115,7 +115,7 @@ impl FieldErrors {
         self.0.push(FieldError {
             path: cut(path.to_string(), MAX_PATH),
             reason,
-            fault,
+            error_type: fault,
             value: cut(value.to_owned(), MAX_VALUE),
             detail: cut(detail.into(), MAX_DETAIL),
         });
@@ -137,7 +137,7 @@ impl FieldErrors {
     }
 
     /// The errors that are reported.
-    pub fn told(&self) -> &[FieldError] {
+    pub fn reported(&self) -> &[FieldError] {
         self.0.get(..MAX_REPORTED).unwrap_or(&self.0)
     }
 
@@ -147,7 +147,7 @@ impl FieldErrors {
     }
 
     /// How many errors there are beyond those that are reported.
-    pub fn untold(&self) -> usize {
+    pub fn omitted(&self) -> usize {
         self.0.len().saturating_sub(MAX_REPORTED)
     }
 
@@ -185,11 +185,11 @@ fn is_limit_error(error: &FieldError) -> bool {
 
 impl fmt::Display for FieldErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.told().iter().enumerate() {
+        for (index, error) in self.reported().iter().enumerate() {
             let separator = if index == 0 { "" } else { "; " };
             write!(f, "{separator}{error}")?;
         }
-        match self.untold() {
+        match self.omitted() {
             0 => Ok(()),
             omitted => write!(f, "; and {omitted} more"),
         }

@@ -50,7 +50,7 @@ pub fn review(
     }
     let (new, old) = errors.split_stored(&errors_of(&stored, &validate).0);
     warnings.extend(
-        old.told()
+        old.reported()
             .iter()
             .map(|error| bounded(format!("not new, but still wrong: {error}"))),
     );

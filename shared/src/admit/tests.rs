@@ -31,7 +31,7 @@ fn errors(spec: &Value) -> Vec<String> {
     let helmop = helmop(spec);
     match ValidHelmOp::try_from(&helmop) {
         Ok(_) => Vec::new(),
-        Err(errors) => errors.told().iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.reported().iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -41,7 +41,7 @@ fn assert_rejected(spec: &Value, path: &str, reason: Reason, words: &[&str]) {
     let errors = ValidHelmOp::try_from(&helmop)
         .map(|_| spec)
         .expect_err("accepted");
-    let [error] = errors.told() else {
+    let [error] = errors.reported() else {
         panic!("expected one error: {errors}")
     };
     assert_eq!((error.path.as_str(), error.reason), (path, reason), "{error}");
@@ -458,7 +458,7 @@ fn at_most_twenty_errors_are_reported() {
         (0..30).map(|n| (format!("l{n:02}"), json!("b c"))).collect();
     let helmop = helmop(&valid_spec(json!({ "labels": labels })));
     let errors = ValidHelmOp::try_from(&helmop).unwrap_err();
-    assert_eq!((errors.told().len(), errors.untold()), (20, 10));
+    assert_eq!((errors.reported().len(), errors.omitted()), (20, 10));
     assert!(errors.to_string().ends_with("; and 10 more"));
 }
 
@@ -675,7 +675,7 @@ fn only_new_errors_deny_a_change() {
     ));
     let worse = review(&worse, Some(&invalid));
     assert!(
-        matches!(worse.errors.told(), [error] if error.path == "spec.namespace"),
+        matches!(worse.errors.reported(), [error] if error.path == "spec.namespace"),
         "{worse:?}"
     );
 

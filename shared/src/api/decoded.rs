@@ -28,7 +28,7 @@ pub enum Decoded<K> {
 
 impl<K> Decoded<K> {
     /// The object, if it decodes.
-    pub fn good(&self) -> Option<&K> {
+    pub fn valid(&self) -> Option<&K> {
         match self {
             Self::Valid(object) => Some(object),
             Self::Invalid { .. } => None,

@@ -73,7 +73,7 @@ impl Lookup {
     }
 
     /// The lookup that a record is for.
-    pub fn answered_by(record: &ResolvedChart) -> Self {
+    pub fn from_record(record: &ResolvedChart) -> Self {
         Self {
             repo: record.repo.clone(),
             chart: record.chart.clone(),
@@ -91,7 +91,7 @@ impl Lookup {
     }
 
     /// The record of the resolved version.
-    pub fn answered(self, found: ChartVersion) -> ResolvedChart {
+    pub fn into_record(self, found: ChartVersion) -> ResolvedChart {
         ResolvedChart {
             repo: self.repo,
             chart: self.chart,

@@ -9,7 +9,7 @@ pub use self::{
     desired::MissingVersion,
     lookup::{Lookup, first_repo, lookups},
     pins::pins,
-    plan::{OwnershipConflict, Parts, Plan, check_owner, plan},
+    plan::{BundleInputs, OwnershipConflict, Plan, check_owner, plan},
 };
 
 #[cfg(test)]

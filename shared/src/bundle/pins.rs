@@ -83,7 +83,7 @@ fn records_of<'f>(
         .iter()
         .filter_map(|(lookup, request)| {
             let version = version(request)?;
-            Some(lookup.clone().answered(version.to_owned().into()))
+            Some(lookup.clone().into_record(version.to_owned().into()))
         })
         .collect()
 }

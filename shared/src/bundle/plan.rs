@@ -53,7 +53,7 @@ pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
 
 /// Inputs of the desired Bundle besides the HelmOp.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Parts<'a> {
+pub struct BundleInputs<'a> {
     /// The resolved versions of all [lookups](super::lookups).
     pub resolved: &'a [ResolvedChart],
     /// The token of the last requested poll that is done, see [`labels::LAST_HANDLED_POLL`].
@@ -69,7 +69,7 @@ pub struct Parts<'a> {
 pub fn plan(
     valid: &ValidHelmOp<'_>,
     existing: Option<&Bundle>,
-    parts: Parts<'_>,
+    parts: BundleInputs<'_>,
 ) -> Result<Plan, MissingVersion> {
     let spec = desired::spec(valid, parts.resolved, parts.ca_bundle)?;
     let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), parts);
@@ -89,7 +89,7 @@ pub fn plan(
 
 /// The Bundle's metadata: the desired metadata merged into the existing one. Labels are replaced; annotations and finalizers of
 /// other owners are kept.
-fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: Parts<'_>) -> ObjectMeta {
+fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: BundleInputs<'_>) -> ObjectMeta {
     let mut metadata = existing.cloned().unwrap_or_default();
     metadata.name.clone_from(&valid.helmop.metadata.name);
     metadata.namespace.clone_from(&valid.helmop.metadata.namespace);

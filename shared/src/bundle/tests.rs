@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MissingVersion, Parts, Plan, check_owner, first_repo, lookups, pins, plan};
+use super::{BundleInputs, MissingVersion, Plan, check_owner, first_repo, lookups, pins, plan};
 use crate::{
     admit::ValidHelmOp,
     api::{Bundle, HelmOp, ResolvedChart, labels},
@@ -29,10 +29,10 @@ fn record(repo: &str, chart: &str, constraint: &str, version: &str) -> ResolvedC
     }
 }
 
-fn parts(resolved: &[ResolvedChart]) -> Parts<'_> {
-    Parts {
+fn parts(resolved: &[ResolvedChart]) -> BundleInputs<'_> {
+    BundleInputs {
         resolved,
-        ..Parts::default()
+        ..BundleInputs::default()
     }
 }
 
@@ -363,7 +363,7 @@ fn the_token_of_a_requested_poll_is_recorded_and_removed() {
     let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
     let existing = created(&helmop, &resolved);
     let polled = |existing: &Bundle, polled| {
-        let parts = Parts {
+        let parts = BundleInputs {
             polled,
             ..parts(&resolved)
         };

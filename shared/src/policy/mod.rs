@@ -160,7 +160,7 @@ impl Policies {
     /// Applies the defaults of the Policies for empty fields: `serviceAccount` and `helmSecretName`.
     ///
     /// They are never written back to the HelmOp, so that a changed Policy applies to existing HelmOps.
-    pub fn complete<'h>(&self, helmop: &'h HelmOp) -> Cow<'h, HelmOp> {
+    pub fn apply_defaults<'h>(&self, helmop: &'h HelmOp) -> Cow<'h, HelmOp> {
         let account = self
             .service_accounts
             .default_for(&helmop.spec.bundle.options.service_account);
@@ -244,14 +244,16 @@ impl Policies {
     }
 
     /// All errors of a HelmOp without defaults, for callers that need only the errors.
-    pub fn errors(&self, helmop: &HelmOp) -> FieldErrors {
-        self.accept(&self.complete(helmop)).err().unwrap_or_default()
+    pub fn validate(&self, helmop: &HelmOp) -> FieldErrors {
+        self.accept(&self.apply_defaults(helmop))
+            .err()
+            .unwrap_or_default()
     }
 
     /// [`admit::review`] with these Policies: a change is denied only for errors and violations that the stored HelmOp does
     /// not have.
     pub fn review(&self, helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Decision {
-        admit::review(helmop, |helmop| self.errors(helmop), stored)
+        admit::review(helmop, |helmop| self.validate(helmop), stored)
     }
 
     /// Whether the agent must not create the namespaces of releases, whatever Bundles request: every BundleDeployment of the

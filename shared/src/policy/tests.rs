@@ -6,7 +6,7 @@ use super::Policies;
 use crate::{
     admit::{FieldErrors, ValidHelmOp},
     api::{Bundle, Decoded, HelmOp, Policy},
-    bundle::{Parts, Plan, plan},
+    bundle::{BundleInputs, Plan, plan},
     reason::Reason,
 };
 
@@ -43,7 +43,7 @@ fn archive(url: &str) -> Value {
 /// The rejected fields, and the errors in Fleet's words.
 fn rejected(errors: &FieldErrors) -> Vec<(&str, &str)> {
     errors
-        .told()
+        .reported()
         .iter()
         .map(|error| {
             assert_eq!(error.reason, Reason::PolicyViolation, "{error}");
@@ -54,7 +54,7 @@ fn rejected(errors: &FieldErrors) -> Vec<(&str, &str)> {
 }
 
 fn error_text(policies: &Policies, over: Value) -> String {
-    policies.errors(&helmop(over)).to_string()
+    policies.validate(&helmop(over)).to_string()
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn without_policies_everything_is_allowed() {
         one(json!({})),
         one(json!({ "gitRepo": { "defaultServiceAccount": "g" } })),
     ] {
-        assert!(policies.errors(&helmop).is_empty());
-        assert_eq!(*policies.complete(&helmop), helmop);
+        assert!(policies.validate(&helmop).is_empty());
+        assert_eq!(*policies.apply_defaults(&helmop), helmop);
     }
 }
 
@@ -130,7 +130,7 @@ fn names_and_patterns_restrict_helmops() {
         (charts.clone(), json!({ "helm": { "chart": "web-1" } }), &[]),
         (charts, json!({}), &[]),
     ] {
-        let errors = one(fields.clone()).errors(&helmop(over.clone()));
+        let errors = one(fields.clone()).validate(&helmop(over.clone()));
         assert_eq!(rejected(&errors), expected, "{fields} {over}");
     }
 }
@@ -169,7 +169,7 @@ fn archives_and_registries_bypass_no_pattern() {
             Some(("spec.helm.repo", "disallowed helm chart oci")),
         ),
     ] {
-        let errors = one(fields.clone()).errors(&helmop(over.clone()));
+        let errors = one(fields.clone()).validate(&helmop(over.clone()));
         assert_eq!(
             rejected(&errors),
             expected.into_iter().collect::<Vec<_>>(),
@@ -210,11 +210,11 @@ fn targets_bypass_no_policy() {
             ],
         ),
     ] {
-        let errors = one(fields.clone()).errors(&helmop(json!({ "targets": [{}, target.clone()] })));
+        let errors = one(fields.clone()).validate(&helmop(json!({ "targets": [{}, target.clone()] })));
         assert_eq!(rejected(&errors), expected, "{target}");
     }
     // Violations of the HelmOp itself are not reported again for targets that inherit them.
-    let errors = one(fields.clone()).errors(&helmop(json!({
+    let errors = one(fields.clone()).validate(&helmop(json!({
         "helm": { "chart": "shop" }, "targets": [{ "helm": {} }, { "helm": { "repo": "https://h" } }, { "helm": { "chart": "shop" } }]
     })));
     let expected = [
@@ -228,7 +228,7 @@ fn targets_bypass_no_policy() {
         "targets": [{ "helm": { "chart": "https://h/y.tgz" } }]
     });
     let fields = json!({ "helmOp": { "allowedHelmRepoPatterns": ["https://h/x.tgz"] } });
-    let errors = one(fields).errors(&helmop(over));
+    let errors = one(fields).validate(&helmop(over));
     assert_eq!(
         rejected(&errors),
         [("spec.targets[0].helm.chart", "disallowed helm repo https")]
@@ -238,7 +238,7 @@ fn targets_bypass_no_policy() {
 #[test]
 fn a_required_account_is_required_for_the_whole_helmop() {
     let policies = one(json!({ "requireServiceAccount": true }));
-    let errors = policies.errors(&helmop(json!({ "targets": [{ "serviceAccount": "a" }] })));
+    let errors = policies.validate(&helmop(json!({ "targets": [{ "serviceAccount": "a" }] })));
     assert_eq!(
         rejected(&errors),
         [("spec.serviceAccount", "serviceAccount is required")]
@@ -253,7 +253,7 @@ fn all_violations_are_reported_together() {
             "allowedHelmSecretNames": ["s"], "allowedHelmRepoPatterns": ["oci://.*"], "allowedChartPatterns": ["a|b"]
         }
     }));
-    let errors = policies.errors(&helmop(json!({ "helmSecretName": "t" })));
+    let errors = policies.validate(&helmop(json!({ "helmSecretName": "t" })));
     assert_eq!(
         rejected(&errors),
         [
@@ -276,8 +276,8 @@ fn messages_contain_the_text_the_allowed_set_and_the_fix() {
         }
     }));
     let over = json!({ "helm": { "repo": "https://u:p@charts.example.com/stable?token=t" } });
-    let errors = policies.errors(&helmop(over));
-    let messages: Vec<_> = errors.told().iter().map(ToString::to_string).collect();
+    let errors = policies.validate(&helmop(over));
+    let messages: Vec<_> = errors.reported().iter().map(ToString::to_string).collect();
     assert_eq!(
         messages,
         [
@@ -340,10 +340,10 @@ fn policies_are_merged_in_the_order_of_their_names() {
     for order in [[&first, &second, &third], [&third, &second, &first]] {
         let policies = Policies::of(order);
         let helmop = helmop(json!({ "helm": { "chart": "shop" } }));
-        let complete = policies.complete(&helmop);
+        let complete = policies.apply_defaults(&helmop);
         assert_eq!(complete.spec.bundle.options.service_account, "of-b");
         assert_eq!(complete.spec.helm_secret_name, "of-a");
-        let errors = policies.errors(&helmop).to_string();
+        let errors = policies.validate(&helmop).to_string();
         assert!(
             errors.contains("of-b not in allowed set [x y]; it is the default that Policy \"b\" sets"),
             "{errors}"
@@ -366,20 +366,20 @@ fn defaults_for_empty_fields_reach_the_bundle() {
         (json!({ "helmSecretName": "own" }), "d", "own"),
     ] {
         let helmop = helmop(over);
-        let complete = policies.complete(&helmop);
+        let complete = policies.apply_defaults(&helmop);
         let valid = ValidHelmOp::try_from(&*complete).unwrap();
         assert_eq!(policies.check(&valid), Ok(()));
-        assert!(policies.errors(&helmop).is_empty());
+        assert!(policies.validate(&helmop).is_empty());
         let resolved: Vec<_> = crate::bundle::lookups(&valid)
             .into_iter()
-            .map(|(lookup, _)| lookup.answered("1.2.3".to_owned().into()))
+            .map(|(lookup, _)| lookup.into_record("1.2.3".to_owned().into()))
             .collect();
         let Ok(Plan::Create(bundle)) = plan(
             &valid,
             None,
-            Parts {
+            BundleInputs {
                 resolved: &resolved,
-                ..Parts::default()
+                ..BundleInputs::default()
             },
         ) else {
             panic!("no plan to create a Bundle")
@@ -388,22 +388,25 @@ fn defaults_for_empty_fields_reach_the_bundle() {
         assert_eq!(bundle.spec.helm_op_options.unwrap().secret_name, secret);
     }
     let own = helmop(json!({ "serviceAccount": "own", "helmSecretName": "own" }));
-    assert!(matches!(policies.complete(&own), std::borrow::Cow::Borrowed(_)));
+    assert!(matches!(
+        policies.apply_defaults(&own),
+        std::borrow::Cow::Borrowed(_)
+    ));
 }
 
 #[test]
 fn defaults_are_validated_like_other_names() {
     let policies = one(json!({ "helmOp": { "defaultServiceAccount": "Not A Name" } }));
-    let errors = policies.errors(&helmop(json!({})));
+    let errors = policies.validate(&helmop(json!({})));
     assert_eq!(errors.reason(), Some(Reason::InvalidName), "{errors}");
 }
 
 #[test]
 fn violations_are_reported_only_for_valid_helmops() {
     let policies = one(json!({ "requireServiceAccount": true }));
-    let errors = policies.errors(&helmop(json!({ "helm": { "version": "one" } })));
+    let errors = policies.validate(&helmop(json!({ "helm": { "version": "one" } })));
     assert_eq!(
-        (errors.told().len(), errors.reason()),
+        (errors.reported().len(), errors.reason()),
         (1, Some(Reason::InvalidVersion)),
         "{errors}"
     );
@@ -608,7 +611,7 @@ fn a_policy_that_does_not_decode_allows_nothing() {
     }
     // Validation errors are reported first, as always.
     let invalid_helmop = helmop(json!({ "helm": { "version": "one" } }));
-    let errors = Policies::of_watched([&invalid]).errors(&invalid_helmop);
+    let errors = Policies::of_watched([&invalid]).validate(&invalid_helmop);
     assert_eq!(errors.reason(), Some(Reason::InvalidVersion), "{errors}");
 }
 
@@ -711,7 +714,7 @@ fn a_cleared_service_account_counts_as_none() {
     let target = json!({ "serviceAccount": "a", "targets": [{ "serviceAccount": "-" }] });
     assert_eq!(rejected_in_bundle(&one(json!({})), &target), [""; 0]);
     // In HelmOps, validation rejects it before Policies are checked.
-    let errors = required.errors(&helmop(
+    let errors = required.validate(&helmop(
         json!({ "serviceAccount": "a", "targets": [{ "serviceAccount": "-" }] }),
     ));
     assert_eq!(errors.reason(), Some(Reason::InvalidName), "{errors}");
@@ -771,7 +774,7 @@ fn downstream_resources_are_restricted() {
             );
             // This name is never valid in HelmOps, so validation rejects it first.
             if name != "[a" {
-                let errors = policies.errors(&helmop(spec));
+                let errors = policies.validate(&helmop(spec));
                 let fields: Vec<_> = rejected(&errors)
                     .iter()
                     .map(|(path, _)| (*path).to_owned())
@@ -834,7 +837,7 @@ fn an_encoded_slash_is_allowed_if_a_decoded_one_is() {
     ] {
         let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": patterns } }));
         let repo = format!("https://user:password@gitlab.example.com/{stable}");
-        let errors = policies.errors(&helmop(json!({ "helm": { "repo": repo } })));
+        let errors = policies.validate(&helmop(json!({ "helm": { "repo": repo } })));
         assert_eq!(errors.is_empty(), is_allowed, "{patterns:?}: {errors}");
     }
     let policies = one(json!({ "helmOp": { "allowedHelmRepoPatterns": [of_the_team] } }));
@@ -872,7 +875,7 @@ fn patterns_allow_no_ambiguous_url() {
         ("https://user:password@git.example.com/a%2Fb", true),
         ("https://git.example.com/a%2fb", false),
     ] {
-        let errors = policies.errors(&helmop(json!({ "helm": { "repo": repo } })));
+        let errors = policies.validate(&helmop(json!({ "helm": { "repo": repo } })));
         assert_eq!(errors.is_empty(), is_allowed, "{repo}: {errors}");
     }
 }

@@ -17,6 +17,6 @@ mod schedule;
 pub use self::{
     due::{Due, PollHistory, due},
     interval::{SHORT_INTERVAL, interval},
-    request::Request,
+    request::PollRequest,
     schedule::Schedule,
 };

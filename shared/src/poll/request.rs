@@ -13,12 +13,12 @@ const MAX_TOKEN: usize = 256;
 /// The HelmOp has a token of the user's choice; the Bundle records the last token that was handled. Each token requests one
 /// poll, and the record survives a restart and a lost status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct PollRequest {
     token: Option<String>,
     handled: Option<String>,
 }
 
-impl Request {
+impl PollRequest {
     /// Reads the annotations.
     pub fn of(helmop: &HelmOp, bundle: Option<&Bundle>) -> Self {
         let token = helmop.metadata.annotations.as_ref();
@@ -35,7 +35,7 @@ impl Request {
     }
 
     /// Whether a poll is requested that was not handled yet.
-    pub fn is_open(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         self.token.is_some() && self.token != self.handled
     }
 
@@ -53,13 +53,13 @@ impl Request {
 mod tests {
     use super::*;
 
-    fn request(token: Option<&str>, handled: Option<&str>) -> Request {
+    fn request(token: Option<&str>, handled: Option<&str>) -> PollRequest {
         let annotations =
             |key: &str, value: Option<&str>| value.map(|value| [(key.into(), value.into())].into());
         let (mut helmop, mut bundle) = (HelmOp::default(), Bundle::default());
         helmop.metadata.annotations = annotations(labels::POLL_REQUESTED_AT, token);
         bundle.metadata.annotations = annotations(labels::LAST_HANDLED_POLL, handled);
-        Request::of(&helmop, Some(&bundle))
+        PollRequest::of(&helmop, Some(&bundle))
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
             (Some(""), Some("1"), false, None, None),
         ] {
             let request = request(token, handled);
-            assert_eq!(request.is_open(), is_open, "{token:?} {handled:?}");
+            assert_eq!(request.is_pending(), is_open, "{token:?} {handled:?}");
             assert_eq!(request.record(false), before, "{token:?} {handled:?}");
             assert_eq!(request.record(true), after, "{token:?} {handled:?}");
         }
@@ -84,6 +84,6 @@ mod tests {
         let open = request(Some(&long), None);
         let record = open.record(true).unwrap();
         assert!(record.len() <= MAX_TOKEN, "{}", record.len());
-        assert!(!request(Some(&long), Some(record)).is_open());
+        assert!(!request(Some(&long), Some(record)).is_pending());
     }
 }

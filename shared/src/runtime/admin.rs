@@ -31,10 +31,10 @@ pub const PORT: PortConfig = PortConfig {
 
 /// Writes further metrics in the text format of Prometheus during a scrape: for metrics whose number grows with the number of
 /// objects, so that they are not stored twice.
-pub type Expose = dyn Fn(&mut String) + Send + Sync;
+pub type MetricsWriter = dyn Fn(&mut String) + Send + Sync;
 
 /// The routes of the port: the metrics of the registry and `more`, and the probes.
-pub fn router(registry: Registry, more: Vec<Arc<Expose>>, health: Health) -> Router {
+pub fn router(registry: Registry, more: Vec<Arc<MetricsWriter>>, health: Health) -> Router {
     let state = MetricsState::new(registry, more);
     probes::routes(health)
         .merge(Router::new().route("/metrics", get(metrics)).with_state(state))

@@ -30,7 +30,7 @@ pub mod supervisor;
 pub mod telemetry;
 mod throttle;
 
-pub use admin::Expose;
+pub use admin::MetricsWriter;
 pub use args::{LogFormat, ProcessArgs};
 pub use build_info::version;
 pub use exit::{exit, run_process, run_process_on};

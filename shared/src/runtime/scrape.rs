@@ -22,7 +22,7 @@ use hyper::body::{Frame, SizeHint};
 use prometheus::{Registry, TextEncoder};
 use tokio::time::timeout;
 
-use super::admin::Expose;
+use super::admin::MetricsWriter;
 use super::fair::{FairPermit, FairSemaphore};
 
 /// Concurrent scrapes, counted until their responses are sent: enough for two Prometheus servers. A response can have the
@@ -43,13 +43,13 @@ const CHUNK: usize = 64 << 10;
 #[derive(Clone)]
 pub struct MetricsState {
     registry: Registry,
-    more: Arc<[Arc<Expose>]>,
+    more: Arc<[Arc<MetricsWriter>]>,
     permits: FairSemaphore<IpAddr>,
 }
 
 impl MetricsState {
     /// Serves the metrics of a registry, and further ones.
-    pub fn new(registry: Registry, more: Vec<Arc<Expose>>) -> Self {
+    pub fn new(registry: Registry, more: Vec<Arc<MetricsWriter>>) -> Self {
         Self {
             registry,
             more: more.into(),
@@ -176,7 +176,7 @@ mod tests {
     async fn a_further_scrape_waits_until_a_response_is_read() {
         let encoded = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&encoded);
-        let more: Arc<Expose> = Arc::new(move |text: &mut String| {
+        let more: Arc<MetricsWriter> = Arc::new(move |text: &mut String| {
             count.fetch_add(1, Ordering::Relaxed);
             text.push_str(&"x".repeat(3 * CHUNK));
         });

@@ -134,7 +134,7 @@ impl Supervisor {
     }
 
     /// The token that is cancelled when the tasks must stop.
-    pub fn stop(&self) -> CancellationToken {
+    pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 

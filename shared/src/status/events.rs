@@ -66,7 +66,7 @@ pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
 }
 
 /// The event for a HelmOp that does not decode, so that its status cannot be updated.
-pub fn unreadable(error: String) -> Event {
+pub fn decode_failed(error: String) -> Event {
     Event {
         is_warning: true,
         reason: Reason::DecodeError.to_string(),

@@ -33,7 +33,7 @@ pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
     cluster::{cluster, is_refused, refused_cluster},
     deployments::helmop_of,
-    events::{Event, bundle_events, events, unreadable},
+    events::{Event, bundle_events, decode_failed, events},
     helmop::{Outcome, next, without_extras},
     patch::change,
     polling::{Failure, PollAttempt, Polling},

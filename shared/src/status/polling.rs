@@ -14,12 +14,12 @@ pub enum Polling {
     /// Nothing new.
     Unchanged,
     /// Not polled yet.
-    Awaited {
+    Scheduled {
         /// When the first poll is due, in RFC 3339.
         next: String,
     },
     /// A poll was attempted.
-    Looked(PollAttempt),
+    Attempted(PollAttempt),
 }
 
 /// A finished attempt to find a newer version.
@@ -28,7 +28,7 @@ pub struct PollAttempt {
     /// When it started, in RFC 3339.
     pub start: String,
     /// Whether polling is on, so that the next attempt is scheduled.
-    pub is_repeated: bool,
+    pub is_scheduled: bool,
     /// The message for `Polled`, which may be empty, or the failure.
     pub result: Result<String, Failure>,
 }
@@ -49,14 +49,14 @@ pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64
     let state = match polling {
         Polling::Off => None,
         Polling::Unchanged => return,
-        Polling::Awaited { next } => {
+        Polling::Scheduled { next } => {
             let message = format!("not polled yet; next poll at {next}");
             Some(ConditionState::Unknown(Reason::Progressing, message))
         }
-        Polling::Looked(attempt) => {
+        Polling::Attempted(attempt) => {
             status.last_polling_triggered.clone_from(&attempt.start);
             match &attempt.result {
-                Ok(_) if !attempt.is_repeated => None,
+                Ok(_) if !attempt.is_scheduled => None,
                 Ok(note) => Some(ConditionState::TrueWithMessage(Reason::Polled, note.clone())),
                 Err(failure) => Some(ConditionState::False(failure.reason, failure.message.clone())),
             }
@@ -73,14 +73,14 @@ pub fn fill(status: &mut HelmOpStatus, polling: &Polling, generation: Option<i64
 /// ones.
 pub fn stalled(polling: &Polling, conditions: &[Condition]) -> Stalled {
     match polling {
-        Polling::Looked(PollAttempt {
+        Polling::Attempted(PollAttempt {
             result: Err(failure), ..
         }) if !failure.is_transient => Stalled::Yes(ConditionState::TrueWithMessage(
             failure.reason,
             failure.message.clone(),
         )),
         Polling::Unchanged if is_false(conditions, ConditionType::Polled) => Stalled::Unchanged,
-        Polling::Off | Polling::Unchanged | Polling::Awaited { .. } | Polling::Looked(_) => Stalled::No,
+        Polling::Off | Polling::Unchanged | Polling::Scheduled { .. } | Polling::Attempted(_) => Stalled::No,
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     interner::Interner,
     target::DesiredTarget,
     template::Exceeded,
-    values::{Fault, Source, VALUES, ValuesError, labels_of},
+    values::{Source, VALUES, ValuesError, ValuesErrorKind, template_labels},
 };
 use crate::api::{BundleDeploymentOptions, Cluster, free_form::FreeForm};
 
@@ -53,9 +53,9 @@ impl<'g> ClusterBatch<'g> {
         interner: &mut Interner<'_>,
     ) -> Result<DesiredTarget, ValuesError> {
         let budget = interner.budget();
-        let not_made = |exceeded| ValuesError::new(VALUES, Fault::NotMade(exceeded));
+        let not_made = |exceeded| ValuesError::new(VALUES, ValuesErrorKind::NotRendered(exceeded));
         budget.next_cluster().map_err(not_made)?;
-        let labels = labels_of(cluster);
+        let labels = template_labels(cluster);
         if let Some(shared) = self.shared.get(&labels.is_empty()) {
             return Ok(shared.clone());
         }
@@ -102,7 +102,7 @@ fn with_helm(
 }
 
 fn exceeded(path: &'static str) -> impl Fn(Exceeded) -> ValuesError {
-    move |exceeded| ValuesError::new(path, Fault::Exceeded(exceeded))
+    move |exceeded| ValuesError::new(path, ValuesErrorKind::Exceeded(exceeded))
 }
 
 #[cfg(test)]

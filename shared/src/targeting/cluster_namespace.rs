@@ -42,7 +42,7 @@ impl NamespaceOwner {
     }
 
     /// The Cluster that both annotations name.
-    pub fn owner(&self) -> Option<NamespacedName> {
+    pub fn named_cluster(&self) -> Option<NamespacedName> {
         Some(NamespacedName {
             namespace: self.cluster_namespace.clone()?,
             name: self.cluster.clone()?,
@@ -66,7 +66,7 @@ impl NamespaceOwner {
 /// Finds namespaces and other Clusters.
 pub trait Namespaces {
     /// The owner metadata of a namespace, if it exists.
-    fn marks(&self, namespace: &str) -> Option<NamespaceOwner>;
+    fn namespace_owner(&self, namespace: &str) -> Option<NamespaceOwner>;
     /// Another Cluster whose name gives the same namespace, if any.
     fn rival(&self, namespace: &str, cluster: &NamespacedName) -> Option<NamespacedName>;
     /// Whether it is the namespace of the controller itself.
@@ -163,11 +163,15 @@ pub fn namespace_of(cluster: &Cluster, known: &impl Namespaces) -> Result<String
     if claimed.is_empty() || *claimed == computed {
         return check_computed(&own, computed, known);
     }
-    let owner = known.marks(claimed).filter(|_| !is_system(claimed, known));
+    let owner = known
+        .namespace_owner(claimed)
+        .filter(|_| !is_system(claimed, known));
     match owner {
-        Some(owner) if owner.is_managed && owner.owner().as_ref() == Some(&own) => Ok(claimed.clone()),
+        Some(owner) if owner.is_managed && owner.named_cluster().as_ref() == Some(&own) => {
+            Ok(claimed.clone())
+        }
         // It may contain earlier deployments. In a new namespace, which no agent watches, they would be lost.
-        Some(owner) if !owner.is_of_other(&own) && known.marks(&computed).is_none() => {
+        Some(owner) if !owner.is_of_other(&own) && known.namespace_owner(&computed).is_none() => {
             Err(NamespaceRefused::Unproven {
                 cluster: own.to_string(),
                 namespace: claimed.clone(),
@@ -188,7 +192,7 @@ fn check_computed(
     if is_system(&namespace, known) {
         return Err(NamespaceRefused::System { cluster, namespace });
     }
-    let owner = known.marks(&namespace);
+    let owner = known.namespace_owner(&namespace);
     if let Some(owner) = &owner {
         if !owner.is_managed {
             return Err(NamespaceRefused::Unmanaged { cluster, namespace });
@@ -201,7 +205,7 @@ fn check_computed(
                 owner,
             });
         }
-        if owner.owner().is_some() {
+        if owner.named_cluster().is_some() {
             return Ok(namespace);
         }
     }

@@ -38,7 +38,7 @@ const CREDENTIAL_TYPES: [&str; 2] = [
 
 /// What a copy is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
+pub enum CopyRole {
     /// Values of a deployment.
     Values,
     /// Access to the chart.
@@ -47,7 +47,7 @@ pub enum Role {
     Downstream,
 }
 
-impl Role {
+impl CopyRole {
     const ALL: [Self; 3] = [Self::Values, Self::Access, Self::Downstream];
 
     /// The value of the label [`labels::COPY_TYPE`].
@@ -67,14 +67,14 @@ impl Role {
 
 /// Kind of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum CopyKind {
     /// A Secret.
     Secret,
     /// A ConfigMap.
     ConfigMap,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for CopyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Secret => "Secret",
@@ -87,7 +87,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: CopyKind,
     /// Its name.
     pub name: String,
 }
@@ -112,7 +112,7 @@ pub fn downstream(options: &BundleDeploymentOptions) -> Result<Vec<Source>, Unsu
 }
 
 fn source(resource: &DownstreamResource) -> Result<Source, UnsupportedKind> {
-    let kind = [Kind::Secret, Kind::ConfigMap]
+    let kind = [CopyKind::Secret, CopyKind::ConfigMap]
         .into_iter()
         .find(|kind| kind.to_string().eq_ignore_ascii_case(&resource.kind));
     Ok(Source {
@@ -167,10 +167,10 @@ pub enum Object {
 
 impl Object {
     /// Its kind.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> CopyKind {
         match self {
-            Self::Secret(_) => Kind::Secret,
-            Self::ConfigMap(_) => Kind::ConfigMap,
+            Self::Secret(_) => CopyKind::Secret,
+            Self::ConfigMap(_) => CopyKind::ConfigMap,
         }
     }
 
@@ -208,7 +208,7 @@ impl Object {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
     /// What it is for.
-    pub role: Role,
+    pub role: CopyRole,
     /// The object, without owner references.
     pub object: Object,
     /// What it is made from.
@@ -224,11 +224,11 @@ impl Copy {
         let data = [("values", values), ("stagedValues", staged)];
         let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
         let name = deployment.metadata.name.clone().unwrap_or_default();
-        let mut metadata = metadata(deployment, Role::Values, name, &made_from);
+        let mut metadata = metadata(deployment, CopyRole::Values, name, &made_from);
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(labels::VALUES_FOR.to_owned(), ids);
         Self {
-            role: Role::Values,
+            role: CopyRole::Values,
             object: Object::Secret(Secret {
                 metadata,
                 type_: Some(VALUES_TYPE.to_owned()),
@@ -255,13 +255,13 @@ impl Copy {
     /// The copy of an access Secret, with its own name. [`check_type`] has accepted the source.
     pub fn of_access(deployment: &BundleDeployment, name: String, source: &Secret) -> Self {
         let made_from = Object::Secret(source.clone()).version();
-        let mut metadata = metadata(deployment, Role::Access, name, &made_from);
+        let mut metadata = metadata(deployment, CopyRole::Access, name, &made_from);
         metadata
             .labels
             .get_or_insert_default()
             .insert(labels::INTERNAL_SECRET.to_owned(), "true".to_owned());
         Self {
-            role: Role::Access,
+            role: CopyRole::Access,
             object: Object::Secret(Secret {
                 metadata,
                 type_: Some(ACCESS_TYPE.to_owned()),
@@ -276,7 +276,7 @@ impl Copy {
     pub fn of_downstream(deployment: &BundleDeployment, source: &Object) -> Self {
         let made_from = source.version();
         let name = source.metadata().name.clone().unwrap_or_default();
-        let metadata = metadata(deployment, Role::Downstream, name, &made_from);
+        let metadata = metadata(deployment, CopyRole::Downstream, name, &made_from);
         let object = match source {
             Object::Secret(secret) => Object::Secret(Secret {
                 metadata,
@@ -292,7 +292,7 @@ impl Copy {
             }),
         };
         Self {
-            role: Role::Downstream,
+            role: CopyRole::Downstream,
             object,
             made_from,
         }
@@ -301,12 +301,12 @@ impl Copy {
     /// Whether an existing object of this name was created for the same purpose: by this controller, according to its labels, or
     /// by Fleet's controller. `deployments` are those in the namespace that may own such a copy. Any other object belongs to
     /// another owner.
-    pub fn is_same(&self, found: Found<'_>, deployments: &[&BundleDeployment]) -> bool {
-        let purpose = Purpose::of(found.metadata);
-        if purpose.is_some() && purpose == Purpose::of(self.object.metadata()) {
+    pub fn is_same(&self, found: ExistingObject<'_>, deployments: &[&BundleDeployment]) -> bool {
+        let purpose = CopyPurpose::of(found.metadata);
+        if purpose.is_some() && purpose == CopyPurpose::of(self.object.metadata()) {
             return true;
         }
-        if self.role == Role::Downstream
+        if self.role == CopyRole::Downstream
             && found
                 .type_
                 .is_some_and(|type_| type_.starts_with(FLEET_TYPE_PREFIX))
@@ -321,7 +321,7 @@ impl Copy {
             .peekable();
         if owners.peek().is_none() {
             // Fleet sets the owner reference only after the deployment was created.
-            return purpose.is_none() && self.role == Role::Values && found.type_ == Some(VALUES_TYPE);
+            return purpose.is_none() && self.role == CopyRole::Values && found.type_ == Some(VALUES_TYPE);
         }
         owners.any(|owner| {
             deployments.iter().any(|deployment| {
@@ -338,13 +338,14 @@ impl Copy {
     fn may_be_of(&self, deployment: &BundleDeployment) -> bool {
         let metadata = self.object.metadata();
         let is_equal = |label: &str| labels::of(metadata, label) == labels::of(&deployment.metadata, label);
-        is_equal(labels::BUNDLE_NAMESPACE) && (self.role == Role::Downstream || is_equal(labels::BUNDLE_NAME))
+        is_equal(labels::BUNDLE_NAMESPACE)
+            && (self.role == CopyRole::Downstream || is_equal(labels::BUNDLE_NAME))
     }
 }
 
 /// An existing object with the name of a copy.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+pub struct ExistingObject<'a> {
     /// Its metadata.
     pub metadata: &'a ObjectMeta,
     /// Its type, if it is a Secret.
@@ -353,9 +354,9 @@ pub struct Found<'a> {
 
 /// What a copy is for, according to its labels and annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Purpose {
+pub struct CopyPurpose {
     /// Its role.
-    pub role: Role,
+    pub role: CopyRole,
     /// Namespace of the Bundles that it is for.
     pub bundle_namespace: String,
     /// Name of the Bundle that it is for, if it is for a single one.
@@ -364,10 +365,10 @@ pub struct Purpose {
     pub source: Option<String>,
 }
 
-impl Purpose {
+impl CopyPurpose {
     /// Reads the metadata; `None` if the object is not a copy.
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
-        let role = Role::parse(metadata.labels.as_ref()?.get(labels::COPY_TYPE)?)?;
+        let role = CopyRole::parse(metadata.labels.as_ref()?.get(labels::COPY_TYPE)?)?;
         let annotations = metadata.annotations.as_ref();
         let made_from = annotations.and_then(|annotations| annotations.get(labels::COPIED_FROM));
         let source = made_from.and_then(|made_from| made_from.split_once('@'));
@@ -378,20 +379,20 @@ impl Purpose {
                 .to_owned(),
             bundle: labels::of(metadata, labels::BUNDLE_NAME).map(str::to_owned),
             source: source
-                .filter(|_| role != Role::Values)
+                .filter(|_| role != CopyRole::Values)
                 .map(|(source, _)| source.to_owned()),
         })
     }
 }
 
-fn metadata(deployment: &BundleDeployment, role: Role, name: String, made_from: &str) -> ObjectMeta {
+fn metadata(deployment: &BundleDeployment, role: CopyRole, name: String, made_from: &str) -> ObjectMeta {
     let of_deployment = |label: &str| {
         let value = deployment.metadata.labels.as_ref()?.get(label)?;
         Some((label.to_owned(), value.clone()))
     };
     let mut own = BTreeMap::from([(labels::COPY_TYPE.to_owned(), role.as_str().to_owned())]);
     own.extend(of_deployment(labels::BUNDLE_NAMESPACE));
-    if role != Role::Downstream {
+    if role != CopyRole::Downstream {
         // Downstream resources are shared by the Bundles of a namespace.
         own.extend(of_deployment(labels::BUNDLE_NAME));
     }
@@ -407,11 +408,11 @@ fn metadata(deployment: &BundleDeployment, role: Role, name: String, made_from: 
 /// The owner reference that deletes a copy together with a deployment. `None` if the deployment is not stored yet.
 ///
 /// A resource that several Bundles of a namespace name is owned by all of their deployments, and controlled by none.
-pub fn owner(deployment: &BundleDeployment, role: Role) -> Option<OwnerReference> {
+pub fn owner(deployment: &BundleDeployment, role: CopyRole) -> Option<OwnerReference> {
     let owner = deployment.controller_owner_ref(&())?;
     Some(match role {
-        Role::Values | Role::Access => owner,
-        Role::Downstream => OwnerReference {
+        CopyRole::Values | CopyRole::Access => owner,
+        CopyRole::Downstream => OwnerReference {
             controller: None,
             ..owner
         },
@@ -538,8 +539,8 @@ mod tests {
         (copy, deployment)
     }
 
-    fn found(copy: &Copy) -> Found<'_> {
-        Found {
+    fn found(copy: &Copy) -> ExistingObject<'_> {
+        ExistingObject {
             metadata: copy.object.metadata(),
             type_: Some("Opaque"),
         }
@@ -550,13 +551,13 @@ mod tests {
     fn the_values_of_another_bundle_are_not_a_downstream_copy() {
         let (copy, mut other) = shared("fleet");
         other.metadata.name = copy.object.metadata().name.clone();
-        let owner = owner(&other, Role::Values).unwrap();
+        let owner = owner(&other, CopyRole::Values).unwrap();
         let metadata = ObjectMeta {
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         };
         for (type_, expected) in [("Opaque", true), (VALUES_TYPE, false), (ACCESS_TYPE, false)] {
-            let found = Found {
+            let found = ExistingObject {
                 metadata: &metadata,
                 type_: Some(type_),
             };
@@ -594,7 +595,7 @@ mod tests {
         };
         let is_same = |copy: &Copy, metadata: &ObjectMeta, type_: &str, of: &[&BundleDeployment]| {
             let type_ = Some(type_);
-            copy.is_same(Found { metadata, type_ }, of)
+            copy.is_same(ExistingObject { metadata, type_ }, of)
         };
         assert!(is_same(&copy, &metadata("u-1"), "Opaque", &[&deployment]));
         assert!(
@@ -625,8 +626,8 @@ mod tests {
             serde_json::from_str(&options.to_string()).unwrap()
         };
         let kind = |text: &str| downstream(&options(text)).map(|sources| sources[0].kind);
-        assert_eq!(kind("secret"), Ok(Kind::Secret));
-        assert_eq!(kind("CONFIGMAP"), Ok(Kind::ConfigMap));
+        assert_eq!(kind("secret"), Ok(CopyKind::Secret));
+        assert_eq!(kind("CONFIGMAP"), Ok(CopyKind::ConfigMap));
         assert_eq!(kind("Pod"), Err(UnsupportedKind("Pod".to_owned())));
     }
 
@@ -634,13 +635,16 @@ mod tests {
     fn a_copy_is_owned_by_its_deployment() {
         let owner_of = |role| owner(&deployment(), role).unwrap();
         assert_eq!(
-            (owner_of(Role::Access).controller, &*owner_of(Role::Access).uid),
+            (
+                owner_of(CopyRole::Access).controller,
+                &*owner_of(CopyRole::Access).uid
+            ),
             (Some(true), "u-1")
         );
-        assert_eq!(owner_of(Role::Downstream).controller, None);
-        assert_eq!(owner(&BundleDeployment::default(), Role::Values), None);
-        for role in Role::ALL {
-            assert_eq!(Role::parse(role.as_str()), Some(role));
+        assert_eq!(owner_of(CopyRole::Downstream).controller, None);
+        assert_eq!(owner(&BundleDeployment::default(), CopyRole::Values), None);
+        for role in CopyRole::ALL {
+            assert_eq!(CopyRole::parse(role.as_str()), Some(role));
         }
     }
 }

@@ -110,7 +110,7 @@ pub fn deployment(
     step: RolloutStep,
     observed: ObservedSecret<'_>,
 ) -> Option<DesiredDeployment> {
-    let desired = target.wanted.as_ref().ok()?;
+    let desired = target.desired.as_ref().ok()?;
     if step == RolloutStep::Wait {
         return None;
     }
@@ -285,7 +285,7 @@ fn metadata(bundle: &Bundle, target: &Target<'_>, namespace: &str, record: Strin
         of_bundle(&bundle.metadata.name),
         of_bundle(&bundle.metadata.namespace),
     );
-    let mut own = values::with_fleets(bundle.metadata.labels.as_ref(), &["fleet.cattle.io/"]);
+    let mut own = values::clean_except(bundle.metadata.labels.as_ref(), &["fleet.cattle.io/"]);
     own.extend(
         [
             (labels::BUNDLE_NAME, bundle_name.as_str()),

@@ -19,7 +19,7 @@ pub struct Target<'a> {
     /// The cluster.
     pub member: Member<'a>,
     /// What to deploy, or why it is unknown. The error concerns this cluster only: other clusters are deployed to.
-    pub wanted: Result<DesiredTarget, TargetError>,
+    pub desired: Result<DesiredTarget, TargetError>,
     /// The existing deployment.
     pub existing: Option<&'a BundleDeployment>,
     /// Metadata of the release's namespace from all targets of the Bundle. It is the same for all clusters.
@@ -136,7 +136,7 @@ pub fn targets<'a>(
             let found = namespace.and_then(|namespace| existing.get(namespace).copied());
             targets.push(Target {
                 member,
-                wanted: result,
+                desired: result,
                 existing: found,
                 release_namespace: Arc::clone(&release_namespace),
             });
@@ -255,7 +255,7 @@ mod tests {
         let member = Member::new(&lab, []).with_namespace(Err(refusal()));
         let targets = targets(&bundle, [member], &[&existing], false, &Budget::without_clock()).unwrap();
         let target = &targets[0];
-        assert_eq!(target.wanted, Err(TargetError::Namespace(refusal())));
+        assert_eq!(target.desired, Err(TargetError::Namespace(refusal())));
         assert_eq!((target.namespace(), target.existing), (None, None));
         assert!(orphans(&targets, &[&existing], |_| false).is_empty());
         assert!(

@@ -10,19 +10,19 @@ use std::{
 use helmops_shared::runtime::lock;
 
 use super::error::FetchErrorKind;
-use crate::backoff::Pace;
+use crate::backoff::BackoffPolicy;
 
 /// Maximum number of entries. An evicted entry costs one more failing request.
 const MAX_ENTRIES: usize = 4096;
 /// Backoff after most failures: a recovery is noticed within `longest`.
-const DEFAULT_BACKOFF: Pace = Pace {
+const DEFAULT_BACKOFF: BackoffPolicy = BackoffPolicy {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(30),
 };
 /// Longest backoff that a server can request.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 /// Backoff after a 429 without `Retry-After`.
-const RATE_LIMIT_BACKOFF: Pace = Pace {
+const RATE_LIMIT_BACKOFF: BackoffPolicy = BackoffPolicy {
     first: Duration::from_secs(10),
     longest: MAX_RETRY_AFTER,
 };

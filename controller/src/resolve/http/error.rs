@@ -7,7 +7,7 @@ use reqwest::{StatusCode, Url};
 use thiserror::Error;
 
 use super::{addresses::AddressError, backoff::MAX_RETRY_AFTER};
-use crate::backoff::Pace;
+use crate::backoff::BackoffPolicy;
 
 /// Longest text of a library error that a message quotes, in bytes.
 const MAX_CAUSE: usize = 512;
@@ -200,7 +200,7 @@ impl FetchErrorKind {
     }
 
     /// When to retry.
-    pub fn pace(&self) -> Pace {
+    pub fn pace(&self) -> BackoffPolicy {
         match self {
             Self::Client(_)
             | Self::Dns(_)
@@ -209,10 +209,10 @@ impl FetchErrorKind {
             | Self::NotAccepted
             | Self::Connection(_)
             | Self::Timeout(_)
-            | Self::Encoding(_) => Pace::TRANSIENT,
-            Self::Status(status) if status.is_server_error() => Pace::TRANSIENT,
+            | Self::Encoding(_) => BackoffPolicy::TRANSIENT,
+            Self::Status(status) if status.is_server_error() => BackoffPolicy::TRANSIENT,
             Self::RateLimited { after, .. } => {
-                Pace::SLOW.at_least(after.unwrap_or_default().min(MAX_RETRY_AFTER))
+                BackoffPolicy::SLOW.at_least(after.unwrap_or_default().min(MAX_RETRY_AFTER))
             }
             Self::Url(_)
             | Self::CaCertificates(_)
@@ -224,7 +224,7 @@ impl FetchErrorKind {
             | Self::CredentialsForOtherHost { .. }
             | Self::CredentialsNeedHttps { .. }
             | Self::TooLarge { .. }
-            | Self::InvalidResponse(_) => Pace::SLOW,
+            | Self::InvalidResponse(_) => BackoffPolicy::SLOW,
         }
     }
 

@@ -46,9 +46,9 @@ use self::{
 };
 use super::{
     access::{Access, TlsConfig, origin},
-    metrics::{Fetches, RequestKind, RequestOutcome},
+    metrics::{FetchMetrics, RequestKind, RequestOutcome},
 };
-use crate::metrics::Present;
+use crate::metrics::GaugeGuard;
 
 /// Sends requests.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub struct HttpClient {
     repositories: Arc<Backoffs>,
     readers: Readers,
     timeouts: Timeouts,
-    fetches: Fetches,
+    fetches: FetchMetrics,
 }
 
 /// A request.
@@ -110,8 +110,8 @@ struct TrackedRequest {
     threads: Threads,
     started: Instant,
     timeouts: Timeouts,
-    fetches: Fetches,
-    _in_flight: Present,
+    fetches: FetchMetrics,
+    _in_flight: GaugeGuard,
     permit: RequestPermit,
 }
 
@@ -120,7 +120,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// If the operating system refuses a resource.
-    pub fn new(timeouts: Timeouts, addresses: Addresses, fetches: Fetches) -> io::Result<Self> {
+    pub fn new(timeouts: Timeouts, addresses: Addresses, fetches: FetchMetrics) -> io::Result<Self> {
         let addresses = Arc::new(addresses);
         Ok(Self {
             permits: RequestPermits::default(),

@@ -15,7 +15,7 @@ use reqwest::StatusCode;
 use thiserror::Error;
 
 use crate::{
-    backoff::Pace,
+    backoff::BackoffPolicy,
     resolve::{
         cache::FetchFailure,
         error::select_reason,
@@ -149,14 +149,14 @@ impl RegistryError {
     }
 
     /// When to retry; `None` if a retry is useless until the HelmOp changes.
-    pub fn pace(&self) -> Option<Pace> {
+    pub fn pace(&self) -> Option<BackoffPolicy> {
         match self {
             Self::Reference { .. } | Self::Query { .. } => None,
             Self::Fetch(error) => Some(error.kind.pace()),
             Self::TagList {
                 source: TagListError::OverBudget(_),
                 ..
-            } => Some(Pace::TRANSIENT),
+            } => Some(BackoffPolicy::TRANSIENT),
             Self::Challenge { .. }
             | Self::Realm { .. }
             | Self::Refused { .. }
@@ -164,7 +164,7 @@ impl RegistryError {
             | Self::TooManyPages { .. }
             | Self::TagList { .. }
             | Self::Select { .. }
-            | Self::Digest { .. } => Some(Pace::SLOW),
+            | Self::Digest { .. } => Some(BackoffPolicy::SLOW),
         }
     }
 

@@ -47,7 +47,7 @@ use super::{
     budget::{Budget, Reservation},
     cache::{Cache, CacheSettings, Requester, Sizes},
     http::{FetchError, FetchErrorKind, HttpClient, Limits, RequestPermit, read_error},
-    metrics::{Fetches, RequestKind},
+    metrics::{FetchMetrics, RequestKind},
     selection::SelectionPermits,
 };
 
@@ -84,7 +84,7 @@ impl Registries {
         settings: &CacheSettings,
         budget: Budget,
         selections: SelectionPermits,
-        fetches: Fetches,
+        fetches: FetchMetrics,
     ) -> Self {
         let tags = Sizes {
             key: RegistryKey::bytes,

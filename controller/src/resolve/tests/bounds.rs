@@ -12,7 +12,7 @@ use super::{
     responses::{entry, index, manifest, revalidating, tags},
     server::{Reply, RequestHead, Server, response},
 };
-use crate::{backoff::Pace, resolve::Bounds};
+use crate::{backoff::BackoffPolicy, resolve::MemoryBounds};
 
 /// The text of a page of tags.
 fn listing(patches: Range<usize>, padding: &str) -> String {
@@ -44,7 +44,7 @@ async fn a_list_of_tags_is_bounded_over_all_pages() {
             "the list of tags has more than",
             "use an exact version",
         ];
-        assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &expected);
+        assert_fails(outcome, Reason::ResponseTooLarge, BackoffPolicy::SLOW, &expected);
         assert!(server.requests().len() <= max, "{}", server.requests().len());
         resolver.assert_idle(server.requests().len() as u64);
     }
@@ -74,7 +74,7 @@ async fn a_version_is_selected_from_a_long_list_of_many_pages() {
         "of its 12001 versions the nearest are 1.0.11999, 1.0.11998, 1.0.11997, 1.0.11996, 1.0.11995, 1.0.11994",
     ];
     let outcome = resolver.registry_since(&access, &repo, "2.x", since).await;
-    assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &expected);
+    assert_fails(outcome, Reason::NoMatchingVersion, BackoffPolicy::SLOW, &expected);
 }
 
 /// An index with more versions of a chart than are kept, and one of the requested chart.
@@ -117,7 +117,7 @@ async fn large_charts_of_others_cost_one_more_download_and_no_more() {
         .chart(&access, (&server.url(), "big"), Instant::now())
         .await;
     let expected = ["the index lists too many versions"];
-    assert_fails(outcome, Reason::InvalidIndex, Pace::SLOW, &expected);
+    assert_fails(outcome, Reason::InvalidIndex, BackoffPolicy::SLOW, &expected);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_namespace_above_its_share_fails_without_affecting_others() {
     for _ in 0..2 {
         let outcome = resolver.chart(&greedy, (&url, "many"), since).await;
         let expected = [&*url, "the memory for reading indexes", "retrying"];
-        let error = assert_fails(outcome, Reason::Busy, Pace::TRANSIENT, &expected);
+        let error = assert_fails(outcome, Reason::Busy, BackoffPolicy::TRANSIENT, &expected);
         assert!(error.is_transient());
     }
     let found = resolver
@@ -157,7 +157,7 @@ async fn a_list_of_tags_is_read_within_the_budget() {
     for _ in 0..2 {
         let outcome = resolver.registry(&access, &reference(&server), "").await;
         let expected = [&*server.host(), "the memory for reading indexes"];
-        assert_fails(outcome, Reason::Busy, Pace::TRANSIENT, &expected);
+        assert_fails(outcome, Reason::Busy, BackoffPolicy::TRANSIENT, &expected);
     }
 }
 
@@ -184,7 +184,7 @@ async fn an_index_of_16_mib_is_read_and_cached_with_the_smallest_memory_limit() 
     let body = format!("apiVersion: v1\nentries:\n  other:\n{others}  web:\n{own}");
     assert!(body.len() > 16 << 20, "{}", body.len());
     let server = Server::http(move |head| revalidating(head, "\"a\"", &body)).await;
-    let resolver = TestResolver::with_bounds(&Bounds::of(64 << 20, None));
+    let resolver = TestResolver::with_bounds(&MemoryBounds::of(64 << 20, None));
     for _ in 0..3 {
         let outcome = resolver
             .repository(&in_namespace("a", anonymous()), &server.url())

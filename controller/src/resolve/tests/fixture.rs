@@ -18,15 +18,15 @@ use super::{
     server::{Ca, DEADLINE, Server},
 };
 use crate::{
-    backoff::Pace,
+    backoff::BackoffPolicy,
     resolve::{
         ResolveError, SHARE_OF_READS,
         access::{self, Access, Login, TlsConfig},
-        bounds::Bounds,
+        bounds::MemoryBounds,
         budget::Budget,
         cache::CacheSettings,
         http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts},
-        metrics::Fetches,
+        metrics::FetchMetrics,
         oci::{Registries, RegistryError},
         repository::{ChartRef, LIMITS, Repositories, RepositoryError},
         selection::SelectionPermits,
@@ -75,29 +75,34 @@ impl TestResolver {
 
     /// With these limits for the size of an index, and these timeouts.
     pub fn with_limits(limits: Limits, timeouts: Timeouts) -> Self {
-        Self::build(&Bounds::of(MEMORY, None), limits, timeouts, allow_loopback())
+        Self::build(
+            &MemoryBounds::of(MEMORY, None),
+            limits,
+            timeouts,
+            allow_loopback(),
+        )
     }
 
     /// With this much memory for all concurrent reads.
     pub fn with_read_budget(reads: usize) -> Self {
-        let bounds = Bounds::of(MEMORY, None);
-        Self::with_bounds(&Bounds { reads, ..bounds })
+        let bounds = MemoryBounds::of(MEMORY, None);
+        Self::with_bounds(&MemoryBounds { reads, ..bounds })
     }
 
     /// With these memory limits.
-    pub fn with_bounds(bounds: &Bounds) -> Self {
+    pub fn with_bounds(bounds: &MemoryBounds) -> Self {
         Self::build(bounds, LIMITS, LONG_TIMEOUTS, allow_loopback())
     }
 
     /// With these addresses, and the default limits and timeouts.
     pub fn with_addresses(addresses: Addresses) -> Self {
-        Self::build(&Bounds::of(MEMORY, None), LIMITS, LONG_TIMEOUTS, addresses)
+        Self::build(&MemoryBounds::of(MEMORY, None), LIMITS, LONG_TIMEOUTS, addresses)
     }
 
-    fn build(bounds: &Bounds, limits: Limits, timeouts: Timeouts, addresses: Addresses) -> Self {
+    fn build(bounds: &MemoryBounds, limits: Limits, timeouts: Timeouts, addresses: Addresses) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = Registry::new();
-        let fetches = Fetches::register(&metrics).unwrap();
+        let fetches = FetchMetrics::register(&metrics).unwrap();
         let budget = Budget::new(bounds.reads, SHARE_OF_READS);
         let settings = CacheSettings {
             // Tests count requests that follow each other immediately.
@@ -314,7 +319,12 @@ pub fn reference(server: &Server) -> String {
 
 /// Asserts the reason, the retry and the message of a failed resolution.
 #[track_caller]
-pub fn assert_fails(outcome: ResolveResult, reason: Reason, pace: Pace, expected: &[&str]) -> ResolveError {
+pub fn assert_fails(
+    outcome: ResolveResult,
+    reason: Reason,
+    pace: BackoffPolicy,
+    expected: &[&str],
+) -> ResolveError {
     let Err(error) = outcome else {
         panic!("the resolution succeeds: {outcome:?}")
     };

@@ -14,7 +14,7 @@ use super::{
     responses::indexed,
     server::{Action, Reply, RequestHead, Server, status},
 };
-use crate::{backoff::Pace, resolve::http::FetchErrorKind};
+use crate::{backoff::BackoffPolicy, resolve::http::FetchErrorKind};
 
 type ReplyFn = fn() -> Reply;
 
@@ -46,7 +46,7 @@ fn assert_limited(outcome: ResolveResult, code: StatusCode) -> Duration {
     assert_fails(
         outcome,
         Reason::RateLimited,
-        Pace::SLOW.at_least(after),
+        BackoffPolicy::SLOW.at_least(after),
         &[&code, &expected],
     );
     after
@@ -115,7 +115,7 @@ async fn a_rate_limit_without_retry_after_backs_off() {
     for _ in 0..2 {
         let outcome = resolver.repository(&anonymous(), &server.url()).await;
         let expected = ["error code: 429: the server limits requests; retrying later"];
-        assert_fails(outcome, Reason::RateLimited, Pace::SLOW, &expected);
+        assert_fails(outcome, Reason::RateLimited, BackoffPolicy::SLOW, &expected);
     }
     assert_eq!(server.requests().len(), 1, "the host backs off");
 }
@@ -127,7 +127,7 @@ async fn retry_after_is_limited_to_an_hour() {
     assert_fails(
         outcome,
         Reason::RateLimited,
-        Pace::SLOW.at_least(HOUR),
+        BackoffPolicy::SLOW.at_least(HOUR),
         &["error code: 429"],
     );
 }
@@ -182,7 +182,12 @@ async fn a_server_that_recovers_is_used_again() {
         .await;
         let resolver = TestResolver::new();
         let outcome = resolver.repository(&anonymous(), &server.url()).await;
-        assert_fails(outcome, reason, Pace::TRANSIENT, &[&server.url(), expected]);
+        assert_fails(
+            outcome,
+            reason,
+            BackoffPolicy::TRANSIENT,
+            &[&server.url(), expected],
+        );
         let found = resolver
             .repository_until_success(&anonymous(), &server.url())
             .await;
@@ -207,7 +212,12 @@ async fn alternating_failures_back_off_each_time() {
     for round in 0..2 {
         let outcome = resolver.repository(&access, &url).await;
         let expected = [&*url, "error code: 503: the server failed; retrying"];
-        assert_fails(outcome, Reason::RepositoryError, Pace::TRANSIENT, &expected);
+        assert_fails(
+            outcome,
+            Reason::RepositoryError,
+            BackoffPolicy::TRANSIENT,
+            &expected,
+        );
         assert_eq!(
             resolver.repository_until_success(&access, &url).await.version,
             "1.0.0"

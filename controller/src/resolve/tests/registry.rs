@@ -9,7 +9,7 @@ use super::{
     server::{Reply, RequestHead, Server, forever, response, status},
 };
 use crate::{
-    backoff::Pace,
+    backoff::BackoffPolicy,
     resolve::{ResolveError, access::Access, oci::RegistryError},
 };
 
@@ -78,7 +78,7 @@ async fn an_exact_version_without_a_tag_is_searched_in_the_list() {
         "0.9.0",
         "1.1.0",
     ];
-    assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &expected);
+    assert_fails(outcome, Reason::NoMatchingVersion, BackoffPolicy::SLOW, &expected);
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0", LIST]);
     assert_eq!(resolver.requests("manifest", "RepositoryNotFound"), 1);
 }
@@ -128,7 +128,7 @@ async fn a_digest_in_the_reference_must_match_the_manifest() {
     for requested in ["1.0.0", "1.x"] {
         let outcome = resolver.registry(&access(), &pinned(&other), requested).await;
         let expected = ["digest mismatch: tag 1.0.0", DIGEST, &other, &server.host()];
-        assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &expected);
+        assert_fails(outcome, Reason::NoMatchingVersion, BackoffPolicy::SLOW, &expected);
     }
 }
 
@@ -205,7 +205,7 @@ async fn error_responses_are_distinguished() {
             &status,
             "sent by a test",
         ];
-        let error = assert_fails(outcome, reason, Pace::SLOW, &expected);
+        let error = assert_fails(outcome, reason, BackoffPolicy::SLOW, &expected);
         let ResolveError::Registry(RegistryError::Refused { status, .. }) = error else {
             panic!("{error}")
         };
@@ -223,7 +223,7 @@ async fn an_error_response_to_head_is_reported_by_its_status() {
     assert_fails(
         outcome,
         Reason::Forbidden,
-        Pace::SLOW,
+        BackoffPolicy::SLOW,
         &[&server.host(), "may not pull"],
     );
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0"]);
@@ -235,7 +235,12 @@ async fn an_error_response_to_head_is_reported_by_its_status() {
     };
     let (_, server, outcome) = resolve("1.0.0", script).await;
     let expected = ["repository \"web\" not found in the registry", "NAME_UNKNOWN"];
-    assert_fails(outcome, Reason::RepositoryNotFound, Pace::SLOW, &expected);
+    assert_fails(
+        outcome,
+        Reason::RepositoryNotFound,
+        BackoffPolicy::SLOW,
+        &expected,
+    );
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0", LIST]);
 }
 
@@ -243,7 +248,12 @@ async fn an_error_response_to_head_is_reported_by_its_status() {
 async fn a_server_error_is_retried() {
     let (_, server, outcome) = resolve("1.0.0", |_| status(502, &[])).await;
     let expected = [&*server.host(), "error code: 502: the server failed"];
-    assert_fails(outcome, Reason::RepositoryError, Pace::TRANSIENT, &expected);
+    assert_fails(
+        outcome,
+        Reason::RepositoryError,
+        BackoffPolicy::TRANSIENT,
+        &expected,
+    );
 }
 
 #[tokio::test]
@@ -258,7 +268,7 @@ async fn a_repository_without_versions_is_an_error() {
             "no chart version found: chart \"web\" has no versions",
             &*server.host(),
         ];
-        assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &expected);
+        assert_fails(outcome, Reason::NoMatchingVersion, BackoffPolicy::SLOW, &expected);
     }
 }
 
@@ -284,7 +294,7 @@ async fn invalid_tag_lists_are_reported_with_their_content() {
         assert_fails(
             outcome,
             Reason::RepositoryError,
-            Pace::SLOW,
+            BackoffPolicy::SLOW,
             &[&server.host(), expected],
         );
         assert_eq!(
@@ -299,7 +309,7 @@ async fn invalid_tag_lists_are_reported_with_their_content() {
 async fn endless_pages_and_manifests_are_aborted() {
     let (resolver, server, outcome) = resolve("", |_| forever(&[], vec![b' '; 1 << 16])).await;
     let expected = [&*server.host(), "larger than 4 MiB"];
-    assert_fails(outcome, Reason::ResponseTooLarge, Pace::SLOW, &expected);
+    assert_fails(outcome, Reason::ResponseTooLarge, BackoffPolicy::SLOW, &expected);
     server.wait_for_disconnects(1).await;
     assert!(server.written() < 36 << 20, "{}", server.written());
     assert_eq!(resolver.requests("tags", "ResponseTooLarge"), 1);
@@ -312,7 +322,7 @@ async fn endless_pages_and_manifests_are_aborted() {
     assert_fails(
         outcome,
         Reason::ResponseTooLarge,
-        Pace::SLOW,
+        BackoffPolicy::SLOW,
         &["larger than 4 MiB"],
     );
     assert_eq!(resolver.requests("manifest", "ResponseTooLarge"), 1);
@@ -326,7 +336,7 @@ async fn endless_error_responses_are_aborted() {
         reply
     };
     let (_, server, outcome) = resolve("", script).await;
-    assert_fails(outcome, Reason::Forbidden, Pace::SLOW, &["may not pull"]);
+    assert_fails(outcome, Reason::Forbidden, BackoffPolicy::SLOW, &["may not pull"]);
     server.wait_for_disconnects(1).await;
 }
 

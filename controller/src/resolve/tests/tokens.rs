@@ -13,7 +13,7 @@ use super::{
     responses::{refused, registry, token, token_challenge, unauthorized},
     server::{Ca, Reply, RequestHead, Server, forever, response, status},
 };
-use crate::backoff::Pace;
+use crate::backoff::BackoffPolicy;
 
 type ReplyFn = fn() -> Reply;
 
@@ -87,7 +87,12 @@ async fn a_token_is_cached_even_if_the_version_is_missing() {
     let outcome = TestResolver::new()
         .registry(&access, &reference(&server), "1.0.1")
         .await;
-    assert_fails(outcome, Reason::NoMatchingVersion, Pace::SLOW, &["1.0.0"]);
+    assert_fails(
+        outcome,
+        Reason::NoMatchingVersion,
+        BackoffPolicy::SLOW,
+        &["1.0.0"],
+    );
     let (head, list) = ("HEAD /v2/web/manifests/1.0.1", "GET /v2/web/tags/list?n=1000");
     assert_eq!(server.lines(), [head, TOKEN, head, list]);
 }
@@ -199,7 +204,7 @@ async fn rejected_credentials_are_sent_once_per_resolution() {
                 "the registry requires other credentials",
                 "spec.helmSecretName",
             ];
-            assert_fails(outcome, Reason::Unauthorized, Pace::SLOW, &expected);
+            assert_fails(outcome, Reason::Unauthorized, BackoffPolicy::SLOW, &expected);
             let lines = &server.lines()[before..];
             let count = lines.iter().filter(|line| line.contains(per_resolution)).count();
             assert_eq!(count, 2, "once without and once with credentials: {lines:?}");
@@ -217,7 +222,7 @@ async fn a_missing_login_is_reported_without_a_second_request() {
     assert_fails(
         outcome,
         Reason::Unauthorized,
-        Pace::SLOW,
+        BackoffPolicy::SLOW,
         &["the registry requires"],
     );
     assert_eq!(server.requests().len(), 1, "there are no credentials to send");
@@ -240,7 +245,7 @@ async fn a_password_rejected_by_the_token_server_is_reported() {
         "incorrect username or password",
         "spec.helmSecretName",
     ];
-    assert_fails(outcome, Reason::Unauthorized, Pace::SLOW, &expected);
+    assert_fails(outcome, Reason::Unauthorized, BackoffPolicy::SLOW, &expected);
     assert_eq!(server.lines(), [HEAD, TOKEN]);
     assert_eq!(resolver.requests("token", "Unauthorized"), 1);
 }
@@ -257,12 +262,22 @@ async fn a_failing_token_server_does_not_stop_requests_to_the_registry() {
         &*format!("failed to fetch http://{down}/token"),
         "connection refused",
     ];
-    assert_fails(outcome, Reason::ConnectionFailed, Pace::TRANSIENT, &expected);
+    assert_fails(
+        outcome,
+        Reason::ConnectionFailed,
+        BackoffPolicy::TRANSIENT,
+        &expected,
+    );
     assert_eq!(resolver.requests("token", "ConnectionFailed"), 1);
     resolver.assert_idle(2);
     // The registry itself works, and does not back off.
     let outcome = resolver.registry(&access, &reference(&server), "1.0.0").await;
-    assert_fails(outcome, Reason::ConnectionFailed, Pace::TRANSIENT, &expected);
+    assert_fails(
+        outcome,
+        Reason::ConnectionFailed,
+        BackoffPolicy::TRANSIENT,
+        &expected,
+    );
     assert_eq!(server.requests().len(), 2);
 
     let server = Server::http(|head| {
@@ -278,7 +293,12 @@ async fn a_failing_token_server_does_not_stop_requests_to_the_registry() {
         &*format!("{}/token", server.url()),
         "error code: 503: the server failed",
     ];
-    assert_fails(outcome, Reason::RepositoryError, Pace::TRANSIENT, &expected);
+    assert_fails(
+        outcome,
+        Reason::RepositoryError,
+        BackoffPolicy::TRANSIENT,
+        &expected,
+    );
 }
 
 #[tokio::test]
@@ -313,7 +333,7 @@ async fn invalid_token_responses_are_reported() {
             matches!(error.reason(), Reason::RepositoryError | Reason::ResponseTooLarge),
             "{error}"
         );
-        assert_eq!(error.pace(), Some(Pace::SLOW), "{error}");
+        assert_eq!(error.pace(), Some(BackoffPolicy::SLOW), "{error}");
         let message = error.to_string();
         assert!(
             message.contains(expected) && message.contains(&format!("{}/token", server.url())),
@@ -340,7 +360,7 @@ async fn a_password_is_not_sent_to_a_realm_without_tls() {
         "in the clear",
         "must name an https realm",
     ];
-    assert_fails(outcome, Reason::RepositoryError, Pace::SLOW, &expected);
+    assert_fails(outcome, Reason::RepositoryError, BackoffPolicy::SLOW, &expected);
     assert!(plain.lines().is_empty());
 }
 
@@ -366,26 +386,26 @@ async fn a_password_is_sent_to_the_realm_of_the_registry() {
 /// A registry that names another server as its token server gets nothing of its responses.
 #[tokio::test]
 async fn responses_of_a_realm_on_another_host_are_not_quoted() {
-    let responses: [(ReplyFn, Reason, Pace); 4] = [
+    let responses: [(ReplyFn, Reason, BackoffPolicy); 4] = [
         (
             || refused(403, "DENIED", "internal-only"),
             Reason::Forbidden,
-            Pace::SLOW,
+            BackoffPolicy::SLOW,
         ),
         (
             || response(401, &[], "{\"details\":\"internal-only\"}"),
             Reason::Unauthorized,
-            Pace::SLOW,
+            BackoffPolicy::SLOW,
         ),
         (
             || response(200, &[], "{\"internal-only\":1}"),
             Reason::RepositoryError,
-            Pace::SLOW,
+            BackoffPolicy::SLOW,
         ),
         (
             || response(200, &[("Content-Encoding", "internal-only")], "x"),
             Reason::RepositoryError,
-            Pace::TRANSIENT,
+            BackoffPolicy::TRANSIENT,
         ),
     ];
     for (reply, reason, pace) in responses {
@@ -427,7 +447,7 @@ async fn unsupported_challenges_are_reported() {
         assert_fails(
             outcome,
             Reason::RepositoryError,
-            Pace::SLOW,
+            BackoffPolicy::SLOW,
             &[&server.host(), expected],
         );
         assert_eq!(server.requests().len(), 1);
@@ -450,7 +470,7 @@ async fn a_token_without_permission_is_reported() {
         "may not pull from repository \"web\"",
         "DENIED: requested access to the resource is denied",
     ];
-    assert_fails(outcome, Reason::Forbidden, Pace::SLOW, &expected);
+    assert_fails(outcome, Reason::Forbidden, BackoffPolicy::SLOW, &expected);
 }
 
 #[tokio::test]

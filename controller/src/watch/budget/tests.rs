@@ -50,7 +50,7 @@ fn stored<K: Resource<DynamicType = ()> + Weight + Clone>(
 }
 
 fn fits<K: Resource<DynamicType = ()> + Weight + Clone>(watch: &mut Charges<K>, object: Decoded<K>) -> bool {
-    stored(watch, object).good().is_some()
+    stored(watch, object).valid().is_some()
 }
 
 fn list(watch: &mut Charges<HelmOp>, objects: Vec<Decoded<HelmOp>>) {
@@ -102,7 +102,7 @@ fn a_list_of_known_objects_takes_no_additional_memory() {
     else {
         panic!("it is refused")
     };
-    assert!(std::ptr::eq(before.good().unwrap(), &raw const *again));
+    assert!(std::ptr::eq(before.valid().unwrap(), &raw const *again));
 }
 
 #[test]
@@ -258,7 +258,7 @@ async fn a_refused_object_is_stored_when_memory_is_released() {
     let stored: Vec<_> = events
         .iter()
         .map(|event| match event {
-            Event::Apply(object) => (object.meta().name.as_deref().unwrap(), object.good().is_some()),
+            Event::Apply(object) => (object.meta().name.as_deref().unwrap(), object.valid().is_some()),
             _ => ("", false),
         })
         .collect();

@@ -76,14 +76,14 @@ fn every_limit_is_in_the_crd_and_in_admission() {
 
         let within = errors(&sized(&schema, &path, measure, max));
         let exceeds = within
-            .told()
+            .reported()
             .iter()
             .any(|error| error.reason == Reason::LimitExceeded);
         assert!(!exceeds, "{path}: {within}");
 
         let exceeding = errors(&sized(&schema, &path, measure, max + 1));
         let at = path.replace("[]", "[0]");
-        let error = exceeding.told().iter().find(|error| error.path == at);
+        let error = exceeding.reported().iter().find(|error| error.path == at);
         let error = error.unwrap_or_else(|| panic!("{path} is not named: {exceeding}"));
         let message = error.message();
         assert!(message.contains(&max.to_string()), "{path}: {message}");
@@ -235,7 +235,7 @@ fn errors_that_a_limit_error_hid_do_not_deny_a_smaller_helmop() {
         &targets(1_500, json!({ "spec": { "labels": { "b c": "x" } } })),
         Some(&within),
     );
-    assert_eq!(worse.errors.told().len(), 1, "{:?}", worse.errors);
+    assert_eq!(worse.errors.reported().len(), 1, "{:?}", worse.errors);
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct SyntaxError {
 
 impl SyntaxError {
     /// The error without the part of the expression.
-    pub fn what(&self) -> String {
+    pub fn message(&self) -> String {
         self.kind.to_string()
     }
 }

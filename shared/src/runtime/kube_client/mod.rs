@@ -8,5 +8,5 @@ mod watch;
 
 pub use connect::{ConnectError, configuration, connect};
 pub use own_namespace::own_namespace;
-pub use policies::{Change, PolicyCache};
+pub use policies::{PolicyCache, PolicyChange};
 pub use watch::{backoff_without_init, is_absent};

@@ -35,7 +35,7 @@ pub struct PolicyCache {
 
 /// What a change of Policies affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum PolicyChange {
     /// Everything: the cache is synced.
     All,
     /// The HelmOps of this namespace.
@@ -72,13 +72,13 @@ impl PolicyCache {
     }
 
     /// Waits until the cache is synced.
-    pub async fn wait_until_known(&self) {
+    pub async fn wait_until_synced(&self) {
         // It fails only if every sender is dropped, and `self` has one.
         let _ = self.namespaces.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Watches Policies while the stream is polled. The stream has each change, after the cache is updated.
-    pub fn watch(&self, client: &Client) -> impl Stream<Item = Change> + Send + use<> {
+    pub fn watch(&self, client: &Client) -> impl Stream<Item = PolicyChange> + Send + use<> {
         let api = Api::<Decoded<Policy>>::all(client.clone());
         self.follow(backoff_without_init(watcher(
             api,
@@ -87,7 +87,7 @@ impl PolicyCache {
     }
 
     /// As [`Self::watch`], with the events of another watch.
-    pub fn follow<S>(&self, events: S) -> impl Stream<Item = Change> + Send + use<S>
+    pub fn follow<S>(&self, events: S) -> impl Stream<Item = PolicyChange> + Send + use<S>
     where
         S: Stream<Item = watcher::Result<watcher::Event<Decoded<Policy>>>> + Send,
     {
@@ -113,7 +113,7 @@ impl CacheUpdater {
         }
     }
 
-    fn apply(&mut self, event: watcher::Result<watcher::Event<Decoded<Policy>>>) -> Vec<Change> {
+    fn apply(&mut self, event: watcher::Result<watcher::Event<Decoded<Policy>>>) -> Vec<PolicyChange> {
         let changed = match event {
             Ok(event) => {
                 self.is_failing = false;
@@ -139,7 +139,7 @@ impl CacheUpdater {
     }
 
     /// Updates the cache for these namespaces.
-    fn publish(&self, changed: BTreeSet<String>) -> Vec<Change> {
+    fn publish(&self, changed: BTreeSet<String>) -> Vec<PolicyChange> {
         // Compiled here, so that readers of the cache do not wait for it.
         let compiled: Vec<_> = changed
             .iter()
@@ -158,12 +158,12 @@ impl CacheUpdater {
         });
         if is_first {
             tracing::info!(namespaces = changed.len(), "Policy cache synced");
-            vec![Change::All]
+            vec![PolicyChange::All]
         } else {
             if !changed.is_empty() {
                 tracing::info!(namespaces = ?changed, "Policies changed");
             }
-            changed.into_iter().map(Change::Namespace).collect()
+            changed.into_iter().map(PolicyChange::Namespace).collect()
         }
     }
 
@@ -220,11 +220,11 @@ mod tests {
         let helmop =
             json!({ "metadata": { "name": "web", "namespace": namespace }, "spec": { "helm": helm } });
         let helmop: HelmOp = serde_json::from_str(&helmop.to_string()).unwrap();
-        Some(cache.of(namespace)?.errors(&helmop).to_string())
+        Some(cache.of(namespace)?.validate(&helmop).to_string())
     }
 
-    fn change_in(namespace: &str) -> Vec<Change> {
-        vec![Change::Namespace(namespace.to_owned())]
+    fn change_in(namespace: &str) -> Vec<PolicyChange> {
+        vec![PolicyChange::Namespace(namespace.to_owned())]
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(errors_in(&cache, "a"), None);
         assert_eq!(updater.apply(Ok(Event::InitApply(strict.clone()))), []);
         assert_eq!(errors_in(&cache, "a"), None, "the list is not complete");
-        assert_eq!(updater.apply(Ok(Event::InitDone)), [Change::All]);
+        assert_eq!(updater.apply(Ok(Event::InitDone)), [PolicyChange::All]);
         assert!(
             errors_in(&cache, "a")
                 .unwrap()
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn nothing_is_restricted_until_the_crd_is_installed() {
         let (mut updater, cache) = updater();
-        assert_eq!(updater.apply(Err(error_with(404))), [Change::All]);
+        assert_eq!(updater.apply(Err(error_with(404))), [PolicyChange::All]);
         assert_eq!(errors_in(&cache, "a").unwrap(), "");
         assert_eq!(updater.apply(Err(error_with(404))), []);
         let strict = policy("a", json!({ "requireServiceAccount": true }));
@@ -335,7 +335,7 @@ mod tests {
         let changes = cache.watch(&Client::new(absent, "default"));
         let ten_minutes = tokio::time::sleep(std::time::Duration::from_mins(10));
         let changes: Vec<_> = changes.take_until(ten_minutes).collect().await;
-        assert_eq!(changes, [Change::All]);
+        assert_eq!(changes, [PolicyChange::All]);
         assert_eq!(errors_in(&cache, "a").unwrap(), "");
         let requests = requests.load(Ordering::Relaxed);
         assert!((8..=30).contains(&requests), "{requests} requests");
@@ -344,7 +344,7 @@ mod tests {
     #[tokio::test]
     async fn waiting_ends_when_the_cache_is_synced() {
         let (mut updater, cache) = updater();
-        let mut wait = std::pin::pin!(cache.wait_until_known());
+        let mut wait = std::pin::pin!(cache.wait_until_synced());
         assert!(futures::poll!(&mut wait).is_pending());
         updater.apply(Ok(Event::InitDone));
         wait.await;

@@ -54,7 +54,7 @@ async fn a_signal_makes_the_process_unready_then_after_the_delay_tasks_are_stopp
         signals,
     } = fixture();
     let start = Instant::now();
-    let (stop, was_unready) = (supervisor.stop(), Arc::new(AtomicBool::new(false)));
+    let (stop, was_unready) = (supervisor.stop_token(), Arc::new(AtomicBool::new(false)));
     let (task_health, at_stop) = (health.clone(), Arc::clone(&was_unready));
     supervisor.spawn("worker", async move {
         stop.cancelled().await;
@@ -87,7 +87,7 @@ async fn a_task_that_ends_unexpectedly_is_an_error_and_stops_the_others() {
         signals,
         ..
     } = fixture();
-    let (stop, ended) = (supervisor.stop(), Arc::new(AtomicBool::new(false)));
+    let (stop, ended) = (supervisor.stop_token(), Arc::new(AtomicBool::new(false)));
     let flag = Arc::clone(&ended);
     supervisor.spawn("other", async move {
         stop.cancelled().await;
@@ -168,7 +168,7 @@ async fn a_task_that_fails_during_the_shutdown_is_an_error() {
         signals,
         ..
     } = fixture();
-    let stop = supervisor.stop();
+    let stop = supervisor.stop_token();
     supervisor.spawn("lease", async move {
         stop.cancelled().await;
         Err::<(), _>(io::Error::other("cannot release"))
@@ -192,7 +192,7 @@ async fn tasks_that_do_not_stop_in_time_are_named() {
     for name in ["stuck b", "stuck a"] {
         supervisor.spawn(name, std::future::pending::<()>());
     }
-    let stop = supervisor.stop();
+    let stop = supervisor.stop_token();
     supervisor.spawn("good", async move { stop.cancelled().await });
     signal.send("SIGTERM").unwrap();
     let start = Instant::now();

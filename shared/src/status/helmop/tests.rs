@@ -246,9 +246,9 @@ fn without_extras_has_only_the_fields_of_fleets_crd() {
 }
 
 fn attempted(result: Result<&str, Failure>) -> Polling {
-    Polling::Looked(PollAttempt {
+    Polling::Attempted(PollAttempt {
         start: "2026-11-21T10:00:00Z".to_owned(),
-        is_repeated: true,
+        is_scheduled: true,
         result: result.map(str::to_owned),
     })
 }
@@ -326,15 +326,15 @@ fn the_result_of_a_poll_stays_until_the_next_poll_or_until_polling_ends() {
 
 #[test]
 fn a_requested_poll_without_polling_sets_only_its_time() {
-    let Polling::Looked(mut attempt) = attempted(Ok("")) else {
+    let Polling::Attempted(mut attempt) = attempted(Ok("")) else {
         panic!("not a poll")
     };
-    attempt.is_repeated = false;
+    attempt.is_scheduled = false;
     let status = next(
         &helmop(),
         BundleState::default(),
         &accepted(),
-        &Polling::Looked(attempt.clone()),
+        &Polling::Attempted(attempt.clone()),
         "t",
     );
     assert_eq!(
@@ -346,7 +346,7 @@ fn a_requested_poll_without_polling_sets_only_its_time() {
         &helmop(),
         BundleState::default(),
         &accepted(),
-        &Polling::Looked(attempt),
+        &Polling::Attempted(attempt),
         "t",
     );
     assert_eq!(polling_status(&status).0, "False/RepositoryNotFound/gone");
@@ -354,7 +354,7 @@ fn a_requested_poll_without_polling_sets_only_its_time() {
 
 #[test]
 fn a_lost_status_reports_when_the_next_poll_is_due() {
-    let awaited = Polling::Awaited {
+    let awaited = Polling::Scheduled {
         next: "2026-11-21T11:00:00Z".to_owned(),
     };
     let status = next(&helmop(), BundleState::default(), &accepted(), &awaited, "t");

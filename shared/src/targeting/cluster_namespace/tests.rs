@@ -12,7 +12,7 @@ struct TestNamespaces {
 }
 
 impl Namespaces for TestNamespaces {
-    fn marks(&self, namespace: &str) -> Option<NamespaceOwner> {
+    fn namespace_owner(&self, namespace: &str) -> Option<NamespaceOwner> {
         self.namespaces.get(namespace).cloned()
     }
 

@@ -48,7 +48,7 @@ pub enum RolloutStep {
 #[derive(Debug, PartialEq)]
 pub struct Rollout {
     /// The step of each target, in the order of the targets.
-    pub turns: Vec<RolloutStep>,
+    pub steps: Vec<RolloutStep>,
     /// The partitions.
     pub partitions: Vec<PartitionRound>,
     /// Indexes of the targets that are in no partition. They get nothing unless the partitions change.
@@ -100,7 +100,7 @@ pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanEr
         targets,
         is_paused: spec.paused,
         rollout: Rollout {
-            turns: targets.iter().map(|target| initial_step(target)).collect(),
+            steps: targets.iter().map(|target| initial_step(target)).collect(),
             partitions: Vec::with_capacity(partitions.len()),
             unassigned: (0..targets.len())
                 .filter(|index| !assigned.contains(index))
@@ -185,11 +185,11 @@ impl<'r, 'a> Planner<'r, 'a> {
 
     fn stage(&mut self, partition: &Partition) {
         for index in &partition.members {
-            let (Some(target), Some(step)) = (self.targets.get(*index), self.rollout.turns.get_mut(*index))
+            let (Some(target), Some(step)) = (self.targets.get(*index), self.rollout.steps.get_mut(*index))
             else {
                 continue;
             };
-            if target.wanted.is_err() {
+            if target.desired.is_err() {
                 continue;
             }
             if target.existing.is_some() {
@@ -204,10 +204,10 @@ impl<'r, 'a> Planner<'r, 'a> {
     fn promote(&mut self, partition: &Partition, unavailable: &mut usize) {
         let rollout = &mut self.rollout;
         for index in &partition.members {
-            let (Some(target), Some(step)) = (self.targets.get(*index), rollout.turns.get_mut(*index)) else {
+            let (Some(target), Some(step)) = (self.targets.get(*index), rollout.steps.get_mut(*index)) else {
                 continue;
             };
-            let (RolloutStep::Stage, Ok(desired)) = (*step, &target.wanted) else {
+            let (RolloutStep::Stage, Ok(desired)) = (*step, &target.desired) else {
                 continue;
             };
             let is_up_to_date = target
@@ -238,10 +238,10 @@ impl<'r, 'a> Planner<'r, 'a> {
         let steps = partition
             .members
             .iter()
-            .filter_map(|index| self.rollout.turns.get(*index));
+            .filter_map(|index| self.rollout.steps.get(*index));
         self.members(partition)
             .zip(steps)
-            .filter(|(target, step)| match (&target.wanted, target.existing) {
+            .filter(|(target, step)| match (&target.desired, target.existing) {
                 (Err(_), existing) => existing.is_some_and(is_unavailable),
                 (Ok(_), None) => true,
                 (Ok(desired), Some(existing)) => !is_complete(desired, existing, **step),

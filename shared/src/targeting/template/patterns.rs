@@ -84,7 +84,7 @@ fn compile_uncached(meter: &Meter, text: &str) -> Result<(Result<Pattern, Rc<str
     // Without the offending piece, which may come from a value.
     let (rewritten, items) = match expression::rewrite_with_groups(text) {
         Ok(rewritten) => rewritten,
-        Err(error) => return refuse(&error.what()),
+        Err(error) => return refuse(&error.message()),
     };
     meter.charge((COMPILE_ITEM * u64::from(items)).min(MAX_COMPILE))?;
     let regex = RegexBuilder::new(&rewritten)

@@ -12,11 +12,11 @@ pub const MAX_DEPTH: usize = 50;
 
 /// Removes the keys of tools: those that start with `kubectl.kubernetes.io` or contain `cattle.io/`.
 pub fn clean(map: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
-    with_fleets(map, &[])
+    clean_except(map, &[])
 }
 
 /// Like [`clean`], but keeps the keys with one of these prefixes.
-pub fn with_fleets(map: Option<&BTreeMap<String, String>>, prefixes: &[&str]) -> BTreeMap<String, String> {
+pub fn clean_except(map: Option<&BTreeMap<String, String>>, prefixes: &[&str]) -> BTreeMap<String, String> {
     map.into_iter()
         .flatten()
         .filter(|(key, _)| {

@@ -14,8 +14,8 @@ pub mod yaml;
 
 pub use self::{
     check::{ProblemKind, TemplateProblem, check, check_budget},
-    labels::{clean, with_fleets},
-    preprocess::{Fault, Source, VALUES, ValuesError, labels_of},
+    labels::{clean, clean_except},
+    preprocess::{Source, VALUES, ValuesError, ValuesErrorKind, template_labels},
 };
 
 #[cfg(test)]

@@ -27,12 +27,12 @@ pub struct ValuesError {
     /// Path of the field, such as `helm.values.image.tag`.
     pub path: String,
     /// What is wrong with it.
-    pub kind: Fault,
+    pub kind: ValuesErrorKind,
 }
 
 /// What is wrong with values.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Fault {
+pub enum ValuesErrorKind {
     /// The template cannot be parsed or rendered.
     #[error(
         "the template cannot be rendered: {0}; fix it, add what it needs to the Cluster, or set helm.disablePreProcess"
@@ -58,7 +58,7 @@ pub enum Fault {
     #[error(
         "values were not rendered for this cluster, because earlier clusters exceeded a limit of the Bundle: {0}"
     )]
-    NotMade(Exceeded),
+    NotRendered(Exceeded),
     /// Values nest too deeply for JSON.
     #[error("{0}")]
     Deep(#[from] TooDeep),
@@ -85,7 +85,7 @@ pub enum Fault {
 
 impl ValuesError {
     /// An error about a field.
-    pub fn new(path: impl Into<String>, kind: impl Into<Fault>) -> Self {
+    pub fn new(path: impl Into<String>, kind: impl Into<ValuesErrorKind>) -> Self {
         Self {
             path: path.into(),
             kind: kind.into(),
@@ -168,7 +168,7 @@ impl Source {
             _ => Map::new(),
         };
         if !labels::substitute(&mut values, labels, 0) {
-            return Err(ValuesError::new(VALUES, Fault::TooDeep));
+            return Err(ValuesError::new(VALUES, ValuesErrorKind::TooDeep));
         }
         if !helm.disable_pre_process {
             values = render(values, helm, budget, || context(cluster, labels, budget))?;
@@ -178,9 +178,9 @@ impl Source {
 }
 
 /// The labels of a Cluster that values can refer to.
-pub fn labels_of(cluster: &Cluster) -> BTreeMap<String, String> {
+pub fn template_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let fleets = ["fleet.cattle.io/", "management.cattle.io/"];
-    labels::with_fleets(cluster.metadata.labels.as_ref(), &fleets)
+    labels::clean_except(cluster.metadata.labels.as_ref(), &fleets)
 }
 
 fn canonical(values: &Value) -> FreeForm {
@@ -233,13 +233,13 @@ fn render_values(
     };
     // Emitted once, and once more to find the field of an error.
     charge(budget, emitted.len().saturating_mul(2))
-        .map_err(|exceeded| ValuesError::new(VALUES, Fault::Exceeded(exceeded)))?;
+        .map_err(|exceeded| ValuesError::new(VALUES, ValuesErrorKind::Exceeded(exceeded)))?;
     let rendered = render_text(&emitted, Some(context), budget)
         .map_err(|(offset, kind)| ValuesError::new(path(Some(offset)), kind))?;
     match quota.read(&rendered, budget) {
         Ok(Value::Object(values)) => Ok(values),
         Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => Err(ValuesError::new(VALUES, Fault::NotAMapping)),
+        Ok(_) => Err(ValuesError::new(VALUES, ValuesErrorKind::NotAMapping)),
         Err(error) => {
             let offset = source_offset(&error, &rendered);
             Err(ValuesError::new(
@@ -255,7 +255,7 @@ fn render_text(
     text: &str,
     context: Option<&template::Context>,
     budget: &Budget,
-) -> Result<Rendered, (usize, Fault)> {
+) -> Result<Rendered, (usize, ValuesErrorKind)> {
     let rendered = match context {
         Some(context) if template::has_actions(text) => template::render(text, context, budget),
         _ => template::plain(text, budget),
@@ -264,8 +264,10 @@ fn render_text(
 }
 
 /// The cause of a rendering error: the exceeded budget, if any.
-fn render_error(error: TemplateError, budget: &Budget) -> Fault {
-    budget.exceeded().map_or_else(|| error.into(), Fault::Exceeded)
+fn render_error(error: TemplateError, budget: &Budget) -> ValuesErrorKind {
+    budget
+        .exceeded()
+        .map_or_else(|| error.into(), ValuesErrorKind::Exceeded)
 }
 
 /// Why the output of a template cannot be used.
@@ -315,13 +317,13 @@ fn source_offset(error: &OutputError, rendered: &Rendered) -> Option<usize> {
     }
 }
 
-fn output_error(error: OutputError, template: &str, rendered: &Rendered) -> Fault {
+fn output_error(error: OutputError, template: &str, rendered: &Rendered) -> ValuesErrorKind {
     let offset = source_offset(&error, rendered);
     match error {
-        OutputError::Exceeded(exceeded) => Fault::Exceeded(exceeded),
-        OutputError::TooLong => Fault::RenderedTooLong,
-        OutputError::Yaml(error) if error.is_too_large() => Fault::TooLarge(error),
-        OutputError::Yaml(error) => Fault::NotYaml {
+        OutputError::Exceeded(exceeded) => ValuesErrorKind::Exceeded(exceeded),
+        OutputError::TooLong => ValuesErrorKind::RenderedTooLong,
+        OutputError::Yaml(error) if error.is_too_large() => ValuesErrorKind::TooLarge(error),
+        OutputError::Yaml(error) => ValuesErrorKind::NotYaml {
             line: error.line(),
             template: offset.map_or_else(String::new, |offset| line_at(template, offset)),
             error,

@@ -95,7 +95,7 @@ fn planned(strategy: &Value, paused: bool, states: &[ClusterState]) -> Result<Ro
     let known = targets(&bundle, members(), &[], false, &Budget::without_clock()).unwrap();
     let id = known
         .iter()
-        .find_map(|target| target.wanted.as_ref().ok())
+        .find_map(|target| target.desired.as_ref().ok())
         .map_or(":none", |desired| &*desired.id);
     let existing: Vec<_> = clusters
         .iter()
@@ -178,10 +178,10 @@ fn clusters_get_steps_within_the_limits() {
         (json!({}), &[NewPaused, OldPaused, Old], &[Stage, Stage, Promote]),
     ] {
         let rollout = planned(&strategy, false, states).unwrap();
-        assert_eq!(rollout.turns, expected, "{strategy} {states:?}");
+        assert_eq!(rollout.steps, expected, "{strategy} {states:?}");
     }
     assert_eq!(
-        planned(&json!({}), true, &[New, Old, Broken]).unwrap().turns,
+        planned(&json!({}), true, &[New, Old, Broken]).unwrap().steps,
         [Stage; 3]
     );
 }
@@ -196,7 +196,7 @@ fn the_number_of_new_clusters_is_limited() {
     ] {
         let rollout = planned(&json!({ "maxNew": max_new }), false, &[New; 120]).unwrap();
         assert_eq!(rollout.newly_created, expected, "{max_new}");
-        let started = rollout.turns.iter().filter(|step| **step == Promote).count();
+        let started = rollout.steps.iter().filter(|step| **step == Promote).count();
         assert_eq!(started, expected);
     }
 }
@@ -279,7 +279,7 @@ fn partitions_wait_for_earlier_partitions() {
         ),
     ] {
         let rollout = planned(&strategy(max_partitions.clone()), false, states).unwrap();
-        assert_eq!(rollout.turns, expected, "{max_partitions} {states:?}");
+        assert_eq!(rollout.steps, expected, "{max_partitions} {states:?}");
     }
 }
 
@@ -291,7 +291,7 @@ fn configured_partitions_are_used() {
         { "name": "both", "clusterSelector": { "matchExpressions": [{ "key": "index", "operator": "In", "values": ["1", "2"] }] } }
     ] });
     let rollout = planned(&strategy, false, &[New, New, New]).unwrap();
-    assert_eq!(rollout.turns, [Wait, Promote, Wait]);
+    assert_eq!(rollout.steps, [Wait, Promote, Wait]);
     assert_eq!(rollout.unassigned, [0]);
     let counts: Vec<_> = rollout
         .partitions
@@ -301,7 +301,7 @@ fn configured_partitions_are_used() {
     assert_eq!(counts, [("first", 1, 0), ("both", 1, 1)]);
     // A cluster in no partition keeps its deployment.
     let rollout = planned(&strategy, false, &[Old, Done, Old]).unwrap();
-    assert_eq!(rollout.turns, [Hold, Stage, Promote]);
+    assert_eq!(rollout.steps, [Hold, Stage, Promote]);
 }
 
 #[test]
@@ -357,7 +357,7 @@ proptest! {
             let before = steps.iter().filter(|(state, _)| matches!(state, Broken | Working)).count();
             (added, before)
         };
-        let all: Vec<_> = states.iter().copied().zip(rollout.turns.iter().copied()).collect();
+        let all: Vec<_> = states.iter().copied().zip(rollout.steps.iter().copied()).collect();
         let (added, before) = unavailable(&all);
         prop_assert!(added == 0 || before + added <= rollout.max_unavailable);
         prop_assert_eq!(rollout.unavailable, before + added);
@@ -369,7 +369,7 @@ proptest! {
             start = end;
         }
         prop_assert_eq!(start, states.len());
-        let created = states.iter().zip(&rollout.turns).filter(|(state, step)| **state == New && **step != Wait).count();
+        let created = states.iter().zip(&rollout.steps).filter(|(state, step)| **state == New && **step != Wait).count();
         prop_assert!(created <= usize::try_from(max_new).unwrap());
         prop_assert_eq!(created, rollout.newly_created);
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use std::sync::Arc;
 
-use super::{Source, labels_of};
+use super::{Source, template_labels};
 use crate::{
     api::{BundleDeploymentOptions, Cluster},
     targeting::{template::Budget, values::ValuesError},
@@ -21,7 +21,7 @@ fn preprocess_within(
 ) -> Result<(), ValuesError> {
     let values = options.helm.as_mut().and_then(|helm| helm.values.take());
     let source = Source::new(Arc::new(options.clone()), values)?;
-    let values = source.values(cluster, &labels_of(cluster), budget)?;
+    let values = source.values(cluster, &template_labels(cluster), budget)?;
     if let Some(helm) = &mut options.helm {
         helm.values = values;
     }
@@ -372,7 +372,7 @@ fn clusters_after_an_exceeded_limit_report_it() {
         let targets = targets(&bundle, members(), &[], false, &budget).unwrap();
         targets
             .into_iter()
-            .map(|target| target.wanted.map_err(|error| error.to_string()).err())
+            .map(|target| target.desired.map_err(|error| error.to_string()).err())
             .collect()
     };
     let found = errors(Limits::within(Duration::from_secs(2)));
