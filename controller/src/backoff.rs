@@ -13,41 +13,41 @@ use helmops_shared::runtime::lock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffPolicy {
     /// Delay after the first failure. Each further failure doubles it.
-    pub first: Duration,
+    pub initial_delay: Duration,
     /// Maximum delay.
-    pub longest: Duration,
+    pub max_delay: Duration,
 }
 
 impl BackoffPolicy {
     /// A conflict with another client: retried as soon as the caches have caught up.
     pub const CONFLICT: Self = Self {
-        first: Duration::from_millis(100),
-        longest: Duration::from_secs(5),
+        initial_delay: Duration::from_millis(100),
+        max_delay: Duration::from_secs(5),
     };
     /// Errors that usually resolve themselves.
     pub const TRANSIENT: Self = Self {
-        first: Duration::from_secs(1),
-        longest: Duration::from_mins(2),
+        initial_delay: Duration::from_secs(1),
+        max_delay: Duration::from_mins(2),
     };
     /// Errors that last until a user fixes or publishes something.
     pub const SLOW: Self = Self {
-        first: Duration::from_secs(5),
-        longest: Duration::from_mins(5),
+        initial_delay: Duration::from_secs(5),
+        max_delay: Duration::from_mins(5),
     };
 
     /// The same policy, with a delay of at least `least`.
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
         Self {
-            first: self.first.max(least),
-            longest: self.longest.max(least),
+            initial_delay: self.initial_delay.max(least),
+            max_delay: self.max_delay.max(least),
         }
     }
 
     /// The delay after a failure that follows `failures` others.
     pub fn after(self, failures: u32) -> Duration {
         let factor = 2_u32.saturating_pow(failures);
-        self.first.saturating_mul(factor).min(self.longest)
+        self.initial_delay.saturating_mul(factor).min(self.max_delay)
     }
 }
 

@@ -13,12 +13,12 @@ use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
     backoff::BackoffPolicy, bundle::DeliveryError, client::bounded, context::Context, error::cut_error,
-    metrics::Reconciler, queue::Next, retry_state::ClassifiedError, watch::DeliveryStores, work::ClusterKey,
-    writes,
+    metrics::Reconciler, queue::RequeueAfter, retry_state::ClassifiedError, watch::DeliveryStores,
+    work::ClusterKey, writes,
 };
 
 /// Reconciles one Cluster.
-pub async fn reconcile(key: &ClusterKey, stores: &DeliveryStores, context: &Context) -> Next {
+pub async fn reconcile(key: &ClusterKey, stores: &DeliveryStores, context: &Context) -> RequeueAfter {
     let retry_state = &context.clusters;
     let Some(object) = stores.clusters.all.get(key) else {
         retry_state.forget(key);
@@ -34,7 +34,7 @@ pub async fn reconcile(key: &ClusterKey, stores: &DeliveryStores, context: &Cont
     };
     let cached = cluster.metadata.resource_version.as_deref().unwrap_or_default();
     if retry_state.pending_writes.is_stale(key, cached) {
-        return Some(BackoffPolicy::CONFLICT.first);
+        return Some(BackoffPolicy::CONFLICT.initial_delay);
     }
     let started = Instant::now();
     let result = Box::pin(sync(key, cluster, stores, context)).await;

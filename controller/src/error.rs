@@ -113,7 +113,7 @@ impl ClassifiedError for ReconcileError {
             | Self::TooSoon(_) => None,
             // The next reconciliation starts when this replica is the leader again.
             Self::Interrupted(Interrupted::LeadershipLost) => Some(BackoffPolicy::CONFLICT),
-            Self::Resolve(error) => error.pace(),
+            Self::Resolve(error) => error.backoff_policy(),
             Self::Unresolved(_) => Some(BackoffPolicy::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
                 Some(if source.is_benign() {

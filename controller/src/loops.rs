@@ -11,7 +11,7 @@ use crate::{
     bundle, cluster,
     context::Context,
     helmop,
-    queue::{self, Next},
+    queue::{self, RequeueAfter},
     watch::{self, Stores, Writers},
     work::Work,
     workers::WorkerPermit,
@@ -131,7 +131,7 @@ fn forget_failures(work: &Work, context: &Context) {
 }
 
 /// Dispatches an object to the reconciler of its kind.
-async fn reconcile(work: Work, mut permit: WorkerPermit, context: Arc<Context>) -> Next {
+async fn reconcile(work: Work, mut permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
     let context = &*context;
     match (work, &context.stores.delivery) {
         (Work::HelmOp(key), _) => helmop::reconcile(key, permit, context).await,

@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// The delay after which an object is requeued; `None` to wait for the next change.
-pub type Next = Option<Duration>;
+pub type RequeueAfter = Option<Duration>;
 
 /// The timeout of one reconciliation, including waits for repositories. A call of the API server takes at most 30 s, the
 /// resolution of versions 5 minutes; a Bundle with thousands of clusters takes minutes to write. Beyond this something hangs.
@@ -56,8 +56,8 @@ pub async fn run<K, W>(
     stop: &CancellationToken,
     work: impl Fn(K, WorkerPermit) -> W,
 ) where
-    K: Object,
-    W: Future<Output = Next> + Send + 'static,
+    K: QueueKey,
+    W: Future<Output = RequeueAfter> + Send + 'static,
 {
     let mut triggers = std::pin::pin!(triggers);
     let mut queue = Queue::default();
@@ -93,7 +93,7 @@ pub async fn run<K, W>(
 }
 
 /// The key of an object in the queue.
-pub trait Object: Clone + Eq + Hash + Send + 'static {
+pub trait QueueKey: Clone + Eq + Hash + Send + 'static {
     /// The namespace whose share its reconciliation uses.
     fn namespace(&self) -> &str;
 }
@@ -110,17 +110,17 @@ fn acquire(
 }
 
 /// Aborts a reconciliation that panics or reaches the deadline: only its own object is affected.
-async fn bounded(work: impl Future<Output = Next>) -> Next {
+async fn bounded(work: impl Future<Output = RequeueAfter>) -> RequeueAfter {
     match timeout(DEADLINE, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(next)) => next,
         // The panic is already logged.
-        Ok(Err(_)) => Some(ABORTED.longest),
+        Ok(Err(_)) => Some(ABORTED.max_delay),
         Err(_) => {
             tracing::error!(
                 "reconciliation cancelled after {} minutes",
                 DEADLINE.as_secs() / 60
             );
-            Some(ABORTED.first)
+            Some(ABORTED.initial_delay)
         }
     }
 }
@@ -156,7 +156,7 @@ impl<K> Default for Queue<K> {
     }
 }
 
-impl<K: Object> Queue<K> {
+impl<K: QueueKey> Queue<K> {
     /// An object has changed.
     fn trigger(&mut self, key: K, debounce: impl Fn(&K) -> Duration) {
         if let Some(has_changed) = self.running.get_mut(&key) {
@@ -225,7 +225,7 @@ impl<K: Object> Queue<K> {
     }
 
     /// The reconciliation of an object has ended.
-    fn done(&mut self, key: K, requeue: Next, debounce: impl Fn(&K) -> Duration) {
+    fn done(&mut self, key: K, requeue: RequeueAfter, debounce: impl Fn(&K) -> Duration) {
         if self.running.remove(&key) == Some(true) {
             let delay = debounce(&key);
             self.wait(key, delay);

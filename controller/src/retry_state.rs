@@ -7,7 +7,7 @@ use helmops_shared::{reason::Reason, runtime::exit::with_causes};
 use crate::{
     backoff::{Backoff, BackoffPolicy},
     pending_writes::PendingWrites,
-    queue::Next,
+    queue::RequeueAfter,
     rate::RateLimit,
 };
 
@@ -52,7 +52,12 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
     }
 
     /// When to requeue an object after a reconciliation; `None` if only a change requeues it.
-    pub fn requeue_after(&self, key: &K, retry_key: R, result: Result<(), impl ClassifiedError>) -> Next {
+    pub fn requeue_after(
+        &self,
+        key: &K,
+        retry_key: R,
+        result: Result<(), impl ClassifiedError>,
+    ) -> RequeueAfter {
         match result {
             Ok(()) => {
                 self.backoff.forget(key);
@@ -63,7 +68,7 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
     }
 
     /// When to retry after an error; `None` if it is not retried until something changes.
-    pub fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> Next {
+    pub fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> RequeueAfter {
         let delay = match error.backoff_policy() {
             Some(policy) => Some(self.backoff.failed(key.clone(), retry_key, policy)),
             None => {

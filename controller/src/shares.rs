@@ -79,7 +79,7 @@ impl Shares {
     }
 
     /// Whether additional charges are within the limits.
-    pub fn has_room(&self, charges: &[Charge<'_>]) -> bool {
+    pub fn has_capacity(&self, charges: &[Charge<'_>]) -> bool {
         lock(&self.ledger).refused(self.total, &[], charges).is_none()
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         let shares = Shares::new(TOTAL);
         let both = [charge("a", 10), charge("b", 20)];
         shares.replace(&[], &both).unwrap();
-        assert!(!shares.has_room(&[charge("c", TOTAL)]));
+        assert!(!shares.has_capacity(&[charge("c", TOTAL)]));
         shares.release(&both);
         let ledger = lock(&shares.ledger);
         assert!(ledger.namespaces.is_empty() && ledger.used == 0);
@@ -221,7 +221,7 @@ mod tests {
                 let in_use = u32::try_from(lock(&shares.ledger).namespaces.len()).unwrap();
                 prop_assert!(free(&shares) >= TOTAL / 4_usize.pow(in_use));
                 let newcomer = [charge("new", free(&shares) / 4 * 3)];
-                prop_assert!(shares.has_room(&newcomer));
+                prop_assert!(shares.has_capacity(&newcomer));
             }
         }
     }

@@ -23,7 +23,7 @@ pub enum Work {
     Cluster(ClusterKey),
 }
 
-impl queue::Object for Work {
+impl queue::QueueKey for Work {
     fn namespace(&self) -> &str {
         let namespace = match self {
             Self::HelmOp(key) => &key.namespace,

@@ -63,7 +63,7 @@ pub async fn deployment(
         bounded(api.replace(&name, &writes::post(), &deployment)).await
     };
     if written.as_ref().is_err_and(ApiError::is_not_found) {
-        context.stores.deployments.gone(&namespace, &name);
+        context.stores.deployments.deleted(&namespace, &name);
     }
     let written = written.map_err(DeliveryError::api(
         "write",
@@ -197,7 +197,7 @@ pub async fn delete_deployment(
     match delete(&api, &name, deployment).await {
         Err(error) if !error.is_not_found() => Err(failed(error)),
         Err(_) => {
-            context.stores.deployments.gone(&namespace, &name);
+            context.stores.deployments.deleted(&namespace, &name);
             Ok(())
         }
         Ok(()) => Ok(()),

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use helmops_shared::{
     api::{Bundle, BundleDeployment, Decoded, MetadataWithManagers, NamespacedName},
     targeting::{
-        copies::{Copy, CopyKind, CopyPurpose, CopyRole, ExistingObject, Object, Source, owner},
+        copies::{Copy, CopyKind, CopyPurpose, CopyRole, ExistingObject, Object, SourceRef, owner},
         deployment::CopyState,
     },
 };
@@ -48,7 +48,7 @@ impl CopyManager<'_> {
             let is_owned = owners
                 .iter()
                 .all(|owner| known.owners.iter().any(|(_, uid)| *uid == owner.uid));
-            if is_owned && (is_up_to_date || known.has_data_of(&copy.made_from)) {
+            if is_owned && (is_up_to_date || known.has_data_of(&copy.copied_from)) {
                 return Ok(());
             }
         }
@@ -81,9 +81,9 @@ impl CopyManager<'_> {
         let reference = reference(copy);
         if let Some(known) = self.copies.get(&reference)
             && known.is_for(copy)
-            && (is_up_to_date(&known, copy) || known.has_data_of(&copy.made_from))
+            && (is_up_to_date(&known, copy) || known.has_data_of(&copy.copied_from))
         {
-            return Ok(same_content(copy, known.made_from));
+            return Ok(same_content(copy, known.copied_from));
         }
         let CopyRef { kind, name } = &reference;
         let state = match &copy.object {
@@ -105,7 +105,7 @@ impl CopyManager<'_> {
         let has_same_purpose = CopyPurpose::of(found.meta()) == CopyPurpose::of(object.meta());
         Ok(same_content(
             copy,
-            watch::made_from(found.meta()).filter(|_| has_same_purpose),
+            watch::copied_from(found.meta()).filter(|_| has_same_purpose),
         ))
     }
 
@@ -119,8 +119,8 @@ impl CopyManager<'_> {
     }
 
     /// Why a downstream resource cannot be copied: two copies with the same name would overwrite each other again and again.
-    pub fn name_conflict(&self, bundle: &Bundle, namespace: &str, source: &Source) -> Option<String> {
-        let Source { kind, name } = source;
+    pub fn name_conflict(&self, bundle: &Bundle, namespace: &str, source: &SourceRef) -> Option<String> {
+        let SourceRef { kind, name } = source;
         if *kind == CopyKind::Secret && bundle.metadata.name.as_ref() == Some(name) {
             return Some(format!(
                 "spec.downstreamResources: Secret {name} has the name of the Bundle, whose values are in a Secret of that \
@@ -425,14 +425,14 @@ async fn add_owners<K: Copyable>(api: &Api<K>, found: &K, desired: &K) -> Result
 
 /// Whether a cached copy is exactly as this controller writes it.
 fn is_up_to_date(known: &ObservedCopy, copy: &Copy) -> bool {
-    known.is(&copy.made_from, copy.object.keys())
+    known.is_current(&copy.copied_from, copy.object.keys())
 }
 
 /// The state of a copy with the content of its source, and the version that it was made from.
 fn same_content(copy: &Copy, made_from: Option<String>) -> CopyState {
     let kind = copy.object.kind();
     CopyState::Same {
-        made_from: made_from.map(|version| format!("{kind} {version}")),
+        copied_from: made_from.map(|version| format!("{kind} {version}")),
     }
 }
 

@@ -6,10 +6,10 @@ use helmops_shared::{
     api::{Bundle, BundleDeployment, BundleDeploymentOptions, Decoded, NamespacedName},
     targeting::{
         RolloutStep, Target, TargetError,
-        copies::{Copy, CopyKind, Object, Source, downstream},
+        copies::{Copy, CopyKind, Object, SourceRef, downstream},
         deployment::{
-            DesiredDeployment, DownstreamCopy, ObservedSecret, Secret as Values, SecretValues, access_secret,
-            deployment, recorded,
+            DesiredDeployment, DesiredSecret as Values, DownstreamCopy, ObservedSecret, SecretValues,
+            access_secret, deployment, recorded,
         },
         target::DesiredTarget,
     },
@@ -163,7 +163,7 @@ impl Delivery<'_> {
         };
         let deployment = apply::merged(deployment, target.existing);
         let values = match &secret {
-            Values::Holds(values) => Some(Copy::of_values(&deployment, values)),
+            Values::Values(values) => Some(Copy::of_values(&deployment, values)),
             Values::None | Values::Untouched => None,
         };
         let copies = self.copies_for(&deployment);
@@ -254,7 +254,7 @@ impl Delivery<'_> {
     }
 
     /// The sources that are available.
-    fn sources_of(&self, sources: impl IntoIterator<Item = Source>) -> impl Iterator<Item = &Object> {
+    fn sources_of(&self, sources: impl IntoIterator<Item = SourceRef>) -> impl Iterator<Item = &Object> {
         let found = sources.into_iter().filter_map(|source| self.sources.get(&source));
         found.filter_map(|found| found.as_ref().ok())
     }
@@ -262,7 +262,7 @@ impl Delivery<'_> {
     /// Whether the cached Secret with a deployment's values is up to date.
     fn has_current_values(&self, existing: &BundleDeployment) -> bool {
         let known = self.copies.get(&values_reference(existing));
-        known.is_some_and(|known| known.is(&existing.spec.values_hash, 2))
+        known.is_some_and(|known| known.is_current(&existing.spec.values_hash, 2))
     }
 
     async fn read_values(&self, existing: &BundleDeployment) -> Result<Option<SecretValues>, DeliveryError> {
@@ -298,7 +298,7 @@ fn is_waiting(desired: Option<&DesiredDeployment>) -> bool {
 }
 
 /// The downstream resources of a deployment, current and staged.
-pub fn referenced_sources(deployment: &BundleDeployment) -> BTreeSet<Source> {
+pub fn referenced_sources(deployment: &BundleDeployment) -> BTreeSet<SourceRef> {
     let (current, staged) = (&deployment.spec.options, &deployment.spec.staged_options);
     [current, staged]
         .into_iter()

@@ -31,7 +31,7 @@ use crate::{
     context::Context,
     error::cut_error,
     metrics::Reconciler,
-    queue::Next,
+    queue::RequeueAfter,
     retry_state::ClassifiedError,
     watch::{DeliveryStores, Weight},
     work::BundleKey,
@@ -50,7 +50,7 @@ pub async fn reconcile(
     permit: &mut WorkerPermit,
     stores: &DeliveryStores,
     context: &Context,
-) -> Next {
+) -> RequeueAfter {
     let Some(object) = context.stores.bundles.get(key) else {
         context.bundles.forget(key);
         let result = Box::pin(apply::delete_leftovers(context, key)).await;
@@ -71,7 +71,7 @@ pub async fn reconcile(
     };
     let cached = bundle.metadata.resource_version.as_deref().unwrap_or_default();
     if context.bundles.pending_writes.is_stale(key, cached) {
-        return Some(BackoffPolicy::CONFLICT.first);
+        return Some(BackoffPolicy::CONFLICT.initial_delay);
     }
     let started = Instant::now();
     let result = Box::pin(sync(key, bundle, permit, stores, context)).await;

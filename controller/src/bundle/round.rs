@@ -235,7 +235,7 @@ fn targets<'a>(
     Ok(ComputedTargets {
         targets,
         exceeded: budget.exceeded(),
-        bytes: budget.kept(),
+        bytes: budget.retained(),
     })
 }
 

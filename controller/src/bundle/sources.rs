@@ -8,7 +8,7 @@ use helmops_shared::{
     api::Bundle,
     targeting::{
         Target,
-        copies::{CopyKind, Object, Source, check_type, downstream},
+        copies::{CopyKind, Object, SourceRef, check_type, downstream},
     },
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -18,7 +18,7 @@ use super::{CONCURRENCY, deliver::referenced_sources};
 use crate::{client::bounded, context::Context};
 
 /// The sources that any target needs.
-pub struct Sources(BTreeMap<Source, Result<Object, SourceUnavailable>>);
+pub struct Sources(BTreeMap<SourceRef, Result<Object, SourceUnavailable>>);
 
 /// Why a source cannot be copied.
 pub struct SourceUnavailable {
@@ -40,21 +40,21 @@ impl Sources {
     }
 
     /// A source, if a target needs it.
-    pub fn get(&self, source: &Source) -> Option<&Result<Object, SourceUnavailable>> {
+    pub fn get(&self, source: &SourceRef) -> Option<&Result<Object, SourceUnavailable>> {
         self.0.get(source)
     }
 }
 
 /// The access Secret of a Bundle, if it has one.
-pub fn access(bundle: &Bundle) -> Option<Source> {
+pub fn access(bundle: &Bundle) -> Option<SourceRef> {
     let options = bundle.spec.helm_op_options.as_ref()?;
-    (!options.secret_name.is_empty()).then(|| Source {
+    (!options.secret_name.is_empty()).then(|| SourceRef {
         kind: CopyKind::Secret,
         name: options.secret_name.clone(),
     })
 }
 
-fn needed(bundle: &Bundle, targets: &[Target<'_>]) -> BTreeSet<Source> {
+fn needed(bundle: &Bundle, targets: &[Target<'_>]) -> BTreeSet<SourceRef> {
     let desired = targets.iter().filter_map(|target| target.desired.as_ref().ok());
     let desired = desired.flat_map(|desired| downstream(&desired.options).unwrap_or_default());
     // The sources of existing deployments are kept up to date until the rollout reaches their clusters.
@@ -70,13 +70,13 @@ fn needed(bundle: &Bundle, targets: &[Target<'_>]) -> BTreeSet<Source> {
 async fn read(
     context: &Context,
     namespace: &str,
-    source: Source,
-) -> (Source, Result<Object, SourceUnavailable>) {
+    source: SourceRef,
+) -> (SourceRef, Result<Object, SourceUnavailable>) {
     let found = find(context, namespace, &source).await;
     (source, found)
 }
 
-async fn find(context: &Context, namespace: &str, source: &Source) -> Result<Object, SourceUnavailable> {
+async fn find(context: &Context, namespace: &str, source: &SourceRef) -> Result<Object, SourceUnavailable> {
     let (client, name) = (context.client.clone(), &*source.name);
     let found = match source.kind {
         CopyKind::Secret => {

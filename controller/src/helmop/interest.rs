@@ -260,7 +260,7 @@ mod tests {
         let state = lock(&interest.state);
         assert!(state.helmops.is_empty() && state.indexes.is_empty());
         assert!(
-            interest.budget.has_room(&charge("new", TOTAL / 4 * 3)),
+            interest.budget.has_capacity(&charge("new", TOTAL / 4 * 3)),
             "no memory is charged"
         );
     }
@@ -323,7 +323,7 @@ mod tests {
             interest.forget(&key("a", &index.to_string()));
         }
         assert_eq!(lock(&interest.state).helmops.len(), 1);
-        assert!(interest.budget.has_room(&charge("a", TOTAL / 2)));
+        assert!(interest.budget.has_capacity(&charge("a", TOTAL / 2)));
     }
 
     #[test]

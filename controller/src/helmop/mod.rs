@@ -21,7 +21,7 @@ use helmops_shared::{
     bundle,
     policy::Policies,
     reason::Reason,
-    status::{self, BundleState, Outcome, Polling},
+    status::{self, BundleState, Polling, ReconcileOutcome},
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, core::ObjectMeta};
@@ -37,7 +37,7 @@ use crate::{
     context::{Context, RetryKey},
     error::{ReconcileError, cut_error},
     metrics::Reconciler,
-    queue::Next,
+    queue::RequeueAfter,
     retry_state::ClassifiedError,
     watch::Weight,
     work::HelmOpKey,
@@ -48,7 +48,7 @@ use crate::{
 ///
 /// It is level-triggered: it depends only on the current state, never on the event, so it may be called at any time and any
 /// number of times.
-pub async fn reconcile(key: HelmOpKey, mut permit: WorkerPermit, context: &Context) -> Next {
+pub async fn reconcile(key: HelmOpKey, mut permit: WorkerPermit, context: &Context) -> RequeueAfter {
     let Some(object) = context.stores.helmops.get(&key) else {
         // It is deleted.
         context.helmops.forget(&key);
@@ -57,7 +57,7 @@ pub async fn reconcile(key: HelmOpKey, mut permit: WorkerPermit, context: &Conte
     };
     let cached = object.meta().resource_version.as_deref().unwrap_or_default();
     if context.helmops.pending_writes.is_stale(&key, cached) {
-        return Some(BackoffPolicy::CONFLICT.first);
+        return Some(BackoffPolicy::CONFLICT.initial_delay);
     }
     let span = span(object.meta());
     let helmop = match &*object {
@@ -115,7 +115,7 @@ fn report_invalid(metadata: &ObjectMeta, error: &str, context: &Context) {
 }
 
 /// Cleans up a HelmOp that is being deleted, whether it decodes or not.
-async fn finalize(key: &HelmOpKey, helmop: &Decoded<HelmOp>, context: &Context) -> Next {
+async fn finalize(key: &HelmOpKey, helmop: &Decoded<HelmOp>, context: &Context) -> RequeueAfter {
     context.interest.forget(key);
     let started = Instant::now();
     let result = Box::pin(apply::cleanup(context, key, helmop)).await;
@@ -136,7 +136,12 @@ async fn finalize(key: &HelmOpKey, helmop: &Decoded<HelmOp>, context: &Context) 
     }
 }
 
-async fn sync_timed(key: &HelmOpKey, helmop: &HelmOp, permit: &mut WorkerPermit, context: &Context) -> Next {
+async fn sync_timed(
+    key: &HelmOpKey,
+    helmop: &HelmOp,
+    permit: &mut WorkerPermit,
+    context: &Context,
+) -> RequeueAfter {
     let started = Instant::now();
     let result = sync(key, helmop, context, permit).await;
     context.metrics.reconciled(
@@ -157,7 +162,7 @@ async fn sync(
     helmop: &HelmOp,
     context: &Context,
     permit: &mut WorkerPermit,
-) -> Result<Next, ReconcileError> {
+) -> Result<RequeueAfter, ReconcileError> {
     permit
         .declare_size(helmop.weight())
         .await
@@ -194,7 +199,7 @@ impl HelmOpReconciliation<'_> {
         &self,
         permit: &mut WorkerPermit,
         found: Option<&Decoded<Bundle>>,
-    ) -> Result<Next, ReconcileError> {
+    ) -> Result<RequeueAfter, ReconcileError> {
         let decoded = observe::decoded(found).ok().flatten();
         // A Bundle of another owner has no information about this HelmOp.
         let bundle = decoded.filter(|bundle| bundle::check_owner(bundle).is_ok());
@@ -209,7 +214,7 @@ impl HelmOpReconciliation<'_> {
                 self.context.interest.forget(self.key);
                 let reason = errors.reason().unwrap_or(Reason::DecodeError);
                 let message = errors.to_string();
-                let outcome = Outcome::Refused { reason, message };
+                let outcome = ReconcileOutcome::Refused { reason, message };
                 self.update_status(bundle, &outcome, &Polling::Off).await?;
                 self.context.helmops.backoff.forget(self.key);
                 return Ok(None);
@@ -222,9 +227,9 @@ impl HelmOpReconciliation<'_> {
             Err(error) => {
                 let (reason, message) = (error.reason(), error.to_string());
                 let outcome = if error.is_transient() {
-                    Outcome::Retrying { reason, message }
+                    ReconcileOutcome::Retrying { reason, message }
                 } else {
-                    Outcome::Refused { reason, message }
+                    ReconcileOutcome::Refused { reason, message }
                 };
                 self.update_status(bundle, &outcome, &decision.condition_after(&error))
                     .await?;
@@ -310,9 +315,9 @@ impl HelmOpReconciliation<'_> {
         &self,
         decision: &PollDecision,
         reconciled: Reconciled<'_>,
-    ) -> Result<Next, ReconcileError> {
+    ) -> Result<RequeueAfter, ReconcileError> {
         let helm = reconciled.bundle.spec.options.helm.as_ref();
-        let outcome = Outcome::Accepted {
+        let outcome = ReconcileOutcome::Accepted {
             version: helm.map(|helm| helm.version.clone()).unwrap_or_default(),
             resolved: reconciled.versions.resolved.clone(),
         };
@@ -324,7 +329,7 @@ impl HelmOpReconciliation<'_> {
         .await?;
         let retry_after = match &reconciled.versions.failure {
             Some(error) => {
-                let policy = error.pace().unwrap_or(BackoffPolicy::SLOW);
+                let policy = error.backoff_policy().unwrap_or(BackoffPolicy::SLOW);
                 let retry_key = RetryKey::of(self.helmop);
                 let backoff = &self.context.helmops.backoff;
                 Some(backoff.failed(self.key.clone(), retry_key, policy))
@@ -343,10 +348,12 @@ impl HelmOpReconciliation<'_> {
     async fn update_status(
         &self,
         bundle: Option<&Bundle>,
-        outcome: &Outcome,
+        outcome: &ReconcileOutcome,
         polling: &Polling,
     ) -> Result<(), ReconcileError> {
-        if let Outcome::Refused { reason, message } | Outcome::Retrying { reason, message } = outcome {
+        if let ReconcileOutcome::Refused { reason, message }
+        | ReconcileOutcome::Retrying { reason, message } = outcome
+        {
             tracing::info!(reason = reason.as_str(), message, "not accepted");
         }
         let deployments = self.context.stores.deployments.of_helmop(self.key);

@@ -8,7 +8,7 @@ use helmops_shared::{
     bundle::first_repo,
     poll::{Due, PollHistory, PollRequest, Schedule, due},
     reason::Reason,
-    status::{Failure, PollAttempt, Polling},
+    status::{PollAttempt, PollFailure, Polling},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -119,7 +119,7 @@ impl PollDecision {
     /// When to reconcile again; `None` if only a change requires it. `retry_after` is the backoff if the poll has just failed.
     pub fn next(&self, versions: &Versions, retry_after: Option<Duration>) -> Option<Duration> {
         let next_poll = self.schedule.map(|schedule| match (versions.polled, self.due) {
-            (true, _) => schedule.after(self.now),
+            (true, _) => schedule.next_after_poll(self.now),
             (false, Due::At(time) | Due::First(time)) => time,
             (false, Due::Now { .. } | Due::Never) => schedule.next(self.now),
         });
@@ -132,7 +132,7 @@ impl PollDecision {
             .map(|delay| delay.min(MAX_DELAY))
     }
 
-    fn attempt(&self, result: Result<String, Failure>) -> Polling {
+    fn attempt(&self, result: Result<String, PollFailure>) -> Polling {
         Polling::Attempted(PollAttempt {
             start: seconds(self.now),
             is_scheduled: self.schedule.is_some(),
@@ -141,8 +141,8 @@ impl PollDecision {
     }
 }
 
-fn failure(error: &ResolveError) -> Failure {
-    Failure {
+fn failure(error: &ResolveError) -> PollFailure {
+    PollFailure {
         reason: error.reason(),
         message: format!("could not poll for a newer version: {error}"),
         is_transient: error.is_transient(),

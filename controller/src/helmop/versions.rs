@@ -89,11 +89,11 @@ pub async fn versions(
     request.map_err(ReconcileError::TooSoon)?;
     // If a chart is resolved anyway and polling is enabled, the others are polled too: mostly that costs no request.
     let is_poll = input.since.is_some() || input.valid.polling.is_some();
-    let authorities = input.rancher_ca.authorities();
+    let authorities = input.rancher_ca.ca_certificates();
     let resolve_context = ResolveContext {
         client: &context.client,
         metrics: &context.metrics,
-        authorities: &authorities,
+        ca_certificates: &authorities,
         interest: &|index, namespace| context.interest.charts(index, namespace),
         since: input.since.map_or_else(Instant::now, instant),
     };

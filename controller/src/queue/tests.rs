@@ -22,13 +22,13 @@ const LONG: Duration = Duration::from_secs(10);
 const DEBOUNCE: Duration = Duration::from_millis(20);
 
 /// The namespace is the part before the slash.
-impl Object for &'static str {
+impl QueueKey for &'static str {
     fn namespace(&self) -> &str {
         self.split_once('/').map_or("", |(namespace, _)| namespace)
     }
 }
 
-impl Object for usize {
+impl QueueKey for usize {
     fn namespace(&self) -> &'static str {
         ""
     }
@@ -228,7 +228,7 @@ async fn an_object_that_panics_is_requeued_and_affects_no_other() {
     queue.trigger(&["a"]);
     pass(DEBOUNCE * 2).await;
     assert_eq!(queue.started(), ["a", "panics"]);
-    pass(ABORTED.longest).await;
+    pass(ABORTED.max_delay).await;
     assert_eq!(queue.started(), ["a", "panics", "panics"]);
 }
 
@@ -238,6 +238,6 @@ async fn an_object_that_hangs_is_aborted_and_requeued() {
     queue.trigger(&["a"]);
     pass(DEBOUNCE * 2).await;
     pass(DEADLINE).await;
-    pass(ABORTED.longest).await;
+    pass(ABORTED.max_delay).await;
     assert_eq!(queue.started(), ["a", "a"]);
 }

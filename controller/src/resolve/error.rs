@@ -48,15 +48,15 @@ impl ResolveError {
 
     /// Whether a retry may succeed without any change by a user.
     pub fn is_transient(&self) -> bool {
-        self.reason() == Reason::RateLimited || self.pace() == Some(BackoffPolicy::TRANSIENT)
+        self.reason() == Reason::RateLimited || self.backoff_policy() == Some(BackoffPolicy::TRANSIENT)
     }
 
     /// When to retry; `None` if a retry is useless until the HelmOp changes.
-    pub fn pace(&self) -> Option<BackoffPolicy> {
+    pub fn backoff_policy(&self) -> Option<BackoffPolicy> {
         match self {
-            Self::Secret(error) => Some(error.pace()),
-            Self::Repository(error) => Some(error.pace()),
-            Self::Registry(error) => error.pace(),
+            Self::Secret(error) => Some(error.backoff_policy()),
+            Self::Repository(error) => Some(error.backoff_policy()),
+            Self::Registry(error) => error.backoff_policy(),
             Self::Deadline { .. } => Some(BackoffPolicy::TRANSIENT),
         }
     }
@@ -88,7 +88,7 @@ mod tests {
         let limit = Duration::from_mins(5);
         let error = ResolveError::Deadline { limit };
         assert_eq!(
-            (error.reason(), error.pace()),
+            (error.reason(), error.backoff_policy()),
             (Reason::Timeout, Some(BackoffPolicy::TRANSIENT))
         );
         assert!(

@@ -70,7 +70,7 @@ pub struct ResolveContext<'a> {
     /// Counts resolutions.
     pub metrics: &'a Metrics,
     /// CAs that are trusted if the Secret contains none.
-    pub authorities: &'a [CaCertificate],
+    pub ca_certificates: &'a [CaCertificate],
     /// The charts that other HelmOps use from a repository.
     pub interest: &'a ChartInterest<'a>,
     /// A response is fresh if its request started at this time or later.
@@ -198,7 +198,7 @@ async fn read_access(
         .as_deref()
         .unwrap_or_default()
         .into();
-    let read = || secret::access(context.client, valid.helmop, context.authorities);
+    let read = || secret::access(context.client, valid.helmop, context.ca_certificates);
     // The time limit does not count waits for the API server either.
     let reading = resolver
         .permits

@@ -82,9 +82,9 @@ impl RepositoryError {
     }
 
     /// When to retry.
-    pub fn pace(&self) -> BackoffPolicy {
+    pub fn backoff_policy(&self) -> BackoffPolicy {
         match self {
-            Self::Fetch(error) => error.kind.pace(),
+            Self::Fetch(error) => error.kind.backoff_policy(),
             Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)) => {
                 BackoffPolicy::TRANSIENT
             }

@@ -84,7 +84,7 @@ impl SecretError {
     }
 
     /// When to retry.
-    pub fn pace(&self) -> BackoffPolicy {
+    pub fn backoff_policy(&self) -> BackoffPolicy {
         match self {
             Self::NotFound { .. }
             | Self::IncompletePair { .. }

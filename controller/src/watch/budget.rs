@@ -176,7 +176,7 @@ impl<K: Resource<DynamicType = ()> + Weight + Clone> Charges<K> {
         for (name, refused) in &self.refused {
             let count = counts.entry(&refused.author).or_default();
             let charges = charges(&refused.author, &name.namespace, refused.bytes);
-            if *count < RETRIES && self.budget.has_room(&charges) {
+            if *count < RETRIES && self.budget.has_capacity(&charges) {
                 *count += 1;
                 fitting.push(name.clone());
             }

@@ -51,7 +51,7 @@ pub struct ObservedCopy {
     /// Why it exists.
     pub purpose: CopyPurpose,
     /// Its source, from its annotation; `None` if another controller created it.
-    pub made_from: Option<String>,
+    pub copied_from: Option<String>,
     /// The number of its unmodified keys; `None` if another client has written any.
     pub intact: Option<usize>,
     /// Names and UIDs of the BundleDeployments that own it.
@@ -126,10 +126,10 @@ impl Copies {
         };
         let known = ObservedCopy {
             purpose,
-            made_from: made_from(metadata),
+            copied_from: copied_from(metadata),
             intact: None,
             owners: owners(metadata),
-            same_data_as: Some(copy.made_from.clone()),
+            same_data_as: Some(copy.copied_from.clone()),
         };
         let copy = CopyRef::of(copy.object.kind(), metadata);
         lock(&self.known).insert(copy, known);
@@ -224,8 +224,8 @@ impl Copies {
 
 impl ObservedCopy {
     /// Whether it is up to date: copied from this source, with this number of keys, and unmodified.
-    pub fn is(&self, made_from: &str, keys: usize) -> bool {
-        self.made_from.as_deref() == Some(made_from) && self.intact == Some(keys)
+    pub fn is_current(&self, made_from: &str, keys: usize) -> bool {
+        self.copied_from.as_deref() == Some(made_from) && self.intact == Some(keys)
     }
 
     /// Whether it was left unchanged because it has the data of this source.
@@ -249,7 +249,7 @@ impl ObservedCopy {
 fn copied(metadata: &ObjectMeta) -> Option<ObservedCopy> {
     Some(ObservedCopy {
         purpose: CopyPurpose::of(metadata)?,
-        made_from: made_from(metadata),
+        copied_from: copied_from(metadata),
         intact: intact(metadata.managed_fields.as_deref().unwrap_or_default()),
         owners: owners(metadata),
         same_data_as: None,
@@ -257,7 +257,7 @@ fn copied(metadata: &ObjectMeta) -> Option<ObservedCopy> {
 }
 
 /// The source of a copy, from its annotation.
-pub fn made_from(metadata: &ObjectMeta) -> Option<String> {
+pub fn copied_from(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref()?.get(labels::COPIED_FROM).cloned()
 }
 
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn a_key_written_by_another_client_is_detected() {
         let own = managed_fields(FIELD_MANAGER, "Apply", &["username", "password"]);
-        let is_intact = |fields: &[Value]| copied(object("a@1", fields).meta()).unwrap().is("a@1", 2);
+        let is_intact = |fields: &[Value]| copied(object("a@1", fields).meta()).unwrap().is_current("a@1", 2);
         assert!(is_intact(std::slice::from_ref(&own)));
         let before = managed_fields("fleetcontroller", "Update", &["password"]);
         assert!(is_intact(&[own.clone(), before]), "the same value");
@@ -344,7 +344,7 @@ mod tests {
             !is_intact(&[managed_fields(FIELD_MANAGER, "Apply", &["username"])]),
             "one key is missing"
         );
-        assert!(!copied(object("a@2", &[]).meta()).unwrap().is("a@1", 0));
+        assert!(!copied(object("a@2", &[]).meta()).unwrap().is_current("a@1", 0));
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(observe(watcher::Event::Init), 0);
         assert_eq!(observe(watcher::Event::InitApply(object("a@1", &own))), 0);
         assert_eq!(observe(watcher::Event::InitDone), 0);
-        assert!(copies.get(&reference()).unwrap().is("a@1", 1));
+        assert!(copies.get(&reference()).unwrap().is_current("a@1", 1));
         assert_eq!(copies.owned_by("cluster-c1", "u").len(), 1);
         assert_eq!(copies.owned_by("cluster-c1", "other"), []);
         assert_eq!(

@@ -151,7 +151,7 @@ impl Deployments {
     }
 
     /// Records that a BundleDeployment was deleted.
-    pub fn gone(&self, namespace: &str, name: &str) {
+    pub fn deleted(&self, namespace: &str, name: &str) {
         lock(&self.index).remove(&NamespacedName::new(namespace, name));
     }
 

@@ -59,7 +59,7 @@ use tokio::sync::oneshot;
 pub use self::{
     budget::StoreBudget,
     clusters::Clusters,
-    copies::{Copies, CopyRef, ObservedCopy, made_from},
+    copies::{Copies, CopyRef, ObservedCopy, copied_from},
     deployments::{Deployment, Deployments},
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,

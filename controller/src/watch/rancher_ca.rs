@@ -91,7 +91,7 @@ impl RancherCa {
 
 impl CaBundle {
     /// The certificates for a TLS connection.
-    pub fn authorities(&self) -> Vec<CaCertificate> {
+    pub fn ca_certificates(&self) -> Vec<CaCertificate> {
         let certificates = (
             self.0.clone(),
             "the CA bundle of Rancher (Secrets tls-ca and tls-ca-additional)",
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn the_bundle_concatenates_both_secrets() {
         assert_eq!(rancher_ca(&[]).bundle(), Ok(CaBundle::default()));
-        assert!(rancher_ca(&[]).bundle().unwrap().authorities().is_empty());
+        assert!(rancher_ca(&[]).bundle().unwrap().ca_certificates().is_empty());
         assert_eq!(rancher_ca(&[]).bundle().unwrap().base64(), "");
         let both = rancher_ca(&[
             ("tls-ca-additional", "ca-additional.pem", "B"),

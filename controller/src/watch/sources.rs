@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt, stream};
 use helmops_shared::{
     api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly},
     runtime::kube_client::PolicyCache,
-    targeting::copies::{self, CopyKind, Source},
+    targeting::copies::{self, CopyKind, SourceRef},
 };
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -128,7 +128,7 @@ fn copied_by<K>(
     object: &MetadataOnly<K>,
 ) -> Vec<BundleKey> {
     let namespace = object.metadata.namespace.as_deref();
-    let source = Source {
+    let source = SourceRef {
         kind,
         name: object.metadata.name.clone().unwrap_or_default(),
     };
@@ -140,7 +140,7 @@ fn copied_by<K>(
     })
 }
 
-fn copies_source(bundle: &Bundle, source: &Source) -> bool {
+fn copies_source(bundle: &Bundle, source: &SourceRef) -> bool {
     let spec = &bundle.spec;
     let is_access = spec
         .helm_op_options

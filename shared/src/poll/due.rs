@@ -87,7 +87,7 @@ pub fn due(schedule: Option<Schedule>, history: PollHistory, is_requested: bool,
     };
     // A start in the future comes from a wrong clock, and must not postpone polls forever.
     let start = start.map_or(Timestamp::MIN, |start| start.min(now));
-    let next = schedule.after(start);
+    let next = schedule.next_after_poll(start);
     if next <= now {
         Due::Now {
             since: schedule.last(now),

@@ -41,7 +41,7 @@ impl Schedule {
     ///
     /// Too soon is less than half an interval, so that a HelmOp that polled late polls again with the others. It is at least
     /// a second, because the status has whole seconds.
-    pub fn after(self, start: Timestamp) -> Timestamp {
+    pub fn next_after_poll(self, start: Timestamp) -> Timestamp {
         let soon = (self.interval / 2).max(nanos(Duration::from_secs(1)));
         self.next(timestamp(start.as_nanosecond().saturating_add(soon)))
     }
@@ -86,7 +86,7 @@ mod tests {
             prop_assert!(last <= at(time) && at(time) < next);
             prop_assert_eq!(next.duration_since(last), interval.try_into().unwrap());
             prop_assert_eq!(schedule.last(last), last, "a scheduled time is its own last one");
-            let again = schedule.after(at(time));
+            let again = schedule.next_after_poll(at(time));
             let wait = Duration::try_from(again.duration_since(at(time))).unwrap();
             prop_assert!(wait > interval / 2 && wait <= interval * 3 / 2 + Duration::from_secs(1), "{wait:?}");
         }

@@ -13,7 +13,7 @@ use crate::{
 
 /// The result of a reconciliation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum ReconcileOutcome {
     /// The Bundle is up to date.
     Accepted {
         /// The version of the HelmOp's own chart; empty for an archive.
@@ -55,7 +55,7 @@ struct Conditions {
 pub fn next<'a>(
     helmop: &HelmOp,
     observed: impl Into<BundleState<'a>>,
-    outcome: &Outcome,
+    outcome: &ReconcileOutcome,
     polling: &Polling,
     now: &str,
 ) -> HelmOpStatus {
@@ -63,7 +63,7 @@ pub fn next<'a>(
     let generation = helmop.metadata.generation;
     let mut status = helmop.status.clone().unwrap_or_default();
     status.observed_generation = generation;
-    if let Outcome::Accepted { version, resolved } = outcome {
+    if let ReconcileOutcome::Accepted { version, resolved } = outcome {
         version.clone_into(&mut status.version);
         resolved.clone_into(&mut status.resolved);
     }
@@ -93,11 +93,11 @@ fn conditions(
     helmop: &HelmOp,
     observed: BundleState<'_>,
     status: &HelmOpStatus,
-    outcome: &Outcome,
+    outcome: &ReconcileOutcome,
     polling: &Polling,
 ) -> Conditions {
     match outcome {
-        Outcome::Accepted { .. } => {
+        ReconcileOutcome::Accepted { .. } => {
             let readiness = ready(helmop, observed, status.base.summary.as_ref());
             let progressing =
                 ConditionState::TrueWithMessage(Reason::Progressing, readiness.state.message().to_owned());
@@ -108,13 +108,13 @@ fn conditions(
                 stalled: polling::stalled(polling, &status.base.conditions),
             }
         }
-        Outcome::Refused { reason, message } => Conditions {
+        ReconcileOutcome::Refused { reason, message } => Conditions {
             accepted: ConditionState::False(*reason, message.clone()),
             ready: ConditionState::False(*reason, message.clone()),
             reconciling: None,
             stalled: Stalled::Yes(ConditionState::TrueWithMessage(*reason, message.clone())),
         },
-        Outcome::Retrying { reason, message } => Conditions {
+        ReconcileOutcome::Retrying { reason, message } => Conditions {
             accepted: ConditionState::False(*reason, message.clone()),
             ready: ConditionState::False(*reason, message.clone()),
             reconciling: Some(ConditionState::TrueWithMessage(*reason, message.clone())),

@@ -34,9 +34,9 @@ pub use self::{
     cluster::{cluster, is_refused, refused_cluster},
     deployments::helmop_of,
     events::{Event, bundle_events, decode_failed, events},
-    helmop::{Outcome, next, without_extras},
+    helmop::{ReconcileOutcome, next, without_extras},
     patch::change,
-    polling::{Failure, PollAttempt, Polling},
+    polling::{PollAttempt, PollFailure, Polling},
     rollup::BundleState,
     state::DeploymentState,
 };

@@ -30,12 +30,12 @@ pub struct PollAttempt {
     /// Whether polling is on, so that the next attempt is scheduled.
     pub is_scheduled: bool,
     /// The message for `Polled`, which may be empty, or the failure.
-    pub result: Result<String, Failure>,
+    pub result: Result<String, PollFailure>,
 }
 
 /// Why a poll failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct PollFailure {
     /// The reason.
     pub reason: Reason,
     /// The message.

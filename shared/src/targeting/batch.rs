@@ -74,7 +74,7 @@ impl<'g> ClusterBatch<'g> {
             id: deployment_id(self.contents, &options, values),
             options,
         };
-        if source.is_same(&labels) {
+        if source.is_shared(&labels) {
             self.shared.insert(labels.is_empty(), desired.clone());
         }
         Ok(desired)
@@ -190,6 +190,6 @@ mod tests {
             let cluster = cluster(&format!("c{index}"), &json!({ "env": "prod" }));
             batch.desired(&cluster, &mut interner).unwrap();
         }
-        assert!(budget.kept() < 256 << 10, "{}", budget.kept());
+        assert!(budget.retained() < 256 << 10, "{}", budget.retained());
     }
 }

@@ -85,14 +85,14 @@ impl fmt::Display for CopyKind {
 
 /// Kind and name of an object to copy, in the namespace of the Bundle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Source {
+pub struct SourceRef {
     /// Its kind.
     pub kind: CopyKind,
     /// Its name.
     pub name: String,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SourceRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)
     }
@@ -107,15 +107,15 @@ pub struct UnsupportedKind(pub String);
 ///
 /// # Errors
 /// If one of them is neither a Secret nor a ConfigMap.
-pub fn downstream(options: &BundleDeploymentOptions) -> Result<Vec<Source>, UnsupportedKind> {
+pub fn downstream(options: &BundleDeploymentOptions) -> Result<Vec<SourceRef>, UnsupportedKind> {
     options.downstream_resources.iter().map(source).collect()
 }
 
-fn source(resource: &DownstreamResource) -> Result<Source, UnsupportedKind> {
+fn source(resource: &DownstreamResource) -> Result<SourceRef, UnsupportedKind> {
     let kind = [CopyKind::Secret, CopyKind::ConfigMap]
         .into_iter()
         .find(|kind| kind.to_string().eq_ignore_ascii_case(&resource.kind));
-    Ok(Source {
+    Ok(SourceRef {
         kind: kind.ok_or_else(|| UnsupportedKind(resource.kind.clone()))?,
         name: resource.name.clone(),
     })
@@ -212,7 +212,7 @@ pub struct Copy {
     /// The object, without owner references.
     pub object: Object,
     /// What it is made from.
-    pub made_from: String,
+    pub copied_from: String,
 }
 
 impl Copy {
@@ -235,7 +235,7 @@ impl Copy {
                 data: Some(data.into()),
                 ..Secret::default()
             }),
-            made_from,
+            copied_from: made_from,
         }
     }
 
@@ -268,7 +268,7 @@ impl Copy {
                 data: source.data.clone(),
                 ..Secret::default()
             }),
-            made_from,
+            copied_from: made_from,
         }
     }
 
@@ -294,7 +294,7 @@ impl Copy {
         Self {
             role: CopyRole::Downstream,
             object,
-            made_from,
+            copied_from: made_from,
         }
     }
 
@@ -483,7 +483,7 @@ mod tests {
         assert_eq!(stored["metadata"]["name"], "access-1");
         assert_eq!(stored["metadata"]["labels"][labels::INTERNAL_SECRET], "true");
         assert_eq!(stored["metadata"]["labels"].get("mine"), None);
-        assert_eq!(copy.made_from, "fleet/access@7");
+        assert_eq!(copy.copied_from, "fleet/access@7");
     }
 
     #[test]
@@ -494,7 +494,7 @@ mod tests {
         });
         let map = Object::ConfigMap(serde_json::from_value(map).unwrap());
         let copy = Copy::of_downstream(&deployment(), &map);
-        assert_eq!((copy.object.keys(), &*copy.made_from), (2, "fleet/settings@8"));
+        assert_eq!((copy.object.keys(), &*copy.copied_from), (2, "fleet/settings@8"));
         let stored = json(&copy);
         assert_eq!(
             [&stored["kind"], &stored["metadata"]["namespace"]],

@@ -39,9 +39,9 @@ impl SecretValues {
 
 /// The desired state of a deployment's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Secret {
+pub enum DesiredSecret {
     /// A Secret with these values.
-    Holds(SecretValues),
+    Values(SecretValues),
     /// No Secret: there are no values.
     None,
     /// It stays as it is: it is intact, or it had the values of the current deployment, which are not known otherwise.
@@ -55,7 +55,7 @@ pub struct DesiredDeployment {
     /// finalizer.
     pub deployment: BundleDeployment,
     /// Its Secret, which has the same name and namespace.
-    pub secret: Secret,
+    pub secret: DesiredSecret,
 }
 
 /// What exists for a deployment in the namespace of its cluster.
@@ -88,7 +88,7 @@ pub enum CopyState {
     Same {
         /// The version of the source that this controller copied, as the record names it; `None` if another controller wrote the
         /// copy.
-        made_from: Option<String>,
+        copied_from: Option<String>,
     },
     /// The content differs.
     Different,
@@ -162,11 +162,11 @@ fn set_values(
     before: &BundleDeploymentSpec,
     desired: &DesiredTarget,
     observed: ObservedSecret<'_>,
-) -> Secret {
+) -> DesiredSecret {
     let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
     let is_unchanged = ids == [before.deployment_id.clone(), before.staged_deployment_id.clone()];
     if observed.is_intact && is_unchanged && !before.waiting_for_values {
-        return Secret::Untouched;
+        return DesiredSecret::Untouched;
     }
     let current = current_values(before, observed.secret);
     // A deployment with the desired ID has the desired values.
@@ -186,14 +186,14 @@ fn set_values(
     );
     let Some((values, staged)) = values.zip(staged) else {
         spec.waiting_for_values = true;
-        return Secret::Untouched;
+        return DesiredSecret::Untouched;
     };
     spec.waiting_for_values = false;
     spec.values_hash = values_hash(values.as_bytes(), staged.as_bytes());
     if spec.values_hash.is_empty() {
-        Secret::None
+        DesiredSecret::None
     } else {
-        Secret::Holds(SecretValues {
+        DesiredSecret::Values(SecretValues {
             values,
             staged,
             ids: Some(ids),
@@ -245,7 +245,9 @@ impl DownstreamCopy {
             None => false,
             // Without a record, as on a deployment of Fleet's controller, the content may be the same.
             Some(CopyState::Missing) => recorded.is_some(),
-            Some(CopyState::Same { made_from }) => made_from
+            Some(CopyState::Same {
+                copied_from: made_from,
+            }) => made_from
                 .as_deref()
                 .is_some_and(|version| recorded.is_none_or(|recorded| !recorded.contains(version))),
             Some(CopyState::Different) => true,
@@ -257,8 +259,8 @@ impl DownstreamCopy {
         match &self.copy {
             // The copy stays as it is.
             Some(CopyState::Same {
-                made_from: Some(made_from),
-            }) => made_from,
+                copied_from: Some(copied_from),
+            }) => copied_from,
             _ => &self.source,
         }
     }

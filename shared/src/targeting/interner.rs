@@ -47,7 +47,7 @@ impl<'b> Interner<'b> {
         if let Some(known) = self.values.get(text) {
             return Ok(Arc::clone(known));
         }
-        self.budget.keep(text.len())?;
+        self.budget.retain(text.len())?;
         let text = Arc::<str>::from(text);
         self.values.insert(Arc::clone(&text));
         Ok(text)
@@ -67,7 +67,7 @@ impl<'b> Interner<'b> {
         match self.options.entry(digest.as_ref().to_vec()) {
             Entry::Occupied(known) => Ok(Arc::clone(known.get())),
             Entry::Vacant(entry) => {
-                self.budget.keep(memory(&text))?;
+                self.budget.retain(memory(&text))?;
                 Ok(Arc::clone(entry.insert(Arc::new(options))))
             }
         }
@@ -113,15 +113,15 @@ mod tests {
             interner.options(options(1)).unwrap(),
             interner.values("{}").unwrap(),
         );
-        let charged = budget.kept();
+        let charged = budget.retained();
         let again = (
             interner.options(options(1)).unwrap(),
             interner.values("{}").unwrap(),
         );
         assert!(Arc::ptr_eq(&first.0, &again.0) && Arc::ptr_eq(&first.1, &again.1));
-        assert_eq!(budget.kept(), charged);
+        assert_eq!(budget.retained(), charged);
         interner.options(options(2)).unwrap();
-        assert!(budget.kept() > charged);
+        assert!(budget.retained() > charged);
     }
 
     #[test]
@@ -130,9 +130,9 @@ mod tests {
         let mut interner = Interner::new(&budget);
         interner.options(options(1000)).unwrap();
         // Two strings of 24 bytes each, and their allocations of 32 bytes.
-        assert!(budget.kept() > 1000 * 80, "{}", budget.kept());
+        assert!(budget.retained() > 1000 * 80, "{}", budget.retained());
         let limits = Limits {
-            kept: 10_000,
+            retained: 10_000,
             ..Limits::within(Duration::MAX)
         };
         let budget = Budget::new(limits, || Duration::ZERO);

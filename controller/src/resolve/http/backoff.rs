@@ -16,15 +16,15 @@ use crate::backoff::BackoffPolicy;
 const MAX_ENTRIES: usize = 4096;
 /// Backoff after most failures: a recovery is noticed within `longest`.
 const DEFAULT_BACKOFF: BackoffPolicy = BackoffPolicy {
-    first: Duration::from_secs(1),
-    longest: Duration::from_secs(30),
+    initial_delay: Duration::from_secs(1),
+    max_delay: Duration::from_secs(30),
 };
 /// Longest backoff that a server can request.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 /// Backoff after a 429 without `Retry-After`.
 const RATE_LIMIT_BACKOFF: BackoffPolicy = BackoffPolicy {
-    first: Duration::from_secs(10),
-    longest: MAX_RETRY_AFTER,
+    initial_delay: Duration::from_secs(10),
+    max_delay: MAX_RETRY_AFTER,
 };
 
 /// Backoff by key. The number of entries is limited: the entry whose backoff ends first, or ended longest ago, is evicted.
@@ -132,7 +132,7 @@ fn backoff_after(kind: &FetchErrorKind, failures: u32) -> Duration {
     match kind {
         FetchErrorKind::RateLimited {
             after: Some(after), ..
-        } => (*after).clamp(DEFAULT_BACKOFF.first, MAX_RETRY_AFTER),
+        } => (*after).clamp(DEFAULT_BACKOFF.initial_delay, MAX_RETRY_AFTER),
         FetchErrorKind::RateLimited { after: None, .. } => RATE_LIMIT_BACKOFF.after(failures),
         _ => DEFAULT_BACKOFF.after(failures),
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn concurrent_failures_count_once() {
         let six = remaining_backoff(&[&FetchErrorKind::ConnectionRefused; 6]);
-        assert!(six <= DEFAULT_BACKOFF.first, "{six:?}");
+        assert!(six <= DEFAULT_BACKOFF.initial_delay, "{six:?}");
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
             [&FetchErrorKind::ConnectionRefused, &rate_limited],
         ] {
             let backoff = remaining_backoff(&errors);
-            assert!(backoff > DEFAULT_BACKOFF.longest, "{backoff:?}");
+            assert!(backoff > DEFAULT_BACKOFF.max_delay, "{backoff:?}");
         }
         let backoffs = Backoffs::default();
         let key = backoffs.key("a");
@@ -226,7 +226,7 @@ mod tests {
             backoffs.responded(key);
             backoffs.failed(key, &FetchErrorKind::ConnectionRefused);
             let until = lock(&backoffs.entries).backoffs[&key].until;
-            assert!(until <= Instant::now() + DEFAULT_BACKOFF.first);
+            assert!(until <= Instant::now() + DEFAULT_BACKOFF.initial_delay);
             backoffs.responded(key);
         }
     }

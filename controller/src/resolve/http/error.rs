@@ -200,7 +200,7 @@ impl FetchErrorKind {
     }
 
     /// When to retry.
-    pub fn pace(&self) -> BackoffPolicy {
+    pub fn backoff_policy(&self) -> BackoffPolicy {
         match self {
             Self::Client(_)
             | Self::Dns(_)

@@ -149,10 +149,10 @@ impl RegistryError {
     }
 
     /// When to retry; `None` if a retry is useless until the HelmOp changes.
-    pub fn pace(&self) -> Option<BackoffPolicy> {
+    pub fn backoff_policy(&self) -> Option<BackoffPolicy> {
         match self {
             Self::Reference { .. } | Self::Query { .. } => None,
-            Self::Fetch(error) => Some(error.kind.pace()),
+            Self::Fetch(error) => Some(error.kind.backoff_policy()),
             Self::TagList {
                 source: TagListError::OverBudget(_),
                 ..

@@ -330,7 +330,7 @@ pub fn assert_fails(
     };
     let message = error.to_string();
     assert_eq!(error.reason(), reason, "{message}");
-    assert_eq!(error.pace(), Some(pace), "{message}");
+    assert_eq!(error.backoff_policy(), Some(pace), "{message}");
     for word in expected {
         assert!(message.contains(word), "{word:?} is missing in: {message}");
     }

@@ -144,7 +144,7 @@ async fn a_tag_in_the_reference_is_the_version() {
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0"]);
     let error = resolver.registry(&access(), &tagged, "2.x").await.unwrap_err();
     assert_eq!(
-        (error.reason(), error.pace()),
+        (error.reason(), error.backoff_policy()),
         (Reason::InvalidVersion, None),
         "{error}"
     );

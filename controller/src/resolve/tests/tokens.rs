@@ -333,7 +333,7 @@ async fn invalid_token_responses_are_reported() {
             matches!(error.reason(), Reason::RepositoryError | Reason::ResponseTooLarge),
             "{error}"
         );
-        assert_eq!(error.pace(), Some(BackoffPolicy::SLOW), "{error}");
+        assert_eq!(error.backoff_policy(), Some(BackoffPolicy::SLOW), "{error}");
         let message = error.to_string();
         assert!(
             message.contains(expected) && message.contains(&format!("{}/token", server.url())),

@@ -120,7 +120,7 @@ fn objects_missing_in_a_list_are_released() {
     list(&mut watch, Vec::new());
     assert!(
         watch.stored.is_empty()
-            && watch.budget.has_room(&charges(
+            && watch.budget.has_capacity(&charges(
                 "a",
                 "a",
                 Bytes {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    super::polling::{Failure, PollAttempt},
+    super::polling::{PollAttempt, PollFailure},
     *,
 };
 use crate::api::{Bundle, BundleDeployment, Decoded};
@@ -31,8 +31,8 @@ fn bundle(generation: i64, status: serde_json::Value) -> Bundle {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn accepted() -> Outcome {
-    Outcome::Accepted {
+fn accepted() -> ReconcileOutcome {
+    ReconcileOutcome::Accepted {
         version: "1.2.3".to_owned(),
         resolved: Vec::new(),
     }
@@ -73,7 +73,7 @@ fn accepted_is_not_yet_ready() {
 
 #[test]
 fn a_refused_helmop_keeps_its_version_and_is_never_ready() {
-    let outcome = Outcome::Refused {
+    let outcome = ReconcileOutcome::Refused {
         reason: Reason::ChartNotFound,
         message: "no chart".to_owned(),
     };
@@ -137,11 +137,11 @@ fn kstatus(status: &HelmOpStatus) -> Vec<(&str, &str, &str)> {
 #[test]
 fn kstatus_conditions_are_present_only_while_true() {
     let summary = |ready: i64, state: &str| json!({ "observedGeneration": 1, "summary": { "ready": ready, "desiredReady": 2, state: 2 - ready } });
-    let refused = Outcome::Refused {
+    let refused = ReconcileOutcome::Refused {
         reason: Reason::InvalidVersion,
         message: "no version".to_owned(),
     };
-    let retrying = Outcome::Retrying {
+    let retrying = ReconcileOutcome::Retrying {
         reason: Reason::Timeout,
         message: "no response".to_owned(),
     };
@@ -202,7 +202,7 @@ fn deployments_are_counted_and_ready_is_never_true_without_accepted() {
         bundle: Some(&bundle),
         deployments: Some(&[&deployment]),
     };
-    let refused = Outcome::Refused {
+    let refused = ReconcileOutcome::Refused {
         reason: Reason::ChartNotFound,
         message: "no chart".to_owned(),
     };
@@ -245,7 +245,7 @@ fn without_extras_has_only_the_fields_of_fleets_crd() {
     );
 }
 
-fn attempted(result: Result<&str, Failure>) -> Polling {
+fn attempted(result: Result<&str, PollFailure>) -> Polling {
     Polling::Attempted(PollAttempt {
         start: "2026-11-21T10:00:00Z".to_owned(),
         is_scheduled: true,
@@ -253,8 +253,8 @@ fn attempted(result: Result<&str, Failure>) -> Polling {
     })
 }
 
-fn failure(is_transient: bool) -> Failure {
-    Failure {
+fn failure(is_transient: bool) -> PollFailure {
+    PollFailure {
         reason: Reason::RepositoryNotFound,
         message: "gone".to_owned(),
         is_transient,

@@ -53,7 +53,7 @@ fn desired(
         ..ObservedSecret::default()
     };
     let mut desired = deployment(bundle, &targets[0], step, observed)?;
-    if let Secret::Holds(values) = &mut desired.secret {
+    if let DesiredSecret::Values(values) = &mut desired.secret {
         let spec = &desired.deployment.spec;
         let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
         assert_eq!(values.ids.take(), Some(ids));
@@ -65,8 +65,8 @@ fn first(bundle: &Bundle, step: RolloutStep) -> DesiredDeployment {
     desired(bundle, &cluster(&json!({}), &json!({})), None, step, None).unwrap()
 }
 
-fn secret_with(values: &str, staged: &str) -> Secret {
-    Secret::Holds(SecretValues {
+fn secret_with(values: &str, staged: &str) -> DesiredSecret {
+    DesiredSecret::Values(SecretValues {
         values: values.to_owned(),
         staged: staged.to_owned(),
         ids: None,
@@ -124,7 +124,7 @@ fn a_staged_deployment_keeps_the_current_one_until_it_is_promoted() {
         &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
         RolloutStep::Promote,
     );
-    let Secret::Holds(secret) = &old.secret else {
+    let DesiredSecret::Values(secret) = &old.secret else {
         panic!("{:?}", old.secret)
     };
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
@@ -169,10 +169,13 @@ fn a_lost_secret_is_created_again_if_its_values_are_known() {
         assert_eq!(same.secret, secret_with(r#"{"a":1}"#, r#"{"a":1}"#));
         assert_eq!(same.deployment.spec, existing.spec);
         let promoted = desired(&new, &cluster, Some(&existing), RolloutStep::Promote, secret).unwrap();
-        assert!(matches!(promoted.secret, Secret::Holds(_)) && !promoted.deployment.spec.waiting_for_values);
+        assert!(
+            matches!(promoted.secret, DesiredSecret::Values(_))
+                && !promoted.deployment.spec.waiting_for_values
+        );
         // The values of the current deployment are unknown.
         let staged = desired(&new, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
-        assert_eq!(staged.secret, Secret::Untouched);
+        assert_eq!(staged.secret, DesiredSecret::Untouched);
         assert!(staged.deployment.spec.waiting_for_values);
         assert_eq!(staged.deployment.spec.values_hash, existing.spec.values_hash);
         let later = desired(
@@ -195,7 +198,7 @@ fn without_values_there_is_no_secret() {
     );
     assert_eq!(
         (without.secret, &*without.deployment.spec.values_hash),
-        (Secret::None, "")
+        (DesiredSecret::None, "")
     );
 }
 
@@ -287,7 +290,7 @@ fn source(version: &str, copy: impl Into<Option<CopyState>>) -> DownstreamCopy {
 /// A copy with the same content, and the version that this controller made it from.
 fn same(made_from: impl Into<Option<&'static str>>) -> CopyState {
     CopyState::Same {
-        made_from: made_from.into().map(str::to_owned),
+        copied_from: made_from.into().map(str::to_owned),
     }
 }
 
@@ -407,7 +410,7 @@ fn values_are_identified_by_their_ids_after_an_interrupted_write() {
         unknown.deployment.spec.waiting_for_values,
         "the values cannot be identified"
     );
-    assert_eq!(unknown.secret, Secret::Untouched);
+    assert_eq!(unknown.secret, DesiredSecret::Untouched);
 }
 
 #[test]
@@ -417,7 +420,7 @@ fn an_intact_secret_need_not_be_read() {
         RolloutStep::Promote,
     );
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
-    let Secret::Holds(secret) = &old.secret else {
+    let DesiredSecret::Values(secret) = &old.secret else {
         panic!("{:?}", old.secret)
     };
     let staged = desired(
@@ -448,6 +451,6 @@ fn an_intact_secret_need_not_be_read() {
     let intact = again(true);
     assert_eq!(
         (&intact.secret, &intact.deployment.spec),
-        (&Secret::Untouched, &staged.deployment.spec)
+        (&DesiredSecret::Untouched, &staged.deployment.spec)
     );
 }

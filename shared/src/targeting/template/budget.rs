@@ -38,9 +38,9 @@ pub struct Limits {
     /// Units of work that each cluster adds.
     pub work_per_cluster: u64,
     /// Bytes of the Helm values and options of all clusters, which are in memory at the same time.
-    pub kept: usize,
+    pub retained: usize,
     /// Bytes of Helm values and options that each cluster adds.
-    pub kept_per_cluster: usize,
+    pub retained_per_cluster: usize,
     /// Processor time, independent of the number of clusters.
     pub time: Duration,
     /// Processor time that each cluster adds.
@@ -54,8 +54,8 @@ impl Limits {
         Self {
             work: 1_000_000_000,
             work_per_cluster: 3_000_000,
-            kept: 64 << 20,
-            kept_per_cluster: 16 << 10,
+            retained: 64 << 20,
+            retained_per_cluster: 16 << 10,
             time,
             time_per_cluster: Duration::from_millis(1),
         }
@@ -200,14 +200,14 @@ impl Budget {
     ///
     /// # Errors
     /// If those of all clusters together exceed the limit.
-    pub fn keep(&self, bytes: usize) -> Result<(), Exceeded> {
+    pub fn retain(&self, bytes: usize) -> Result<(), Exceeded> {
         let kept = self.0.kept.get().saturating_add(bytes);
         self.0.kept.set(kept);
         let clusters = usize::try_from(self.0.clusters.get()).unwrap_or(usize::MAX);
         let limits = &self.0.limits;
-        let limit = (limits.kept_per_cluster)
+        let limit = (limits.retained_per_cluster)
             .saturating_mul(clusters)
-            .saturating_add(limits.kept);
+            .saturating_add(limits.retained);
         if kept > limit {
             return self.exceed(Exceeded::Memory { limit });
         }
@@ -215,7 +215,7 @@ impl Budget {
     }
 
     /// The bytes of all values and options that stay in memory.
-    pub fn kept(&self) -> usize {
+    pub fn retained(&self) -> usize {
         self.0.kept.get()
     }
 

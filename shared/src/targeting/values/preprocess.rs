@@ -143,7 +143,7 @@ impl Source {
     }
 
     /// Whether all clusters that have labels get the same values, or, if `labels` is empty, all clusters without labels.
-    pub fn is_same(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn is_shared(&self, labels: &BTreeMap<String, String>) -> bool {
         self.is_same || labels.is_empty()
     }
 

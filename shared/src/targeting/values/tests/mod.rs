@@ -392,8 +392,8 @@ fn clusters_after_an_exceeded_limit_report_it() {
         );
     }
     let found = errors(Limits {
-        kept: 10,
-        kept_per_cluster: 0,
+        retained: 10,
+        retained_per_cluster: 0,
         ..Limits::within(Duration::MAX)
     });
     assert!(
