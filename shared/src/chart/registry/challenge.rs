@@ -98,9 +98,7 @@ pub enum ChallengeError {
     )]
     None,
     /// Only challenges with unsupported schemes.
-    #[error(
-        "the registry requires the authentication scheme {schemes}, but only Bearer and Basic are supported"
-    )]
+    #[error("the registry requires credentials in the form {schemes}; Bearer and Basic are supported")]
     Unsupported {
         /// The schemes of its challenges.
         schemes: String,

@@ -28,7 +28,7 @@ pub enum LinkError {
     #[error("the registry's Link header is longer than {MAX_LEN} bytes")]
     TooLong,
     /// Not of the form `<URL>; rel="next"`.
-    #[error("the registry's Link header is invalid: {text:?} is not of the form <URL>; rel=\"next\"")]
+    #[error("the registry's Link header cannot be read: {text:?} is not of the form <URL>; rel=\"next\"")]
     Malformed {
         /// The invalid value, truncated for messages.
         text: String,

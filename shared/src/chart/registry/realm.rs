@@ -26,14 +26,14 @@ pub enum RealmError {
         source: UrlError,
     },
     /// Neither `https` nor `http`.
-    #[error("the registry names the token realm {realm:?}; tokens are requested over https only")]
+    #[error("the registry names the token realm {realm:?}; tokens are fetched over https only")]
     Scheme {
         /// The realm, without credentials.
         realm: String,
     },
     /// Credentials would be sent in plain text, although the registry uses TLS.
     #[error(
-        "the registry uses https but names the plain-text token realm {realm:?}, to which no credentials are sent; the registry's configuration must name an https realm"
+        "the registry uses https, but its token realm {realm:?} would get credentials in the clear, so they are not sent; the registry's configuration must name an https realm"
     )]
     PlainHttp {
         /// The realm, without credentials.

@@ -37,7 +37,7 @@ pub enum TokenError {
     #[error("the token server's response holds no token")]
     NoToken,
     /// The token cannot be sent in a header.
-    #[error("the token server's response holds a token with characters that are not allowed in a header")]
+    #[error("the token server's response holds a token with characters that no header can carry")]
     BadToken,
 }
 
