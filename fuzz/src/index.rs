@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use helmops_shared::chart::index::{Index, IndexError, Layout, ChartFilter, read};
+use helmops_shared::chart::index::{ChartFilter, Index, IndexError, Layout, read};
 
 /// The charts in the seeds.
 const CHARTS: [&str; 3] = ["web", "db", "a b"];
