@@ -1,4 +1,4 @@
-//! `WWW-Authenticate`, and where it sends credentials to.
+//! `WWW-Authenticate`, and the URL to which credentials are sent.
 
 use helmops_shared::chart::{
     registry::{
@@ -9,11 +9,11 @@ use helmops_shared::chart::{
     url::Url,
 };
 
-/// Each line is the value of a field.
+/// Each line is a header value.
 pub fn check(input: &[u8]) {
     let values: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
     let all = challenge::parse(&values);
-    // No value has a say in how another one is read.
+    // Values are parsed independently of each other.
     let mut one_by_one = Vec::new();
     for value in &values {
         one_by_one.extend(challenge::parse([value]));
@@ -28,7 +28,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Credentials go in the clear only where the registry itself is spoken to so, and to the host that we believe.
+/// Credentials are sent in plain text only if the registry itself uses plain HTTP, and to the host that we parsed.
 fn check_realm(bearer: &Bearer) {
     for (registry, schemes) in [
         (Transport::Https, &["https"][..]),
@@ -37,7 +37,7 @@ fn check_realm(bearer: &Bearer) {
         let Ok(text) = realm::token_url(bearer, registry, "repository:a/b:pull") else {
             continue;
         };
-        let ours = Url::parse(&text).expect("a URL to ask for");
+        let ours = Url::parse(&text).expect("token_url returns a valid URL");
         assert!(ours.userinfo.is_none(), "{text}");
         assert!(
             text.contains("scope=")
@@ -47,10 +47,10 @@ fn check_realm(bearer: &Bearer) {
                     .is_some_and(|scope| scope.trim().is_empty()),
             "{text}"
         );
-        if let Ok(clients) = url::Url::parse(&text) {
-            assert!(schemes.contains(&clients.scheme()), "{text}");
+        if let Ok(parsed_by_client) = url::Url::parse(&text) {
+            assert!(schemes.contains(&parsed_by_client.scheme()), "{text}");
             assert!(
-                clients.username().is_empty() && clients.password().is_none(),
+                parsed_by_client.username().is_empty() && parsed_by_client.password().is_none(),
                 "{text}"
             );
         }

@@ -1,4 +1,4 @@
-//! Versions and constraints: what is read can be printed, read again and matched, and means the same.
+//! Versions and constraints: a parsed text can be printed and parsed again, with the same meaning.
 
 use helmops_shared::chart::{
     constraint::Constraint,
@@ -14,7 +14,7 @@ pub fn check(input: &[u8]) {
     let versions: Vec<Version> = lines.filter_map(version).collect();
     if let Ok(request) = VersionRequest::parse(text) {
         assert_eq!(request.text(), text);
-        // An exact version is met by itself.
+        // An exact version matches itself.
         if request.is_exact() {
             let exact = Version::parse_strict(text).expect("an exact request is a strict version");
             assert!(request.constraint().matches(&exact), "{text:?}");
@@ -22,7 +22,7 @@ pub fn check(input: &[u8]) {
     }
     if let Ok(constraint) = Constraint::parse(text) {
         let printed = constraint.to_string();
-        let again = Constraint::parse(&printed).expect("what is printed can be read");
+        let again = Constraint::parse(&printed).expect("a printed constraint can be parsed");
         assert_eq!(again.to_string(), printed, "{text:?}");
         for version in &versions {
             assert_eq!(
@@ -39,7 +39,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Reads a version, strictly and loosely: the former is never the more generous.
+/// Parses a version, strictly and loosely: every strict version is a loose one.
 fn version(text: &str) -> Option<Version> {
     let loose = Version::parse(text);
     if let Ok(strict) = Version::parse_strict(text) {
@@ -48,7 +48,7 @@ fn version(text: &str) -> Option<Version> {
     let version = loose.ok()?;
     assert_eq!(version.original(), text);
     let printed = version.to_string();
-    // Written in full, a version can be longer than any that is read.
+    // Written in full, a version can exceed the maximum length.
     if printed.len() <= MAX_VERSION_LEN {
         assert_eq!(Version::parse(&printed).as_ref().ok(), Some(&version), "{text:?}");
     }

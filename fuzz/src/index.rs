@@ -1,16 +1,16 @@
-//! The reader of a repository's index: whatever way it takes through a document, it finds the same.
+//! The readers of a repository's index: all of them return the same result.
 
 use std::io::{self, Read};
 
-use helmops_shared::chart::index::{Index, IndexError, Layout, ChartFilter, read};
+use helmops_shared::chart::index::{ChartFilter, Index, IndexError, Layout, read};
 
-/// The charts that the seeds have.
-const WANTED: [&str; 3] = ["web", "db", "a b"];
+/// The charts in the seeds.
+const CHARTS: [&str; 3] = ["web", "db", "a b"];
 
-/// Reads a document by the fast ways and by the general one.
+/// Reads a document with the fast readers and with the general one.
 pub fn check(document: &[u8]) {
-    let wanted: ChartFilter = WANTED.iter().map(|name| (*name).to_owned()).collect();
-    // One of them for each input, since reading takes time; inputs of all lengths come by.
+    let filter: ChartFilter = CHARTS.iter().map(|name| (*name).to_owned()).collect();
+    // One size for each input, since reading takes time; there are inputs of all lengths.
     let longest = match document.len() % 3 {
         0 => 1,
         1 => 7,
@@ -20,19 +20,19 @@ pub fn check(document: &[u8]) {
         rest: document,
         longest,
     };
-    let any = read(chunks, &wanted, Layout::Any);
-    // It gives up late in a document; the caller asks the general way then.
+    let any = read(chunks, &filter, Layout::Any);
+    // The fast readers may stop late in a document; the caller then uses the general one.
     if !matches!(any, Err(IndexError::OddLayout)) {
-        let general = read(document, &wanted, Layout::General);
-        assert_eq!(told(any), told(general), "{longest} bytes at a time");
+        let general = read(document, &filter, Layout::General);
+        assert_eq!(comparable(any), comparable(general), "{longest} bytes at a time");
     }
 }
 
-fn told(outcome: Result<Index, IndexError>) -> Result<Index, String> {
-    outcome.map_err(|error| error.to_string())
+fn comparable(result: Result<Index, IndexError>) -> Result<Index, String> {
+    result.map_err(|error| error.to_string())
 }
 
-/// Gives a few bytes at a time, as a network does.
+/// Returns a few bytes at a time, like a network.
 struct Chunks<'d> {
     rest: &'d [u8],
     longest: usize,

@@ -1,6 +1,6 @@
-//! What must hold for any input, one module for each fuzz target.
+//! The properties that must hold for any input: one module for each fuzz target.
 //!
-//! `fuzz/run` builds the targets in `bin` and runs them; each takes bytes and panics where something does not hold.
+//! `fuzz/run` builds the targets in `bin` and runs them; each takes bytes and panics if a property does not hold.
 
 pub mod challenge;
 pub mod constraint;

@@ -1,10 +1,10 @@
-//! `Link`, and where it leads.
+//! `Link`, and the URL of the next page.
 
 use helmops_shared::chart::{registry::link, url::Url};
 
 const PAGE: &str = "https://registry.example.com:5000/v2/charts/web/tags/list?n=1000";
 
-/// Each line is the value of a field. The first one is a reference, too.
+/// Each line is a header value. The first one is also used as a URL reference.
 pub fn check(input: &[u8]) {
     let values: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
     if let Ok(Some(next)) = link::next(&values, PAGE) {
@@ -15,28 +15,28 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// It is another page of the same registry: for us, and for the HTTP client that reads URLs as browsers do.
+/// The next page is another page of the same registry: for us, and for the HTTP client, which parses URLs like browsers.
 fn check_next(next: &str) {
-    let page = Url::parse(PAGE).expect("our own URL");
-    let ours = Url::parse(next).expect("a URL to ask for");
+    let page = Url::parse(PAGE).expect("PAGE is a valid URL");
+    let ours = Url::parse(next).expect("next returns a valid URL");
     assert!(ours.is_same_origin(&page) && ours.userinfo.is_none(), "{next}");
     assert_ne!(next, PAGE);
-    if let Ok(clients) = url::Url::parse(next) {
-        let page = url::Url::parse(PAGE).expect("our own URL");
-        assert_eq!(clients.origin(), page.origin(), "{next}");
+    if let Ok(parsed_by_client) = url::Url::parse(next) {
+        let page = url::Url::parse(PAGE).expect("PAGE is a valid URL");
+        assert_eq!(parsed_by_client.origin(), page.origin(), "{next}");
         assert!(
-            clients.username().is_empty() && clients.password().is_none(),
+            parsed_by_client.username().is_empty() && parsed_by_client.password().is_none(),
             "{next}"
         );
     }
 }
 
-/// An absolute URL stays what it is.
+/// Joining an absolute URL returns it unchanged.
 fn check_join(reference: &str) {
-    let page = Url::parse(PAGE).expect("our own URL");
+    let page = Url::parse(PAGE).expect("PAGE is a valid URL");
     if let Ok(joined) = page.join(reference) {
         assert_eq!(page.join(&joined).as_ref(), Ok(&joined), "{reference:?}");
-        let url = Url::parse(&joined).expect("an absolute URL");
+        let url = Url::parse(&joined).expect("join returns a valid URL");
         assert!(url.userinfo.is_none(), "{reference:?}: {joined}");
         assert!(
             url.path

@@ -1,11 +1,11 @@
-//! Version constraints such as `>=1.2 <2 || ~3.1`, read and answered as Helm and Fleet do it: `Masterminds/semver` v3.
+//! Version constraints such as `>=1.2 <2 || ~3.1`, parsed and matched as in Helm and Fleet: `Masterminds/semver` v3.
 //!
 //! ```text
 //! text ─► hyphen: "1 - 2" becomes ">= 1, <= 2" ─► split at || ─► grammar: members of a group ─► comparator: one condition
 //! ```
 //!
-//! That library reads constraints with regular expressions, and some of what it accepts is surprising (`x.1|2` means any
-//! version). Such texts are in use, so they mean here what they mean there; its own answers are the test tables.
+//! That library parses constraints with regular expressions, and some of what it accepts is surprising (`x.1|2` means any
+//! version). Such texts are in use, so they have the same meaning here. The test tables are generated with that library.
 
 mod comparator;
 mod error;
@@ -18,17 +18,17 @@ mod satisfiable;
 use std::fmt;
 
 use self::comparator::Comparator;
-pub use self::error::{ConstraintError, Expected, VersionFault};
+pub use self::error::{BoundError, ConstraintError, Expected};
 use self::hyphen::Rewritten;
 use super::version::Version;
 
-/// The longest constraint that is read, in bytes. Helm refuses longer ones.
+/// The longest constraint that is accepted, in bytes. Helm rejects longer ones.
 pub const MAX_CONSTRAINT_LEN: usize = 512;
 
-/// The most alternatives that `||` may join. Helm refuses more.
+/// The maximum number of alternatives joined by `||`. Helm rejects more.
 pub const MAX_CONSTRAINT_GROUPS: usize = 32;
 
-/// Which versions are wanted: alternatives, each a list of conditions that must all hold.
+/// Which versions match: alternatives, each a list of conditions that must all hold.
 ///
 /// `Display` gives the normal form, `>=1.2 <2 || ~3.1`, with hyphen ranges written out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,12 +39,12 @@ pub struct Constraint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     comparators: Vec<Comparator>,
-    /// Pre-releases are considered only by a group that names one itself.
+    /// Whether a bound of the group is a pre-release: only such a group matches pre-releases.
     considers_prereleases: bool,
 }
 
 impl Constraint {
-    /// Reads a constraint. An empty text is an error: what it stands for is up to the caller, see [`Constraint::any`].
+    /// Parses a constraint. An empty text is an error: its meaning is up to the caller, see [`Constraint::any`].
     pub fn parse(text: &str) -> Result<Self, ConstraintError> {
         if text.len() > MAX_CONSTRAINT_LEN {
             return Err(ConstraintError::TooLong { len: text.len() });
@@ -55,15 +55,15 @@ impl Constraint {
             return Err(ConstraintError::TooManyGroups { groups });
         }
         let mut start = 0;
-        let mut read = Vec::with_capacity(groups);
+        let mut parsed = Vec::with_capacity(groups);
         for segment in rewritten.text().split("||") {
-            read.push(Group::parse(segment, start, &rewritten)?);
+            parsed.push(Group::parse(segment, start, &rewritten)?);
             start += segment.len() + "||".len();
         }
-        Ok(Self { groups: read })
+        Ok(Self { groups: parsed })
     }
 
-    /// `*`: every release, no pre-release.
+    /// `*`: every release and no pre-release.
     pub fn any() -> Self {
         Self {
             groups: vec![Group {
@@ -73,22 +73,22 @@ impl Constraint {
         }
     }
 
-    /// Whether `version` is wanted. A pre-release is only by a group with a pre-release of its own, such as `>=1.2-0`.
+    /// Whether `version` matches. A pre-release matches only a group that names a pre-release itself, such as `>=1.2-0`.
     pub fn matches(&self, version: &Version) -> bool {
         self.groups.iter().any(|group| group.matches(version))
     }
 }
 
 impl Group {
-    /// Reads the segment that starts at byte `start` of the rewritten text.
+    /// Parses the segment that starts at byte `start` of the rewritten text.
     fn parse(segment: &str, start: usize, rewritten: &Rewritten<'_>) -> Result<Self, ConstraintError> {
-        // The whole segment first, then its versions: of two faults the one Helm would name is named.
+        // The whole segment first, then its versions: of two errors the same one is reported as by Helm.
         let members =
             grammar::members(segment).map_err(|stop| error::improper(segment, start, &stop, rewritten))?;
         let comparators = members
             .iter()
             .map(|member| {
-                Comparator::new(member).map_err(|fault| error::version(member, start, fault, rewritten))
+                Comparator::new(member).map_err(|error| error::version(member, start, error, rewritten))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let considers_prereleases = comparators.iter().any(Comparator::names_prerelease);

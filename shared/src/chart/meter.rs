@@ -1,24 +1,25 @@
-//! Memory that reading a foreign document may take, granted by whoever bounds the sum of all that are read.
+//! Accounting for the memory that parsing a document from another server takes. The caller bounds the sum over all documents
+//! that are parsed at the same time.
 
 use thiserror::Error;
 
-/// Grants memory while something is read. The reader says how much it holds as it grows.
+/// Grants memory while a document is parsed. The parser reserves more as it holds more.
 pub trait Meter {
-    /// Reserves memory, so that at least `bytes` are reserved in all.
+    /// Reserves memory until at least `bytes` are reserved in total.
     ///
-    /// Called often: where so much is reserved already it must cost next to nothing.
+    /// Called often, so it must be cheap when that much is already reserved.
     ///
     /// # Errors
-    /// Where so much is not granted. The reader then gives up.
+    /// When that much memory is not granted. The parser then stops.
     fn reserve(&mut self, bytes: usize) -> Result<(), OverBudget>;
 }
 
-/// The memory for reading is used up.
+/// The memory for parsing is used up.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the memory for reading indexes and lists of tags is used up by other responses; retrying")]
 pub struct OverBudget;
 
-/// Grants everything.
+/// Grants every reservation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unmetered;
 

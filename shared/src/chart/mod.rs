@@ -1,4 +1,4 @@
-//! Which chart, and which version of it.
+//! Charts: where they come from, their versions, and which version a request selects.
 
 pub mod constraint;
 pub mod index;

@@ -1,4 +1,4 @@
-//! What is asked for: a chart, and a version or a range of versions.
+//! What a HelmOp requests: a chart, and a version or a range of versions.
 
 use super::{
     constraint::{Constraint, ConstraintError},
@@ -7,7 +7,7 @@ use super::{
     version::Version,
 };
 
-/// A version field that has been understood.
+/// A parsed version field.
 #[derive(Clone, Debug)]
 pub struct VersionRequest<'a> {
     text: &'a str,
@@ -15,10 +15,10 @@ pub struct VersionRequest<'a> {
 }
 
 impl<'a> VersionRequest<'a> {
-    /// Reads a version field: an exact version, a range, or empty for the latest release.
+    /// Parses a version field: an exact version, a range, or empty for the latest release.
     ///
     /// # Errors
-    /// Says what is wrong with the text, and where.
+    /// What is wrong with the text, and at which byte.
     pub fn parse(text: &'a str) -> Result<Self, ConstraintError> {
         let constraint = if text.is_empty() {
             Constraint::any()
@@ -33,19 +33,19 @@ impl<'a> VersionRequest<'a> {
         self.text
     }
 
-    /// The versions that will do.
+    /// The versions that satisfy the request.
     pub fn constraint(&self) -> &Constraint {
         &self.constraint
     }
 
-    /// Whether it can only ever mean one version: a complete semantic version without a leading `v`. Anything else may
-    /// find a newer version later.
+    /// Whether it can match one version only: a complete semantic version without a leading `v`. Anything else may match
+    /// a newer version later.
     pub fn is_exact(&self) -> bool {
         is_exact(self.text)
     }
 }
 
-/// A version field that has been understood, with a text of its own: for another thread.
+/// A parsed version field that owns its text, so that it can be sent to another thread.
 #[derive(Clone, Debug)]
 pub struct OwnedVersionRequest {
     text: String,
@@ -53,7 +53,7 @@ pub struct OwnedVersionRequest {
 }
 
 impl OwnedVersionRequest {
-    /// The same, borrowed.
+    /// The same request, borrowed.
     pub fn borrowed(&self) -> VersionRequest<'_> {
         VersionRequest {
             text: &self.text,
@@ -71,24 +71,24 @@ impl From<&VersionRequest<'_>> for OwnedVersionRequest {
     }
 }
 
-/// Whether a version field can only ever mean one version; see [`VersionRequest::is_exact`].
+/// Whether a version field can match one version only; see [`VersionRequest::is_exact`].
 pub fn is_exact(text: &str) -> bool {
     Version::parse_strict(text).is_ok()
 }
 
-/// What a target says itself of `repo`, `chart` or `version`, or what `spec.helm` says where it says nothing.
+/// The target's own `repo`, `chart` or `version`, or the one of `spec.helm` if the target's is empty.
 pub const fn or_inherited<'a>(own: &'a str, main: &'a str) -> &'a str {
     if own.is_empty() { main } else { own }
 }
 
-/// A chart and the versions of it that will do.
+/// A chart and the versions of it that satisfy the request.
 #[derive(Clone, Debug)]
 pub struct ChartRequest<'a> {
     /// URL of the repository, or reference in a registry; empty for an archive.
     pub repo: &'a str,
     /// Name of the chart, or URL of an archive.
     pub chart: &'a str,
-    /// Which versions will do.
+    /// Which versions satisfy the request.
     pub version: VersionRequest<'a>,
 }
 
@@ -98,20 +98,20 @@ impl<'a> ChartRequest<'a> {
         ChartSource::of(self.repo, self.chart)
     }
 
-    /// Whether a newer version can ever appear; see [`is_floating`].
+    /// Whether a newer version can appear later; see [`is_floating`].
     pub fn is_floating(&self) -> bool {
         is_floating(self.repo, self.chart, self.version.text())
     }
 }
 
-/// Whether a newer version can ever appear: not for an archive, which has none, nor for an exact version, nor where the
-/// reference to a registry names a tag or a digest.
+/// Whether a newer version can appear later: not for an archive, which has no versions, nor for an exact version, nor if
+/// the reference to a registry names a tag or a digest.
 pub fn is_floating(repo: &str, chart: &str, version: &str) -> bool {
-    let is_open = match ChartSource::of(repo, chart) {
+    let has_versions = match ChartSource::of(repo, chart) {
         ChartSource::Archive { .. } => false,
         ChartSource::Repository { .. } => true,
         ChartSource::Oci { repo } => Reference::parse(repo)
             .is_ok_and(|reference| reference.tag.is_none() && reference.digest.is_none()),
     };
-    is_open && !is_exact(version)
+    has_versions && !is_exact(version)
 }

@@ -1,14 +1,14 @@
-//! What was found: one version of a chart.
+//! The result of resolving a request: one version of a chart.
 
-/// One version of a chart, as the repository or registry has it.
+/// One version of a chart, as the repository or registry lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChartVersion {
-    /// The version, as it is listed.
+    /// The version, as listed.
     pub version: String,
     /// Digest of the archive (SHA-256 in hex, as an index lists it) or of the manifest (`sha256:…`, in a registry);
-    /// empty where it is not known.
+    /// empty if unknown.
     pub digest: String,
-    /// Where the archive or the manifest is, without credentials; empty where it is not known.
+    /// URL of the archive or the manifest, without credentials; empty if unknown.
     pub url: String,
 }
 

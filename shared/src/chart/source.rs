@@ -1,6 +1,6 @@
 //! Where a chart comes from: the three forms of `repo` and `chart`.
 
-/// The source of a chart, by form alone: nothing says yet that its URL is good.
+/// The source of a chart, by form alone: its URL is not validated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChartSource<'a> {
     /// A chart archive at a URL. It has no versions to choose from.
@@ -13,7 +13,7 @@ pub enum ChartSource<'a> {
         /// Its reference, with `oci://`.
         repo: &'a str,
     },
-    /// A chart of a Helm repository.
+    /// A chart in a Helm repository.
     Repository {
         /// URL of the repository.
         repo: &'a str,
@@ -22,7 +22,7 @@ pub enum ChartSource<'a> {
     },
 }
 
-/// What is wrong with the combination of `repo`, `chart` and `version`.
+/// An error in the combination of `repo`, `chart` and `version`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormError {
     /// An archive and a repository.
@@ -49,7 +49,7 @@ impl<'a> ChartSource<'a> {
         }
     }
 
-    /// Everything that is wrong with the combination of `repo`, `chart` and `version`.
+    /// All errors in the combination of `repo`, `chart` and `version`.
     pub fn faults(repo: &'a str, chart: &'a str, version: &str) -> Vec<FormError> {
         let candidates = match Self::of(repo, chart) {
             Self::Archive { .. } => [
@@ -67,7 +67,7 @@ impl<'a> ChartSource<'a> {
         };
         candidates
             .into_iter()
-            .filter_map(|(wrong, error)| wrong.then_some(error))
+            .filter_map(|(is_invalid, error)| is_invalid.then_some(error))
             .collect()
     }
 }
@@ -77,7 +77,7 @@ pub fn is_archive(chart: &str) -> bool {
     has_suffix(chart, ".tgz")
 }
 
-/// Whether `chart` looks like `grafana/loki`: a repository by the name that `helm repo add` gave it, and a chart.
+/// Whether `chart` has the form `grafana/loki`: the local name of a repository, set by `helm repo add`, and a chart.
 pub fn is_alias(chart: &str) -> bool {
     let is_name = |part: &str| {
         !part.is_empty()
@@ -108,9 +108,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms() {
+    fn errors_depend_on_the_form_of_the_source() {
         use FormError::{ArchiveWithRepo, ArchiveWithVersion, NoChart, NoRepo, OciWithChart};
-        for (repo, chart, version, faults) in [
+        for (repo, chart, version, errors) in [
             ("https://h", "c", "1.x", vec![]),
             ("oci://h/c", "", "", vec![]),
             ("OCI://h/c", "", "1.2.3", vec![]),
@@ -130,7 +130,7 @@ mod tests {
         ] {
             assert_eq!(
                 ChartSource::faults(repo, chart, version),
-                faults,
+                errors,
                 "{repo} {chart} {version}"
             );
         }

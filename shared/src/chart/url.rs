@@ -1,53 +1,53 @@
-//! URLs of repositories and charts, taken apart no further than admission and messages need.
+//! URLs of repositories and charts, parsed only as far as admission and messages need.
 
 use thiserror::Error;
 
 use crate::text::hex;
 
-/// Why a text is not a URL that a chart can be fetched from.
+/// Why a text is not a URL from which a chart can be fetched.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum UrlError {
-    /// No `scheme://` in front.
+    /// No `scheme://` prefix.
     #[error("not an absolute URL: it must begin with https://, http:// or oci://")]
     Relative,
-    /// Nothing between `//` and the path.
+    /// No host between `//` and the path.
     #[error("the URL names no host")]
     NoHost,
-    /// Characters that no host name has.
-    #[error("the host in the URL holds characters that no host name has")]
+    /// The host has characters that are not allowed in a host name.
+    #[error("the host in the URL has characters that are not allowed in a host name")]
     BadHost,
-    /// The port is no number up to 65535.
+    /// The port is not a number up to 65535.
     #[error("the port in the URL is not a number from 0 to 65535")]
     BadPort,
-    /// Line breaks and the like.
-    #[error("the URL holds a control character, such as a line break")]
+    /// A control character, such as a line break.
+    #[error("the URL contains a control character, such as a line break")]
     ControlCharacter,
 }
 
-/// An absolute URL with a host, in its parts.
+/// The parts of an absolute URL with a host.
 ///
-/// Its `Display` is for people: without credentials, which may stand in the user part and in the query.
+/// Its `Display` is for messages. It omits the user part and the query, which may hold credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Url<'a> {
-    /// What stands before `://`, as written.
+    /// The text before `://`, as written.
     pub scheme: &'a str,
-    /// What stands before `@`, such as `user:password`.
+    /// The text before `@`, such as `user:password`.
     pub userinfo: Option<&'a str>,
     /// Host name or address, and the port if one is given.
     pub host: &'a str,
     /// Path, beginning with `/`, or empty.
     pub path: &'a str,
-    /// What stands behind `?`.
+    /// The text after `?`.
     pub query: Option<&'a str>,
 }
 
 impl<'a> Url<'a> {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
-    /// It refuses only what Go's `net/url` refuses too, besides URLs without scheme or host.
+    /// It rejects what Go's `net/url` rejects too, and URLs without a scheme or host, but nothing else.
     ///
     /// # Errors
-    /// Says what is wrong with the text.
+    /// What is wrong with the text.
     pub fn parse(text: &'a str) -> Result<Self, UrlError> {
         if text.chars().any(char::is_control) {
             return Err(UrlError::ControlCharacter);
@@ -81,7 +81,7 @@ impl<'a> Url<'a> {
         self.scheme.eq_ignore_ascii_case(scheme)
     }
 
-    /// The URL to ask for: with its query, without user part and fragment.
+    /// The URL to request: with its query, without user part and fragment.
     pub fn without_credentials(&self) -> String {
         let mut text = format!("{}://{}{}", self.scheme, self.host, self.path);
         if let Some(query) = self.query {
@@ -91,11 +91,11 @@ impl<'a> Url<'a> {
         text
     }
 
-    /// What `reference` means where it stands in the document at this URL: an absolute URL, without user part and
-    /// fragment (RFC 3986, section 5.2).
+    /// Resolves `reference` against this URL, which is that of the document that contains it. Returns an absolute URL
+    /// without user part and fragment (RFC 3986, section 5.2).
     ///
     /// # Errors
-    /// Where the reference is itself absolute, or names a host, and is wrong.
+    /// When the reference is itself absolute, or names a host, and is invalid.
     pub fn join(&self, reference: &str) -> Result<String, UrlError> {
         let reference = reference
             .split_once('#')
@@ -105,10 +105,10 @@ impl<'a> Url<'a> {
         }
         if reference.starts_with("//") {
             let absolute = format!("{}:{reference}", self.scheme);
-            return Url::parse(&absolute).map(|url| url.with_plain_path());
+            return Url::parse(&absolute).map(|url| url.with_normal_path());
         }
         if has_own_scheme(reference) {
-            return Url::parse(reference).map(|url| url.with_plain_path());
+            return Url::parse(reference).map(|url| url.with_normal_path());
         }
         let (path, query) = match reference.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -132,33 +132,33 @@ impl<'a> Url<'a> {
             query,
             ..*self
         };
-        Ok(joined.with_plain_path())
+        Ok(joined.with_normal_path())
     }
 
-    /// Whether scheme, host and port are the same. The port of `https` and `http` may be left out.
+    /// Whether scheme, host and port are the same. An omitted port of `https` or `http` is the default one.
     pub fn is_same_origin(&self, other: &Url<'_>) -> bool {
         let (name, port) = self.name_and_port();
         let (other_name, other_port) = other.name_and_port();
         other.has_scheme(self.scheme) && name.eq_ignore_ascii_case(other_name) && port == other_port
     }
 
-    /// Host without port, and the port that is meant.
+    /// Host without port, and the effective port.
     fn name_and_port(&self) -> (&str, Option<u16>) {
         let (name, port) = match self.host.rsplit_once(':') {
-            // Not the colons inside of an address.
+            // Not the colons inside an IPv6 address.
             Some((name, port)) if !port.ends_with(']') => (name, port),
             _ => (self.host, ""),
         };
-        let implied = || match self.scheme {
+        let default_port = || match self.scheme {
             _ if self.has_scheme("https") => Some(443),
             _ if self.has_scheme("http") => Some(80),
             _ => None,
         };
-        (name, port.parse().ok().or_else(implied))
+        (name, port.parse().ok().or_else(default_port))
     }
 
-    /// The same without `.` and `..` in the path.
-    fn with_plain_path(&self) -> String {
+    /// The URL without `.` and `..` in its path, without user part and fragment.
+    fn with_normal_path(&self) -> String {
         let path = without_dots(self.path);
         Url { path: &path, ..*self }.without_credentials()
     }
@@ -175,8 +175,8 @@ impl std::fmt::Display for Url<'_> {
     }
 }
 
-/// Whether a text is an address that `git clone` takes and no registry or repository has: `git@host:path`, or one with a
-/// scheme of git's.
+/// Whether a text is an address for `git clone`, which no registry or repository can have: `git@host:path`, or one with a
+/// scheme of git.
 pub fn is_git(text: &str) -> bool {
     match text.split_once("://") {
         Some((scheme, _)) => ["git", "ssh", "git+ssh", "git+https", "git+http", "git+file"]
@@ -186,7 +186,7 @@ pub fn is_git(text: &str) -> bool {
     }
 }
 
-/// A text that may be a URL, for people: without credentials, which may stand in the user part and in the query.
+/// A text that may be a URL, for messages: without the user part and the query, which may hold credentials.
 pub fn redacted(text: &str) -> String {
     match Url::parse(text) {
         Ok(url) => url.to_string(),
@@ -194,11 +194,11 @@ pub fn redacted(text: &str) -> String {
     }
 }
 
-/// A text that is too broken to take apart: without all that could be a user part, a query or a fragment.
+/// A text that does not parse as a URL, without everything that could be a user part, a query or a fragment.
 fn redacted_text(text: &str) -> String {
     let (head, tail) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
     if tail.contains('@') {
-        // The user part may reach beyond the question mark: `user:pass?word@host`.
+        // The user part may extend beyond the question mark: `user:pass?word@host`.
         return "…".to_owned();
     }
     let shown = match head.rsplit_once('@') {
@@ -212,8 +212,8 @@ fn redacted_text(text: &str) -> String {
     }
 }
 
-/// What tells one repository from another in a record: the URL without user part and fragment, and a digest in place of
-/// the query, which may hold a credential.
+/// Identifies a repository in a record: the URL without user part and fragment, and with a digest in place of the query,
+/// which may hold a credential.
 ///
 /// Two URLs that differ only in the query are two repositories. Without a query it is the same text as [`redacted`].
 pub fn identity(text: &str) -> String {
@@ -229,21 +229,21 @@ pub fn identity_without_digest(identity: &str) -> &str {
     identity.split_once('#').map_or(identity, |(shown, _)| shown)
 }
 
-/// 64 bits of SHA-256: enough to tell a few queries apart, and no way back to a token.
+/// 64 bits of SHA-256: enough to distinguish a few queries, and a token cannot be recovered from it.
 fn short_digest(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     let (short, _) = digest.as_ref().split_at(8);
     hex(short)
 }
 
-/// Whether a reference begins with a scheme, and so is absolute.
+/// Whether a reference begins with a scheme, and is therefore absolute.
 fn has_own_scheme(reference: &str) -> bool {
     reference
         .split_once(':')
         .is_some_and(|(before, _)| is_scheme(before))
 }
 
-/// A path without its `.` and `..` (RFC 3986, section 5.2.4). There is no way up from the root.
+/// A path without its `.` and `..` (RFC 3986, section 5.2.4). A `..` at the root has no effect.
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -259,7 +259,7 @@ fn without_dots(path: &str) -> String {
                 continue;
             }
         }
-        // `/a/..` is the folder `/`, not `/a` without an end.
+        // `/a/..` is the folder `/`: it ends with a slash.
         if is_last {
             kept.push("");
         }
@@ -296,7 +296,7 @@ fn check_host(host: &str) -> Result<(), UrlError> {
     }
     match port.strip_prefix(':') {
         None if port.is_empty() => Ok(()),
-        // An empty port is allowed (RFC 3986) and means the scheme's own.
+        // An empty port is allowed (RFC 3986) and means the default port of the scheme.
         Some(digits) if digits.is_empty() || is_port(digits) => Ok(()),
         _ => Err(UrlError::BadPort),
     }

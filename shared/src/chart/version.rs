@@ -1,7 +1,7 @@
-//! Chart versions, read and ordered as Helm and Fleet do it: `Masterminds/semver` v3.
+//! Chart versions, parsed and ordered as in Helm and Fleet: `Masterminds/semver` v3.
 //!
-//! Its rules are looser than the specification's where a text is read (`v1`, `1.2`, `01.2.3`) and differ from it where
-//! pre-releases with numbers beyond 64 bits are ordered. Both decide which chart is deployed, so both are kept.
+//! It parses more texts than the specification allows (`v1`, `1.2`, `01.2.3`), and it orders pre-releases with numbers
+//! beyond 64 bits differently. Both decide which chart is deployed, so both are the same here.
 
 pub(super) mod scan;
 
@@ -11,14 +11,14 @@ use std::hash::{Hash, Hasher};
 
 use semver::{BuildMetadata, Prerelease};
 
-/// The longest version text that is read, in bytes. Helm refuses longer ones: a chart that only we could read would
-/// resolve and then fail to install.
+/// The longest version text that is accepted, in bytes. Helm rejects longer ones: such a chart would resolve here and then
+/// fail to install.
 pub const MAX_VERSION_LEN: usize = 256;
 
-/// A chart version, together with the text it was read from.
+/// A chart version and the text it was parsed from.
 ///
 /// Two versions are equal if their numbers, pre-release and build metadata are, however they were written: `v1.2` equals
-/// `1.2.0`. There is no `Ord`: precedence ignores the build metadata and so contradicts that equality; ask
+/// `1.2.0`. There is no `Ord`: precedence ignores the build metadata and so contradicts that equality; use
 /// [`Version::precedence`].
 #[derive(Clone, Debug)]
 pub struct Version {
@@ -38,20 +38,20 @@ pub enum VersionError {
         /// Length of the text in bytes.
         len: usize,
     },
-    /// The text has not the shape of a version.
+    /// The text does not have the form of a version.
     #[error("{text:?} is not a version; write one such as 1.2.3, 1.2 or v1.2.3-rc.1")]
     Malformed {
         /// The whole text.
         text: String,
     },
-    /// The text would do as a version, but is not one as the semver specification has it.
+    /// The text is a version, but not one that the semver specification allows.
     #[error(
         "{text:?} is not a strict semantic version ({reason}); write all three numbers, without a v, such as 1.2.3"
     )]
     NotStrict {
         /// The whole text.
         text: String,
-        /// What a strict reader stumbled over.
+        /// The error of the strict parser.
         reason: String,
     },
     /// A major, minor or patch number does not fit 64 bits.
@@ -78,13 +78,13 @@ pub enum VersionError {
 }
 
 impl Version {
-    /// Reads a version loosely: with or without a small `v`, with one to three numbers, leading zeros allowed in them.
+    /// Parses a version loosely: with or without a lower-case `v`, with one to three numbers, leading zeros allowed in them.
     pub fn parse(text: &str) -> Result<Self, VersionError> {
         check_len(text)?;
         let Some((found, "")) = scan::version(text, |c| c.is_ascii_digit()) else {
             return Err(malformed(text));
         };
-        // In this order, so that of two faults the one Helm would name is named.
+        // In this order, so that of two errors the same one is reported as by Helm.
         let parsed = semver::Version {
             major: number(text, found.major)?,
             minor: number(text, found.minor.unwrap_or("0"))?,
@@ -98,7 +98,7 @@ impl Version {
         })
     }
 
-    /// Reads a version as the semver specification has it: three numbers, no `v`, no leading zeros.
+    /// Parses a version strictly, as the semver specification defines it: three numbers, no `v`, no leading zeros.
     pub fn parse_strict(text: &str) -> Result<Self, VersionError> {
         check_len(text)?;
         match semver::Version::parse(text) {
@@ -121,7 +121,7 @@ impl Version {
         }
     }
 
-    /// The text as it was read: what a chart index calls this version, and so what to ask the repository for.
+    /// The text as it was parsed: the name of this version in a chart index, so the one to request from the repository.
     pub fn original(&self) -> &str {
         &self.original
     }
@@ -141,12 +141,12 @@ impl Version {
         self.parsed.patch
     }
 
-    /// What follows the hyphen, without it; empty for a release.
+    /// The text after the hyphen; empty for a release.
     pub fn prerelease(&self) -> &str {
         self.parsed.pre.as_str()
     }
 
-    /// The build metadata: what follows the plus sign, without it; empty if there is none.
+    /// The build metadata: the text after the plus sign; empty if there is none.
     pub fn metadata(&self) -> &str {
         self.parsed.build.as_str()
     }
@@ -156,7 +156,7 @@ impl Version {
         !self.parsed.pre.is_empty()
     }
 
-    /// Which of the two is newer; `Equal` for versions that differ in build metadata only.
+    /// Whether this version is newer than the other; `Equal` for versions that differ in build metadata only.
     pub fn precedence(&self, other: &Self) -> Ordering {
         let numbers = |version: &Self| (version.major(), version.minor(), version.patch());
         numbers(self)
@@ -201,7 +201,7 @@ fn malformed(text: &str) -> VersionError {
 }
 
 fn number(text: &str, digits: &str) -> Result<u64, VersionError> {
-    // Digits only, by the scanner: nothing but the size can be wrong.
+    // The scanner accepts digits only, so the only possible error is the size.
     digits.parse().map_err(|_| VersionError::NumberTooLarge {
         text: text.to_owned(),
         number: digits.to_owned(),
@@ -209,9 +209,9 @@ fn number(text: &str, digits: &str) -> Result<u64, VersionError> {
 }
 
 fn prerelease(text: &str, identifiers: &str) -> Result<Prerelease, VersionError> {
-    let zero_led =
+    let has_leading_zero =
         |id: &&str| id.len() > 1 && id.starts_with('0') && id.bytes().all(|byte| byte.is_ascii_digit());
-    match identifiers.split('.').find(zero_led) {
+    match identifiers.split('.').find(has_leading_zero) {
         Some(identifier) => Err(VersionError::PrereleaseLeadingZero {
             text: text.to_owned(),
             identifier: identifier.to_owned(),
@@ -221,7 +221,7 @@ fn prerelease(text: &str, identifiers: &str) -> Result<Prerelease, VersionError>
 }
 
 /// A pre-release identifier by rank. A number that does not fit 64 bits counts as text: the specification and the semver
-/// crate compare it as a number, Helm does not.
+/// crate compare it as a number; Helm does not.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier<'a> {
     Number(u64),

@@ -1,4 +1,4 @@
-//! What is wrong with a constraint, told by the text that was written rather than by the one that was read.
+//! What is wrong with a constraint. Positions refer to the text that the user wrote, not to the rewritten one.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::quote::quoted;
 use super::{MAX_CONSTRAINT_GROUPS, MAX_CONSTRAINT_LEN};
 use crate::chart::version::MAX_VERSION_LEN;
 
-/// Why a text is not a constraint. Offsets are bytes of the text that was given, tokens are pieces of it.
+/// Why a text is not a constraint. Offsets are byte offsets in the text that was passed, tokens are parts of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConstraintError {
     /// The text is longer than [`MAX_CONSTRAINT_LEN`].
@@ -21,36 +21,36 @@ pub enum ConstraintError {
     /// More than [`MAX_CONSTRAINT_GROUPS`] alternatives.
     #[error("constraint has {groups} alternatives joined by ||; at most {MAX_CONSTRAINT_GROUPS} are allowed")]
     TooManyGroups {
-        /// How many there are.
+        /// How many alternatives there are.
         groups: usize,
     },
-    /// An alternative that is no list of conditions. The message starts as Helm's does.
+    /// An alternative that is not a list of conditions. The message starts like Helm's.
     #[error("improper constraint: {} (at byte {at}: expected {expected}{}{})", quoted(.segment), found(.segment, .token), advice(*.hint))]
     Improper {
-        /// The alternative, with hyphen ranges written out as Helm does before it reads it.
+        /// The alternative, with hyphen ranges written out, as Helm does before parsing.
         segment: String,
-        /// Where reading stopped.
+        /// Where parsing stopped.
         at: usize,
-        /// What stands there; empty at the end.
+        /// The token found there; empty at the end.
         token: String,
-        /// What should stand there.
+        /// What is expected there.
         expected: Expected,
-        /// What was probably meant.
+        /// How to fix the probable mistake.
         hint: Option<&'static str>,
     },
-    /// A version that has the right shape but cannot be used.
-    #[error("unusable version {token:?} in constraint (at byte {at}: {fault})")]
+    /// A version that has the right form but cannot be used.
+    #[error("unusable version {token:?} in constraint (at byte {at}: {error})")]
     Version {
         /// Where the version starts.
         at: usize,
         /// The version.
         token: String,
         /// What is wrong with it.
-        fault: VersionFault,
+        error: BoundError,
     },
 }
 
-/// What should stand where reading stopped.
+/// What is expected where parsing stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// A version, after an operator or without one.
@@ -59,9 +59,9 @@ pub enum Expected {
     Separator,
 }
 
-/// What makes a version of the right shape unusable.
+/// Why a version of the right form cannot be used as a bound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VersionFault {
+pub enum BoundError {
     /// A number with a wildcard or a bar inside it, such as `1x` or `1|2`.
     #[error("{number:?} is not a number; {}", number_advice(.number))]
     NotANumber {
@@ -83,7 +83,7 @@ pub enum VersionFault {
     /// Longer than [`MAX_VERSION_LEN`].
     #[error("it is {len} bytes long with all its numbers; at most {MAX_VERSION_LEN} are allowed")]
     TooLong {
-        /// Length in bytes, with 0 for each number that was left out.
+        /// Length in bytes, with 0 for each omitted number.
         len: usize,
     },
 }
@@ -97,7 +97,7 @@ impl fmt::Display for Expected {
     }
 }
 
-/// For a segment, starting at byte `start` of the rewritten text, that could be read up to `stop`.
+/// The error for a segment that starts at byte `start` of the rewritten text and could be parsed up to `stop`.
 pub(super) fn improper(
     segment: &str,
     start: usize,
@@ -115,22 +115,22 @@ pub(super) fn improper(
     }
 }
 
-/// For a member of the segment that starts at byte `start` of the rewritten text.
+/// The error for a member of the segment that starts at byte `start` of the rewritten text.
 pub(super) fn version(
     member: &Member<'_>,
     start: usize,
-    fault: VersionFault,
+    error: BoundError,
     rewritten: &Rewritten<'_>,
 ) -> ConstraintError {
     let at = rewritten.origin(start + member.at).at;
     ConstraintError::Version {
         at,
         token: member.version.whole.to_owned(),
-        fault,
+        error,
     }
 }
 
-/// The piece at the start of `text` that a reader sees as one: a comma, or all before the next separator.
+/// The token at the start of `text`: a comma, or everything before the next separator.
 fn token(text: &str) -> &str {
     if text.starts_with(',') {
         return ",";

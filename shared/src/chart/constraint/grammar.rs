@@ -3,7 +3,7 @@
 use super::error::Expected;
 use crate::chart::version::scan::{self, Scanned};
 
-/// What a condition demands.
+/// The operator of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     Equal,
@@ -16,7 +16,7 @@ pub(super) enum Operator {
     Caret,
 }
 
-/// Longer ones before those that they start with. None at all means `=`.
+/// Each operator before its prefixes. No operator means `=`.
 const OPERATORS: [(&str, Operator); 11] = [
     ("!=", Operator::NotEqual),
     (">=", Operator::GreaterEqual),
@@ -37,18 +37,18 @@ pub(super) struct Member<'a> {
     pub(super) operator: Operator,
     pub(super) operator_text: &'a str,
     pub(super) version: Scanned<'a>,
-    /// Where the version starts: a byte of the segment.
+    /// Where the version starts: a byte offset in the segment.
     pub(super) at: usize,
 }
 
-/// Where reading stopped, a byte of the segment, and what should have been there.
+/// Where parsing stopped, a byte offset in the segment, and what is expected there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
     pub(super) at: usize,
     pub(super) expected: Expected,
 }
 
-/// Blanks of a regular expression: no vertical tab, nothing beyond ASCII.
+/// `\s` of Go's regular expressions: no vertical tab, nothing beyond ASCII.
 pub(super) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0c')
 }
@@ -57,7 +57,7 @@ pub(super) fn skip_blanks(text: &str) -> &str {
     text.trim_start_matches(is_blank)
 }
 
-/// A number in a constraint may hold wildcards and, by a slip in Masterminds' character class, a bar.
+/// A number in a constraint may hold wildcards and, because of a mistake in Masterminds' character class, a bar.
 pub(super) fn is_numeral(c: char) -> bool {
     matches!(c, '0'..='9' | 'x' | 'X' | '*' | '|')
 }
@@ -67,7 +67,7 @@ pub(super) fn is_wildcard(number: &str) -> bool {
     matches!(number, "x" | "X" | "*")
 }
 
-/// Characters that operators and separators are made of.
+/// Characters of operators and separators.
 pub(super) fn is_mark(c: char) -> bool {
     matches!(c, '=' | '!' | '<' | '>' | '~' | '^' | ',')
 }
@@ -82,7 +82,7 @@ pub(super) fn members(segment: &str) -> Result<Vec<Member<'_>>, Stop> {
         let at = segment.len() - text.len();
         let Some((version, tail)) = scan::version(text, is_numeral) else {
             return Err(Stop {
-                at: missing(segment, at),
+                at: missing_version(segment, at),
                 expected: Expected::Version,
             });
         };
@@ -111,13 +111,13 @@ pub(super) fn members(segment: &str) -> Result<Vec<Member<'_>>, Stop> {
 fn operator(text: &str) -> (&str, Operator, &str) {
     OPERATORS
         .iter()
-        .find_map(|&(sign, operator)| text.strip_prefix(sign).map(|rest| (sign, operator, rest)))
+        .find_map(|&(symbol, operator)| text.strip_prefix(symbol).map(|rest| (symbol, operator, rest)))
         .unwrap_or(("", Operator::Equal, text))
 }
 
-/// Where to point for a version that is missing at `at`. At the end of the segment there is nothing to see: the operator
-/// or comma that waits for one is better.
-fn missing(segment: &str, at: usize) -> usize {
+/// The position to report for a version that is missing at `at`. At the end of the segment, that is the operator or comma
+/// before it.
+fn missing_version(segment: &str, at: usize) -> usize {
     if at < segment.len() {
         return at;
     }

@@ -1,4 +1,4 @@
-//! Advice for the mistakes that people make with constraints.
+//! Hints for common mistakes in constraints.
 
 use super::error::Expected;
 
@@ -11,7 +11,7 @@ const NUMBERS: &str = "a version has one to three numbers with single dots betwe
 const QUOTES: &str = "leave quotes and brackets out";
 const NEWEST: &str = "write * for the newest release";
 
-/// Words, in any case of letters, that people write where a version belongs.
+/// Words that users write in place of a version, in any case.
 const WORDS: [(&str, &str); 7] = [
     ("latest", NEWEST),
     ("stable", NEWEST),
@@ -22,7 +22,7 @@ const WORDS: [(&str, &str); 7] = [
     ("to", RANGE),
 ];
 
-/// How a token starts that stands where a version belongs.
+/// First characters of a token in place of a version.
 const BEFORE_VERSION: [(&[char], &str); 7] = [
     (&['V'], "write the v before a version as a small letter"),
     (&['=', '>', '<', '!', '~', '^'], OPERATOR),
@@ -36,8 +36,8 @@ const BEFORE_VERSION: [(&[char], &str); 7] = [
     (&['–', '—'], DASH),
 ];
 
-/// How a token starts that stands right behind a version.
-const BEHIND_VERSION: [(&[char], &str); 7] = [
+/// First characters of a token directly after a version.
+const AFTER_VERSION: [(&[char], &str); 7] = [
     (&['.'], NUMBERS),
     (&['&'], BOTH),
     (&['|'], ALTERNATIVES),
@@ -50,7 +50,7 @@ const BEHIND_VERSION: [(&[char], &str); 7] = [
     (&['–', '—'], DASH),
 ];
 
-/// What was probably meant by `token`, if that can be told. `in_range` says that a hyphen range starts there.
+/// How to fix the probable mistake at `token`, if it is a known one. `in_range`: a hyphen range starts there.
 pub(super) fn hint(expected: Expected, token: &str, in_range: bool) -> Option<&'static str> {
     if in_range {
         return Some(match expected {
@@ -63,7 +63,7 @@ pub(super) fn hint(expected: Expected, token: &str, in_range: bool) -> Option<&'
     }
     let starts: &[(&[char], &'static str)] = match expected {
         Expected::Version => &BEFORE_VERSION,
-        Expected::Separator => &BEHIND_VERSION,
+        Expected::Separator => &AFTER_VERSION,
     };
     let word = WORDS
         .iter()
@@ -72,7 +72,7 @@ pub(super) fn hint(expected: Expected, token: &str, in_range: bool) -> Option<&'
     word.or_else(|| {
         starts
             .iter()
-            .find(|(signs, _)| token.starts_with(*signs))
+            .find(|(characters, _)| token.starts_with(*characters))
             .map(|&(_, advice)| advice)
     })
 }

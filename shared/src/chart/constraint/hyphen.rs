@@ -1,7 +1,7 @@
-//! Hyphen ranges: `1.2 - 1.4` becomes `>= 1.2, <= 1.4 ` in the text, before anything else is read.
+//! Hyphen ranges: `1.2 - 1.4` becomes `>= 1.2, <= 1.4 ` in the text, before anything else is parsed.
 //!
-//! Replacing text is what Masterminds does, with effects that a grammar would not have: blanks around a range are lost, so
-//! `3 1 - 2` fails where `3, 1 - 2` does not; `1 - 2>3` needs no separator; a range may take a `||` with it.
+//! Masterminds replaces text, with effects that a grammar would not have: blanks around a range are lost, so
+//! `3 1 - 2` fails where `3, 1 - 2` does not; `1 - 2>3` needs no separator; a range may consume a `||`.
 
 use std::borrow::Cow;
 use std::iter::repeat_n;
@@ -9,24 +9,24 @@ use std::iter::repeat_n;
 use super::grammar::{is_numeral, skip_blanks};
 use crate::chart::version::scan;
 
-/// A text whose ranges are replaced, and the way back to the text that was written.
+/// A text with its ranges replaced, and a map back to the original text.
 pub(super) struct Rewritten<'a> {
     original: &'a str,
     text: Cow<'a, str>,
-    /// One for each byte of `text`; empty as long as nothing is replaced.
+    /// One per byte of `text`; empty until something is replaced.
     origins: Vec<Origin>,
 }
 
-/// Where a byte comes from.
+/// The origin of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// Byte of the original text; for an inserted one, of what it was inserted before.
+    /// Offset in the original text; for an inserted byte, that of the byte it was inserted before.
     pub(super) at: usize,
     /// Whether the byte was inserted for a range.
     pub(super) inserted: bool,
 }
 
-/// One range as found: the versions and where they start in `whole`.
+/// A range in the text: its versions and where they start in `whole`.
 struct Range<'a> {
     whole: &'a str,
     from: &'a str,
@@ -58,7 +58,7 @@ impl Rewritten<'_> {
         &self.text
     }
 
-    /// Where byte `at` of the text comes from.
+    /// The origin of byte `at` of the text.
     pub(super) fn origin(&self, at: usize) -> Origin {
         if matches!(self.text, Cow::Borrowed(_)) {
             return Origin { at, inserted: false };
@@ -69,8 +69,8 @@ impl Rewritten<'_> {
         })
     }
 
-    /// Replaces the first text that reads like `range`. That may be another one than was found, in texts such as
-    /// `0 - 1 - 2, 1 - 2`; Masterminds does the same.
+    /// Replaces the first occurrence of the text of `range`. In texts such as `0 - 1 - 2, 1 - 2` that may be another
+    /// occurrence than the one that was found; Masterminds does the same.
     fn replace(&mut self, range: &Range<'_>) {
         let Some(start) = self.text.find(range.whole) else {
             return;
@@ -104,7 +104,7 @@ impl Rewritten<'_> {
 
 /// The first range in `text` and what follows it.
 fn next_range(text: &str) -> Option<(Range<'_>, &str)> {
-    // Most constraints have no hyphen; a text has at most some hundred bytes, so trying each place is cheap enough.
+    // Most constraints have no hyphen; a text has at most some hundred bytes, so trying each position is cheap.
     if !text.contains('-') {
         return None;
     }
@@ -130,7 +130,7 @@ fn range_at_start(text: &str) -> Option<(Range<'_>, &str)> {
     Some((range, rest))
 }
 
-/// `text` without the blanks it starts with, of which there must be one.
+/// `text` without its leading blanks; `None` if there are none.
 fn some_blanks(text: &str) -> Option<&str> {
     Some(skip_blanks(text)).filter(|rest| rest.len() < text.len())
 }

@@ -1,4 +1,4 @@
-//! Quotes a text as Go's `%q` does: tools look for Helm's messages, and those quote like that.
+//! Quotes a text like Go's `%q`, as Helm's messages do, so that tools that match those messages match ours.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
-/// The letter that stands for `c` behind a backslash.
+/// The letter that represents `c` after a backslash.
 fn escape(c: char) -> Option<char> {
     Some(match c {
         '"' | '\\' => c,
@@ -41,8 +41,9 @@ fn push_code(out: &mut String, c: char) {
     };
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the plain blank, by the tables of the standard library. Those are
-/// behind its own escaping, which spares combining marks only where they follow something: hence the letter before `c`.
+/// Letters, marks, numbers, punctuation, symbols and the plain blank, by the tables of the standard library. They
+/// are accessible only through its escaping, which leaves combining marks alone only after another character: hence the
+/// letter before `c`.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');

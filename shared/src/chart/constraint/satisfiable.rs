@@ -1,17 +1,17 @@
 //! Whether any version at all can satisfy a constraint.
 //!
-//! A comparator holds between two of a few versions that follow from its bound: the bound itself, and the first versions of the
-//! next patch, minor and major line. Between them nothing changes, so one version at the beginning of each part decides for all
-//! of it. The tests compare this with random versions.
+//! The result of a comparator changes only at a few versions, which follow from its bound: the bound itself, and the first
+//! versions of the next patch, minor and major line. Between them it is constant, so checking the first version of each
+//! interval is enough. The tests compare this with random versions.
 
 use super::{Comparator, Constraint, Group};
 use crate::chart::version::Version;
 
-/// A group with more comparators is taken as satisfiable: the check is quadratic, and people do not write such a range.
+/// A group with more comparators counts as satisfiable: the check is quadratic, and users do not write such a range.
 const MAX_COMPARATORS: usize = 16;
 
 impl Constraint {
-    /// Whether some version satisfies it. False is certain: `>2 <1` has no version, in whatever repository.
+    /// Whether some version satisfies it. False is certain: `>2 <1` matches no version of any chart.
     pub fn is_satisfiable(&self) -> bool {
         self.groups.iter().any(Group::is_satisfiable)
     }
@@ -29,7 +29,7 @@ impl Group {
 }
 
 impl Comparator {
-    /// The versions at which the answer of a comparator can change, and the least version of all.
+    /// The versions at which the result of the comparator can change, and the lowest version of all.
     fn boundaries(&self) -> impl Iterator<Item = Version> {
         let bound = self.bound();
         let (major, minor, patch) = (bound.major(), bound.minor(), bound.patch());
@@ -40,7 +40,7 @@ impl Comparator {
             (major, minor.saturating_add(1), 0),
             (major.saturating_add(1), 0, 0),
         ];
-        // The first pre-release of a line comes before its release, and the next version after a pre-release is this one.
+        // `before`: the first pre-releases of the lines. `after`: the version that follows a pre-release bound.
         let after = format!("{major}.{minor}.{patch}-{}.0", bound.prerelease());
         let before = lines.map(|(major, minor, patch)| format!("{major}.{minor}.{patch}-0"));
         let releases = lines.map(|(major, minor, patch)| format!("{major}.{minor}.{patch}"));
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_without_a_version() {
+    fn an_empty_range_is_not_satisfiable() {
         for text in [
             ">1.2.3 <1.0.0",
             "<0.0.0",
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_with_a_version() {
+    fn a_range_with_a_version_is_satisfiable() {
         for text in [
             "*",
             "!=0.0.0",
@@ -107,7 +107,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_a_version_satisfies_is_satisfiable(
+        fn a_constraint_that_matches_a_version_is_satisfiable(
             text in comparators(), version in "[0-4]\\.[0-4]\\.[0-4](-[abc012](\\.[012a]){0,2})?"
         ) {
             let constraint = Constraint::parse(&text).unwrap();

@@ -3,9 +3,9 @@ use proptest::prelude::*;
 use super::quote::quoted;
 use super::*;
 
-/// Input, class of Go's answer, and the normal form or the quoted segment.
+/// Input, class of Go's result, and the normal form or the quoted segment.
 const CONSTRAINTS: &str = include_str!("../../../../tests/truth/semver/constraint.tsv");
-/// Versions on the first line, then each constraint and a bitmap of the versions it wants.
+/// Versions on the first line, then each constraint and a bitmap of the versions that match it.
 const CHECKS: &str = include_str!("../../../../tests/truth/semver/check.tsv");
 
 fn constraint(text: &str) -> Constraint {
@@ -16,8 +16,8 @@ fn version(text: &str) -> Version {
     Version::parse(text).unwrap()
 }
 
-/// Go's class and detail for what came out.
-fn answer(result: &Result<Constraint, ConstraintError>) -> (&'static str, String) {
+/// Class and detail of a result, as in the table.
+fn class_and_detail(result: &Result<Constraint, ConstraintError>) -> (&'static str, String) {
     match result {
         Ok(constraint) => ("ok", constraint.to_string()),
         Err(ConstraintError::TooLong { .. }) => ("long", String::new()),
@@ -27,8 +27,8 @@ fn answer(result: &Result<Constraint, ConstraintError>) -> (&'static str, String
     }
 }
 
-/// Errors point into the text that was given, and speak as Helm does where Helm says something.
-fn assert_points_at_the_text(text: &str, error: &ConstraintError) {
+/// Asserts that the position of the error is in the text, and that the message starts like Helm's if Helm has one.
+fn assert_position_in_text(text: &str, error: &ConstraintError) {
     match error {
         ConstraintError::Improper {
             segment, at, token, ..
@@ -48,7 +48,7 @@ fn assert_points_at_the_text(text: &str, error: &ConstraintError) {
 }
 
 #[test]
-fn reads_what_masterminds_reads() {
+fn parses_the_same_texts_as_masterminds() {
     let mut rows = 0;
     for line in CONSTRAINTS.lines() {
         let [input, class, detail] = line.split('\t').collect::<Vec<_>>()[..] else {
@@ -56,9 +56,9 @@ fn reads_what_masterminds_reads() {
         };
         let input: String = serde_json::from_str(input).unwrap();
         let result = Constraint::parse(&input);
-        assert_eq!(answer(&result), (class, detail.to_owned()), "{input:?}");
+        assert_eq!(class_and_detail(&result), (class, detail.to_owned()), "{input:?}");
         if let Err(error) = result {
-            assert_points_at_the_text(&input, &error);
+            assert_position_in_text(&input, &error);
         }
         rows += 1;
     }
@@ -66,7 +66,7 @@ fn reads_what_masterminds_reads() {
 }
 
 #[test]
-fn wants_what_masterminds_wants() {
+fn matches_the_same_versions_as_masterminds() {
     let mut lines = CHECKS.lines();
     let versions: Vec<Version> = lines.next().unwrap().split(' ').map(version).collect();
     let mut rows = 0;
@@ -84,20 +84,20 @@ fn wants_what_masterminds_wants() {
 }
 
 #[test]
-fn any_is_the_star() {
+fn any_equals_the_star() {
     assert_eq!(Constraint::any(), constraint("*"));
     assert!(Constraint::any().matches(&version("0.0.0")));
     assert!(!Constraint::any().matches(&version("9.9.9-rc.1")));
 }
 
 #[test]
-fn a_group_decides_for_itself_about_prereleases() {
+fn each_group_allows_prereleases_on_its_own() {
     let both = constraint(">=2-0 || 1.x");
     assert!(both.matches(&version("2.0.0-rc.1")));
     assert!(!both.matches(&version("1.5.0-rc.1")));
 }
 
-/// Texts of the letters that constraints are made of, constraints with faults, and anything.
+/// Texts of the characters of constraints, constraints with errors, and any text.
 fn near_constraint() -> impl Strategy<Value = String> {
     let member =
         "([!<>=~^ ]{0,2}v?[0-9xX*|]{1,3}(\\.[0-9x*]){0,3}(-[0-9a.-]{1,4})?|[12](\\.x)?[ -]{1,4}[34])";
@@ -113,14 +113,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_text_is_read_or_refused_at_a_place_in_it(text in near_constraint()) {
+    fn every_error_has_a_position_in_the_text(text in near_constraint()) {
         if let Err(error) = Constraint::parse(&text) {
-            assert_points_at_the_text(&text, &error);
+            assert_position_in_text(&text, &error);
         }
     }
 
     #[test]
-    fn the_normal_form_means_the_same(text in near_constraint()) {
+    fn the_normal_form_parses_to_an_equal_constraint(text in near_constraint()) {
         if let Ok(read) = Constraint::parse(&text) {
             prop_assert_eq!(Constraint::parse(&read.to_string()), Ok(read));
         }

@@ -1,8 +1,8 @@
-//! One version of a chart, and when it counts as one.
+//! An entry of the index: one version of a chart, and whether it is valid.
 
 use crate::chart::version::Version;
 
-/// The longest text that is kept of an entry, in bytes. URLs are the longest, and servers refuse them beyond this.
+/// The longest text that is kept of an entry, in bytes. URLs are the longest, and servers reject longer ones.
 pub(super) const MAX_TEXT: usize = 8 * 1024;
 
 /// One version of a chart, as the index lists it.
@@ -12,24 +12,24 @@ pub struct IndexEntry {
     pub version: String,
     /// Digest of the archive, as written: SHA-256 in hexadecimal where Helm made the index. Empty if unknown.
     pub digest: String,
-    /// Where the chart archive is, relative to the repository or absolute: the first URL that is not empty. Empty where
-    /// the index names no place.
+    /// URL of the chart archive, relative to the repository or absolute: the first one that is not empty. Empty if the index
+    /// has none.
     pub url: String,
     /// When the version was published, as written; empty if unknown.
     pub created: String,
-    /// Whether the chart's makers advise against it.
+    /// Whether the version is marked as deprecated.
     pub deprecated: bool,
 }
 
 impl IndexEntry {
-    /// What the entry costs in memory, in bytes.
+    /// Memory usage of the entry in bytes.
     pub(super) fn bytes(&self) -> usize {
         let texts = [&self.version, &self.digest, &self.url, &self.created];
         size_of::<Self>() + texts.map(String::capacity).iter().sum::<usize>()
     }
 }
 
-/// The fields of an entry that are looked at.
+/// The fields of an entry that are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Name,
@@ -44,7 +44,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// The field of this key. The case does not matter, as to Helm.
+    /// The field with this key. Case-insensitive, as in Helm.
     pub(super) fn of(key: &str) -> Option<Self> {
         [
             ("name", Self::Name),
@@ -66,26 +66,26 @@ impl Field {
     }
 }
 
-/// An entry in the making. A field that comes twice counts as it comes last.
+/// An entry that is being parsed. If a field occurs twice, the last value is used.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     entry: IndexEntry,
     name: String,
     kind: String,
-    seen: u16,
-    broken: u16,
-    is_spoilt: bool,
+    present: u16,
+    invalid: u16,
+    is_invalid: bool,
 }
 
 impl Draft {
     pub(super) fn has(&self, field: Field) -> bool {
-        self.seen & field.bit() != 0
+        self.present & field.bit() != 0
     }
 
-    /// A key has come; its value follows.
+    /// Starts a field after its key; its value follows.
     pub(super) fn begin(&mut self, field: Field) {
-        self.seen |= field.bit();
-        self.broken &= !field.bit();
+        self.present |= field.bit();
+        self.invalid &= !field.bit();
         match field {
             Field::Deprecated => self.entry.deprecated = false,
             Field::Maintainers | Field::Dependencies => {}
@@ -97,29 +97,29 @@ impl Draft {
         }
     }
 
-    /// The value is of a type that Helm cannot decode, or is not valid.
-    pub(super) fn refuse(&mut self, field: Field) {
-        self.broken |= field.bit();
+    /// Marks the value of a field as invalid, or as one of a type that Helm cannot decode.
+    pub(super) fn mark_invalid(&mut self, field: Field) {
+        self.invalid |= field.bit();
     }
 
-    /// Something is wrong that no later field mends.
-    pub(super) fn spoil(&mut self) {
-        self.is_spoilt = true;
+    /// Marks the entry as invalid, whatever fields follow.
+    pub(super) fn invalidate(&mut self) {
+        self.is_invalid = true;
     }
 
-    /// The text of a field, or the next of several. Only the first that is not empty is kept.
+    /// Sets the text of a field, or the next of several. Only the first that is not empty is kept.
     pub(super) fn set_text(&mut self, field: Field, value: &str) {
         match self.text_of(field) {
             Some(text) if !text.is_empty() => {}
             Some(text) if value.len() <= MAX_TEXT => value.clone_into(text),
-            Some(_) | None => self.refuse(field),
+            Some(_) | None => self.mark_invalid(field),
         }
     }
 
     pub(super) fn set_flag(&mut self, field: Field, value: bool) {
         match field {
             Field::Deprecated => self.entry.deprecated = value,
-            _ => self.refuse(field),
+            _ => self.mark_invalid(field),
         }
     }
 
@@ -135,23 +135,23 @@ impl Draft {
         }
     }
 
-    /// The entry, unless Helm would pass over it.
+    /// The entry, unless Helm would skip it.
     pub(super) fn finish(self) -> Option<IndexEntry> {
-        let satisfies = self.broken == 0
-            && !self.is_spoilt
+        let is_valid = self.invalid == 0
+            && !self.is_invalid
             && is_name(&self.name)
             && matches!(self.kind.as_str(), "" | "application" | "library")
             && Version::parse(&self.entry.version).is_ok();
-        satisfies.then_some(self.entry)
+        is_valid.then_some(self.entry)
     }
 }
 
-/// Helm drops what cannot be printed before it looks whether a name is empty, and refuses paths.
+/// Helm removes unprintable characters before it checks whether a name is empty, and rejects paths.
 fn is_name(name: &str) -> bool {
     !name.chars().all(char::is_control) && !name.contains('/') && !matches!(name, "." | "..")
 }
 
-/// Whether a dependency may be called this.
+/// Whether this is a valid alias of a dependency.
 pub(super) fn is_alias(alias: &str) -> bool {
     alias
         .bytes()

@@ -1,7 +1,7 @@
-//! The reader of JSON, which is YAML but quicker to read as what it is.
+//! The fast reader of JSON. JSON is YAML, but faster to parse as JSON.
 //!
-//! It gives up where JSON and YAML differ: at long keys, and at characters that YAML forbids, where they matter. Whatever
-//! is wrong with a document, the general reader tells.
+//! It stops where JSON and YAML differ: at long keys, and at characters that YAML forbids, if they matter. Errors in the
+//! document are reported by the general reader.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,26 +10,29 @@ use std::io::{self, Read};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::Stop;
+use super::FastReadError;
 use super::collect::{Collection, Collector};
-use super::scalar::{Meaning, Scalar};
+use super::scalar::{Scalar, ScalarType};
 use super::source::Source;
 
 /// How much is read at a time, in bytes.
 const BUFFER: usize = 16 * 1024;
 
-/// How many bytes may pass without a value that ends. The general reader allows twice as many.
-const MAX_QUIET: usize = super::MAX_QUIET / 2;
+/// How many bytes there may be between the ends of two values. The general reader allows twice as many.
+const MAX_TOKEN_LEN: usize = super::MAX_TOKEN_LEN / 2;
 
-/// How many bytes a key may take, with what is between it and its colon. The general reader allows 1024.
+/// How many bytes a key may have, up to its colon. The general reader allows 1024.
 const MAX_KEY: usize = 1000;
 
-/// Reads the document to its end, or gives up.
-pub(super) fn read<R: Read>(source: &mut Source<R>, collector: &mut Collector<'_>) -> Result<(), Stop> {
-    let meter = Meter::default();
-    let bytes = Metered {
+/// Reads the document to its end, or stops at something unsupported.
+pub(super) fn read<R: Read>(
+    source: &mut Source<R>,
+    collector: &mut Collector<'_>,
+) -> Result<(), FastReadError> {
+    let progress = Progress::default();
+    let bytes = CountingReader {
         source,
-        meter: &meter,
+        progress: &progress,
         buffer: vec![0; BUFFER],
         at: 0,
         end: 0,
@@ -37,44 +40,44 @@ pub(super) fn read<R: Read>(source: &mut Source<R>, collector: &mut Collector<'_
     let mut deserializer = serde_json::Deserializer::from_reader(bytes);
     let node = Node {
         collector,
-        meter: &meter,
+        progress: &progress,
         key_at: None,
     };
     let result = node
         .deserialize(&mut deserializer)
         .and_then(|()| deserializer.end());
-    match (result, meter.fault.take()) {
-        (_, Some(fault)) => Err(Stop::Input(fault)),
+    match (result, progress.error.take()) {
+        (_, Some(error)) => Err(FastReadError::Input(error)),
         (Ok(()), None) => Ok(()),
-        (Err(_), None) => Err(Stop::Odd),
+        (Err(_), None) => Err(FastReadError::Unsupported),
     }
 }
 
-/// Where the deserializer is.
+/// The position of the deserializer.
 #[derive(Default)]
-struct Meter {
+struct Progress {
     at: Cell<usize>,
     /// Where the last value ended.
-    noted: Cell<usize>,
-    fault: Cell<Option<io::Error>>,
+    last_value: Cell<usize>,
+    error: Cell<Option<io::Error>>,
 }
 
-impl Meter {
-    fn note(&self) {
-        self.noted.set(self.at.get());
+impl Progress {
+    fn end_value(&self) {
+        self.last_value.set(self.at.get());
     }
 }
 
-/// Counts the bytes that are taken.
-struct Metered<'s, R> {
+/// Counts the bytes that are read.
+struct CountingReader<'s, R> {
     source: &'s mut Source<R>,
-    meter: &'s Meter,
+    progress: &'s Progress,
     buffer: Vec<u8>,
     at: usize,
     end: usize,
 }
 
-impl<R: Read> Read for Metered<'_, R> {
+impl<R: Read> Read for CountingReader<'_, R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.at == self.end {
             self.at = 0;
@@ -82,7 +85,7 @@ impl<R: Read> Read for Metered<'_, R> {
             match self.source.read(&mut self.buffer) {
                 Ok(count) => self.end = count,
                 Err(error) => {
-                    self.meter.fault.set(Some(error));
+                    self.progress.error.set(Some(error));
                     return Err(io::ErrorKind::Other.into());
                 }
             }
@@ -90,9 +93,9 @@ impl<R: Read> Read for Metered<'_, R> {
         let mut ready = self.buffer.get(self.at..self.end).unwrap_or_default();
         let count = ready.read(out)?;
         self.at += count;
-        let at = self.meter.at.get() + count;
-        self.meter.at.set(at);
-        if at - self.meter.noted.get() > MAX_QUIET {
+        let at = self.progress.at.get() + count;
+        self.progress.at.set(at);
+        if at - self.progress.last_value.get() > MAX_TOKEN_LEN {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         Ok(count)
@@ -102,8 +105,8 @@ impl<R: Read> Read for Metered<'_, R> {
 /// The next node: a key, a value or an item.
 struct Node<'c, 'w, 'm> {
     collector: &'c mut Collector<'w>,
-    meter: &'m Meter,
-    /// Where the key of this value begins, if it has one.
+    progress: &'m Progress,
+    /// Where the key of this value starts, if it has one.
     key_at: Option<usize>,
 }
 
@@ -111,23 +114,23 @@ impl<'w, 'm> Node<'_, 'w, 'm> {
     fn next(&mut self, key_at: Option<usize>) -> Node<'_, 'w, 'm> {
         Node {
             collector: self.collector,
-            meter: self.meter,
+            progress: self.progress,
             key_at,
         }
     }
 
     fn take(self, scalar: Scalar<'_>) {
-        self.meter.note();
+        self.progress.end_value();
         self.collector.scalar(scalar);
     }
 
-    fn open(&mut self, what: Collection) {
-        self.meter.note();
-        self.collector.open(what);
+    fn open(&mut self, collection: Collection) {
+        self.progress.end_value();
+        self.collector.open(collection);
     }
 
     fn close(self) {
-        self.meter.note();
+        self.progress.end_value();
         self.collector.close();
     }
 }
@@ -137,7 +140,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         match self.key_at {
-            Some(at) if self.meter.at.get() - at > MAX_KEY => Err(D::Error::custom("a long key")),
+            Some(at) if self.progress.at.get() - at > MAX_KEY => Err(D::Error::custom("a long key")),
             _ => deserializer.deserialize_any(self),
         }
     }
@@ -153,7 +156,7 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         self.open(Collection::Mapping);
         loop {
-            let key_at = self.meter.at.get();
+            let key_at = self.progress.at.get();
             if map.next_key_seed(self.next(None))?.is_none() {
                 break;
             }
@@ -171,7 +174,7 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        if self.collector.listens() && text.contains(is_json_alone) {
+        if self.collector.is_relevant() && text.contains(is_json_only) {
             return Err(E::custom("a character that YAML forbids"));
         }
         self.take(Scalar::text(text));
@@ -184,27 +187,27 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.take(Scalar::with("", Meaning::Bool(value)));
+        self.take(Scalar::with("", ScalarType::Bool(value)));
         Ok(())
     }
 
     fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
-        self.take(Scalar::with("", Meaning::Other));
+        self.take(Scalar::with("", ScalarType::Other));
         Ok(())
     }
 
     fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
-        self.take(Scalar::with("", Meaning::Other));
+        self.take(Scalar::with("", ScalarType::Other));
         Ok(())
     }
 
     fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        self.take(Scalar::with("", Meaning::Other));
+        self.take(Scalar::with("", ScalarType::Other));
         Ok(())
     }
 }
 
-/// Whether JSON allows this in a text, and YAML does not.
-pub(super) fn is_json_alone(character: char) -> bool {
+/// Whether JSON allows this character in a string, and YAML does not.
+pub(super) fn is_json_only(character: char) -> bool {
     matches!(character, '\u{7F}'..='\u{84}' | '\u{86}'..='\u{9F}' | '\u{FFFE}' | '\u{FFFF}')
 }

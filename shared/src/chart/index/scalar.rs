@@ -1,4 +1,4 @@
-//! What a scalar means to the decoder that Helm uses: YAML 1.1, without base 60.
+//! The type of a scalar for the decoder that Helm uses: YAML 1.1, without base 60.
 
 /// A scalar of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,30 +7,30 @@ pub(super) struct Scalar<'t> {
     pub(super) style: Style,
 }
 
-/// How a scalar is written, as far as its meaning depends on it.
+/// How a scalar is written, as far as its type depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Without quotes or tag: the text decides what it is.
+    /// Without quotes or tag: the text determines the type.
     Plain,
-    /// With a known meaning, whatever the text.
-    Is(Meaning),
+    /// Of a known type, whatever the text.
+    Is(ScalarType),
 }
 
-/// The types that a chart's fields can tell apart.
+/// The types that make a difference for the fields of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// Nothing at all: as if the key were not there.
+pub(super) enum ScalarType {
+    /// Null: as if the key were missing.
     Null,
     Bool(bool),
     Text,
-    /// Numbers and binary data: nothing that a chart's text field can be read from.
+    /// Numbers and binary data, which are invalid in the text fields of a chart.
     Other,
 }
 
 impl<'t> Scalar<'t> {
     pub(super) const NULL: Self = Self {
         text: "",
-        style: Style::Is(Meaning::Null),
+        style: Style::Is(ScalarType::Null),
     };
 
     pub(super) fn plain(text: &'t str) -> Self {
@@ -39,18 +39,18 @@ impl<'t> Scalar<'t> {
     }
 
     pub(super) fn text(text: &'t str) -> Self {
-        Self::with(text, Meaning::Text)
+        Self::with(text, ScalarType::Text)
     }
 
-    pub(super) fn with(text: &'t str, meaning: Meaning) -> Self {
-        let style = Style::Is(meaning);
+    pub(super) fn with(text: &'t str, scalar_type: ScalarType) -> Self {
+        let style = Style::Is(scalar_type);
         Self { text, style }
     }
 
-    pub(super) fn meaning(self) -> Meaning {
+    pub(super) fn scalar_type(self) -> ScalarType {
         match self.style {
             Style::Plain => plain(self.text),
-            Style::Is(meaning) => meaning,
+            Style::Is(scalar_type) => scalar_type,
         }
     }
 
@@ -60,18 +60,18 @@ impl<'t> Scalar<'t> {
     }
 }
 
-/// The meaning of a text without quotes.
-fn plain(text: &str) -> Meaning {
+/// The type of a text without quotes.
+fn plain(text: &str) -> ScalarType {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Meaning::Null,
+        "" | "~" | "null" | "Null" | "NULL" => ScalarType::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            Meaning::Bool(true)
+            ScalarType::Bool(true)
         }
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            Meaning::Bool(false)
+            ScalarType::Bool(false)
         }
-        _ if is_number(text) => Meaning::Other,
-        _ => Meaning::Text,
+        _ if is_number(text) => ScalarType::Other,
+        _ => ScalarType::Text,
     }
 }
 
@@ -102,11 +102,11 @@ fn is_integer(digits: &str) -> bool {
         "0b" | "0B" => 2,
         _ => return false,
     };
-    // A sign here would be a second one.
+    // The sign is removed already; another one is invalid.
     digits.starts_with(|c: char| c.is_ascii_hexdigit()) && u64::from_str_radix(digits, radix).is_ok()
 }
 
-/// `[0-9]*.?[0-9]*` with a digit in it, and an exponent perhaps. One that is out of range remains text.
+/// `[0-9]*.?[0-9]*` with at least one digit, and an optional exponent. A number out of range is text.
 fn is_float(digits: &str) -> bool {
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -130,11 +130,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_without_quotes_mean_what_they_mean_to_helm() {
-        for (texts, meaning) in [
-            (&["", "~", "null", "NULL"][..], Meaning::Null),
-            (&["y", "Yes", "on", "TRUE"], Meaning::Bool(true)),
-            (&["n", "No", "off", "false"], Meaning::Bool(false)),
+    fn unquoted_texts_have_the_type_that_helm_gives_them() {
+        for (texts, expected) in [
+            (&["", "~", "null", "NULL"][..], ScalarType::Null),
+            (&["y", "Yes", "on", "TRUE"], ScalarType::Bool(true)),
+            (&["n", "No", "off", "false"], ScalarType::Bool(false)),
             (
                 &[
                     "1",
@@ -158,7 +158,7 @@ mod tests {
                     ".NaN",
                     "123456789012345678901234567890",
                 ],
-                Meaning::Other,
+                ScalarType::Other,
             ),
             (
                 &[
@@ -184,18 +184,18 @@ mod tests {
                     "0x+1",
                     "1 2",
                 ],
-                Meaning::Text,
+                ScalarType::Text,
             ),
         ] {
             for text in texts {
-                assert_eq!(Scalar::plain(text).meaning(), meaning, "{text:?}");
+                assert_eq!(Scalar::plain(text).scalar_type(), expected, "{text:?}");
             }
         }
     }
 
     #[test]
-    fn quotes_make_text() {
-        assert_eq!(Scalar::text("1.10").meaning(), Meaning::Text);
+    fn quoted_scalars_are_text() {
+        assert_eq!(Scalar::text("1.10").scalar_type(), ScalarType::Text);
         assert!(Scalar::plain("<<").merges() && !Scalar::text("<<").merges());
     }
 }

@@ -1,57 +1,57 @@
-//! The bytes of the document, pulled as they come.
+//! The bytes of the document, with its start buffered.
 
 use std::io::{self, ErrorKind, Read};
 
 use super::Layout;
 
-/// How much of the document's beginning is kept to start over from. What gives a layout away comes early: a document of
-/// another tool differs in its first entry.
-const KEPT: usize = 256 * 1024;
+/// How much of the document's start is buffered for a restart. Layouts differ early: a document of another tool differs in its
+/// first entry.
+const MAX_BUFFERED: usize = 256 * 1024;
 
-/// How many bytes are looked at before the first reader starts, at most: enough to see past a few blank lines.
-const OPENING: usize = 4096;
+/// How many bytes are inspected at most before a reader is chosen: enough to skip a few blank lines.
+const MAX_PEEK: usize = 4096;
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// The input, and its beginning.
+/// The input, with its start buffered.
 pub(super) struct Source<R> {
     input: R,
-    /// The beginning of the document: all that was pulled as long as `keeps`, otherwise what is still to be given out.
+    /// The start of the document: all bytes read so far if `is_buffering`, otherwise those that are not consumed yet.
     head: Vec<u8>,
-    /// How much of `head` has been given out.
-    given: usize,
-    /// Where the text starts, behind a byte order mark.
+    /// How much of `head` is consumed.
+    consumed: usize,
+    /// Where the text starts, after a byte order mark.
     start: usize,
-    keeps: bool,
+    is_buffering: bool,
 }
 
 impl<R: Read> Source<R> {
-    /// Pulls the first bytes.
+    /// Reads the first bytes.
     pub(super) fn open(input: R, layout: Layout) -> io::Result<Self> {
         let mut source = Self {
             input,
             head: Vec::new(),
-            given: 0,
+            consumed: 0,
             start: 0,
-            keeps: layout == Layout::Any,
+            is_buffering: layout == Layout::Any,
         };
-        while source.head.len() < OPENING && !source.has_begun() {
-            let mut opening = [0; OPENING];
-            let count = pull(&mut source.input, &mut opening)?;
+        while source.head.len() < MAX_PEEK && !source.can_detect_layout() {
+            let mut chunk = [0; MAX_PEEK];
+            let count = read_some(&mut source.input, &mut chunk)?;
             if count == 0 {
                 break;
             }
-            source.head.extend(opening.iter().take(count));
+            source.head.extend(chunk.iter().take(count));
         }
         if source.head.starts_with(BOM) {
             source.start = BOM.len();
-            source.given = BOM.len();
+            source.consumed = BOM.len();
         }
         Ok(source)
     }
 
-    /// Whether enough is there to tell what the document is.
-    fn has_begun(&self) -> bool {
+    /// Whether enough bytes are read to detect the layout.
+    fn can_detect_layout(&self) -> bool {
         self.head.len() > BOM.len() && self.first().is_some()
     }
 
@@ -61,10 +61,10 @@ impl<R: Read> Source<R> {
         text.iter().copied().find(|b| !b.is_ascii_whitespace())
     }
 
-    /// Says which encoding the document has, if it begins like one that is not read.
-    pub(super) fn foreign_encoding(&self) -> Option<&'static str> {
+    /// The encoding of the document, described, if it is not a supported one.
+    pub(super) fn unsupported_encoding(&self) -> Option<&'static str> {
         match self.head.as_slice() {
-            [0x1F, 0x8B, ..] => Some("it is compressed with gzip, and the server does not say so"),
+            [0x1F, 0x8B, ..] => Some("it is compressed with gzip, but the server sends no Content-Encoding"),
             [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [0, _, ..] | [_, 0, ..] => {
                 Some("it seems to be UTF-16 or UTF-32; save it as UTF-8")
             }
@@ -72,47 +72,47 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Starts over, if the beginning is still there. Only once.
+    /// Restarts from the beginning, if it is still buffered. Possible only once.
     pub(super) fn rewind(&mut self) -> bool {
-        self.given = self.start;
-        std::mem::take(&mut self.keeps)
+        self.consumed = self.start;
+        std::mem::take(&mut self.is_buffering)
     }
 
-    fn give(&mut self, out: &mut [u8]) -> usize {
-        let rest = self.head.get(self.given..).unwrap_or_default();
+    fn copy_buffered(&mut self, out: &mut [u8]) -> usize {
+        let rest = self.head.get(self.consumed..).unwrap_or_default();
         let count = rest.len().min(out.len());
         for (to, from) in out.iter_mut().zip(rest) {
             *to = *from;
         }
-        self.given += count;
+        self.consumed += count;
         count
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        if self.keeps && self.head.len() + bytes.len() <= KEPT {
+    fn buffer(&mut self, bytes: &[u8]) {
+        if self.is_buffering && self.head.len() + bytes.len() <= MAX_BUFFERED {
             self.head.extend_from_slice(bytes);
-            self.given = self.head.len();
+            self.consumed = self.head.len();
         } else {
-            self.keeps = false;
+            self.is_buffering = false;
             self.head = Vec::new();
-            self.given = 0;
+            self.consumed = 0;
         }
     }
 }
 
 impl<R: Read> Read for Source<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let given = self.give(out);
-        if given > 0 || out.is_empty() {
-            return Ok(given);
+        let count = self.copy_buffered(out);
+        if count > 0 || out.is_empty() {
+            return Ok(count);
         }
-        let count = pull(&mut self.input, out)?;
-        self.keep(out.get(..count).unwrap_or_default());
+        let count = read_some(&mut self.input, out)?;
+        self.buffer(out.get(..count).unwrap_or_default());
         Ok(count)
     }
 }
 
-fn pull(input: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
+fn read_some(input: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(out) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

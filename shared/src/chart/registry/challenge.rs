@@ -1,41 +1,41 @@
-//! `WWW-Authenticate`: how a registry wants to be asked (RFC 9110, section 11).
+//! `WWW-Authenticate`: how to authenticate to a registry (RFC 9110, section 11).
 //!
-//! A response may hold the field several times, each value several challenges, and each challenge a list of parameters,
-//! all of them separated by commas:
+//! A response may have the header several times, each value several challenges, and each challenge a list of parameters, all
+//! of them separated by commas:
 //!
 //! ```text
 //! Bearer realm="https://auth.example.com/token",service="registry",scope="repository:a:pull,push", Basic realm="x"
 //! ```
 //!
-//! Nothing here fails: a challenge that cannot be read is passed over together with the rest of its value, and [`pick`]
-//! says what is missing. A value of any length and content costs time in proportion to its length, and bounded memory.
+//! Parsing does not fail: an invalid challenge is skipped together with the rest of its value, and [`pick`] reports what is
+//! missing. Any value takes time linear in its length and bounded memory.
 
 use thiserror::Error;
 
-use super::header::{Cursor, Fault, text};
+use super::header::{Cursor, Malformed, text};
 use crate::text::cut;
 
-/// The longest value that is read, in bytes. HTTP servers send no longer headers; longer values are passed over.
+/// The longest value that is parsed, in bytes. HTTP servers do not send longer headers; longer values are skipped.
 const MAX_VALUE_LEN: usize = 16 * 1024;
 
-/// How many challenges are read, in all values together. Registries send one or two.
+/// How many challenges are kept, over all values. Registries send one or two.
 const MAX_CHALLENGES: usize = 16;
 
 /// How many parameters of a challenge are kept. Bearer has five.
 const MAX_PARAMETERS: usize = 16;
 
-/// What stands between challenges, and between parameters.
+/// The separator of challenges and of parameters.
 const COMMA: &[u8] = b",";
 
-/// How much of the registry's own words fits into a message, in bytes.
-const MAX_TOLD: usize = 128;
+/// How much of the registry's text is quoted in a message, in bytes.
+const MAX_QUOTED: usize = 128;
 
-/// One way to authenticate, out of those that a registry offers.
+/// One of the authentication schemes that a registry offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
-    /// Name of the scheme as written; it means the same in any case.
+    /// Name of the scheme as written; it is case-insensitive.
     pub scheme: String,
-    /// Data that stands in place of parameters, as some schemes have it.
+    /// Data in place of parameters, which some schemes use.
     pub token68: Option<String>,
     parameters: Vec<(String, String)>,
 }
@@ -46,9 +46,9 @@ impl Challenge {
         self.scheme.eq_ignore_ascii_case(scheme)
     }
 
-    /// The value of a parameter, whose name means the same in any case.
+    /// The value of a parameter. Its name is case-insensitive.
     ///
-    /// A parameter must not occur twice. Where it does the last one counts, as for the library that Fleet and Helm use.
+    /// A parameter must not occur twice. If it does, the last one is used, as in the library of Fleet and Helm.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let (_, value) = self
             .parameters
@@ -58,57 +58,59 @@ impl Challenge {
         Some(value)
     }
 
-    /// A parameter that says something.
-    fn filled(&self, name: &str) -> Option<String> {
+    /// The value of a parameter that is not blank.
+    fn non_blank(&self, name: &str) -> Option<String> {
         self.parameter(name)
             .filter(|value| !value.trim().is_empty())
             .map(str::to_owned)
     }
 }
 
-/// What a registry wants, of what we can do.
+/// The authentication scheme to use, of those that are supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// A token, from a server that the registry names.
+    /// A token from a server that the registry names.
     Bearer(Bearer),
     /// User name and password with every request.
     Basic,
 }
 
-/// Where a token is had, and for what.
+/// Where to request a token, and for which access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bearer {
-    /// URL of the token server, as written: [`super::realm::token_url`] says whether it may be asked.
+    /// URL of the token server, as written: [`super::realm::token_url`] checks whether it may be used.
     pub realm: String,
-    /// What the token server calls the registry.
+    /// Name of the registry at the token server.
     pub service: Option<String>,
-    /// What the token must allow, separated by blanks.
+    /// What the token must allow, separated by spaces.
     pub scope: Option<String>,
-    /// What was wrong with the token that was sent, such as `invalid_token` or `insufficient_scope`; cut to what fits
-    /// into a message.
+    /// What was wrong with the token that was sent, such as `invalid_token` or `insufficient_scope`; truncated
+    /// for messages.
     pub error: Option<String>,
 }
 
-/// Why a registry that wants credentials cannot have them.
+/// Why it is not possible to authenticate to a registry that requires it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ChallengeError {
-    /// It does not say how.
+    /// No valid challenge.
     #[error(
-        "the registry wants credentials but does not say in which form: its answer has no WWW-Authenticate header that can be read; is a proxy in front of it?"
+        "the registry requires credentials but does not say in which form: its response has no valid WWW-Authenticate header; is a proxy in front of it?"
     )]
     None,
-    /// It wants something that we cannot do.
-    #[error("the registry wants credentials in the form {schemes}; Bearer and Basic are supported")]
+    /// Only challenges with unsupported schemes.
+    #[error("the registry requires credentials in the form {schemes}; Bearer and Basic are supported")]
     Unsupported {
-        /// The schemes that it names.
+        /// The schemes of its challenges.
         schemes: String,
     },
-    /// It wants a token, but does not say from where.
-    #[error("the registry wants a token but does not say from where: its Bearer challenge has no realm")]
+    /// It requires a token, but does not name the token server.
+    #[error(
+        "the registry requires a token but does not name a token server: its Bearer challenge has no realm"
+    )]
     NoRealm,
 }
 
-/// Reads the values of all `WWW-Authenticate` fields of a response.
+/// Parses the values of all `WWW-Authenticate` fields of a response.
 pub fn parse(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<Challenge> {
     let mut found = Vec::new();
     for value in values {
@@ -126,10 +128,10 @@ pub fn parse(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<Challeng
     found
 }
 
-/// Chooses a challenge: a token before a password, since the former can be had without credentials and says less.
+/// Chooses a challenge: Bearer before Basic, since a token may be issued without credentials and discloses less.
 ///
 /// # Errors
-/// Where none of them can be met.
+/// When none of them is supported.
 pub fn pick(challenges: &[Challenge]) -> Result<Scheme, ChallengeError> {
     let bearer = challenges
         .iter()
@@ -151,22 +153,22 @@ pub fn pick(challenges: &[Challenge]) -> Result<Scheme, ChallengeError> {
         .map(|challenge| challenge.scheme.as_str())
         .collect();
     Err(ChallengeError::Unsupported {
-        schemes: cut(schemes.join(", "), MAX_TOLD),
+        schemes: cut(schemes.join(", "), MAX_QUOTED),
     })
 }
 
 impl Bearer {
     fn of(challenge: &Challenge) -> Option<Self> {
         Some(Self {
-            realm: challenge.filled("realm")?,
-            service: challenge.filled("service"),
-            scope: challenge.filled("scope"),
-            error: challenge.filled("error").map(|error| cut(error, MAX_TOLD)),
+            realm: challenge.non_blank("realm")?,
+            service: challenge.non_blank("service"),
+            scope: challenge.non_blank("scope"),
+            error: challenge.non_blank("error").map(|error| cut(error, MAX_QUOTED)),
         })
     }
 }
 
-/// Reads the next challenge of a value; `None` at the end or a fault.
+/// Parses the next challenge of a value; `None` at the end or at a syntax error.
 fn challenge(cursor: &mut Cursor<'_>) -> Option<Challenge> {
     cursor.skip_to_element();
     let mut challenge = Challenge {
@@ -188,8 +190,8 @@ fn challenge(cursor: &mut Cursor<'_>) -> Option<Challenge> {
     Some(challenge)
 }
 
-/// Reads the data of a challenge that has no parameters: `1*(letter, digit or one of -._~+/) *"="` up to a comma or the
-/// end. Nothing is read where something else stands there.
+/// Parses the data of a challenge without parameters: `1*(letter, digit or one of -._~+/) *"="` up to a comma or the end.
+/// Consumes nothing if something else is there.
 fn token68(cursor: &mut Cursor<'_>) -> Option<String> {
     let mut ahead = *cursor;
     ahead.skip_blanks();
@@ -207,11 +209,11 @@ fn token68(cursor: &mut Cursor<'_>) -> Option<String> {
     Some(text(&data))
 }
 
-/// Reads the next parameter of a challenge; `None` where another challenge or the end comes instead.
-fn parameter(cursor: &mut Cursor<'_>) -> Result<Option<(String, String)>, Fault> {
+/// Parses the next parameter of a challenge; `None` at the next challenge or the end.
+fn parameter(cursor: &mut Cursor<'_>) -> Result<Option<(String, String)>, Malformed> {
     let mut ahead = *cursor;
     ahead.skip_to_element();
-    // A name without a value is that of the next scheme.
+    // A name without a value is the next scheme.
     let Some((name, Some(value))) = ahead.parameter(COMMA)? else {
         return Ok(None);
     };

@@ -4,9 +4,9 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// The algorithms that the OCI image specification registers, and the length of what they give, in hexadecimal digits.
+/// The algorithms that the OCI image specification registers, and the lengths of their digests, in hexadecimal digits.
 ///
-/// Go's `digest` package, which Helm and Fleet read digests with, knows these three and refuses all others.
+/// Go's `digest` package, which Helm and Fleet use, knows these three and rejects all others.
 const ALGORITHMS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
 /// A digest that is complete and well-formed.
@@ -16,46 +16,47 @@ pub struct Digest<'a>(&'a str);
 /// Why a text is not a digest.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DigestError {
-    /// No algorithm in front, or one that nobody knows.
-    #[error("digest {text:?} names no known algorithm; write sha256: and 64 hexadecimal digits behind it")]
+    /// No algorithm, or an unknown one.
+    #[error("digest {text:?} names no known algorithm; write sha256: and 64 hexadecimal digits after it")]
     Algorithm {
         /// The whole text.
         text: String,
     },
-    /// Not the digits that the algorithm gives.
-    #[error("digest {text:?} needs {digits} hexadecimal digits in lower case behind {algorithm}:")]
+    /// Not the digits of the algorithm.
+    #[error("digest {text:?} needs {digits} hexadecimal digits in lower case after {algorithm}:")]
     Digits {
         /// The whole text.
         text: String,
-        /// What stands before the colon.
+        /// The text before the colon.
         algorithm: &'static str,
-        /// How many digits there must be.
+        /// How many digits the algorithm has.
         digits: usize,
     },
 }
 
-/// The registry has something else under the tag than the reference wants.
+/// The tag in the registry has another digest than the reference.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "chart reference digest mismatch: tag {tag} has {found}, but the reference wants {wanted}; correct the digest in spec.helm.repo, or remove it from there to take what the tag has"
+    "chart reference digest mismatch: tag {tag} has {found}, but the reference requires {expected}; correct the digest in spec.helm.repo, or remove it to use the manifest of the tag"
 )]
 pub struct DigestMismatch {
     /// The tag that was looked up.
     pub tag: String,
-    /// What the registry has under it.
+    /// Its digest in the registry.
     pub found: String,
-    /// What the reference names.
-    pub wanted: String,
+    /// The digest in the reference.
+    pub expected: String,
 }
 
 impl<'a> Digest<'a> {
-    /// Reads a digest.
+    /// Parses a digest.
     ///
     /// # Errors
-    /// Says what is wrong with the text.
+    /// What is wrong with the text.
     pub fn parse(text: &'a str) -> Result<Self, DigestError> {
         let (name, encoded) = text.split_once(':').unwrap_or_default();
-        let Some((algorithm, digits)) = ALGORITHMS.into_iter().find(|(known, _)| *known == name) else {
+        let Some((algorithm, digits)) = ALGORITHMS.into_iter().find(|(algorithm, _)| *algorithm == name)
+        else {
             return Err(DigestError::Algorithm {
                 text: text.to_owned(),
             });
@@ -76,13 +77,12 @@ impl<'a> Digest<'a> {
         self.0
     }
 
-    /// Whether the manifest that the registry has under `tag` is this one: Helm's rule for a reference with a digest.
+    /// Checks that the manifest of `tag` has this digest: Helm's rule for a reference with a digest.
     ///
-    /// `found` is the header `Docker-Content-Digest`, or what the manifest itself gives under the algorithm of this
-    /// digest.
+    /// `found` is the header `Docker-Content-Digest`, or the digest of the manifest by the algorithm of this digest.
     ///
     /// # Errors
-    /// Where it is another.
+    /// When it has another one.
     pub fn check(self, tag: &str, found: &str) -> Result<(), DigestMismatch> {
         if found == self.0 {
             return Ok(());
@@ -90,7 +90,7 @@ impl<'a> Digest<'a> {
         Err(DigestMismatch {
             tag: tag.to_owned(),
             found: found.to_owned(),
-            wanted: self.0.to_owned(),
+            expected: self.0.to_owned(),
         })
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads() {
+    fn known_algorithms_with_their_lengths_are_accepted() {
         let digits = "0123456789abcdef".repeat(8);
         for (algorithm, length) in ALGORITHMS {
             let text = format!("{algorithm}:{}", &digits[..length]);
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn another_manifest_is_told() {
-        let wanted = format!("sha256:{}", "0".repeat(64));
+    fn another_digest_is_reported() {
+        let expected = format!("sha256:{}", "0".repeat(64));
         let found = format!("sha256:{}", "1".repeat(64));
-        let digest = Digest::parse(&wanted).unwrap();
-        assert_eq!(digest.check("1.2.3", &wanted), Ok(()));
+        let digest = Digest::parse(&expected).unwrap();
+        assert_eq!(digest.check("1.2.3", &expected), Ok(()));
         let message = digest.check("1.2.3", &found).unwrap_err().to_string();
         assert!(
-            message.contains("tag 1.2.3") && message.contains(&found) && message.contains(&wanted),
+            message.contains("tag 1.2.3") && message.contains(&found) && message.contains(&expected),
             "{message}"
         );
     }

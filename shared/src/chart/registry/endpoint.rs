@@ -1,23 +1,23 @@
-//! Where a registry answers: the URLs of its API.
+//! The URLs of a registry's API.
 
 use super::reference::Reference;
 
-/// How many tags a page is to hold. Most registries give 100 unasked, and some refuse to give more than 1000.
+/// How many tags to request per page. Most registries default to 100, and some reject more than 1000.
 pub const PAGE_SIZE: u32 = 1000;
 
-/// The media types of manifests, for the header `Accept`. A registry answers with what it has only if it is named: a chart
-/// is an OCI manifest, but may be kept behind an index or in Docker's older forms.
+/// The media types of manifests, for the header `Accept`. A registry returns a manifest only if its type is listed: a
+/// chart is an OCI manifest, but may be stored behind an index or in Docker's older formats.
 pub const MANIFEST_TYPES: &str = "application/vnd.oci.image.manifest.v1+json, \
     application/vnd.oci.image.index.v1+json, \
     application/vnd.docker.distribution.manifest.v2+json, \
     application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// How a registry is reached.
+/// How to connect to a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// Over TLS.
     Https,
-    /// In the clear, because the Secret says so with `basicHTTP`.
+    /// In plain text, because the Secret sets `basicHTTP`.
     PlainHttp,
 }
 
@@ -31,20 +31,19 @@ impl Transport {
     }
 }
 
-/// A repository in a registry, as its API is reached.
+/// The API of a repository in a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint<'a> {
-    /// How.
+    /// How to connect.
     pub transport: Transport,
-    /// Host and port. Not always those of the reference: a registry may answer under another name than its references
-    /// have.
+    /// Host and port. Not always those of the reference: the API of a registry may be at another host.
     pub host: &'a str,
     /// Name of the repository.
     pub repository: &'a str,
 }
 
 impl<'a> Endpoint<'a> {
-    /// Where a reference says that its registry is.
+    /// The API of the registry that the reference names.
     pub const fn of(transport: Transport, reference: &Reference<'a>) -> Self {
         Self {
             transport,
@@ -53,12 +52,12 @@ impl<'a> Endpoint<'a> {
         }
     }
 
-    /// The first page of the tags.
+    /// URL of the first page of the tags.
     pub fn tags_url(&self) -> String {
         format!("{}/tags/list?n={PAGE_SIZE}", self.base())
     }
 
-    /// The manifest that a tag or a digest names.
+    /// URL of the manifest of a tag or digest.
     pub fn manifest_url(&self, tag_or_digest: &str) -> String {
         format!("{}/manifests/{tag_or_digest}", self.base())
     }
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls() {
+    fn urls_have_the_transport_host_and_repository() {
         let reference = Reference::parse("oci://h:5000/charts/web:1.2.3").unwrap();
         let endpoint = Endpoint::of(Transport::Https, &reference);
         assert_eq!(

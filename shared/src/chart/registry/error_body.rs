@@ -1,4 +1,4 @@
-//! What a registry says when it refuses: `{"errors":[{"code":"NAME_UNKNOWN","message":"…"}]}`.
+//! The body of a registry's error response: `{"errors":[{"code":"NAME_UNKNOWN","message":"…"}]}`.
 
 use std::fmt;
 
@@ -6,46 +6,46 @@ use serde_json::Value;
 
 use crate::text::cut;
 
-/// The longest body that is read, in bytes. A longer one is not worth the reading.
+/// The longest body that is parsed, in bytes.
 pub const MAX_LEN: usize = 64 * 1024;
 
-/// How much of the registry's own words fits into a message, in bytes.
-const MAX_TOLD: usize = 256;
+/// How much of the registry's text is quoted in a message, in bytes.
+const MAX_QUOTED: usize = 256;
 
-/// An error as a registry tells it.
+/// An error that a registry reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryError {
-    /// What it is.
+    /// The error code.
     pub code: RegistryCode,
-    /// The registry's own words, in one line and cut to what fits into a message. May be empty.
+    /// The registry's message, in one line and truncated. May be empty.
     pub message: String,
 }
 
 /// The codes of the distribution specification that make a difference here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryCode {
-    /// The registry has no such repository. Some say the same where the credentials do not suffice.
+    /// The registry has no such repository. Some registries report the same for insufficient credentials.
     NameUnknown,
-    /// No repository can have such a name.
+    /// The name of the repository is invalid.
     NameInvalid,
     /// The repository has no such tag or digest.
     ManifestUnknown,
-    /// The credentials do not suffice.
+    /// The credentials are insufficient.
     Denied,
-    /// There are no credentials, or wrong ones.
+    /// Credentials are missing or wrong.
     Unauthorized,
     /// Too many requests.
     TooManyRequests,
-    /// The registry cannot do what was asked.
+    /// The registry does not support the operation.
     Unsupported,
-    /// Any other code, cut to what fits into a message; empty where the body has none.
+    /// Any other code, truncated; empty if the body has none.
     Other(String),
 }
 
 impl RegistryCode {
-    /// Reads a code. Capitals and underscores make no difference: some registries differ in them.
+    /// Parses a code. Case and underscores are ignored: registries differ in them.
     pub fn of(code: &str) -> Self {
-        let bare: String = code.chars().filter(|c| *c != '_').take(MAX_TOLD).collect();
+        let bare: String = code.chars().filter(|c| *c != '_').take(MAX_QUOTED).collect();
         match bare.to_ascii_uppercase().as_str() {
             "NAMEUNKNOWN" => Self::NameUnknown,
             "NAMEINVALID" => Self::NameInvalid,
@@ -83,10 +83,10 @@ impl fmt::Display for RegistryError {
     }
 }
 
-/// Reads the body of a failure; `None` where it says nothing that can be understood.
+/// Parses the body of an error response; `None` if it contains no known error format.
 ///
-/// Of several errors the first one counts. Token servers and proxies have forms of their own: `error` with
-/// `error_description`, `message`, `details`.
+/// Of several errors the first one is used. Token servers and proxies have other formats: `error` with `error_description`,
+/// `message`, `details`.
 pub fn decode(body: &[u8]) -> Option<RegistryError> {
     if body.len() > MAX_LEN {
         return None;
@@ -115,23 +115,23 @@ pub fn decode(body: &[u8]) -> Option<RegistryError> {
     })
 }
 
-/// A text without line breaks, cut to what fits into a message.
+/// A text without line breaks, truncated for messages.
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    cut(words.join(" "), MAX_TOLD)
+    cut(words.join(" "), MAX_QUOTED)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(body: &str) -> Option<String> {
+    fn message(body: &str) -> Option<String> {
         decode(body.as_bytes()).map(|error| error.to_string())
     }
 
     #[test]
-    fn codes() {
+    fn codes_are_recognised_in_any_notation() {
         use RegistryCode::{
             Denied, ManifestUnknown, NameInvalid, NameUnknown, Other, TooManyRequests, Unauthorized,
             Unsupported,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn messages_are_taken_from_all_known_formats() {
         for (body, expected) in [
             (
                 r#"{"errors":[{"code":"NAME_UNKNOWN","message":"repository name not known to registry"}]}"#,
@@ -192,7 +192,7 @@ mod tests {
             ("<html>", None),
             ("", None),
         ] {
-            assert_eq!(told(body).as_deref(), expected, "{body}");
+            assert_eq!(message(body).as_deref(), expected, "{body}");
         }
     }
 
@@ -200,7 +200,7 @@ mod tests {
     fn hostile_bodies_are_bounded() {
         let long = "ä".repeat(1000);
         let body = format!(r#"{{"errors":[{{"code":"{long}","message":"{long}"}}]}}"#);
-        assert!(told(&body).unwrap().len() <= 2 * MAX_TOLD + 2);
+        assert!(message(&body).unwrap().len() <= 2 * MAX_QUOTED + 2);
         assert_eq!(decode(&vec![b'['; MAX_LEN]), None);
         assert_eq!(decode(&vec![b' '; MAX_LEN + 1]), None);
     }

@@ -1,26 +1,25 @@
-//! Header fields, read from left to right: the pieces that `WWW-Authenticate` and `Link` have in common (RFC 9110
-//! section 5.6).
+//! Parsing of header values: the syntax that `WWW-Authenticate` and `Link` have in common (RFC 9110 section 5.6).
 
-/// What has not been read yet of a field's value.
+/// The rest of a header value that is not parsed yet.
 ///
-/// A value is bytes, since RFC 9110 lets it hold bytes that are no ASCII.
+/// A value is bytes, since RFC 9110 allows bytes beyond ASCII in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'h> {
     rest: &'h [u8],
 }
 
 impl<'h> Cursor<'h> {
-    /// At the beginning of a value.
+    /// A cursor at the start of a value.
     pub const fn new(value: &'h [u8]) -> Self {
         Self { rest: value }
     }
 
-    /// Whether nothing is left.
+    /// Whether the value is consumed.
     pub const fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Reads `byte` if it comes next.
+    /// Consumes `byte` if it is next.
     pub fn eat(&mut self, byte: u8) -> bool {
         match self.rest.split_first() {
             Some((first, rest)) if *first == byte => {
@@ -31,40 +30,40 @@ impl<'h> Cursor<'h> {
         }
     }
 
-    /// Reads the bytes up to the first that does not belong, maybe none.
-    pub fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> &'h [u8] {
+    /// Consumes the bytes up to the first that does not match; possibly none.
+    pub fn take_while(&mut self, matches: impl Fn(u8) -> bool) -> &'h [u8] {
         let end = self
             .rest
             .iter()
-            .position(|byte| !belongs(*byte))
+            .position(|byte| !matches(*byte))
             .unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(end);
         self.rest = rest;
         taken
     }
 
-    /// Passes over blanks and tabs.
+    /// Skips spaces and tabs.
     pub fn skip_blanks(&mut self) {
         self.take_while(is_blank);
     }
 
-    /// Passes over what may stand between the elements of a list: commas, of which there may be several, and blanks.
+    /// Skips what may be between the elements of a list: any number of commas and blanks.
     pub fn skip_to_element(&mut self) {
         self.take_while(|byte| is_blank(byte) || byte == b',');
     }
 
-    /// Reads a token; `None` where none comes next.
+    /// Consumes a token; `None` if there is none.
     pub fn token(&mut self) -> Option<&'h str> {
         let token = self.take_while(is_token);
         std::str::from_utf8(token).ok().filter(|token| !token.is_empty())
     }
 
-    /// Reads a parameter, which is a name or `name=value`; `None` where no name comes next. The value is a quoted string or
-    /// a token.
+    /// Consumes a parameter, which is a name or `name=value`; `None` if there is no name. The value is a quoted string or a
+    /// token.
     ///
-    /// Without quotes everything up to a blank or one of `ends` is taken: services such as `registry.example.com:5000`
-    /// are found unquoted, although a token has no colon.
-    pub fn parameter(&mut self, ends: &[u8]) -> Result<Option<(&'h str, Option<String>)>, Fault> {
+    /// An unquoted value extends to a blank or one of `ends`: some registries send services such as
+    /// `registry.example.com:5000` unquoted, although a token has no colon.
+    pub fn parameter(&mut self, ends: &[u8]) -> Result<Option<(&'h str, Option<String>)>, Malformed> {
         let Some(name) = self.token() else {
             return Ok(None);
         };
@@ -80,20 +79,20 @@ impl<'h> Cursor<'h> {
             text(ahead.take_while(|byte| !is_blank(byte) && byte != b'"' && !ends.contains(&byte)))
         };
         if !ahead.is_before(ends) {
-            return Err(Fault);
+            return Err(Malformed);
         }
         *self = ahead;
         Ok(Some((name, Some(value))))
     }
 
-    /// Whether a blank, one of `ends` or the end comes next.
+    /// Whether a blank, one of `ends` or the end is next.
     pub fn is_before(&self, ends: &[u8]) -> bool {
         self.rest
             .first()
             .is_none_or(|byte| is_blank(*byte) || ends.contains(byte))
     }
 
-    fn rest_of_quoted(&mut self) -> Result<String, Fault> {
+    fn rest_of_quoted(&mut self) -> Result<String, Malformed> {
         let mut content = Vec::new();
         loop {
             content.extend_from_slice(self.take_while(|byte| !matches!(byte, b'"' | b'\\')));
@@ -106,22 +105,22 @@ impl<'h> Cursor<'h> {
                     content.push(*escaped);
                     self.rest = rest;
                 }
-                _ => return Err(Fault),
+                _ => return Err(Malformed),
             }
         }
     }
 }
 
-/// Text that is none of what may stand in its place. Behind it nobody knows what is what.
+/// A syntax error. The rest of the value has no defined meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault;
+pub struct Malformed;
 
-/// What a person or a URL can make of bytes.
+/// Bytes as text, for messages and URLs.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Blank or tab: what RFC 9110 allows as white space.
+/// Space or tab: what RFC 9110 allows as white space.
 pub const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
@@ -153,8 +152,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters() {
-        for (input, read, rest) in [
+    fn parameters_are_parsed_with_and_without_quotes() {
+        for (input, expected, rest) in [
             (
                 r#"n="a, \"b\\c\" d",x"#,
                 Ok(Some(("n", Some(r#"a, "b\c" d"#)))),
@@ -167,11 +166,11 @@ mod tests {
             ("n x", Ok(Some(("n", None))), " x"),
             ("=x", Ok(None), "=x"),
             ("", Ok(None), ""),
-            (r#"n="open"#, Err(Fault), r#"="open"#),
-            (r#"n="open\"#, Err(Fault), r#"="open\"#),
-            (r#"n="open\""#, Err(Fault), r#"="open\""#),
-            (r#"n="a"b"#, Err(Fault), r#"="a"b"#),
-            (r#"n=a"b""#, Err(Fault), r#"=a"b""#),
+            (r#"n="open"#, Err(Malformed), r#"="open"#),
+            (r#"n="open\"#, Err(Malformed), r#"="open\"#),
+            (r#"n="open\""#, Err(Malformed), r#"="open\""#),
+            (r#"n="a"b"#, Err(Malformed), r#"="a"b"#),
+            (r#"n=a"b""#, Err(Malformed), r#"=a"b""#),
         ] {
             let mut cursor = Cursor::new(input.as_bytes());
             let found = cursor.parameter(b",");
@@ -179,13 +178,13 @@ mod tests {
                 let (name, value) = found.as_ref()?;
                 Some((*name, value.as_deref()))
             });
-            assert_eq!(found, read.as_ref().map(|read| *read), "{input}");
+            assert_eq!(found, expected.as_ref().map(|expected| *expected), "{input}");
             assert_eq!(text(cursor.rest), rest, "{input}");
         }
     }
 
     #[test]
-    fn bytes_beyond_ascii_are_no_obstacle() {
+    fn bytes_beyond_ascii_are_accepted() {
         let read = Cursor::new(b"n=\"a\xffb\"").parameter(b",");
         assert_eq!(read, Ok(Some(("n", Some("a\u{fffd}b".to_owned())))));
     }

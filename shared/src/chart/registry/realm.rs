@@ -1,8 +1,8 @@
-//! Where a token may be asked for.
+//! From which URL a token may be requested.
 //!
-//! The realm of a Bearer challenge is the registry's to name: tokens often come from another host. Whoever answers there
-//! gets the user's credentials and gives out the right to pull, so the way must be as safe as that to the registry: an
-//! `http` realm is only followed where the registry itself is reached in the clear.
+//! The registry chooses the realm of a Bearer challenge; tokens often come from another host. That host gets the user's
+//! credentials and issues the permission to pull, so the connection to it must be as secure as that to the registry: an
+//! `http` realm is only used if the registry itself is used over plain HTTP.
 
 use std::fmt::Write;
 
@@ -11,14 +11,14 @@ use thiserror::Error;
 use super::{challenge::Bearer, endpoint::Transport};
 use crate::chart::url::{Url, UrlError, redacted};
 
-/// The longest URL that a token is asked for at, in bytes: many servers refuse a request line beyond 8 KiB.
+/// The longest URL of a token request, in bytes: many servers reject a request line beyond 8 KiB.
 const MAX_URL_LEN: usize = 8 * 1024 - 256;
 
-/// Why a token cannot be asked for where the registry says.
+/// Why no token can be requested from the realm that the registry names.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RealmError {
-    /// The realm is no URL.
-    #[error("the registry sends for a token to {realm:?}, which is unusable: {source}")]
+    /// The realm is not a URL.
+    #[error("the token realm {realm:?} that the registry names is not a valid URL: {source}")]
     BadUrl {
         /// The realm, without credentials.
         realm: String,
@@ -26,35 +26,37 @@ pub enum RealmError {
         source: UrlError,
     },
     /// Neither `https` nor `http`.
-    #[error("the registry sends for a token to {realm:?}; tokens are fetched over https only")]
+    #[error("the registry names the token realm {realm:?}; tokens are fetched over https only")]
     Scheme {
         /// The realm, without credentials.
         realm: String,
     },
-    /// Credentials would travel in the clear, although the registry has TLS.
+    /// Credentials would be sent in plain text, although the registry uses TLS.
     #[error(
-        "the registry, which is reached over https, sends for a token to {realm:?} in the clear, and credentials do not go there; the registry's configuration must name an https realm"
+        "the registry uses https, but its token realm {realm:?} would get credentials in the clear, so they are not sent; the registry's configuration must name an https realm"
     )]
     PlainHttp {
         /// The realm, without credentials.
         realm: String,
     },
     /// Realm, service and scopes are too long together.
-    #[error("the registry sends for a token to a URL of {len} bytes; at most {MAX_URL_LEN} are asked for")]
+    #[error(
+        "the URL of the token that the registry names is {len} bytes long; at most {MAX_URL_LEN} are allowed"
+    )]
     TooLong {
         /// Its length in bytes.
         len: usize,
     },
 }
 
-/// The URL of the token that a registry wants, for a GET with basic authentication or with none.
+/// The URL of a token request: a GET with basic authentication or without authentication.
 ///
-/// It asks for the scopes that the registry names, each in a parameter of its own as the token specification has it, or
-/// for `pull_scope` where it names none. The registry knows best: behind some proxies its repositories have other names
-/// than outside. Credentials in the realm itself and its fragment are left out.
+/// It requests the scopes that the registry names, each in a separate parameter, as the token specification defines, or
+/// `pull_scope` if it names none. The scopes of the registry take precedence because behind some proxies its repositories
+/// have other names than outside. Credentials in the realm itself and its fragment are removed.
 ///
 /// # Errors
-/// Where the realm must not have credentials.
+/// When credentials must not be sent to the realm.
 pub fn token_url(bearer: &Bearer, registry: Transport, pull_scope: &str) -> Result<String, RealmError> {
     let realm = Url::parse(&bearer.realm).map_err(|source| RealmError::BadUrl {
         realm: redacted(&bearer.realm),
@@ -90,13 +92,13 @@ fn check_scheme(realm: &Url<'_>, registry: Transport) -> Result<(), RealmError> 
     }
 }
 
-/// Appends a value of a query. Everything is encoded but what RFC 3986 calls unreserved.
+/// Appends a value of a query. Encodes everything except the unreserved characters of RFC 3986.
 fn push_encoded(url: &mut String, value: &str) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             url.push(char::from(byte));
         } else {
-            // Writing into a String does not fail.
+            // Writing to a String does not fail.
             let _ = write!(url, "%{byte:02X}");
         }
     }
@@ -106,7 +108,7 @@ fn push_encoded(url: &mut String, value: &str) {
 mod tests {
     use super::*;
 
-    const OWN: &str = "repository:a/b:pull";
+    const PULL_SCOPE: &str = "repository:a/b:pull";
 
     fn bearer(realm: &str, service: Option<&str>, scope: Option<&str>) -> Bearer {
         Bearer {
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_for_what_the_registry_names() {
+    fn the_scopes_of_the_registry_are_requested() {
         for (bearer, expected) in [
             (
                 bearer("https://auth.h/token", Some("the registry"), None),
@@ -138,7 +140,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                token_url(&bearer, Transport::Https, OWN).as_deref(),
+                token_url(&bearer, Transport::Https, PULL_SCOPE).as_deref(),
                 Ok(expected),
                 "{bearer:?}"
             );
@@ -146,27 +148,28 @@ mod tests {
     }
 
     #[test]
-    fn credentials_do_not_travel_in_the_clear() {
+    fn no_token_is_requested_over_http_for_an_https_registry() {
         let http = bearer("http://u:secret@auth.h/token?secret", None, None);
-        let error = token_url(&http, Transport::Https, OWN).unwrap_err();
+        let error = token_url(&http, Transport::Https, PULL_SCOPE).unwrap_err();
         assert!(matches!(error, RealmError::PlainHttp { .. }));
         assert!(!error.to_string().contains("secret"), "{error}");
-        assert!(token_url(&http, Transport::PlainHttp, OWN).is_ok());
+        assert!(token_url(&http, Transport::PlainHttp, PULL_SCOPE).is_ok());
         let https = bearer("https://auth.h/token", None, None);
-        assert!(token_url(&https, Transport::PlainHttp, OWN).is_ok());
+        assert!(token_url(&https, Transport::PlainHttp, PULL_SCOPE).is_ok());
     }
 
     #[test]
-    fn refuses() {
-        let told =
-            |realm: &str| token_url(&bearer(realm, None, None), Transport::PlainHttp, OWN).unwrap_err();
+    fn invalid_realms_are_rejected() {
+        let error = |realm: &str| {
+            token_url(&bearer(realm, None, None), Transport::PlainHttp, PULL_SCOPE).unwrap_err()
+        };
         for realm in ["", "/token", "auth.h/token", "https://", "https://h\n/"] {
-            assert!(matches!(told(realm), RealmError::BadUrl { .. }), "{realm}");
+            assert!(matches!(error(realm), RealmError::BadUrl { .. }), "{realm}");
         }
         for realm in ["file://h/etc/passwd", "ftp://h/"] {
-            assert!(matches!(told(realm), RealmError::Scheme { .. }), "{realm}");
+            assert!(matches!(error(realm), RealmError::Scheme { .. }), "{realm}");
         }
         let long = format!("https://h/{}", "x".repeat(MAX_URL_LEN));
-        assert!(matches!(told(&long), RealmError::TooLong { .. }));
+        assert!(matches!(error(&long), RealmError::TooLong { .. }));
     }
 }

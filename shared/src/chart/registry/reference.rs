@@ -1,13 +1,13 @@
 //! References to charts in OCI registries, such as `oci://registry.example.com/charts/web`.
 //!
-//! What Helm reads, with two repairs: the scheme may be written in any case, and what is wrong is named.
+//! The syntax is that of Helm, with two improvements: the scheme may be written in any case, and errors name the wrong part.
 //!
-//! A tag or a digest in the reference is **honoured**, never passed over. Fleet ignores both when it looks for a version,
-//! but its agents hand the reference to Helm, which refuses to install where the tag is not the version or the digest not
-//! that of the version's manifest. So a HelmOp with such a reference works with Fleet exactly where all of them agree, and
-//! that is what is asked for here:
+//! A tag or a digest in the reference is **respected**, never ignored. Fleet ignores both when it resolves a version, but its
+//! agents pass the reference to Helm, which refuses to install if the tag is not the version or the digest is not that of
+//! the version's manifest. So a HelmOp with such a reference works with Fleet only if all of them agree, and this module
+//! requires the same:
 //!
-//! - A tag pins the version. `spec.helm.version` may be empty, or must allow that version; see [`super::ask`].
+//! - A tag pins the version. `spec.helm.version` may be empty, or must allow that version; see [`super::query`].
 //! - A digest pins the manifest that the version's tag must have; see [`super::digest::Digest::check`].
 
 use std::fmt;
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::chart::url::{Url, UrlError};
 
-/// The longest name of a repository, in bytes: registries built on `distribution` refuse longer ones.
+/// The longest name of a repository, in bytes: registries built on `distribution` reject longer ones.
 pub const MAX_REPOSITORY_LEN: usize = 255;
 
 /// A chart in a registry.
@@ -30,27 +30,27 @@ pub struct Reference<'a> {
     pub registry: &'a str,
     /// Name of the repository in the registry, such as `charts/web`.
     pub repository: &'a str,
-    /// The tag behind it, as written. It may hold a `+`, which Helm reads as `_`.
+    /// The tag, as written. It may contain a `+`, which Helm replaces with `_`.
     pub tag: Option<&'a str>,
-    /// The digest at the end.
+    /// The digest.
     pub digest: Option<Digest<'a>>,
 }
 
 /// Why a text is not a reference to a chart in a registry.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReferenceError {
-    /// Not even a URL.
+    /// Not a URL.
     #[error("{0}")]
     Url(UrlError),
     /// Another scheme.
     #[error("scheme {scheme:?} is not that of a registry; write oci://")]
     Scheme {
-        /// What stands before `://`.
+        /// The text before `://`.
         scheme: String,
     },
-    /// User name or password in front of the host.
+    /// User name or password before the host.
     #[error(
-        "a reference to a registry cannot hold credentials; put them into a Secret and name it in spec.helmSecretName"
+        "a reference to a registry cannot contain credentials; put them into a Secret and name it in spec.helmSecretName"
     )]
     Credentials,
     /// `?` or `#`.
@@ -59,59 +59,59 @@ pub enum ReferenceError {
         /// The first of them.
         mark: char,
     },
-    /// A registry, and nothing behind it.
+    /// A registry without a repository.
     #[error("names a registry but no chart; append it, as in oci://registry.example.com/charts/web")]
     NoRepository,
     /// The name of the repository is too long.
-    #[error("the name of the repository is {len} bytes long; registries allow {MAX_REPOSITORY_LEN}")]
+    #[error("the name of the repository is {len} bytes long; registries allow at most {MAX_REPOSITORY_LEN}")]
     TooLong {
         /// Its length in bytes.
         len: usize,
     },
     /// A part of the name is empty.
-    #[error("the name of the repository {repository:?} has an empty part; remove the superfluous /")]
+    #[error("the name of the repository {repository:?} has an empty part; remove the extra /")]
     EmptyPart {
         /// The whole name.
         repository: String,
     },
     /// A part of the name has capital letters.
     #[error(
-        "{part:?} in the name of the repository has capital letters, which registries refuse; write {:?}",
+        "{part:?} in the name of the repository has capital letters, which registries reject; write {:?}",
         part.to_ascii_lowercase()
     )]
     Capitals {
         /// The part.
         part: String,
     },
-    /// A part of the name is something else than registries allow.
+    /// A part of the name is not allowed by registries.
     #[error(
-        "{part:?} is not allowed in the name of a repository; each part between slashes is of the letters a-z and digits, and between them one dot, one or two underscores, or hyphens"
+        "{part:?} is not allowed in the name of a repository; each part between slashes consists of the letters a-z and digits, separated by one dot, one or two underscores, or hyphens"
     )]
     Part {
         /// The part.
         part: String,
     },
-    /// What stands behind the colon is no tag.
+    /// The text after the colon is not a tag.
     #[error(
-        "{tag:?} is not a tag; a tag is of letters, digits, underscores, dots and hyphens, 128 at the most; remove it, and name the version in spec.helm.version"
+        "{tag:?} is not a tag; a tag consists of at most 128 letters, digits, underscores, dots and hyphens; remove it, and name the version in spec.helm.version"
     )]
     Tag {
-        /// What stands behind the colon.
+        /// The text after the colon.
         tag: String,
     },
-    /// What stands behind the `@` is no digest.
+    /// The text after the `@` is not a digest.
     #[error("{0}; or remove it, and name the version in spec.helm.version")]
     Digest(DigestError),
 }
 
 impl<'a> Reference<'a> {
-    /// Reads a reference with its scheme. A colon or an `@` with nothing behind it means nothing.
+    /// Parses a reference with its scheme. A colon or an `@` at the end is ignored.
     ///
-    /// Nothing that it refuses can work with Fleet: the library that Fleet and Helm read references with refuses the same,
-    /// or else Helm, the HTTP client (a port beyond 65535) or the registry does (a name that is too long).
+    /// Nothing that it rejects can work with Fleet: it is also rejected by the library with which Fleet and Helm parse
+    /// references, by Helm, by the HTTP client (a port beyond 65535) or by the registry (a name that is too long).
     ///
     /// # Errors
-    /// Says which part of the text is wrong.
+    /// Which part of the text is wrong.
     pub fn parse(text: &'a str) -> Result<Self, ReferenceError> {
         let url = Url::parse(text).map_err(ReferenceError::Url)?;
         if !url.has_scheme("oci") {
@@ -144,7 +144,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// With its scheme in small letters, as Fleet's agents want it.
+/// With its scheme in lower case, as Fleet's agents require it.
 impl fmt::Display for Reference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "oci://{}/{}", self.registry, self.repository)?;
@@ -198,7 +198,7 @@ fn check_repository(name: &str) -> Result<(), ReferenceError> {
     Ok(())
 }
 
-/// A part of a repository's name, as the distribution specification has it:
+/// Whether this is a part of a repository's name, by the distribution specification:
 /// `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`.
 fn is_part(part: &str) -> bool {
     let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -212,11 +212,11 @@ fn is_part(part: &str) -> bool {
             return true;
         }
         let next = after.find(is_alphanumeric).unwrap_or(after.len());
-        let (separator, behind) = after.split_at(next);
+        let (separator, following) = after.split_at(next);
         if !matches!(separator, "." | "_" | "__") && separator.contains(|c| c != '-') {
             return false;
         }
-        rest = behind;
+        rest = following;
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     #[test]
-    fn takes_apart() {
+    fn a_reference_is_split_into_its_parts() {
         let with_digest = format!("oci://h/c@{DIGEST}");
         let with_both = format!("oci://[::1]:5000/a/b:1.2.3_b@{DIGEST}");
         let digest = Some(DIGEST);
@@ -262,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn names_the_offending_part() {
+    fn errors_name_the_invalid_part() {
         let long = format!("oci://h/{}", "a".repeat(MAX_REPOSITORY_LEN + 1));
         let long_tag = format!("oci://h/c:{}", "1".repeat(129));
-        for (text, told) in [
+        for (text, expected) in [
             ("h/c", "not an absolute URL"),
             ("oci:///c", "names no host"),
             ("oci://h:port/c", "port"),
@@ -282,7 +282,7 @@ mod tests {
             ("oci://h/a//b", "\"a//b\" has an empty part"),
             (
                 "oci://h/a/Web",
-                "\"Web\" in the name of the repository has capital letters, which registries refuse; write \"web\"",
+                "\"Web\" in the name of the repository has capital letters, which registries reject; write \"web\"",
             ),
             ("oci://h/a/we b", "\"we b\" is not allowed"),
             ("oci://h/a_", "\"a_\" is not allowed"),
@@ -300,13 +300,13 @@ mod tests {
             ("oci://h/c:1.2.3@sha256:12", "needs 64 hexadecimal digits"),
         ] {
             let message = Reference::parse(text).unwrap_err().to_string();
-            assert!(message.contains(told), "{text}: {message}");
+            assert!(message.contains(expected), "{text}: {message}");
             assert!(!message.contains("secret"), "{message}");
         }
     }
 
     #[test]
-    fn the_longest_name() {
+    fn a_name_of_maximum_length_is_accepted() {
         let text = format!("oci://h/{}", "a".repeat(MAX_REPOSITORY_LEN));
         assert!(Reference::parse(&text).is_ok());
     }

@@ -1,24 +1,24 @@
-//! Tags and the versions that they stand for.
+//! Tags and the versions that they represent.
 //!
-//! A tag cannot hold the `+` of build metadata, so Helm writes `_` for it when a chart is pushed, and reads `_` as `+` when
-//! tags are listed. Versions hold no `_`, so nothing is lost.
+//! A tag cannot contain the `+` of build metadata, so Helm replaces it with `_` when it pushes a chart, and `_` with `+` when
+//! it lists tags. Versions contain no `_`, so the mapping is unambiguous.
 //!
-//! Which tags are versions: those that, so read and without one leading `v`, are complete semantic versions (three
-//! numbers, no leading zeros). Helm's own list leaves out those with a `v`; Fleet's takes them, and looser ones such as
-//! `1.2` too, but its bundle controller deploys a version only where it is complete. So `latest`, `1`, `1.2`, `01.2.3` and
-//! the tags of signatures (`sha256-….sig`) are nobody's versions here: chosen by Fleet, they end in an error.
+//! A tag is a version if, with that replacement and without one leading `v`, it is a complete semantic version (three
+//! numbers, no leading zeros). Helm's list excludes those with a `v`. Fleet's list includes them, and looser ones such as
+//! `1.2` too, but its bundle controller deploys only complete versions. So `latest`, `1`, `1.2`, `01.2.3` and the tags of
+//! signatures (`sha256-….sig`) are not versions here: chosen by Fleet, they lead to an error.
 
 use crate::chart::version::Version;
 
-/// The longest tag, in bytes: the distribution specification's.
+/// The longest tag, in bytes, by the distribution specification.
 pub const MAX_TAG_LEN: usize = 128;
 
-/// A version and the tag that it has in the registry.
+/// A version and its tag in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaggedVersion {
-    /// The tag, to ask the registry for.
+    /// The tag, for requests to the registry.
     pub tag: String,
-    /// The version, to choose by and to report: the tag with `+` for `_`. A leading `v` stays.
+    /// The version, for selection and reports: the tag with `+` for `_`. A leading `v` is kept.
     pub version: String,
 }
 
@@ -32,14 +32,14 @@ pub fn is_tag(text: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// The tag that a version has: what to ask for `1.2.3+b` is `1.2.3_b`.
+/// The tag of a version: `1.2.3_b` for `1.2.3+b`.
 ///
-/// The answer is a tag only if [`is_tag`] says so; a version may be longer than a tag can be.
+/// The result is a valid tag only if [`is_tag`] returns true; a version may be longer than a tag can be.
 pub fn of_version(version: &str) -> String {
     version.replace('+', "_")
 }
 
-/// The version that a tag stands for; `None` where it stands for none.
+/// The version that a tag represents; `None` if it is not a version.
 pub fn version_of(tag: &str) -> Option<String> {
     if !is_tag(tag) {
         return None;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_among_tags() {
+    fn complete_semantic_versions_are_recognised_among_tags() {
         let tags = [
             "1.2.3",
             "v1.2.3",
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_tags() {
+    fn tags_have_the_form_of_the_specification() {
         let longest = "a".repeat(MAX_TAG_LEN);
         for tag in ["a", "_", "0", "a.-_Z", &longest] {
             assert!(is_tag(tag), "{tag}");

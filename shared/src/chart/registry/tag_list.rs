@@ -1,4 +1,4 @@
-//! The versions among the tags of a repository, over all pages: bounded in number and size, and packed.
+//! The versions among the tags of a repository, over all pages: bounded in number and size, in a compact form.
 
 use std::borrow::Cow;
 
@@ -10,33 +10,33 @@ use crate::chart::{
     select::Candidate,
 };
 
-/// How many versions are kept of a repository. The largest public repositories of charts have a few thousand.
+/// How many versions of a repository are kept. The largest public chart repositories have a few thousand.
 pub const MAX_VERSIONS: usize = 100_000;
 
-/// How long their tags may be together, in bytes.
+/// Maximum total length of their tags, in bytes.
 pub const MAX_LEN: usize = 8 << 20;
 
-/// The first piece of memory for tags, in bytes: enough for most repositories.
-const FIRST: usize = 4 << 10;
+/// Initial capacity for tags, in bytes: enough for most repositories.
+const INITIAL_CAPACITY: usize = 4 << 10;
 
-/// The versions among the tags of a repository, in the order in which the registry lists them.
+/// The versions among the tags of a repository, in the order of the registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagList {
-    /// The tags, each with a line break behind it.
+    /// The tags, each followed by a line break.
     text: String,
     len: usize,
 }
 
-/// Why a list takes no more tags.
+/// Why a tag cannot be added to a list.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum TagListError {
-    /// It has as many as are kept.
+    /// The list is full.
     #[error(
         "the list of tags has more than {MAX_VERSIONS} versions, or more than {} MiB of them, which is the limit; use an exact version",
         MAX_LEN >> 20
     )]
     TooLong,
-    /// The memory for what is read at the same time is used up. Says nothing of the list.
+    /// The memory for all documents that are parsed at the same time is used up. The list itself is not at fault.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
 }
@@ -45,7 +45,7 @@ impl TagList {
     /// Adds a tag, if it is a version.
     ///
     /// # Errors
-    /// Where the list is full, or the meter does not grant the memory.
+    /// When the list is full, or the meter does not grant the memory.
     pub fn add(&mut self, tag: &str, meter: &mut dyn Meter) -> Result<(), TagListError> {
         if tag::version_of(tag).is_none() {
             return Ok(());
@@ -55,7 +55,7 @@ impl TagList {
             return Err(TagListError::TooLong);
         }
         if len > self.text.capacity() {
-            let capacity = (2 * self.text.capacity()).clamp(FIRST, MAX_LEN);
+            let capacity = (2 * self.text.capacity()).clamp(INITIAL_CAPACITY, MAX_LEN);
             meter.reserve(capacity)?;
             self.text.reserve_exact(capacity - self.text.len());
         }
@@ -65,7 +65,7 @@ impl TagList {
         Ok(())
     }
 
-    /// Gives back memory that is not used. Nothing more is to be added.
+    /// Releases unused memory. Call it after the last tag.
     pub fn shrink(&mut self) {
         self.text.shrink_to_fit();
     }
@@ -75,12 +75,12 @@ impl TagList {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are no versions.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What it costs in memory, in bytes.
+    /// Memory usage in bytes.
     pub const fn bytes(&self) -> usize {
         size_of::<Self>() + self.text.capacity()
     }
@@ -91,7 +91,7 @@ impl TagList {
     }
 }
 
-/// A tag of a list, and the version that it stands for.
+/// A tag of a list, and the version that it represents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tagged<'l> {
     tag: &'l str,
@@ -99,7 +99,7 @@ pub struct Tagged<'l> {
 }
 
 impl<'l> Tagged<'l> {
-    /// A tag that is known to be a version.
+    /// For a tag that is known to be a version.
     fn of(tag: &'l str) -> Self {
         let version = if tag.contains('_') {
             Cow::Owned(tag.replace('_', "+"))
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_versions_among_tags_in_their_order() {
+    fn versions_are_kept_in_the_order_of_the_tags() {
         let tags = ["2.0.0", "latest", "1.2.3_b.1", "v1.2.3", "sha256-0.sig", "1.2"].map(str::to_owned);
         let packed = list(tags).unwrap();
         let found: Vec<_> = packed
@@ -157,30 +157,30 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_over_all_pages() {
+    fn number_and_size_are_bounded_over_all_pages() {
         let many = |count: usize| (0..count).map(|patch| format!("1.0.{patch}"));
         assert_eq!(list(many(MAX_VERSIONS)).unwrap().len(), MAX_VERSIONS);
         assert_eq!(list(many(MAX_VERSIONS + 1)), Err(TagListError::TooLong));
         let long = |count: usize| (0..count).map(|patch| format!("1.0.{patch}-{}", "a".repeat(100)));
         assert_eq!(list(long(MAX_VERSIONS)), Err(TagListError::TooLong));
-        // What is no version does not count.
+        // Tags that are not versions do not count.
         let others = many(10).chain((0..MAX_VERSIONS).map(|at| format!("sha256-{at}.sig")));
         assert_eq!(list(others).unwrap().len(), 10);
     }
 
     #[test]
     fn memory_is_reserved_before_it_is_used() {
-        struct Noted(usize);
-        impl Meter for Noted {
+        struct RecordingMeter(usize);
+        impl Meter for RecordingMeter {
             fn reserve(&mut self, bytes: usize) -> Result<(), OverBudget> {
                 self.0 = self.0.max(bytes);
                 if bytes > 1 << 19 { Err(OverBudget) } else { Ok(()) }
             }
         }
-        let (mut list, mut meter) = (TagList::default(), Noted(0));
+        let (mut list, mut meter) = (TagList::default(), RecordingMeter(0));
         let mut tags = (0..MAX_VERSIONS).map(|patch| format!("1.0.{patch}"));
-        let refused = tags.find_map(|tag| list.add(&tag, &mut meter).err());
-        assert_eq!(refused, Some(TagListError::OverBudget(OverBudget)));
+        let error = tags.find_map(|tag| list.add(&tag, &mut meter).err());
+        assert_eq!(error, Some(TagListError::OverBudget(OverBudget)));
         assert!(list.text.capacity() <= 1 << 19 && meter.0 >= list.text.capacity());
         list.shrink();
         assert!(list.bytes() < list.text.len() + 100);

@@ -14,58 +14,58 @@ use super::{
     tag::is_tag,
 };
 
-/// The longest page that is read, in bytes: the same as Fleet and Helm read.
+/// The longest page that is read, in bytes: the same as in Fleet and Helm.
 pub const MAX_LEN: usize = 4 * 1024 * 1024;
 
-/// How many tags a page may have. Asked for 1000, some registries answer with everything they have.
+/// How many tags a page may have. Some registries return all tags although 1000 are requested.
 pub const MAX_TAGS: usize = 100_000;
 
-/// How many pages are read. Together with their size it ends a list that a registry never ends.
+/// How many pages are read. Bounds a list that a registry never ends.
 pub const MAX_PAGES: usize = 100;
 
-/// What counts of a page.
+/// The tags of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagsPage<'b> {
-    /// The tags, in the order of the page. They are those of its body, as far as they can be.
+    /// The tags, in the order of the page. Borrowed from its body if they have no escapes.
     pub tags: Vec<Cow<'b, str>>,
-    /// How many elements were passed over, because no tag can be so.
+    /// How many elements were skipped because they are not tags.
     pub skipped: u64,
 }
 
-/// Why a page gives no tags.
+/// Why a page has no usable tags.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PageError {
-    /// More than is read.
+    /// The page is too long.
     #[error("the registry's page of tags is longer than {} MiB", MAX_LEN / (1024 * 1024))]
     TooLong,
-    /// More tags than are kept.
+    /// The page has too many tags.
     #[error("the registry's page of tags has more than {MAX_TAGS} tags")]
     TooManyTags,
-    /// An error that comes as a success.
+    /// An error with a status of success.
     #[error("the registry responded with an error instead of tags: {0}")]
     Registry(RegistryError),
-    /// No JSON, or cut off.
+    /// Not JSON, or truncated.
     #[error(
-        "the registry's page of tags is not JSON ({detail}); it begins with {begins:?}: is this the address of a registry?"
+        "the registry's page of tags is not JSON ({detail}); it begins with {beginning:?}: is this the address of a registry?"
     )]
     NotJson {
-        /// Where the reader stumbled.
+        /// The error of the JSON parser.
         detail: String,
-        /// How the page begins.
-        begins: String,
+        /// The first bytes of the page.
+        beginning: String,
     },
     /// JSON without a list of tags.
-    #[error("the registry's answer has no list of tags: is this the address of a registry?")]
+    #[error("the registry's response has no list of tags: is this the address of a registry?")]
     NotATagList,
 }
 
-/// Reads the body of a page of tags.
+/// Parses the body of a page of tags.
 ///
-/// `"tags": null` is what some registries say of a repository without tags. Elements that are no tags are passed over,
-/// and so is everything but the tags; of several lists the last one counts.
+/// Some registries send `"tags": null` for a repository without tags. Elements that are not tags are skipped, and so are all
+/// other fields; of several lists the last one is used.
 ///
 /// # Errors
-/// Where there is no list of tags, or too much of it.
+/// When there is no list of tags, or a limit is exceeded.
 pub fn decode(body: &[u8]) -> Result<TagsPage<'_>, PageError> {
     if body.len() > MAX_LEN {
         return Err(PageError::TooLong);
@@ -78,23 +78,23 @@ pub fn decode(body: &[u8]) -> Result<TagsPage<'_>, PageError> {
             Category::Data => not_a_list(body),
             Category::Syntax | Category::Eof | Category::Io => PageError::NotJson {
                 detail: error.to_string(),
-                begins: begin(body),
+                beginning: beginning(body),
             },
         }),
     }
 }
 
-/// JSON, but no tags.
+/// The error for JSON without tags.
 fn not_a_list(body: &[u8]) -> PageError {
     error_body::decode(body).map_or(PageError::NotATagList, PageError::Registry)
 }
 
-/// How a body begins, for people.
-fn begin(body: &[u8]) -> String {
-    // Enough to tell a web page from a cut-off list.
+/// The first bytes of a body, for messages.
+fn beginning(body: &[u8]) -> String {
+    // Enough to distinguish a web page from a truncated list.
     const SHOWN: usize = 40;
-    let (begin, _) = body.split_at(SHOWN.min(body.len()));
-    String::from_utf8_lossy(begin).into_owned()
+    let (first, _) = body.split_at(SHOWN.min(body.len()));
+    String::from_utf8_lossy(first).into_owned()
 }
 
 /// The page: an object, of which only the list of tags is kept.
@@ -102,14 +102,14 @@ struct Body<'b> {
     list: Option<List<'b>>,
 }
 
-/// The list of tags, maybe with one more than is allowed.
+/// The list of tags, with one more than allowed if the page has too many.
 #[derive(Default)]
 struct List<'b> {
     kept: Vec<Cow<'b, str>>,
     skipped: u64,
 }
 
-/// An element of the list; `None` for what is no tag.
+/// An element of the list; `None` if it is not a tag.
 struct Element<'b>(Option<Cow<'b, str>>);
 
 impl<'de> Deserialize<'de> for Body<'de> {
@@ -152,7 +152,7 @@ impl<'de> Deserialize<'de> for List<'de> {
                 let mut list = List::default();
                 while let Some(Element(tag)) = seq.next_element()? {
                     match tag {
-                        // The one too many tells the caller.
+                        // The caller detects the excess by the one extra tag.
                         Some(tag) if list.kept.len() <= MAX_TAGS => list.kept.push(tag),
                         Some(_) => {}
                         None => list.skipped += 1,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn reads() {
+    fn tags_are_parsed_and_other_elements_skipped() {
         for (body, tags, skipped) in [
             (
                 r#"{"name":"a/b","tags":["1.2.3","latest"]}"#,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_what_it_is_instead() {
+    fn a_body_without_tags_is_described() {
         for body in [
             "{}",
             "[]",
@@ -272,10 +272,10 @@ mod tests {
             r#"{"tags":["a""#,
             r#"{"tags":["a"]}x"#,
         ] {
-            let Err(PageError::NotJson { begins, .. }) = decoded(body) else {
+            let Err(PageError::NotJson { beginning, .. }) = decoded(body) else {
                 panic!("{body}")
             };
-            assert!(body.starts_with(&begins), "{begins}");
+            assert!(body.starts_with(&beginning), "{beginning}");
         }
         let error = decoded(r#"{"errors":[{"code":"NAME_UNKNOWN","message":"m"}]}"#).unwrap_err();
         assert!(error.to_string().contains("NAME_UNKNOWN: m"), "{error}");

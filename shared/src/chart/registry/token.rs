@@ -1,4 +1,4 @@
-//! The token server's answer.
+//! The token server's response.
 
 use std::{fmt, time::Duration};
 
@@ -6,58 +6,58 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
-/// The longest answer that is read, in bytes. Tokens that list a user's groups reach some ten KiB.
+/// The longest response that is read, in bytes. Tokens that list a user's groups reach some ten KiB.
 pub const MAX_LEN: usize = 64 * 1024;
 
-/// How long a token lives where the server does not say: the token specification's.
-const DEFAULT_LIFE: Duration = Duration::from_mins(1);
+/// The lifetime of a token if the server does not send one, by the token specification.
+const DEFAULT_LIFETIME: Duration = Duration::from_mins(1);
 
-/// The longest that a token is kept. Some live for half a day; asked for again every hour, a right that was taken away is
-/// noticed within that time, and a nonsensical figure keeps no token for ever.
-const MAX_LIFE: Duration = Duration::from_hours(1);
+/// How long a token is kept at most. Some are valid for half a day; since a new one is requested every hour, a revoked
+/// permission takes effect within that time, and an absurd lifetime does not keep a token for ever.
+const MAX_LIFETIME: Duration = Duration::from_hours(1);
 
-/// A token that a registry takes as proof.
+/// A bearer token for a registry.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     secret: String,
-    life: Duration,
+    lifetime: Duration,
     issued_at: Option<Timestamp>,
 }
 
-/// Why the token server's answer is of no use.
+/// Why the token server's response is unusable.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TokenError {
-    /// More than is read.
-    #[error("the token server's answer is longer than {MAX_LEN} bytes")]
+    /// The response is too long.
+    #[error("the token server's response is longer than {MAX_LEN} bytes")]
     TooLong,
-    /// No JSON object.
-    #[error("the token server's answer is not a JSON object, as a token comes in")]
+    /// Not a JSON object.
+    #[error("the token server's response is not a JSON object with a token")]
     NotJson,
     /// Neither `token` nor `access_token`.
-    #[error("the token server's answer holds no token")]
+    #[error("the token server's response holds no token")]
     NoToken,
-    /// It could not be sent in a header.
-    #[error("the token server's answer holds a token with characters that no header can carry")]
+    /// The token cannot be sent in a header.
+    #[error("the token server's response holds a token with characters that no header can carry")]
     BadToken,
 }
 
-/// Reads the body of the token server's answer.
+/// Parses the body of the token server's response.
 ///
-/// `token` comes before `access_token`; where both are given they are equivalent by the specification. `expires_in` is 60
-/// seconds where it is missing or no number of seconds above zero.
+/// `token` takes precedence over `access_token`; by the specification they are equal if both are present. `expires_in` is 60
+/// seconds if it is missing or not a positive number.
 ///
 /// # Errors
-/// Where it gives no token that can be used.
+/// When there is no usable token.
 pub fn decode(body: &[u8]) -> Result<Token, TokenError> {
     if body.len() > MAX_LEN {
         return Err(TokenError::TooLong);
     }
-    let Ok(Value::Object(answer)) = serde_json::from_slice(body) else {
+    let Ok(Value::Object(response)) = serde_json::from_slice(body) else {
         return Err(TokenError::NotJson);
     };
     let secret = ["token", "access_token"]
         .into_iter()
-        .filter_map(|field| answer.get(field)?.as_str())
+        .filter_map(|field| response.get(field)?.as_str())
         .find(|secret| !secret.is_empty())
         .ok_or(TokenError::NoToken)?;
     if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -65,43 +65,46 @@ pub fn decode(body: &[u8]) -> Result<Token, TokenError> {
     }
     Ok(Token {
         secret: secret.to_owned(),
-        life: answer.get("expires_in").and_then(seconds).unwrap_or(DEFAULT_LIFE),
-        issued_at: answer
+        lifetime: response
+            .get("expires_in")
+            .and_then(seconds)
+            .unwrap_or(DEFAULT_LIFETIME),
+        issued_at: response
             .get("issued_at")
             .and_then(Value::as_str)
             .and_then(|text| text.parse().ok()),
     })
 }
 
-/// A number of seconds above zero, cut to what a token is kept for. Some servers write it as a text.
+/// A positive number of seconds, at most [`MAX_LIFETIME`]. Some servers send it as a string.
 fn seconds(value: &Value) -> Option<Duration> {
     let seconds: f64 = match value {
         Value::Number(number) => number.as_f64()?,
         Value::String(text) => text.trim().parse().ok()?,
         _ => return None,
     };
-    let is_above_zero = seconds > 0.0;
-    is_above_zero.then(|| Duration::from_secs_f64(seconds.min(MAX_LIFE.as_secs_f64())))
+    let is_positive = seconds > 0.0;
+    is_positive.then(|| Duration::from_secs_f64(seconds.min(MAX_LIFETIME.as_secs_f64())))
 }
 
 impl Token {
-    /// What stands behind `Bearer` in the header `Authorization`. It has no place in a log or a message.
+    /// The text after `Bearer` in the header `Authorization`. It must not appear in logs or messages.
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// How long the token can be used from `received` on, which is when the server's answer came.
+    /// How long the token can be used after `received`, the time of the server's response.
     ///
-    /// Its life begins where the server says that it was issued, which is earlier where the server gives one token out
-    /// several times; but never later than it was received, should the clocks differ. A quarter of it is left as a margin
-    /// for the request that it is used in. Zero where it must be used at once or not at all.
+    /// Its lifetime starts when the server issued it, which is earlier if the server returns the same token several times; but
+    /// not later than it was received, in case the clocks differ. A quarter of the lifetime is a margin for the request that
+    /// uses it. Zero if it must be used immediately or not at all.
     pub fn fresh_for(&self, received: Timestamp) -> Duration {
         let age = self
             .issued_at
             .map(|issued| received.duration_since(issued))
             .and_then(|age| Duration::try_from(age).ok())
             .unwrap_or_default();
-        self.life.saturating_sub(age) / 4 * 3
+        self.lifetime.saturating_sub(age) / 4 * 3
     }
 }
 
@@ -109,7 +112,7 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token")
-            .field("life", &self.life)
+            .field("lifetime", &self.lifetime)
             .field("issued_at", &self.issued_at)
             .finish_non_exhaustive()
     }
@@ -119,13 +122,13 @@ impl fmt::Debug for Token {
 mod tests {
     use super::*;
 
-    fn life(field: &str) -> Duration {
+    fn lifetime(field: &str) -> Duration {
         let body = format!("{{\"token\":\"t\"{field}}}");
-        decode(body.as_bytes()).unwrap().life
+        decode(body.as_bytes()).unwrap().lifetime
     }
 
     #[test]
-    fn reads() {
+    fn the_token_is_taken_from_either_field() {
         for (body, secret) in [
             (r#"{"token":"a.b-c_d~e+f/g="}"#, "a.b-c_d~e+f/g="),
             (r#"{"access_token":"b"}"#, "b"),
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lives_as_long_as_the_server_says() {
+    fn the_lifetime_is_that_of_the_server_within_bounds() {
         for (field, seconds) in [
             ("", 60),
             (r#","expires_in":300"#, 300),
@@ -170,12 +173,12 @@ mod tests {
             (r#","expires_in":1e300"#, 3600),
             (r#","expires_in":"inf""#, 3600),
         ] {
-            assert_eq!(life(field), Duration::from_secs(seconds), "{field}");
+            assert_eq!(lifetime(field), Duration::from_secs(seconds), "{field}");
         }
     }
 
     #[test]
-    fn its_life_begins_when_it_was_issued() {
+    fn the_lifetime_starts_at_the_time_of_issue() {
         let received: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
         for (issued, fresh) in [
             ("2026-01-01T12:00:00Z", 300),
@@ -194,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn is_not_printed() {
-        let token = decode(br#"{"token":"geheim"}"#).unwrap();
-        assert!(!format!("{token:?}").contains("geheim"));
+    fn the_secret_is_not_in_the_debug_output() {
+        let token = decode(br#"{"token":"s3cret"}"#).unwrap();
+        assert!(!format!("{token:?}").contains("s3cret"));
     }
 }

@@ -1,21 +1,20 @@
-//! What a version can be chosen from.
+//! The candidates for a version.
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::chart::index::IndexEntry;
 
-/// Something that stands for one version of a chart.
+/// A list entry that represents one version of a chart.
 pub trait Candidate {
     /// The version, as the repository or registry writes it.
     fn version(&self) -> &str;
 
-    /// When it was published, as the repository writes it; empty where that is not known.
+    /// When it was published, as the repository writes it; empty if unknown.
     fn created(&self) -> &str {
         Default::default()
     }
 
-    /// Where its archive is; empty where there should be a place and none is named. `None` where no place is needed: a tag
-    /// is one itself.
+    /// URL of its archive; empty if the index should have one but does not. `None` for tags, which need no URL.
     fn url(&self) -> Option<&str> {
         None
     }
@@ -49,9 +48,9 @@ impl Candidate for IndexEntry {
     }
 }
 
-/// A time of publication, by rank: the earlier first, and before all of them what is no time.
+/// A publication time, ordered: texts that are not a time first, then times in ascending order.
 ///
-/// Comparing texts only where one of two is no time would be no order among three.
+/// (Comparing as texts whenever one of the two is not a time would not be transitive.)
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Published<'a> {
     Text(&'a str),
@@ -59,8 +58,8 @@ pub(super) enum Published<'a> {
 }
 
 impl<'a> Published<'a> {
-    /// Reads a time as RFC 3339 has it, which is how Helm writes it.
-    pub(super) fn read(text: &'a str) -> Self {
+    /// Parses a time in RFC 3339, the format that Helm writes.
+    pub(super) fn parse(text: &'a str) -> Self {
         text.parse().map_or(Self::Text(text), Self::At)
     }
 }
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_compared_as_instants_and_follow_all_else() {
+    fn times_are_compared_as_instants_and_sort_after_other_texts() {
         let ascending = [
             "",
             "2027-01-01",
@@ -81,11 +80,11 @@ mod tests {
             "2026-01-01T00:00:00Z",
         ];
         for pair in ascending.windows(2) {
-            assert!(Published::read(pair[0]) < Published::read(pair[1]), "{pair:?}");
+            assert!(Published::parse(pair[0]) < Published::parse(pair[1]), "{pair:?}");
         }
         assert_eq!(
-            Published::read("2026-01-01T00:00:00Z"),
-            Published::read("2026-01-01T01:00:00+01:00")
+            Published::parse("2026-01-01T00:00:00Z"),
+            Published::parse("2026-01-01T01:00:00+01:00")
         );
     }
 }

@@ -1,19 +1,19 @@
-//! The conditions of a constraint, taken from its normal form.
+//! The conditions of a constraint, parsed from its normal form.
 
 use std::fmt;
 
 use crate::chart::version::Version;
 
-/// An operator and the version beside it.
+/// An operator and the version after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Condition<'a> {
-    /// `>=` and the like; may be empty, which means `=`.
+    /// An operator such as `>=`; empty means `=`.
     pub(super) operator: &'a str,
-    /// The numbers, with a leading `v` if there is one, without what follows them.
+    /// The numbers, with a leading `v` if there is one, without pre-release and build metadata.
     numbers: &'a str,
-    /// What follows the hyphen; empty for a release.
+    /// The text after the hyphen; empty for a release.
     prerelease: &'a str,
-    /// The plus and what follows it, or nothing.
+    /// The plus and the text after it, or empty.
     build: &'a str,
 }
 
@@ -21,11 +21,11 @@ pub(super) struct Condition<'a> {
 pub(super) fn groups(normal: &str) -> impl Iterator<Item = Vec<Condition<'_>>> {
     normal
         .split(" || ")
-        .map(|group| group.split(' ').map(Condition::read).collect())
+        .map(|group| group.split(' ').map(Condition::parse).collect())
 }
 
 impl<'a> Condition<'a> {
-    fn read(text: &'a str) -> Self {
+    fn parse(text: &'a str) -> Self {
         let is_operator = |c: char| matches!(c, '=' | '!' | '<' | '>' | '~' | '^');
         let (operator, version) = text.split_at(text.find(|c| !is_operator(c)).unwrap_or(text.len()));
         let (version, build) = version.split_at(version.find('+').unwrap_or(version.len()));
@@ -42,20 +42,20 @@ impl<'a> Condition<'a> {
         !self.prerelease.is_empty()
     }
 
-    /// The numbers that count: those before the first wildcard.
-    fn given(&self) -> impl Iterator<Item = &'a str> {
+    /// The numbers before the first wildcard; the others are ignored.
+    fn significant_numbers(&self) -> impl Iterator<Item = &'a str> {
         let numbers = self.numbers.strip_prefix('v').unwrap_or(self.numbers);
         numbers
             .split('.')
             .take_while(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    /// How many numbers count: all three, or the condition is about a line of versions.
+    /// The number of significant numbers. If it is less than three, the condition is about a line of versions.
     pub(super) fn precision(&self) -> usize {
-        self.given().count()
+        self.significant_numbers().count()
     }
 
-    /// The same condition about a pre-release, the lowest one.
+    /// The same condition with the lowest pre-release of its version.
     pub(super) fn with_prerelease(self) -> Self {
         Self {
             prerelease: "0",
@@ -63,10 +63,13 @@ impl<'a> Condition<'a> {
         }
     }
 
-    /// The version at which the condition begins or ceases to hold; `None` if it holds for all.
+    /// The version at which the result of the condition changes; `None` if it holds for all versions.
     pub(super) fn edge(&self) -> Option<Version> {
-        let mut numbers: Vec<u64> = self.given().filter_map(|number| number.parse().ok()).collect();
-        // ">1.2" begins with 1.3.0.
+        let mut numbers: Vec<u64> = self
+            .significant_numbers()
+            .filter_map(|number| number.parse().ok())
+            .collect();
+        // ">1.2" starts at 1.3.0.
         if self.operator == ">" && numbers.len() < 3 {
             let last = numbers.last_mut()?;
             *last = last.saturating_add(1);

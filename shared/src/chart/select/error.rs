@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// Why no version was chosen. The words of Helm and Fleet are in the messages, for those who look for them.
+/// Why no version was chosen. The messages contain those of Helm and Fleet, so that a search for them finds these.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SelectError {
     /// The chart is listed without any version.
@@ -13,33 +13,33 @@ pub enum SelectError {
         /// Name of the chart.
         chart: String,
     },
-    /// No version will do.
-    #[error("no chart version found for {chart}-{asked}: {nearest}")]
+    /// No version matches.
+    #[error("no chart version found for {chart}-{requested}: {nearest}")]
     NoMatch {
         /// Name of the chart.
         chart: String,
-        /// What was asked for.
-        asked: String,
-        /// What there is instead.
+        /// The version field.
+        requested: String,
+        /// The nearest existing versions.
         nearest: Nearest,
     },
-    /// No release will do, and a range allows pre-releases only if it names one.
+    /// Only pre-releases match, and a range allows pre-releases only if it names one.
     #[error(
-        "no chart version found for {chart}-{asked}: no release matches, only pre-releases do, the newest of them {newest}; \
+        "no chart version found for {chart}-{requested}: no release matches, only pre-releases do, the newest of them {newest}; \
         to allow pre-releases, write {constraint:?}"
     )]
     OnlyPrereleases {
         /// Name of the chart.
         chart: String,
-        /// What was asked for.
-        asked: String,
+        /// The version field.
+        requested: String,
         /// The pre-release that would be chosen.
         newest: String,
-        /// What to ask for instead.
+        /// The constraint that allows it.
         constraint: String,
     },
     /// The version that was chosen has no archive.
-    #[error("no URLs found for chart {chart} {version}: the index says nowhere where the archive is")]
+    #[error("no URLs found for chart {chart} {version}: the index has no URL for its archive")]
     NoUrl {
         /// Name of the chart.
         chart: String,
@@ -48,12 +48,12 @@ pub enum SelectError {
     },
 }
 
-/// The versions nearest to what was asked for.
+/// The versions nearest to the requested ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nearest {
-    /// A few of them as they are listed, newest first. None if there is no semantic version at all.
+    /// Some of them as listed, newest first. Empty if there is no semantic version at all.
     pub versions: Vec<String>,
-    /// How many other entries there are, readable or not.
+    /// How many other entries there are, valid or not.
     pub others: usize,
 }
 

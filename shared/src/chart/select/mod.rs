@@ -1,18 +1,17 @@
-//! Which version of a chart: Helm's choice.
+//! Selects a version of a chart, by Helm's rules.
 //!
-//! 1. The version that is written exactly as asked, even if it is no semantic version.
-//! 2. Otherwise the highest that the request allows. What is no semantic version is passed over. A pre-release is allowed
-//!    only by a range that names one, such as `>=1.2.0-0`; an empty request means the latest release.
+//! 1. The version whose text equals the request, even if it is not a semantic version.
+//! 2. Otherwise the highest version that matches the request. Entries that are not semantic versions are skipped. A
+//!    pre-release matches only a range that names one, such as `>=1.2.0-0`; an empty request means the latest release.
 //!
-//! A deprecated version is chosen like any other: Helm does so, and who deploys it by range is not to be stopped by a mark.
+//! A deprecated version is chosen like any other, as in Helm: a deprecation must not stop a deployment by range.
 //!
-//! Helm sorts with an algorithm that leaves equal versions in any order, and then takes the first. Here the order is fixed:
-//! of versions that are equal, or that differ in build metadata alone, the one published last is chosen
-//! ([`Candidate::created`]), and of those the first in the list. A time that cannot be read counts as earlier than every
-//! time that can; two of those are compared as texts.
+//! Helm uses an unstable sort and takes the first of equal versions. Here the order is fixed: of versions that are equal, or
+//! that differ in build metadata alone, the one published last is chosen ([`Candidate::created`]), and of those the first in
+//! the list. An invalid time counts as earlier than every valid one; two invalid times are compared as texts.
 //!
-//! Fleet chooses from a registry by a rule of its own, which differs in three points: an empty request is an error there,
-//! a tag with `_` for the `+` of build metadata is passed over, and only a complete version is looked for literally.
+//! Fleet has a rule of its own for registries, which differs in three points: an empty request is an error, a tag with `_`
+//! for the `+` of build metadata is skipped, and only a complete version is compared literally.
 
 mod candidate;
 mod condition;
@@ -27,11 +26,10 @@ use super::{constraint::Constraint, request::VersionRequest, version::Version};
 
 /// Chooses one of the versions of `chart`.
 ///
-/// The candidates are gone through a few times, and none of them is kept: a list of any length takes time in proportion to
-/// it and next to no memory.
+/// Iterates over the candidates a few times and keeps none of them: linear time, and almost no memory.
 ///
 /// # Errors
-/// Where none will do, with what there is instead; and where the one that was chosen has no archive.
+/// When no version matches, with the nearest ones; and when the chosen version has no archive.
 pub fn select<C, I>(chart: &str, candidates: I, request: &VersionRequest<'_>) -> Result<C, SelectError>
 where
     C: Candidate,
@@ -45,7 +43,7 @@ where
     }
     let chosen = match literal(candidates.clone(), request.text()) {
         Some(chosen) => chosen,
-        None => in_range(chart, &candidates, request)?,
+        None => matching(chart, &candidates, request)?,
     };
     if chosen.url() == Some("") {
         return Err(SelectError::NoUrl {
@@ -56,64 +54,67 @@ where
     Ok(chosen)
 }
 
-fn literal<C: Candidate>(candidates: impl Iterator<Item = C>, asked: &str) -> Option<C> {
-    let named = candidates.filter(|candidate| !asked.is_empty() && candidate.version() == asked);
-    named.reduce(|first, second| if later(&second, &first) { second } else { first })
+fn literal<C: Candidate>(candidates: impl Iterator<Item = C>, requested: &str) -> Option<C> {
+    let equal = candidates.filter(|candidate| !requested.is_empty() && candidate.version() == requested);
+    equal.reduce(|first, second| if is_later(&second, &first) { second } else { first })
 }
 
-fn in_range<C: Candidate>(
+fn matching<C: Candidate>(
     chart: &str,
     candidates: &(impl Iterator<Item = C> + Clone),
     request: &VersionRequest<'_>,
 ) -> Result<C, SelectError> {
-    let known = || candidates.clone().filter_map(Known::read);
-    if let Some(highest) = highest(known(), request.constraint()) {
+    let parsed = || candidates.clone().filter_map(Parsed::parse);
+    if let Some(highest) = highest(parsed(), request.constraint()) {
         return Ok(highest.candidate);
     }
-    let (chart, asked) = (chart.to_owned(), request.text().to_owned());
+    let (chart, requested) = (chart.to_owned(), request.text().to_owned());
     let widened = prerelease::widened(request.constraint());
-    let prerelease = widened.and_then(|(text, constraint)| Some((text, highest(known(), &constraint)?)));
+    let prerelease = widened.and_then(|(text, constraint)| Some((text, highest(parsed(), &constraint)?)));
     Err(match prerelease {
         Some((constraint, newest)) => SelectError::OnlyPrereleases {
             chart,
-            asked,
+            requested,
             newest: newest.version.original().to_owned(),
             constraint,
         },
         None => SelectError::NoMatch {
             chart,
-            asked,
-            nearest: nearest::nearest(known, candidates.clone().count(), request.constraint()),
+            requested,
+            nearest: nearest::nearest(parsed, candidates.clone().count(), request.constraint()),
         },
     })
 }
 
-/// A candidate whose version can be read.
-struct Known<C> {
+/// A candidate with a valid version.
+struct Parsed<C> {
     version: Version,
     candidate: C,
 }
 
-impl<C: Candidate> Known<C> {
-    fn read(candidate: C) -> Option<Self> {
+impl<C: Candidate> Parsed<C> {
+    fn parse(candidate: C) -> Option<Self> {
         let version = Version::parse(candidate.version()).ok()?;
         Some(Self { version, candidate })
     }
 
     fn is_better_than(&self, other: &Self) -> bool {
         let order = self.version.precedence(&other.version);
-        order.is_gt() || (order.is_eq() && later(&self.candidate, &other.candidate))
+        order.is_gt() || (order.is_eq() && is_later(&self.candidate, &other.candidate))
     }
 }
 
-fn highest<C: Candidate>(known: impl Iterator<Item = Known<C>>, wanted: &Constraint) -> Option<Known<C>> {
-    let allowed = known.filter(|known| wanted.matches(&known.version));
-    allowed.reduce(|best, next| if next.is_better_than(&best) { next } else { best })
+fn highest<C: Candidate>(
+    parsed: impl Iterator<Item = Parsed<C>>,
+    constraint: &Constraint,
+) -> Option<Parsed<C>> {
+    let matching = parsed.filter(|parsed| constraint.matches(&parsed.version));
+    matching.reduce(|best, next| if next.is_better_than(&best) { next } else { best })
 }
 
 /// Whether `a` was published after `b`.
-fn later<C: Candidate>(a: &C, b: &C) -> bool {
-    Published::read(a.created()) > Published::read(b.created())
+fn is_later<C: Candidate>(a: &C, b: &C) -> bool {
+    Published::parse(a.created()) > Published::parse(b.created())
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! The versions nearest to a request that none of them meets.
+//! The versions nearest to a request that no version matches.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::condition::{self, Condition};
-use super::{Known, Nearest};
+use super::{Nearest, Parsed};
 use crate::chart::constraint::Constraint;
 use crate::chart::version::Version;
 
-/// How many are listed: a few on either side, few enough for a line.
+/// How many are listed: a few on either side, and short enough for a line.
 const LISTED: usize = 6;
 
-/// The known versions on both sides of each version that the constraint names.
+/// The existing versions on both sides of each version that the constraint names.
 ///
-/// `known` gives all of them, as often as it is called.
-pub(super) fn nearest<C, I: Iterator<Item = Known<C>>>(
-    known: impl Fn() -> I,
+/// Each call of `parsed` returns an iterator over all of them.
+pub(super) fn nearest<C, I: Iterator<Item = Parsed<C>>>(
+    parsed: impl Fn() -> I,
     candidates: usize,
     constraint: &Constraint,
 ) -> Nearest {
@@ -25,7 +25,7 @@ pub(super) fn nearest<C, I: Iterator<Item = Known<C>>>(
         .filter_map(Condition::edge)
         .map(Ranked)
         .collect();
-    let versions = listed(&beside(&edges, meant(&known, &conditions)), &edges);
+    let versions = listed(&near_edges(&edges, eligible(&parsed, &conditions)), &edges);
     Nearest {
         others: candidates.saturating_sub(versions.len()),
         versions,
@@ -34,53 +34,53 @@ pub(super) fn nearest<C, I: Iterator<Item = Known<C>>>(
 
 /// The versions to list, newest first.
 fn listed(sorted: &[Ranked], edges: &BTreeSet<Ranked>) -> Vec<String> {
-    let mut places: BTreeSet<usize> = edges.iter().map(|edge| place(sorted, edge)).collect();
-    if places.is_empty() {
-        places.insert(sorted.len());
+    let mut points: BTreeSet<usize> = edges.iter().map(|edge| insertion_point(sorted, edge)).collect();
+    if points.is_empty() {
+        points.insert(sorted.len());
     }
-    let around = around(&places, sorted.len());
-    let newest_first = around.iter().rev().filter_map(|at| sorted.get(*at));
+    let neighbours = neighbours(&points, sorted.len());
+    let newest_first = neighbours.iter().rev().filter_map(|at| sorted.get(*at));
     newest_first
         .map(|ranked| ranked.0.original().to_owned())
         .collect()
 }
 
-/// All versions but pre-releases where the request cannot mean one and there are releases.
-fn meant<C, I: Iterator<Item = Known<C>>>(
-    known: &impl Fn() -> I,
+/// All versions, but without pre-releases if the request cannot mean one and there are releases.
+fn eligible<C, I: Iterator<Item = Parsed<C>>>(
+    parsed: &impl Fn() -> I,
     conditions: &[Condition<'_>],
 ) -> impl Iterator<Item = Version> {
     let names_one = |condition: &Condition<'_>| condition.names_prerelease() || condition.precision() == 3;
     let with_prereleases =
-        conditions.iter().any(names_one) || known().all(|known| known.version.is_prerelease());
-    known()
-        .map(|known| known.version)
+        conditions.iter().any(names_one) || parsed().all(|parsed| parsed.version.is_prerelease());
+    parsed()
+        .map(|parsed| parsed.version)
         .filter(move |version| with_prereleases || !version.is_prerelease())
 }
 
-/// The versions in ascending order, each text once. Between two edges only the first and the last few are kept, which are
-/// all that can be listed: so the memory depends on the constraint alone.
-fn beside(edges: &BTreeSet<Ranked>, versions: impl Iterator<Item = Version>) -> Vec<Ranked> {
+/// The versions in ascending order, each text once. Between two edges, only the first and the last few are kept, since no
+/// others can be listed: the memory depends on the constraint alone.
+fn near_edges(edges: &BTreeSet<Ranked>, versions: impl Iterator<Item = Version>) -> Vec<Ranked> {
     let edges: Vec<&Ranked> = edges.iter().collect();
-    let mut spaces: Vec<Space> = Vec::new();
-    spaces.resize_with(edges.len() + 1, Space::default);
+    let mut gaps: Vec<Gap> = Vec::new();
+    gaps.resize_with(edges.len() + 1, Gap::default);
     for version in versions {
         let at = edges.partition_point(|edge| edge.0.precedence(&version).is_le());
-        if let Some(space) = spaces.get_mut(at) {
-            space.add(Ranked(version));
+        if let Some(gap) = gaps.get_mut(at) {
+            gap.add(Ranked(version));
         }
     }
-    spaces.into_iter().flat_map(Space::sorted).collect()
+    gaps.into_iter().flat_map(Gap::sorted).collect()
 }
 
-/// What is kept of the versions between two edges.
+/// The versions between two edges that are kept.
 #[derive(Default)]
-struct Space {
+struct Gap {
     lowest: BTreeSet<Ranked>,
     highest: BTreeSet<Ranked>,
 }
 
-impl Space {
+impl Gap {
     fn add(&mut self, version: Ranked) {
         if self.highest.len() < LISTED || self.highest.first().is_some_and(|least| *least < version) {
             self.highest.insert(version.clone());
@@ -102,7 +102,7 @@ impl Space {
     }
 }
 
-/// A version by precedence, and by its text among equals.
+/// A version ordered by precedence, then by text.
 #[derive(Clone)]
 struct Ranked(Version);
 
@@ -127,18 +127,18 @@ impl PartialEq for Ranked {
 
 impl Eq for Ranked {}
 
-/// Where a version would stand among the others: so many are below it.
-fn place(sorted: &[Ranked], version: &Ranked) -> usize {
+/// The index at which a version would be inserted: the number of versions below it.
+fn insertion_point(sorted: &[Ranked], version: &Ranked) -> usize {
     sorted.partition_point(|other| other.0.precedence(&version.0).is_lt())
 }
 
-/// At most [`LISTED`] of the positions below `len`, those beside the places first.
-fn around(places: &BTreeSet<usize>, len: usize) -> BTreeSet<usize> {
+/// At most [`LISTED`] of the indexes below `len`, the nearest to `points` first.
+fn neighbours(points: &BTreeSet<usize>, len: usize) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for distance in 0..LISTED {
-        for place in places {
-            let below = place.checked_sub(distance + 1);
-            for at in [below, place.checked_add(distance)].into_iter().flatten() {
+        for point in points {
+            let below = point.checked_sub(distance + 1);
+            for at in [below, point.checked_add(distance)].into_iter().flatten() {
                 if at < len && found.len() < LISTED {
                     found.insert(at);
                 }
@@ -162,14 +162,14 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
-        fn what_is_kept_shows_the_same_as_the_whole_list(
+        fn bounded_memory_lists_the_same_versions_as_the_whole_list(
             versions in prop::collection::vec("v?[0-3]\\.[0-3](\\.[0-3])?(-[ab0])?(\\+b)?", 0..200),
             edges in prop::collection::btree_set("[0-3]\\.[0-3]\\.[0-3](-a)?", 0..4),
         ) {
             let edges: BTreeSet<Ranked> = edges.iter().map(|text| ranked(text)).collect();
             let all: BTreeSet<Ranked> = versions.iter().map(|text| ranked(text)).collect();
             let all: Vec<Ranked> = all.into_iter().collect();
-            let kept = beside(&edges, versions.iter().map(|text| ranked(text).0));
+            let kept = near_edges(&edges, versions.iter().map(|text| ranked(text).0));
             prop_assert!(kept.len() <= (edges.len() + 1) * 2 * LISTED);
             prop_assert_eq!(listed(&kept, &edges), listed(&all, &edges));
         }

@@ -1,16 +1,16 @@
-//! The constraint to write for somebody whose range allows no release, but might allow pre-releases.
+//! The constraint to suggest to a user whose range matches no release but could match pre-releases.
 
 use super::condition::{self, Condition};
 use crate::chart::constraint::Constraint;
 
-/// Allows every pre-release, and no release that would not be allowed anyway.
+/// Allows every pre-release; allows releases only as far as the other conditions do.
 const ANY: &str = ">=0.0.0-0";
 
 /// The same range with pre-releases, as text and as constraint: `>=1.2.0-0, <2.0.0-0` for `>=1.2.0 <2.0.0`. It allows the
-/// same releases. Its pre-releases begin with those of the lowest release of the range, and end before those of the first
-/// release beyond it.
+/// same releases. Its pre-releases start with those of the lowest release of the range and end before those of the first
+/// release above it.
 ///
-/// `None` for a range that would be too long to be read.
+/// `None` if the result would be too long.
 pub(super) fn widened(constraint: &Constraint) -> Option<(String, Constraint)> {
     let normal = constraint.to_string();
     let groups: Vec<String> = condition::groups(&normal)
@@ -27,8 +27,8 @@ fn widened_group(conditions: &[Condition<'_>]) -> String {
     if conditions.iter().any(Condition::names_prerelease) {
         return join(written.collect());
     }
-    let can_name_one = conditions.iter().any(means_the_same_with_one);
-    if can_name_one {
+    let can_name_prerelease = conditions.iter().any(allows_same_releases_with_prerelease);
+    if can_name_prerelease {
         return join(conditions.iter().map(widened_condition).collect());
     }
     // One condition with a pre-release is enough for its group.
@@ -38,13 +38,13 @@ fn widened_group(conditions: &[Condition<'_>]) -> String {
 fn widened_condition(condition: &Condition<'_>) -> String {
     match (condition.operator, condition.precision()) {
         ("" | "=", 0) => ANY.to_owned(),
-        _ if means_the_same_with_one(condition) => condition.with_prerelease().to_string(),
+        _ if allows_same_releases_with_prerelease(condition) => condition.with_prerelease().to_string(),
         _ => condition.to_string(),
     }
 }
 
-/// Whether `-0` behind the version changes nothing for releases.
-fn means_the_same_with_one(condition: &Condition<'_>) -> bool {
+/// Whether `-0` after the version leaves the allowed releases the same.
+fn allows_same_releases_with_prerelease(condition: &Condition<'_>) -> bool {
     let is_complete = condition.precision() == 3;
     match condition.operator {
         "~" | "~>" | "^" | ">=" | "=>" | "<" => true,
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_lowest_prerelease_of_each_bound() {
+    fn each_bound_gets_its_lowest_prerelease() {
         for (constraint, expected) in [
             ("*", ">=0.0.0-0"),
             ("x.1", ">=0.0.0-0"),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_room_for_it_has_none() {
+    fn a_range_of_maximum_length_has_no_suggestion() {
         let longest = format!("1.2.x+{}", "b".repeat(506));
         assert_eq!(widened(&Constraint::parse(&longest).unwrap()), None);
     }
@@ -103,14 +103,14 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
         #[test]
-        fn releases_are_the_same(constraint in constraints(), version in "[0-3]\\.[0-3]\\.[0-3]") {
+        fn the_suggestion_allows_the_same_releases(constraint in constraints(), version in "[0-3]\\.[0-3]\\.[0-3]") {
             let (constraint, version) = (Constraint::parse(&constraint).unwrap(), Version::parse(&version).unwrap());
             let (text, widened) = widened(&constraint).unwrap();
             prop_assert_eq!(constraint.matches(&version), widened.matches(&version), "{}", text);
         }
 
         #[test]
-        fn what_was_allowed_still_is(constraint in constraints(), version in "[0-3]\\.[0-3]\\.[0-3]-(0|1|a|b)") {
+        fn the_suggestion_allows_all_versions_of_the_range(constraint in constraints(), version in "[0-3]\\.[0-3]\\.[0-3]-(0|1|a|b)") {
             let (constraint, version) = (Constraint::parse(&constraint).unwrap(), Version::parse(&version).unwrap());
             let (text, widened) = widened(&constraint).unwrap();
             prop_assert!(!constraint.matches(&version) || widened.matches(&version), "{}", text);

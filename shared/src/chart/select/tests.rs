@@ -9,7 +9,7 @@ use crate::chart::registry::{
     tag_list::TagList,
 };
 
-/// Versions, what is asked for, and Helm's choice from an index.
+/// Versions, the request, and Helm's choice from an index.
 const INDEX: &str = include_str!("../../../../tests/truth/index/choose.tsv");
 
 fn entries<T: AsRef<str>>(versions: &[T]) -> Vec<IndexEntry> {
@@ -21,13 +21,13 @@ fn entries<T: AsRef<str>>(versions: &[T]) -> Vec<IndexEntry> {
     versions.iter().map(entry).collect()
 }
 
-fn choose<T: AsRef<str>>(versions: &[T], asked: &str) -> Result<String, SelectError> {
-    let request = VersionRequest::parse(asked).unwrap();
+fn choose<T: AsRef<str>>(versions: &[T], requested: &str) -> Result<String, SelectError> {
+    let request = VersionRequest::parse(requested).unwrap();
     select("web", &entries(versions), &request).map(|entry| entry.version.clone())
 }
 
-fn refusal(versions: &[&str], asked: &str) -> String {
-    choose(versions, asked).unwrap_err().to_string()
+fn error_message(versions: &[&str], requested: &str) -> String {
+    choose(versions, requested).unwrap_err().to_string()
 }
 
 /// The columns of a table, each of them JSON.
@@ -44,7 +44,7 @@ fn texts(list: &Value) -> Vec<String> {
     serde_json::from_value(list.clone()).unwrap()
 }
 
-/// Whether ours is Helm's choice, or one of those between which the order of the list decides there.
+/// Whether our choice is Helm's, or one of those between which Helm decides by the order of the list.
 fn agrees(ours: &str, helm: &Value) -> bool {
     match helm {
         Value::String(version) => ours == version,
@@ -54,14 +54,14 @@ fn agrees(ours: &str, helm: &Value) -> bool {
 }
 
 #[test]
-fn chooses_as_helm_does_from_an_index() {
-    let (mut chosen, mut refused) = (0, 0);
+fn choices_from_an_index_are_those_of_helm() {
+    let (mut chosen, mut rejected) = (0, 0);
     for row in rows(INDEX) {
-        let [versions, Value::String(asked), helm] = row.as_slice() else {
+        let [versions, Value::String(requested), helm] = row.as_slice() else {
             panic!("{row:?}")
         };
         let versions = entries(&texts(versions));
-        let outcome = VersionRequest::parse(asked)
+        let outcome = VersionRequest::parse(requested)
             .map_err(|error| error.to_string())
             .and_then(|request| {
                 let outcome = select("web", &versions, &request);
@@ -73,27 +73,27 @@ fn chooses_as_helm_does_from_an_index() {
                 chosen += 1;
             }
             (Err(message), Value::String(error)) => {
-                // Constraints have tables of their own, which say more about these.
+                // The messages of constraints are checked with tables of their own.
                 assert!(
                     message.starts_with(error) || error == "constraint parser error" || versions.is_empty(),
                     "{row:?}: {message}"
                 );
-                refused += 1;
+                rejected += 1;
             }
             (Err(message), _) => panic!("{row:?}: {message}"),
         }
     }
     assert!(
-        chosen > 2000 && refused > 1000,
-        "{chosen} chosen, {refused} refused"
+        chosen > 2000 && rejected > 1000,
+        "{chosen} chosen, {rejected} rejected"
     );
 }
 
-/// Tags, what is asked for, Helm's choice (with `+` for `_`) and Fleet's (the tag).
+/// Tags, the request, Helm's choice (with `+` for `_`) and Fleet's (the tag).
 const TAGS: &str = include_str!("../../../../tests/truth/tags/choose.tsv");
 
-fn choose_tag(tags: Vec<String>, asked: &str) -> Option<TaggedVersion> {
-    let request = VersionRequest::parse(asked).ok()?;
+fn choose_tag(tags: Vec<String>, requested: &str) -> Option<TaggedVersion> {
+    let request = VersionRequest::parse(requested).ok()?;
     let mut list = TagList::default();
     for tag in tags {
         list.add(&tag, &mut Unmetered).unwrap();
@@ -104,16 +104,16 @@ fn choose_tag(tags: Vec<String>, asked: &str) -> Option<TaggedVersion> {
 }
 
 #[test]
-fn chooses_as_helm_does_from_a_registry() {
+fn choices_from_a_registry_are_those_of_helm() {
     let mut chosen = 0;
     for row in rows(TAGS) {
-        let [tags, Value::String(asked), helm, _] = row.as_slice() else {
+        let [tags, Value::String(requested), helm, _] = row.as_slice() else {
             panic!("{row:?}")
         };
-        // Helm passes over tags with a v, which Fleet and we take.
+        // Helm skips tags with a v; Fleet and helmops do not.
         let mut tags = texts(tags);
         tags.retain(|tag| !tag.starts_with('v'));
-        match choose_tag(tags, asked) {
+        match choose_tag(tags, requested) {
             Some(ours) => {
                 assert!(agrees(&ours.version, helm), "{row:?}: {ours:?}");
                 chosen += 1;
@@ -125,25 +125,25 @@ fn chooses_as_helm_does_from_a_registry() {
 }
 
 #[test]
-fn differs_from_fleet_in_a_registry_only_where_it_is_told() {
+fn choices_from_a_registry_differ_from_fleet_only_as_documented() {
     let (mut same, mut latest, mut build, mut literal) = (0, 0, 0, 0);
     for row in rows(TAGS) {
-        let [tags, Value::String(asked), _, fleet] = row.as_slice() else {
+        let [tags, Value::String(requested), _, fleet] = row.as_slice() else {
             panic!("{row:?}")
         };
-        // Fleet takes tags that are no complete versions too, and then refuses to deploy them.
+        // Fleet also chooses tags that are not complete versions, and then refuses to deploy them.
         if fleet.as_str().is_some_and(|tag| tag::version_of(tag).is_none()) {
             continue;
         }
-        let ours = choose_tag(texts(tags), asked).map(|ours| ours.tag);
+        let ours = choose_tag(texts(tags), requested).map(|ours| ours.tag);
         if ours.as_deref() == fleet.as_str() {
             same += 1;
-        } else if asked.is_empty() {
+        } else if requested.is_empty() {
             latest += 1;
         } else if ours.as_ref().is_some_and(|tag| tag.contains('_')) {
             build += 1;
         } else {
-            assert_eq!(ours.as_ref(), Some(asked), "{row:?}");
+            assert_eq!(ours.as_ref(), Some(requested), "{row:?}");
             literal += 1;
         }
     }
@@ -154,8 +154,8 @@ fn differs_from_fleet_in_a_registry_only_where_it_is_told() {
 }
 
 #[test]
-fn a_set_of_prereleases_alone_says_so_and_what_to_ask_for() {
-    for (versions, asked, newest, constraint) in [
+fn matching_prereleases_are_reported_with_a_constraint_that_allows_them() {
+    for (versions, requested, newest, constraint) in [
         (&["1.3.0-rc.1"][..], "^1.2", "1.3.0-rc.1", "^1.2-0"),
         (&["1.2.0-rc.1", "0.9.0", "2.0.0"], "~1.2", "1.2.0-rc.1", "~1.2-0"),
         (&["1.0.0-b", "1.0.0-a"], "", "1.0.0-b", ">=0.0.0-0"),
@@ -168,58 +168,59 @@ fn a_set_of_prereleases_alone_says_so_and_what_to_ask_for() {
         ),
         (&["1.2.3", "1.2.4-a"], ">1.2.3", "1.2.4-a", ">1.2.3, >=0.0.0-0"),
     ] {
-        let refusal = choose(versions, asked).unwrap_err();
+        let error = choose(versions, requested).unwrap_err();
         let expected = SelectError::OnlyPrereleases {
             chart: "web".to_owned(),
-            asked: asked.to_owned(),
+            requested: requested.to_owned(),
             newest: newest.to_owned(),
             constraint: constraint.to_owned(),
         };
-        assert_eq!(refusal, expected, "{versions:?} {asked}");
+        assert_eq!(error, expected, "{versions:?} {requested}");
         assert_eq!(choose(versions, constraint).as_deref(), Ok(newest));
     }
     assert_eq!(
-        refusal(&["1.3.0-rc.1"], "^1.2"),
+        error_message(&["1.3.0-rc.1"], "^1.2"),
         "no chart version found for web-^1.2: no release matches, only pre-releases do, the newest of them 1.3.0-rc.1; \
          to allow pre-releases, write \"^1.2-0\""
     );
 }
 
 #[test]
-fn a_prerelease_outside_of_the_range_is_no_hint() {
-    for (versions, asked) in [
+fn a_prerelease_outside_the_range_is_not_suggested() {
+    for (versions, requested) in [
         (["2.0.0-rc.1", "3.0.0-rc.1"], "<2"),
         (["1.2.3-rc.1", "1.2.3-rc.2"], "1.2.3"),
         (["1.2.3-rc.1", "1.2.3-rc.2"], "1.2.3-rc.3"),
         (["1.1.0-rc.1", "2.0.0"], "^1.2 || 3"),
     ] {
-        let refusal = choose(&versions, asked).unwrap_err();
+        let error = choose(&versions, requested).unwrap_err();
         assert!(
-            matches!(refusal, SelectError::NoMatch { .. }),
-            "{versions:?} {asked}: {refusal}"
+            matches!(error, SelectError::NoMatch { .. }),
+            "{versions:?} {requested}: {error}"
         );
     }
 }
 
 #[test]
-fn lists_the_versions_nearest_to_what_was_asked() {
+fn the_nearest_versions_are_listed() {
     let releases = [
         "1.0.0", "1.1.0", "1.2.0", "1.3.8", "1.3.9", "1.5.0", "1.5.1", "1.6.0", "1.7.0", "2.0.0",
     ];
-    for (asked, nearest) in [
+    for (requested, nearest) in [
         ("1.4.x", "1.6.0, 1.5.1, 1.5.0, 1.3.9, 1.3.8, 1.2.0"),
         ("1.4.2", "1.6.0, 1.5.1, 1.5.0, 1.3.9, 1.3.8, 1.2.0"),
         ("0.x", "1.5.0, 1.3.9, 1.3.8, 1.2.0, 1.1.0, 1.0.0"),
         (">2", "2.0.0, 1.7.0, 1.6.0, 1.5.1, 1.5.0, 1.3.9"),
         ("~1.4 || ~9", "2.0.0, 1.7.0, 1.5.1, 1.5.0, 1.3.9, 1.3.8"),
     ] {
-        let expected =
-            format!("no chart version found for web-{asked}: of its 10 versions the nearest are {nearest}");
-        assert_eq!(refusal(&releases, asked), expected);
+        let expected = format!(
+            "no chart version found for web-{requested}: of its 10 versions the nearest are {nearest}"
+        );
+        assert_eq!(error_message(&releases, requested), expected);
     }
-    // ">1.2" begins with 1.3.0.
+    // ">1.2" starts at 1.3.0.
     assert_eq!(
-        refusal(
+        error_message(
             &[
                 "1.1.8", "1.1.9", "1.2.1", "1.2.2", "1.2.3", "1.2.4", "1.2.5", "1.2.6"
             ],
@@ -230,47 +231,47 @@ fn lists_the_versions_nearest_to_what_was_asked() {
 }
 
 #[test]
-fn prereleases_hide_no_release_from_a_range() {
+fn prereleases_do_not_displace_releases_from_the_list() {
     let mut nightly: Vec<String> = (0..20).map(|n| format!("1.3.0-nightly.{n}")).collect();
     nightly.push("1.2.0".to_owned());
     let nightly: Vec<&str> = nightly.iter().map(String::as_str).collect();
     assert_eq!(
-        refusal(&nightly, "2.x"),
+        error_message(&nightly, "2.x"),
         "no chart version found for web-2.x: of its 21 versions the nearest is 1.2.0"
     );
-    assert!(refusal(&nightly, "1.3.0").ends_with("the nearest are 1.3.0-nightly.19, 1.3.0-nightly.18, 1.3.0-nightly.17, 1.3.0-nightly.16, 1.3.0-nightly.15, 1.3.0-nightly.14"));
+    assert!(error_message(&nightly, "1.3.0").ends_with("the nearest are 1.3.0-nightly.19, 1.3.0-nightly.18, 1.3.0-nightly.17, 1.3.0-nightly.16, 1.3.0-nightly.15, 1.3.0-nightly.14"));
 }
 
 #[test]
-fn says_what_there_is_instead_of_versions() {
+fn the_error_describes_the_existing_versions() {
     assert_eq!(
-        refusal(&[], "1.x"),
+        error_message(&[], "1.x"),
         "no chart version found: chart \"web\" has no versions"
     );
     assert_eq!(
-        refusal(&["0.1.0"], "2"),
+        error_message(&["0.1.0"], "2"),
         "no chart version found for web-2: its only version is 0.1.0"
     );
     assert_eq!(
-        refusal(&["latest", "main"], ""),
+        error_message(&["latest", "main"], ""),
         "no chart version found for web-: none of its versions is a semantic version such as 1.2.3"
     );
 }
 
-fn published(versions: &[(&str, &str)], asked: &str) -> String {
+fn published(versions: &[(&str, &str)], requested: &str) -> String {
     let mut candidates = entries(&versions.iter().map(|(version, _)| *version).collect::<Vec<_>>());
     for (at, (entry, (_, created))) in candidates.iter_mut().zip(versions).enumerate() {
         (*created).clone_into(&mut entry.created);
         entry.url = at.to_string();
     }
-    let request = VersionRequest::parse(asked).unwrap();
+    let request = VersionRequest::parse(requested).unwrap();
     select("web", &candidates, &request).unwrap().url.clone()
 }
 
 #[test]
-fn of_equal_versions_the_one_published_last_and_then_the_first() {
+fn of_equal_versions_the_last_published_then_the_first_listed_is_chosen() {
     let (early, late) = ("2026-01-01T01:30:00+02:00", "2026-01-01T00:00:00Z");
-    for (versions, asked, chosen) in [
+    for (versions, requested, chosen) in [
         (&[("1.0.0+a", early), ("1.0.0+b", late)][..], "1.x", "1"),
         (&[("1.0.0+b", late), ("1.0.0+a", early)], "1.x", "0"),
         (&[("1.0.0+b", late), ("v1.0.0", late), ("1.0.0", late)], "", "0"),
@@ -279,12 +280,12 @@ fn of_equal_versions_the_one_published_last_and_then_the_first() {
         // A version that is listed twice.
         (&[("1.0.0", early), ("1.0.0", late)], "1.0.0", "1"),
         (&[("1.0.0", late), ("1.0.0", late)], "1.0.0", "0"),
-        // What is written as asked comes before what was published later.
+        // A literal match takes precedence over a later publication.
         (&[("1.0.0+a", early), ("1.0.0", late)], "1.0.0+a", "0"),
-        // And a higher version before both.
+        // A higher version takes precedence over both.
         (&[("1.0.1", early), ("1.0.0", late)], "", "0"),
     ] {
-        assert_eq!(published(versions, asked), chosen, "{versions:?} {asked}");
+        assert_eq!(published(versions, requested), chosen, "{versions:?} {requested}");
     }
 }
 
@@ -297,13 +298,13 @@ fn a_deprecated_version_is_chosen_like_any_other() {
 }
 
 #[test]
-fn an_entry_needs_an_archive_and_a_tag_does_not() {
+fn an_index_entry_needs_a_url_and_a_tag_does_not() {
     let mut candidates = entries(&["1.0.0", "0.9.0"]);
     candidates[0].url.clear();
     let request = VersionRequest::parse("").unwrap();
     assert_eq!(
         select("web", &candidates, &request).unwrap_err().to_string(),
-        "no URLs found for chart web 1.0.0: the index says nowhere where the archive is"
+        "no URLs found for chart web 1.0.0: the index has no URL for its archive"
     );
     let tagged = choose_tag(vec!["1.0.0_b".to_owned(), "latest".to_owned()], "").unwrap();
     assert_eq!(
@@ -316,11 +317,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_refusal_is_true(
+    fn errors_are_correct(
         versions in prop::collection::vec("v?[0-2]\\.[0-2](\\.[0-2])?(-[ab0])?(\\+b)?|latest", 0..9),
-        asked in "(|=|!=|>|<|>=|<=|~|\\^)[0-2x](\\.[0-2x]){0,2}(-a)?(( |, | \\|\\| )(|!=|>|<|>=|<=|~|\\^)[0-2](\\.[0-2]){0,2}(-a)?)?",
+        requested in "(|=|!=|>|<|>=|<=|~|\\^)[0-2x](\\.[0-2x]){0,2}(-a)?(( |, | \\|\\| )(|!=|>|<|>=|<=|~|\\^)[0-2](\\.[0-2]){0,2}(-a)?)?",
     ) {
-        match choose(&versions, &asked) {
+        match choose(&versions, &requested) {
             Err(SelectError::OnlyPrereleases { newest, constraint, .. }) => {
                 prop_assert!(Version::parse(&newest).unwrap().is_prerelease());
                 prop_assert_eq!(choose(&versions, &constraint), Ok(newest), "{}", constraint);
@@ -338,15 +339,15 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_the_list_decides_nothing_where_times_differ(
+    fn the_order_of_the_list_does_not_matter_when_times_differ(
         listed in prop::collection::btree_map("2026-0[1-3]-01(T00:00:00Z)?|", "v?1\\.[01]\\.0(\\+[ab])?", 1..9),
-        asked in "|1\\.0\\.0|1\\.0\\.x",
+        requested in "|1\\.0\\.0|1\\.0\\.x",
     ) {
         let mut entries: Vec<_> = listed
             .into_iter()
             .map(|(created, version)| IndexEntry { created, version, url: "a".to_owned(), ..IndexEntry::default() })
             .collect();
-        let request = VersionRequest::parse(&asked).unwrap();
+        let request = VersionRequest::parse(&requested).unwrap();
         let forwards = select("web", &entries, &request).cloned();
         entries.reverse();
         prop_assert_eq!(forwards.ok(), select("web", &entries, &request).ok().cloned());

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn takes_apart() {
+fn a_url_is_split_into_its_parts() {
     let url = Url::parse("HTTPS://u:p@ss@h.example:8443/charts/a?token=x#f").unwrap();
     assert_eq!(url.userinfo, Some("u:p@ss"));
     assert_eq!(
@@ -14,7 +14,7 @@ fn takes_apart() {
 }
 
 #[test]
-fn refuses() {
+fn an_invalid_url_is_rejected_with_its_error() {
     use UrlError::{BadHost, BadPort, ControlCharacter, NoHost, Relative};
     for (text, error) in [
         ("", Relative),
@@ -39,7 +39,7 @@ fn refuses() {
 
 /// The examples of RFC 3986, section 5.4, without fragments.
 #[test]
-fn joins() {
+fn references_are_resolved_as_in_rfc_3986() {
     let base = Url::parse("http://u:p@a/b/c/d;p?q").unwrap();
     for (reference, expected) in [
         ("g:h", Err(UrlError::Relative)),
@@ -79,7 +79,7 @@ fn joins() {
         ("g;x=1/../y", Ok("http://a/b/c/y")),
         ("g?y/./x", Ok("http://a/b/c/g?y/./x")),
         ("g?y/../x", Ok("http://a/b/c/g?y/../x")),
-        // Beyond the examples.
+        // More than the examples.
         ("https://u:p@h:1/x/../y?z", Ok("https://h:1/y?z")),
         ("//g:x/", Err(UrlError::BadPort)),
         ("x y:z", Ok("http://a/b/c/x y:z")),
@@ -98,7 +98,7 @@ fn joins() {
 }
 
 #[test]
-fn origins() {
+fn the_default_port_belongs_to_the_same_origin() {
     for (a, b, same) in [
         ("https://h/x", "HTTPS://H:443", true),
         ("http://h", "http://h:80/", true),
@@ -119,7 +119,7 @@ fn origins() {
 }
 
 #[test]
-fn never_shows_credentials() {
+fn redacted_text_never_contains_credentials() {
     for text in [
         "https://u:secret@h/x?sig=secret",
         "u:secret@h",
@@ -137,7 +137,7 @@ fn never_shows_credentials() {
 }
 
 #[test]
-fn broken_texts_keep_what_is_before_the_query() {
+fn redacted_invalid_urls_keep_the_text_before_the_query() {
     for (text, shown) in [
         ("https://[bad/x?token=1", "https://[bad/x?…"),
         ("u:p@h/x?token=1", "…@h/x?…"),
@@ -149,7 +149,7 @@ fn broken_texts_keep_what_is_before_the_query() {
 }
 
 #[test]
-fn an_identity_tells_queries_apart_and_shows_none() {
+fn identities_differ_by_query_without_containing_it() {
     let a = identity("https://u:p@h/charts?channel=secret#x");
     assert!(
         a.starts_with("https://h/charts?…#") && !a.contains("secret"),

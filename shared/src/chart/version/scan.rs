@@ -1,10 +1,10 @@
-//! Finds a version at the start of a text. Shared by versions, whose numbers are digits, and constraints, whose numbers
+//! Scans a version at the start of a text. Used for versions, whose numbers are digits, and for constraints, whose numbers
 //! may be wildcards.
 
-/// A version in its parts. None of them holds its separator (`.`, `-`, `+`).
+/// The parts of a version, without their separators (`.`, `-`, `+`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scanned<'a> {
-    /// All of it, the `v` included.
+    /// The whole version, including the `v`.
     pub(crate) whole: &'a str,
     pub(crate) major: &'a str,
     pub(crate) minor: Option<&'a str>,
@@ -13,7 +13,7 @@ pub(crate) struct Scanned<'a> {
     pub(crate) build: Option<&'a str>,
 }
 
-/// The longest version that `text` starts with, and what is left after it. `numeral` says what a number is made of.
+/// The longest version that `text` starts with, and the rest of the text. `numeral` defines the characters of a number.
 pub(crate) fn version(text: &str, numeral: fn(char) -> bool) -> Option<(Scanned<'_>, &str)> {
     let (major, rest) = run(text.strip_prefix('v').unwrap_or(text), numeral)?;
     let (minor, rest) = optional(rest, '.', |rest| run(rest, numeral));
@@ -34,7 +34,7 @@ pub(crate) fn version(text: &str, numeral: fn(char) -> bool) -> Option<(Scanned<
     ))
 }
 
-/// `mark` and what `part` finds behind it; nothing is taken unless both are there.
+/// The part after `mark`. Consumes nothing unless `mark` and a part are there.
 fn optional<'a>(
     text: &'a str,
     mark: char,
@@ -46,7 +46,7 @@ fn optional<'a>(
     }
 }
 
-/// Identifiers joined by dots. A dot that no identifier follows is left over.
+/// Identifiers joined by dots. A dot without an identifier after it is not consumed.
 fn identifiers(text: &str) -> Option<(&str, &str)> {
     let identifier = |text| run(text, |c| c.is_ascii_alphanumeric() || c == '-');
     let (_, mut rest) = identifier(text)?;

@@ -5,36 +5,36 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Input, what Go makes of it, whether Go finds it strict.
+/// Input, Go's result, and whether it is a strict version in Go.
 const PARSE: &str = include_str!("../../../../tests/truth/semver/parse.tsv");
-/// Two versions and how Go compares them.
+/// Two versions and the result of comparing them in Go.
 const COMPARE: &str = include_str!("../../../../tests/truth/semver/compare.tsv");
 
 fn version(text: &str) -> Version {
     Version::parse(text).unwrap()
 }
 
-/// Go's answers: the normal form, or the class of the error behind an exclamation mark.
-fn answer(text: &str) -> String {
+/// The result in the form of the table: the normal form, or an exclamation mark and the class of the error.
+fn result_of(text: &str) -> String {
     match Version::parse(text) {
         Ok(version) => version.to_string(),
         Err(VersionError::Empty | VersionError::Malformed { .. }) => "!invalid".into(),
         Err(VersionError::TooLong { .. }) => "!long".into(),
         Err(VersionError::NumberTooLarge { .. }) => "!range".into(),
         Err(VersionError::PrereleaseLeadingZero { .. }) => "!zero".into(),
-        Err(VersionError::NotStrict { .. }) => "a loose reader is not strict".into(),
+        Err(VersionError::NotStrict { .. }) => "unexpected error of the strict parser".into(),
     }
 }
 
 #[test]
-fn reads_what_masterminds_reads() {
+fn parses_the_same_texts_as_masterminds() {
     let mut rows = 0;
     for line in PARSE.lines() {
         let [input, loose, strict] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("{line}")
         };
         let input: String = serde_json::from_str(input).unwrap();
-        assert_eq!(answer(&input), loose, "{input:?}");
+        assert_eq!(result_of(&input), loose, "{input:?}");
         assert_eq!(
             Version::parse_strict(&input).is_ok(),
             strict == "ok",
@@ -46,7 +46,7 @@ fn reads_what_masterminds_reads() {
 }
 
 #[test]
-fn orders_as_masterminds_does() {
+fn precedence_is_that_of_masterminds() {
     let mut rows = 0;
     for line in COMPARE.lines() {
         let [a, b, order] = line.split('\t').collect::<Vec<_>>()[..] else {
@@ -61,7 +61,7 @@ fn orders_as_masterminds_does() {
 }
 
 #[test]
-fn keeps_the_text_and_gives_the_parts() {
+fn a_version_keeps_its_text_and_has_its_parts() {
     let read = version("v1.02-rc.1+b");
     assert_eq!(read.original(), "v1.02-rc.1+b");
     assert_eq!((read.major(), read.minor(), read.patch()), (1, 2, 0));
@@ -73,7 +73,7 @@ fn keeps_the_text_and_gives_the_parts() {
 }
 
 #[test]
-fn equality_is_about_the_version_and_counts_metadata() {
+fn equality_ignores_the_notation_and_includes_build_metadata() {
     assert_eq!(version("v1.2"), version("1.2.0"));
     assert_eq!(HashSet::from([version("v1.2"), version("1.2.0")]).len(), 1);
     assert_ne!(version("1.2.0+a"), version("1.2.0+b"));
@@ -84,29 +84,29 @@ fn equality_is_about_the_version_and_counts_metadata() {
 }
 
 #[test]
-fn zero_is_what_it_would_read() {
+fn zero_equals_the_parsed_version_0_0_0() {
     assert_eq!(Version::zero(), version("0.0.0"));
     assert_eq!(Version::zero().original(), "0.0.0");
 }
 
 #[test]
 fn messages_name_the_text_and_the_fix() {
-    let told = |text: &str| Version::parse(text).unwrap_err().to_string();
-    assert_eq!(told(""), "version is empty; write one such as 1.2.3");
+    let message = |text: &str| Version::parse(text).unwrap_err().to_string();
+    assert_eq!(message(""), "version is empty; write one such as 1.2.3");
     assert_eq!(
-        told("latest"),
+        message("latest"),
         r#""latest" is not a version; write one such as 1.2.3, 1.2 or v1.2.3-rc.1"#
     );
     assert_eq!(
-        told(&"1".repeat(257)),
+        message(&"1".repeat(257)),
         "version is 257 bytes long; at most 256 are allowed"
     );
     assert_eq!(
-        told("1.18446744073709551616"),
+        message("1.18446744073709551616"),
         r#"number 18446744073709551616 in version "1.18446744073709551616" is too large; the largest is 18446744073709551615"#
     );
     assert_eq!(
-        told("1.2.3-rc.01"),
+        message("1.2.3-rc.01"),
         r#"pre-release part "01" in version "1.2.3-rc.01" starts with a zero; write it without leading zeros"#
     );
     assert_eq!(
@@ -118,7 +118,7 @@ fn messages_name_the_text_and_the_fix() {
     );
 }
 
-/// Texts of the letters that versions are made of, and some others.
+/// Texts of the characters of versions, and any other text.
 fn near_version() -> impl Strategy<Value = String> {
     prop_oneof![
         "[0-9v.+a-]{0,24}",
@@ -129,17 +129,16 @@ fn near_version() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in near_version()) {
+    fn every_strict_version_is_the_same_loose_version(text in near_version()) {
         let strict = Version::parse_strict(&text);
         let loose = Version::parse(&text);
-        // What is strictly a version is one loosely, and the same.
         if let Ok(strict) = strict {
             prop_assert_eq!(Ok(strict), loose);
         }
     }
 
     #[test]
-    fn the_normal_form_reads_back_equal(text in near_version()) {
+    fn the_normal_form_parses_to_an_equal_version(text in near_version()) {
         if let Ok(read) = Version::parse(&text) {
             prop_assert_eq!(Version::parse_strict(&read.to_string()), Ok(read));
         }

@@ -5,15 +5,15 @@ const NEXT: &str = "expected a blank, a comma or || before what comes next";
 const RANGE: &str = "a range needs a blank on both sides of the hyphen, as in 1.2 - 1.4";
 const BOTH: &str = "write a blank or a comma between conditions that must both hold";
 
-fn told(text: &str) -> String {
+fn message(text: &str) -> String {
     Constraint::parse(text).unwrap_err().to_string()
 }
 
-/// Rows of a constraint, the segment as quoted, and what stands in the brackets behind it.
+/// Rows of a constraint, the quoted segment, and the text in parentheses after it.
 fn assert_improper(rows: &[(&str, &str, String)]) {
     for (text, segment, reason) in rows {
         assert_eq!(
-            told(text),
+            message(text),
             format!("improper constraint: {segment} ({reason})"),
             "{text:?}"
         );
@@ -21,7 +21,7 @@ fn assert_improper(rows: &[(&str, &str, String)]) {
 }
 
 #[test]
-fn a_missing_version_is_explained() {
+fn a_missing_version_is_reported_with_a_hint() {
     let operator = "write one operator before a version, without a blank inside it";
     let comma = "leave the comma out where no condition is on both sides of it";
     let newest = "write * for the newest release";
@@ -97,7 +97,7 @@ fn a_missing_version_is_explained() {
 }
 
 #[test]
-fn a_missing_separator_is_explained() {
+fn a_missing_separator_is_reported_with_a_hint() {
     let numbers = "a version has one to three numbers with single dots between them";
     let underscore = "a version has no underscore; where a registry tag has one, the version has +";
     let blank = "only plain blanks may separate conditions; this one is of another kind";
@@ -132,7 +132,7 @@ fn a_missing_separator_is_explained() {
 }
 
 #[test]
-fn ranges_are_explained_in_the_text_as_written() {
+fn errors_in_ranges_have_positions_in_the_original_text() {
     let comma = "write a comma before a range, as in 3, 1 - 2";
     let hyphen = "write a range with a plain hyphen, as in 1.2 - 1.4";
     let no_operator = "a range takes no operator";
@@ -177,7 +177,7 @@ fn ranges_are_explained_in_the_text_as_written() {
 }
 
 #[test]
-fn unusable_versions_are_explained() {
+fn unusable_versions_are_reported_with_the_reason() {
     let long = format!("1.2.3-{}", "a".repeat(251));
     for (text, token, reason) in [
         (
@@ -212,7 +212,7 @@ fn unusable_versions_are_explained() {
         ),
     ] {
         assert_eq!(
-            told(text),
+            message(text),
             format!("unusable version {token:?} in constraint ({reason})"),
             "{text:?}"
         );
@@ -220,13 +220,13 @@ fn unusable_versions_are_explained() {
 }
 
 #[test]
-fn limits_are_explained() {
+fn exceeded_limits_are_reported() {
     assert_eq!(
-        told(&" ".repeat(513)),
+        message(&" ".repeat(513)),
         "constraint is 513 bytes long; at most 512 are allowed"
     );
     assert_eq!(
-        told(&"1||".repeat(40)),
+        message(&"1||".repeat(40)),
         "constraint has 41 alternatives joined by ||; at most 32 are allowed"
     );
 }

@@ -1,30 +1,30 @@
-//! What is kept of a document, whichever way it is written: the one place that knows what an index looks like.
+//! Collects the relevant nodes of a document in any layout. This is the only module that knows the structure of an index.
 //!
-//! The readers of the layouts tell a [`Collector`] the nodes of the document in their order. So they cannot differ in
-//! what they make of them.
+//! The readers of all layouts pass the nodes of the document to a [`Collector`] in order. So they cannot interpret them
+//! differently.
 
-mod place;
+mod context;
 
 use super::entry::{Draft, Field, is_alias};
-use super::error::{IndexError, Instead};
-use super::scalar::{Meaning, Scalar};
+use super::error::{DocumentKind, IndexError};
+use super::scalar::{Scalar, ScalarType};
 use super::{ChartFilter, Index, MAX_KEPT};
 use crate::chart::meter::{Meter, OverBudget};
 use crate::text::cut;
-use place::{Merges, Place, Slot, Value};
+use context::{Context, Merges, Slot, ValueKind};
 
-pub(super) use place::Collection;
+pub(super) use context::Collection;
 
-/// How much of a foreign document is quoted in an error, in bytes: what fits into a condition's message.
+/// How much of the document is quoted in an error, in bytes: what fits into a condition's message.
 const MAX_QUOTED: usize = 200;
 
 /// Takes the nodes of one document.
 pub(super) struct Collector<'w> {
-    wanted: &'w ChartFilter,
+    filter: &'w ChartFilter,
     index: Index,
-    place: Place,
+    context: Context,
     slot: Slot,
-    /// How many collections are open that do not matter: one that does not, and those in it.
+    /// How many open collections are ignored: an irrelevant one, and those in it.
     ignored: usize,
     merges: Merges,
     chart: String,
@@ -32,20 +32,20 @@ pub(super) struct Collector<'w> {
     has_alias: bool,
     has_entries: bool,
     message: Option<String>,
-    instead: Option<Instead>,
+    not_an_index: Option<DocumentKind>,
     kept: usize,
     meter: &'w mut dyn Meter,
     is_over_budget: bool,
 }
 
 impl<'w> Collector<'w> {
-    pub(super) fn new(wanted: &'w ChartFilter, meter: &'w mut dyn Meter) -> Self {
+    pub(super) fn new(filter: &'w ChartFilter, meter: &'w mut dyn Meter) -> Self {
         Self {
-            wanted,
+            filter,
             meter,
             is_over_budget: false,
             index: Index::default(),
-            place: Place::Start,
+            context: Context::Start,
             slot: Slot::Key,
             ignored: 0,
             merges: Merges::default(),
@@ -54,36 +54,36 @@ impl<'w> Collector<'w> {
             has_alias: false,
             has_entries: false,
             message: None,
-            instead: None,
+            not_an_index: None,
             kept: 0,
         }
     }
 
-    /// Whether it matters what the next node is. If not, [`Self::pass`] will do for a scalar.
+    /// Whether the next node is relevant. If not, [`Self::skip`] is enough for a scalar.
     #[inline]
-    pub(super) fn listens(&self) -> bool {
-        self.ignored == 0 && self.slot != Slot::Value(Value::Ignored)
+    pub(super) fn is_relevant(&self) -> bool {
+        self.ignored == 0 && self.slot != Slot::Value(ValueKind::Ignored)
     }
 
-    /// A scalar that does not matter.
+    /// Handles an irrelevant scalar.
     #[inline]
-    pub(super) fn pass(&mut self) {
+    pub(super) fn skip(&mut self) {
         if self.ignored == 0 {
             self.slot = Slot::Key;
         }
     }
 
-    /// A mapping or sequence begins.
-    pub(super) fn open(&mut self, what: Collection) {
+    /// Handles the start of a mapping or sequence.
+    pub(super) fn open(&mut self, collection: Collection) {
         if self.ignored > 0 {
             self.ignored += 1;
-        } else if !self.enter(what) {
-            self.refuse(Some(what));
+        } else if !self.enter(collection) {
+            self.reject(Some(collection));
             self.ignored = 1;
         }
     }
 
-    /// The innermost mapping or sequence ends.
+    /// Handles the end of the innermost mapping or sequence.
     pub(super) fn close(&mut self) {
         if self.ignored > 1 {
             self.ignored -= 1;
@@ -91,76 +91,76 @@ impl<'w> Collector<'w> {
             self.ignored = 0;
             self.slot = match self.slot {
                 // What was ignored was a key; its value is ignored as well.
-                Slot::Key if self.place.is_mapping() => Slot::Value(Value::Ignored),
-                Slot::Value(Value::MergedItem) => self.slot,
+                Slot::Key if self.context.is_mapping() => Slot::Value(ValueKind::Ignored),
+                Slot::Value(ValueKind::MergedItem) => self.slot,
                 Slot::Key | Slot::Value(_) => Slot::Key,
             };
-        } else if self.merges.reach(self.place) {
-            self.slot = self.merges.end(self.place);
+        } else if self.merges.is_into(self.context) {
+            self.slot = self.merges.end(self.context);
         } else {
             self.leave();
             self.slot = Slot::Key;
         }
     }
 
-    /// A scalar: a key, a value or an item.
+    /// Handles a scalar: a key, a value or an item.
     pub(super) fn scalar(&mut self, scalar: Scalar<'_>) {
         if self.ignored > 0 {
             return;
         }
         match self.slot {
-            Slot::Key if self.place.is_mapping() => self.slot = Slot::Value(self.value_of(scalar)),
+            Slot::Key if self.context.is_mapping() => self.slot = Slot::Value(self.value_kind(scalar)),
             Slot::Key => self.item(scalar),
-            Slot::Value(value) => {
-                self.value(value, scalar);
-                if value != Value::MergedItem {
+            Slot::Value(kind) => {
+                self.value(kind, scalar);
+                if kind != ValueKind::MergedItem {
                     self.slot = Slot::Key;
                 }
             }
         }
     }
 
-    /// The index, after the last node.
+    /// Returns the index, after the last node.
     pub(super) fn finish(self) -> Result<Index, IndexError> {
-        match self.instead {
+        match self.not_an_index {
             _ if self.kept > MAX_KEPT => Err(IndexError::TooManyVersions),
             _ if self.is_over_budget => Err(IndexError::OverBudget(OverBudget)),
-            Some(instead) => Err(IndexError::NotAnIndex(instead)),
-            None if self.place == Place::Start => Err(IndexError::NotAnIndex(Instead::Empty)),
-            None if !self.has_entries => Err(IndexError::NotAnIndex(Instead::NoEntries(self.message))),
+            Some(kind) => Err(IndexError::NotAnIndex(kind)),
+            None if self.context == Context::Start => Err(IndexError::NotAnIndex(DocumentKind::Empty)),
+            None if !self.has_entries => Err(IndexError::NotAnIndex(DocumentKind::NoEntries(self.message))),
             None => Ok(self.index),
         }
     }
 
-    /// Enters a collection, if it is one that belongs here.
-    fn enter(&mut self, what: Collection) -> bool {
-        if let Some(slot) = self.merges.begin(self.place, self.slot, what) {
+    /// Enters a collection, if it is expected here.
+    fn enter(&mut self, collection: Collection) -> bool {
+        if let Some(slot) = self.merges.begin(self.context, self.slot, collection) {
             self.slot = slot;
             return true;
         }
-        let Some(place) = self.place.inner(self.slot, what) else {
+        let Some(context) = self.context.inner(self.slot, collection) else {
             return false;
         };
-        if place == Place::Entry {
+        if context == Context::Entry {
             self.draft = Draft::default();
         }
         self.has_alias = false;
-        self.place = place;
+        self.context = context;
         self.slot = Slot::Key;
         true
     }
 
     fn leave(&mut self) {
-        match self.place {
-            Place::Entry => self.keep(),
-            Place::Versions => {
+        match self.context {
+            Context::Entry => self.keep(),
+            Context::Versions => {
                 if let Some(versions) = self.index.charts.get_mut(&self.chart) {
                     versions.shrink_to_fit();
                 }
             }
             _ => {}
         }
-        self.place = self.place.outer();
+        self.context = self.context.outer();
     }
 
     fn keep(&mut self) {
@@ -171,130 +171,149 @@ impl<'w> Collector<'w> {
         self.kept = self.kept.saturating_add(entry.bytes());
         self.is_over_budget = self.is_over_budget || self.meter.reserve(self.kept).is_err();
         if self.kept > MAX_KEPT || self.is_over_budget {
-            // Told at the end: a document that is not even valid is to be called that.
+            // Reported at the end, because an invalid document must be reported as invalid.
             self.index.charts.clear();
         } else if let Some(versions) = self.index.charts.get_mut(&self.chart) {
             if versions.len() == versions.capacity() {
-                // Little is spare, since only what is used was reserved.
+                // Small increments, since only the used memory was reserved.
                 versions.reserve_exact((versions.len() / 4).max(8));
             }
             versions.push(entry);
         }
     }
 
-    /// What the value of this key is. What merged mappings repeat does not count.
-    fn value_of(&mut self, key: Scalar<'_>) -> Value {
+    /// The purpose of the value of this key. Keys of merged mappings that exist already are ignored.
+    fn value_kind(&mut self, key: Scalar<'_>) -> ValueKind {
         if key.merges() {
-            return Value::Merged;
+            return ValueKind::Merged;
         }
-        let is_merged = self.merges.reach(self.place);
-        match self.place {
-            Place::Document if key.text.eq_ignore_ascii_case("entries") => {
+        let is_merged = self.merges.is_into(self.context);
+        match self.context {
+            Context::Document if key.text.eq_ignore_ascii_case("entries") => {
                 if is_merged && self.has_entries {
-                    return Value::Ignored;
+                    return ValueKind::Ignored;
                 }
                 self.has_entries = true;
-                Value::Entries
+                ValueKind::Entries
             }
-            Place::Document if ["message", "error"].contains(&key.text) && self.message.is_none() => {
-                Value::Message
+            Context::Document if ["message", "error"].contains(&key.text) && self.message.is_none() => {
+                ValueKind::Message
             }
-            Place::Entries if self.wanted.contains(key.text) => {
+            Context::Entries if self.filter.contains(key.text) => {
                 if is_merged && self.index.charts.contains_key(key.text) {
-                    return Value::Ignored;
+                    return ValueKind::Ignored;
                 }
                 key.text.clone_into(&mut self.chart);
                 let old = self.index.charts.insert(self.chart.clone(), Vec::new());
                 for entry in old.iter().flatten() {
                     self.kept -= entry.bytes();
                 }
-                Value::Chart
+                ValueKind::Chart
             }
-            Place::Entry => match Field::of(key.text) {
+            Context::Entry => match Field::of(key.text) {
                 Some(field) if !(is_merged && self.draft.has(field)) => {
                     self.draft.begin(field);
-                    Value::Of(field)
+                    ValueKind::Of(field)
                 }
-                _ => Value::Ignored,
+                _ => ValueKind::Ignored,
             },
-            Place::Dependency if key.text.eq_ignore_ascii_case("alias") && !(is_merged && self.has_alias) => {
+            Context::Dependency
+                if key.text.eq_ignore_ascii_case("alias") && !(is_merged && self.has_alias) =>
+            {
                 self.has_alias = true;
-                Value::Alias
+                ValueKind::Alias
             }
-            _ => Value::Ignored,
+            _ => ValueKind::Ignored,
         }
     }
 
-    /// A scalar in a list, or for a document.
+    /// Handles a scalar in a list, or in place of the document.
     fn item(&mut self, scalar: Scalar<'_>) {
-        match self.place {
-            Place::Urls => self.field(Field::Urls, scalar),
-            Place::Start => {
-                self.instead = Some(match scalar.meaning() {
-                    Meaning::Null => Instead::Empty,
-                    Meaning::Bool(_) | Meaning::Text | Meaning::Other => Instead::Text(quoted(scalar.text)),
+        match self.context {
+            Context::Urls => self.field(Field::Urls, scalar),
+            Context::Start => {
+                self.not_an_index = Some(match scalar.scalar_type() {
+                    ScalarType::Null => DocumentKind::Empty,
+                    ScalarType::Bool(_) | ScalarType::Text | ScalarType::Other => {
+                        DocumentKind::Text(quoted(scalar.text))
+                    }
                 });
-                self.place = Place::End;
+                self.context = Context::End;
             }
-            _ => self.refuse(None),
+            _ => self.reject(None),
         }
     }
 
-    fn value(&mut self, value: Value, scalar: Scalar<'_>) {
-        match (value, scalar.meaning()) {
-            (Value::Message, Meaning::Text) => self.message = Some(quoted(scalar.text)),
-            (Value::Ignored | Value::Message, _)
-            | (Value::Entries | Value::Chart | Value::Alias | Value::Of(Field::Urls), Meaning::Null) => {}
-            (Value::Alias, Meaning::Text) if is_alias(scalar.text) => {}
-            (Value::Of(field), _) if field != Field::Urls => self.field(field, scalar),
+    fn value(&mut self, kind: ValueKind, scalar: Scalar<'_>) {
+        match (kind, scalar.scalar_type()) {
+            (ValueKind::Message, ScalarType::Text) => self.message = Some(quoted(scalar.text)),
+            (ValueKind::Ignored | ValueKind::Message, _)
+            | (
+                ValueKind::Entries | ValueKind::Chart | ValueKind::Alias | ValueKind::Of(Field::Urls),
+                ScalarType::Null,
+            ) => {}
+            (ValueKind::Alias, ScalarType::Text) if is_alias(scalar.text) => {}
+            (ValueKind::Of(field), _) if field != Field::Urls => self.field(field, scalar),
             (
-                Value::Entries
-                | Value::Chart
-                | Value::Of(_)
-                | Value::Alias
-                | Value::Merged
-                | Value::MergedItem,
+                ValueKind::Entries
+                | ValueKind::Chart
+                | ValueKind::Of(_)
+                | ValueKind::Alias
+                | ValueKind::Merged
+                | ValueKind::MergedItem,
                 _,
-            ) => self.refuse(None),
+            ) => self.reject(None),
         }
     }
 
     fn field(&mut self, field: Field, scalar: Scalar<'_>) {
-        match scalar.meaning() {
-            Meaning::Null => {}
-            Meaning::Text => self.draft.set_text(field, scalar.text),
-            Meaning::Bool(value) => self.draft.set_flag(field, value),
-            Meaning::Other => self.draft.refuse(field),
+        match scalar.scalar_type() {
+            ScalarType::Null => {}
+            ScalarType::Text => self.draft.set_text(field, scalar.text),
+            ScalarType::Bool(value) => self.draft.set_flag(field, value),
+            ScalarType::Other => self.draft.mark_invalid(field),
         }
     }
 
-    /// A node of a kind that does not belong here: a scalar, or a collection that is then ignored.
-    fn refuse(&mut self, what: Option<Collection>) {
-        match (self.place, self.slot) {
-            (Place::Start, _) => self.instead = Some(Instead::List),
-            (Place::Document, Slot::Value(Value::Entries)) => self.instead = Some(Instead::OddEntries),
-            (Place::Entries, Slot::Value(Value::Chart)) | (Place::Versions, _) => self.index.skipped += 1,
-            (Place::Entry, Slot::Value(Value::Of(field))) => self.draft.refuse(field),
-            (Place::Entry, Slot::Value(Value::Merged | Value::MergedItem)) => self.draft.spoil(),
-            (Place::Urls, _) => self.draft.refuse(Field::Urls),
-            // What a maintainer is called does not matter.
-            (Place::Maintainers, _) if what == Some(Collection::Mapping) => {}
-            (Place::Maintainers, _) => self.draft.refuse(Field::Maintainers),
-            (Place::Dependencies, _)
-            | (Place::Dependency, Slot::Value(Value::Alias | Value::Merged | Value::MergedItem)) => {
-                self.draft.refuse(Field::Dependencies);
+    /// Rejects a node of an unexpected type: a scalar, or a collection, which is then ignored.
+    fn reject(&mut self, collection: Option<Collection>) {
+        match (self.context, self.slot) {
+            (Context::Start, _) => self.not_an_index = Some(DocumentKind::List),
+            (Context::Document, Slot::Value(ValueKind::Entries)) => {
+                self.not_an_index = Some(DocumentKind::InvalidEntries)
             }
-            (Place::Document | Place::Entries | Place::Entry | Place::Dependency | Place::End, _) => {}
+            (Context::Entries, Slot::Value(ValueKind::Chart)) | (Context::Versions, _) => {
+                self.index.skipped += 1
+            }
+            (Context::Entry, Slot::Value(ValueKind::Of(field))) => self.draft.mark_invalid(field),
+            (Context::Entry, Slot::Value(ValueKind::Merged | ValueKind::MergedItem)) => {
+                self.draft.invalidate()
+            }
+            (Context::Urls, _) => self.draft.mark_invalid(Field::Urls),
+            // The fields of a maintainer are irrelevant.
+            (Context::Maintainers, _) if collection == Some(Collection::Mapping) => {}
+            (Context::Maintainers, _) => self.draft.mark_invalid(Field::Maintainers),
+            (Context::Dependencies, _)
+            | (
+                Context::Dependency,
+                Slot::Value(ValueKind::Alias | ValueKind::Merged | ValueKind::MergedItem),
+            ) => {
+                self.draft.mark_invalid(Field::Dependencies);
+            }
+            (
+                Context::Document | Context::Entries | Context::Entry | Context::Dependency | Context::End,
+                _,
+            ) => {}
         }
     }
 }
 
 fn quoted(text: &str) -> String {
-    // Cut before it is copied: the text may be long.
-    let beginning = text
+    // Truncated before it is copied: the text may be long.
+    let start = text
         .get(..text.floor_char_boundary(2 * MAX_QUOTED))
         .unwrap_or(text);
-    cut(beginning.trim().to_owned(), MAX_QUOTED)
+    cut(start.trim().to_owned(), MAX_QUOTED)
 }
 
 #[cfg(test)]
@@ -303,10 +322,10 @@ mod tests {
     use crate::chart::meter::Unmetered;
 
     #[test]
-    fn nothing_is_kept_over_the_bound() {
-        let wanted = ChartFilter::from(["web".to_owned()]);
+    fn versions_beyond_the_bound_are_not_kept() {
+        let filter = ChartFilter::from(["web".to_owned()]);
         let mut meter = Unmetered;
-        let mut collector = Collector::new(&wanted, &mut meter);
+        let mut collector = Collector::new(&filter, &mut meter);
         collector.open(Collection::Mapping);
         collector.scalar(Scalar::text("entries"));
         collector.open(Collection::Mapping);
@@ -322,35 +341,35 @@ mod tests {
             collector.close();
             most = most.max(collector.index.bytes());
         }
-        // A part of a list that grows is spare.
+        // A growing list has spare capacity.
         assert!(most > MAX_KEPT / 2 && most <= 2 * MAX_KEPT, "{most}");
         assert!(collector.index.bytes() < 1000);
         assert!(matches!(collector.finish(), Err(IndexError::TooManyVersions)));
     }
 
-    /// Grants so much and no more.
-    struct Granted(usize);
+    /// Grants this many bytes.
+    struct LimitedMeter(usize);
 
-    impl Meter for Granted {
+    impl Meter for LimitedMeter {
         fn reserve(&mut self, bytes: usize) -> Result<(), OverBudget> {
             if bytes > self.0 { Err(OverBudget) } else { Ok(()) }
         }
     }
 
     #[test]
-    fn nothing_is_kept_over_the_budget() {
+    fn versions_beyond_the_granted_memory_are_not_kept() {
         let versions = |count: usize| "  - {name: web, version: 1.0.0, urls: [w.tgz]}\n".repeat(count);
-        let read = |text: &str, granted: usize| {
-            let wanted = ChartFilter::from(["db".to_owned(), "web".to_owned()]);
+        let read = |text: &str, limit: usize| {
+            let filter = ChartFilter::from(["db".to_owned(), "web".to_owned()]);
             let layout = super::super::Layout::Any;
-            super::super::read_metered(text.as_bytes(), &wanted, layout, &mut Granted(granted))
+            super::super::read_metered(text.as_bytes(), &filter, layout, &mut LimitedMeter(limit))
         };
         let index = format!("entries:\n  web:\n{}  db:\n{}", versions(100), versions(1));
         let found = read(&index, 100 * 1024).unwrap();
         assert_eq!((found.charts["web"].len(), found.charts["db"].len()), (100, 1));
         assert!(found.bytes() > 4096);
         assert!(matches!(read(&index, 4096), Err(IndexError::OverBudget(_))));
-        // What is no index at all is called that.
+        // An invalid document is reported as invalid.
         let broken = format!("{index}  x: [\n");
         assert!(!matches!(
             read(&broken, 4096),

@@ -1,21 +1,21 @@
-//! The lines of the document, in pieces of many.
+//! The lines of the document, in blocks.
 
 use std::io::Read;
 use std::ops::Range;
 
 use memchr::{memchr3_iter, memrchr};
 
-use super::super::Stop;
+use super::super::FastReadError;
 use super::super::source::Source;
 
-/// How much is read at a time, and so the longest line. The longest that Helm writes have a text without a space.
+/// How much is read at a time, and the longest supported line. The longest lines that Helm writes have a text without a space.
 const BUFFER: usize = 64 * 1024;
 
-/// Gives out the lines, several at a time.
+/// Returns the lines, several at a time.
 pub(super) struct Lines<'s, R> {
     source: &'s mut Source<R>,
     buffer: Vec<u8>,
-    /// What has been read and not given out.
+    /// The bytes that are read and not returned yet.
     pending: Range<usize>,
     has_ended: bool,
 }
@@ -30,15 +30,15 @@ impl<'s, R: Read> Lines<'s, R> {
         }
     }
 
-    /// The next lines, complete but for the line break of the last one. `None` after the last.
-    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Stop> {
+    /// The next complete lines; the last one of the document may have no line break. `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, FastReadError> {
         self.buffer.copy_within(self.pending.clone(), 0);
         self.pending = 0..self.pending.len();
         let mut end = None;
         while end.is_none() && !self.has_ended {
             let space = self.buffer.get_mut(self.pending.end..).unwrap_or_default();
             if space.is_empty() {
-                return Err(Stop::Odd);
+                return Err(FastReadError::Unsupported);
             }
             let count = self.source.read(space)?;
             self.has_ended = count == 0;
@@ -51,12 +51,12 @@ impl<'s, R: Read> Lines<'s, R> {
         match self.buffer.get(..end) {
             None | Some([]) => Ok(None),
             Some(lines) if is_printable(lines) => Ok(Some(lines)),
-            Some(_) => Err(Stop::Odd),
+            Some(_) => Err(FastReadError::Unsupported),
         }
     }
 }
 
-/// Whether this is UTF-8 without characters that YAML forbids or that some take for line breaks.
+/// Whether this is UTF-8 without characters that YAML forbids or that some parsers treat as line breaks.
 fn is_printable(lines: &[u8]) -> bool {
     let mut has_control = false;
     let mut all = 0;
@@ -72,8 +72,8 @@ fn is_printable_beyond_ascii(lines: &[u8]) -> bool {
         && memchr3_iter(0xC2, 0xE2, 0xEF, lines).all(|at| {
             !matches!(
                 lines.get(at..).unwrap_or_default(),
-                // Control characters with the next line, the separators of lines and paragraphs, the byte order mark
-                // and what is no character.
+                // Control characters including NEL, the separators of lines and paragraphs, the byte order mark and
+                // noncharacters.
                 [0xC2, 0x80..=0x9F, ..]
                     | [0xE2, 0x80, 0xA8 | 0xA9, ..]
                     | [0xEF, 0xBB, 0xBF, ..]

@@ -1,10 +1,10 @@
-//! The quick reader of YAML as Helm writes it.
+//! The fast reader of YAML in the layout that Helm writes.
 //!
-//! It goes through the lines with a stack of indentations. What it takes for granted, it checks: block mappings and
-//! sequences, keys on one line, scalars plain, quoted or in blocks, `[]` and `{}`. At anything else it gives up: anchors
-//! and aliases, tags, flow collections, `? ` keys, directives, several documents, tabs and other control characters,
-//! comments behind a value, indentation that fits nowhere. It also gives up where a text that matters needs more than to
-//! be copied. So it never decides what YAML means in a doubtful case, and need not tell what is wrong with a document.
+//! It processes the lines with a stack of indentations. It supports, and verifies: block mappings and sequences, keys on one
+//! line, scalars that are plain, quoted or in blocks, `[]` and `{}`. It stops at anything else: anchors and aliases, tags,
+//! flow collections, `? ` keys, directives, several documents, tabs and other control characters, comments after a value,
+//! inconsistent indentation. It also stops if a relevant text cannot be copied verbatim. So it never has to interpret YAML in
+//! ambiguous cases, and does not report errors in the document.
 
 mod lines;
 mod scanner;
@@ -14,27 +14,31 @@ use std::io::Read;
 
 use memchr::memchr_iter;
 
-use super::Stop;
+use super::FastReadError;
 use super::collect::Collector;
 use super::source::Source;
 use lines::Lines;
 use scanner::Scanner;
 
-/// Reads the document to its end, or gives up.
-pub(super) fn read<R: Read>(source: &mut Source<R>, collector: &mut Collector<'_>) -> Result<(), Stop> {
+/// Reads the document to its end, or stops at something unsupported.
+pub(super) fn read<R: Read>(
+    source: &mut Source<R>,
+    collector: &mut Collector<'_>,
+) -> Result<(), FastReadError> {
     let mut lines = Lines::new(source);
     let mut scanner = Scanner::new(collector);
-    while let Some(piece) = lines.next()? {
+    while let Some(block) = lines.next()? {
         let mut start = 0;
-        for end in memchr_iter(b'\n', piece) {
-            let line = piece.get(start..end);
-            line.and_then(|line| scanner.line(line)).ok_or(Stop::Odd)?;
+        for end in memchr_iter(b'\n', block) {
+            let line = block.get(start..end);
+            line.and_then(|line| scanner.line(line))
+                .ok_or(FastReadError::Unsupported)?;
             start = end + 1;
         }
         // Only the last line of the document can be without a line break.
-        if let Some(line @ [_, ..]) = piece.get(start..) {
-            scanner.line(line).ok_or(Stop::Odd)?;
+        if let Some(line @ [_, ..]) = block.get(start..) {
+            scanner.line(line).ok_or(FastReadError::Unsupported)?;
         }
     }
-    scanner.end().ok_or(Stop::Odd)
+    scanner.end().ok_or(FastReadError::Unsupported)
 }

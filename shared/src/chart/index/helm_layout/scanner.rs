@@ -1,47 +1,47 @@
-//! What the lines of Helm's layout are, one after the other.
+//! Interprets the lines of Helm's layout, one after the other.
 
 use super::super::collect::{Collection, Collector};
 use super::super::scalar::Scalar;
 use super::token::{self, Block, Quoted, Text, Token};
 
-/// How many collections may be nested. The general reader allows 255, Helm's indexes have six.
+/// Maximum depth of collections. The general reader allows 255, Helm's indexes have six levels.
 const MAX_DEPTH: usize = 64;
 
-/// How many bytes may pass without a node that begins. The general reader allows four times as many.
-const MAX_QUIET: usize = super::super::MAX_QUIET / 4;
+/// How many bytes there may be between the starts of two nodes. The general reader allows four times as many.
+const MAX_TOKEN_LEN: usize = super::super::MAX_TOKEN_LEN / 4;
 
-/// Takes the lines. `None` from any of its functions means that it gives up.
+/// Processes the lines. `None` from any of its functions means that the line is unsupported.
 pub(super) struct Scanner<'c, 'w> {
     collector: &'c mut Collector<'w>,
     levels: Vec<Level>,
     state: State,
-    /// A plain scalar that matters; it is complete when the next line does not continue it.
+    /// A relevant plain scalar; it is complete if the next line does not continue it.
     held: String,
-    quiet: usize,
+    since_node: usize,
 }
 
-/// A collection that is open, and the column of its keys or dashes.
+/// An open collection, and the column of its keys or dashes.
 #[derive(Clone, Copy)]
 struct Level {
     indent: usize,
-    what: Collection,
+    collection: Collection,
 }
 
-/// What the lines so far leave open.
+/// What the lines so far have left open.
 #[derive(Clone, Copy)]
 enum State {
     Start,
     /// Nothing.
-    Settled,
-    /// A key is without its value.
+    Complete,
+    /// A key whose value has not occurred yet.
     Key,
-    /// A plain scalar may go on, and does not matter.
+    /// An irrelevant plain scalar that may continue.
     Plain,
-    /// A plain scalar may go on, and is held.
+    /// A relevant plain scalar that may continue, in `held`.
     Held,
-    /// A quoted scalar that does not matter goes on.
+    /// An irrelevant quoted scalar that continues.
     Quoted(u8),
-    /// A block scalar that does not matter goes on.
+    /// An irrelevant block scalar that continues.
     Block(Block),
 }
 
@@ -52,7 +52,7 @@ impl<'c, 'w> Scanner<'c, 'w> {
             levels: Vec::with_capacity(MAX_DEPTH),
             state: State::Start,
             held: String::new(),
-            quiet: 0,
+            since_node: 0,
         }
     }
 
@@ -62,41 +62,41 @@ impl<'c, 'w> Scanner<'c, 'w> {
         let text = line.get(indent..)?;
         match self.state {
             State::Block(mut block) => {
-                if block.take(indent, text, self.indent()?)? {
+                if block.add_line(indent, text, self.indent()?)? {
                     self.state = State::Block(block);
-                    return self.pass_line(line);
+                    return self.skip_line(line);
                 }
-                self.state = State::Settled;
+                self.state = State::Complete;
             }
-            State::Quoted(quote) => return self.quoted_goes_on(quote, indent, line, text),
-            State::Start | State::Settled | State::Key | State::Plain | State::Held => {}
+            State::Quoted(quote) => return self.continue_quoted(quote, indent, line, text),
+            State::Start | State::Complete | State::Key | State::Plain | State::Held => {}
         }
         match text.first() {
-            None => self.pass_line(line),
+            None => self.skip_line(line),
             Some(b'#') => {
                 self.end_plain();
-                self.pass_line(line)
+                self.skip_line(line)
             }
             Some(_) => match self.state {
                 State::Plain if indent > self.indent()? => {
                     token::is_plain_text(text).then_some(())?;
-                    self.pass_line(line)
+                    self.skip_line(line)
                 }
                 State::Held if indent > self.indent()? => None,
                 _ => {
-                    self.quiet = 0;
+                    self.since_node = 0;
                     self.node(indent, text)
                 }
             },
         }
     }
 
-    /// The end of the document.
+    /// Handles the end of the document.
     pub(super) fn end(&mut self) -> Option<()> {
         match self.state {
             State::Start | State::Quoted(_) => return None,
             State::Key => self.collector.scalar(Scalar::NULL),
-            State::Settled | State::Plain | State::Held | State::Block(_) => self.end_plain(),
+            State::Complete | State::Plain | State::Held | State::Block(_) => self.end_plain(),
         }
         for _ in self.levels.drain(..) {
             self.collector.close();
@@ -104,84 +104,85 @@ impl<'c, 'w> Scanner<'c, 'w> {
         Some(())
     }
 
-    /// A line without a node: blank, a comment, or more of a scalar.
-    fn pass_line(&mut self, line: &[u8]) -> Option<()> {
-        self.quiet += line.len() + 1;
-        (self.quiet <= MAX_QUIET).then_some(())
+    /// Handles a line without a node: blank, a comment, or part of a scalar.
+    fn skip_line(&mut self, line: &[u8]) -> Option<()> {
+        self.since_node += line.len() + 1;
+        (self.since_node <= MAX_TOKEN_LEN).then_some(())
     }
 
     fn end_plain(&mut self) {
         match self.state {
             State::Held => self.collector.scalar(Scalar::plain(&self.held)),
             State::Plain => {}
-            State::Start | State::Settled | State::Key | State::Quoted(_) | State::Block(_) => return,
+            State::Start | State::Complete | State::Key | State::Quoted(_) | State::Block(_) => return,
         }
-        self.state = State::Settled;
+        self.state = State::Complete;
     }
 
     fn indent(&self) -> Option<usize> {
         self.levels.last().map(|level| level.indent)
     }
 
-    fn push(&mut self, indent: usize, what: Collection) -> Option<()> {
+    fn push(&mut self, indent: usize, collection: Collection) -> Option<()> {
         (self.levels.len() < MAX_DEPTH).then_some(())?;
-        self.levels.push(Level { indent, what });
-        self.collector.open(what);
+        self.levels.push(Level { indent, collection });
+        self.collector.open(collection);
         Some(())
     }
 
-    /// A line with a key or an item.
+    /// Handles a line with a key or an item.
     #[inline]
     fn node(&mut self, indent: usize, text: &[u8]) -> Option<()> {
         if indent == 0 && matches!(text, [b'-', b'-', b'-', ..] | [b'.', b'.', b'.', ..]) {
-            let begins = matches!(self.state, State::Start) && text == b"---";
-            self.state = State::Settled;
-            return begins.then_some(());
+            let is_start = matches!(self.state, State::Start) && text == b"---";
+            self.state = State::Complete;
+            return is_start.then_some(());
         }
-        let what = if token::is_item(text) {
+        let collection = if token::is_item(text) {
             Collection::Sequence
         } else {
             Collection::Mapping
         };
         // Most lines are in the same collection as the line before.
-        let is_next = matches!(self.state, State::Settled | State::Plain)
+        let is_next = matches!(self.state, State::Complete | State::Plain)
             && self
                 .levels
                 .last()
-                .is_some_and(|top| top.indent == indent && top.what == what);
+                .is_some_and(|top| top.indent == indent && top.collection == collection);
         if !is_next {
-            self.settle(indent, what)?;
+            self.adjust_levels(indent, collection)?;
         }
-        match what {
+        match collection {
             Collection::Sequence => self.item(indent, text),
-            Collection::Mapping => match token::usual_key(text) {
+            Collection::Mapping => match token::simple_key(text) {
                 Some((key, value)) => self.pair(key, value),
-                None => self.unusual_pair(text),
+                None => self.other_pair(text),
             },
         }
     }
 
-    /// Opens or closes collections, so that the innermost is the one that this line belongs to.
-    fn settle(&mut self, indent: usize, what: Collection) -> Option<()> {
+    /// Opens or closes collections until the innermost is the one of this line.
+    fn adjust_levels(&mut self, indent: usize, collection: Collection) -> Option<()> {
         let Some(top) = self.levels.last() else {
-            (indent == 0 && what == Collection::Mapping).then_some(())?;
-            self.state = State::Settled;
-            return self.push(indent, what);
+            (indent == 0 && collection == Collection::Mapping).then_some(())?;
+            self.state = State::Complete;
+            return self.push(indent, collection);
         };
         if matches!(self.state, State::Key) {
-            self.state = State::Settled;
-            // The dashes of a key's list may stand in the key's own column.
-            if indent > top.indent || (indent == top.indent && what == Collection::Sequence) {
-                return self.push(indent, what);
+            self.state = State::Complete;
+            // The dashes of a key's list may be in the column of the key.
+            if indent > top.indent || (indent == top.indent && collection == Collection::Sequence) {
+                return self.push(indent, collection);
             }
             self.collector.scalar(Scalar::NULL);
         }
         self.end_plain();
         while let Some(top) = self.levels.last() {
-            let is_done = top.indent > indent
-                || (top.indent == indent && (top.what, what) == (Collection::Sequence, Collection::Mapping));
-            if !is_done {
-                return (top.indent == indent && top.what == what).then_some(());
+            let is_closed = top.indent > indent
+                || (top.indent == indent
+                    && (top.collection, collection) == (Collection::Sequence, Collection::Mapping));
+            if !is_closed {
+                return (top.indent == indent && top.collection == collection).then_some(());
             }
             self.levels.pop();
             self.collector.close();
@@ -190,11 +191,11 @@ impl<'c, 'w> Scanner<'c, 'w> {
     }
 
     fn item(&mut self, indent: usize, text: &[u8]) -> Option<()> {
-        let behind = text.get(1..)?;
-        let gap = token::indent(behind);
-        let text = behind.get(gap..)?;
+        let rest = text.get(1..)?;
+        let gap = token::indent(rest);
+        let text = rest.get(gap..)?;
         let indent = indent + 1 + gap;
-        if let Some((key, value)) = token::usual_key(text) {
+        if let Some((key, value)) = token::simple_key(text) {
             self.push(indent, Collection::Mapping)?;
             return self.pair(key, value);
         }
@@ -212,7 +213,7 @@ impl<'c, 'w> Scanner<'c, 'w> {
     }
 
     #[cold]
-    fn unusual_pair(&mut self, text: &[u8]) -> Option<()> {
+    fn other_pair(&mut self, text: &[u8]) -> Option<()> {
         match token::split(text)? {
             Token::Pair(key, value) => self.pair(key, value),
             Token::Scalar => None,
@@ -221,7 +222,7 @@ impl<'c, 'w> Scanner<'c, 'w> {
 
     #[inline]
     fn pair(&mut self, key: Text<'_>, value: &[u8]) -> Option<()> {
-        if self.collector.listens() {
+        if self.collector.is_relevant() {
             self.collector.scalar(Scalar::text(key.verbatim()?));
         }
         let value = value.get(token::indent(value)..)?;
@@ -234,39 +235,39 @@ impl<'c, 'w> Scanner<'c, 'w> {
 
     #[inline]
     fn value(&mut self, text: &[u8]) -> Option<()> {
-        self.state = State::Settled;
-        let listens = self.collector.listens();
+        self.state = State::Complete;
+        let is_relevant = self.collector.is_relevant();
         match text.first()? {
             quote @ (b'"' | b'\'') => match token::quoted(text.get(1..)?, *quote)? {
-                Quoted::Ends(text, rest) => {
+                Quoted::Terminated(text, rest) => {
                     token::is_blank(rest).then_some(())?;
                     self.quoted(text)?;
                 }
-                Quoted::GoesOn if listens => return None,
-                Quoted::GoesOn => self.state = State::Quoted(*quote),
+                Quoted::Unterminated if is_relevant => return None,
+                Quoted::Unterminated => self.state = State::Quoted(*quote),
             },
             b'[' | b'{' => {
-                let what = match text.trim_ascii_end() {
+                let collection = match text.trim_ascii_end() {
                     b"[]" => Collection::Sequence,
                     b"{}" => Collection::Mapping,
                     _ => return None,
                 };
-                self.collector.open(what);
+                self.collector.open(collection);
                 self.collector.close();
             }
             b'|' | b'>' => {
-                self.state = State::Block(Block::begin(text, self.indent()?)?);
-                (!listens).then_some(())?;
-                self.collector.pass();
+                self.state = State::Block(Block::parse(text, self.indent()?)?);
+                (!is_relevant).then_some(())?;
+                self.collector.skip();
             }
             _ => {
-                (token::begins_plain(text) && token::is_plain_text(text)).then_some(())?;
-                if listens {
+                (token::starts_plain(text) && token::is_plain_text(text)).then_some(())?;
+                if is_relevant {
                     let text = std::str::from_utf8(text.trim_ascii_end()).ok()?;
                     text.clone_into(&mut self.held);
                     self.state = State::Held;
                 } else {
-                    self.collector.pass();
+                    self.collector.skip();
                     self.state = State::Plain;
                 }
             }
@@ -275,21 +276,21 @@ impl<'c, 'w> Scanner<'c, 'w> {
     }
 
     fn quoted(&mut self, text: Text<'_>) -> Option<()> {
-        if self.collector.listens() {
+        if self.collector.is_relevant() {
             self.collector.scalar(Scalar::text(text.verbatim()?));
         } else {
-            self.collector.pass();
+            self.collector.skip();
         }
         Some(())
     }
 
-    fn quoted_goes_on(&mut self, quote: u8, indent: usize, line: &[u8], text: &[u8]) -> Option<()> {
+    fn continue_quoted(&mut self, quote: u8, indent: usize, line: &[u8], text: &[u8]) -> Option<()> {
         (text.is_empty() || indent > self.indent()?).then_some(())?;
-        if let Quoted::Ends(_, rest) = token::quoted(text, quote)? {
+        if let Quoted::Terminated(_, rest) = token::quoted(text, quote)? {
             token::is_blank(rest).then_some(())?;
-            self.collector.pass();
-            self.state = State::Settled;
+            self.collector.skip();
+            self.state = State::Complete;
         }
-        self.pass_line(line)
+        self.skip_line(line)
     }
 }

@@ -1,15 +1,15 @@
-//! What is on a line of Helm's layout. `None` means: only the general reader can tell.
+//! The tokens on a line of Helm's layout. `None` means that only the general reader supports it.
 
 use memchr::{memchr, memchr_iter, memchr2, memchr2_iter};
 
-/// The longest key, in bytes. YAML allows 1024 characters; Helm writes longer ones than 128 in another way.
+/// The longest key, in bytes. YAML allows 1024 characters; Helm writes keys longer than 128 in another form.
 const MAX_KEY: usize = 256;
 
-/// How the rest of a line begins.
+/// What the rest of a line starts with.
 pub(super) enum Token<'l> {
-    /// With a key; behind its colon is this.
+    /// A key, and the text after its colon.
     Pair(Text<'l>, &'l [u8]),
-    /// Not with a key.
+    /// No key.
     Scalar,
 }
 
@@ -17,12 +17,12 @@ pub(super) enum Token<'l> {
 #[derive(Clone, Copy)]
 pub(super) struct Text<'l> {
     written: &'l [u8],
-    /// Whether something in it stands for something else.
+    /// Whether it contains escape sequences.
     has_escapes: bool,
 }
 
 impl<'l> Text<'l> {
-    /// The text itself, if it is what is written.
+    /// The text, if it has no escape sequences.
     pub(super) fn verbatim(self) -> Option<&'l str> {
         if self.has_escapes {
             return None;
@@ -31,21 +31,21 @@ impl<'l> Text<'l> {
     }
 }
 
-/// What an opening quote begins.
+/// The text after an opening quote.
 pub(super) enum Quoted<'l> {
-    /// A text that ends on its line, and what is behind it.
-    Ends(Text<'l>, &'l [u8]),
-    /// A text of more lines.
-    GoesOn,
+    /// A text that ends on its line, and the rest of the line.
+    Terminated(Text<'l>, &'l [u8]),
+    /// A text that continues on the next line.
+    Unterminated,
 }
 
-/// How many spaces the line begins with.
+/// How many spaces the line starts with.
 #[inline]
 pub(super) fn indent(line: &[u8]) -> usize {
     const SPACES: u64 = u64::from_le_bytes([b' '; 8]);
     let mut count = 0;
     let mut rest = line;
-    // Eight at a time: this is done for every line.
+    // Eight at a time, since this runs for every line.
     while let Some((eight, more)) = rest.split_first_chunk::<8>() {
         let others = u64::from_le_bytes(*eight) ^ SPACES;
         if others != 0 {
@@ -57,7 +57,7 @@ pub(super) fn indent(line: &[u8]) -> usize {
     count + rest.iter().take_while(|b| **b == b' ').count()
 }
 
-/// Whether this begins with a dash.
+/// Whether this starts with a dash.
 pub(super) fn is_item(text: &[u8]) -> bool {
     matches!(text, [b'-', b' ', ..])
 }
@@ -66,10 +66,10 @@ pub(super) fn is_blank(text: &[u8]) -> bool {
     indent(text) == text.len()
 }
 
-/// The key that the text begins with, and what is behind its colon, where the key is without quotes and spaces.
+/// The key at the start of the text and the text after its colon, if the key has no quotes and spaces.
 #[inline]
-pub(super) fn usual_key(text: &[u8]) -> Option<(Text<'_>, &[u8])> {
-    if !begins_usual_key(*text.first()?) {
+pub(super) fn simple_key(text: &[u8]) -> Option<(Text<'_>, &[u8])> {
+    if !starts_simple_key(*text.first()?) {
         return None;
     }
     match text.split_at_checked(find(text, b": #")?)? {
@@ -81,15 +81,15 @@ pub(super) fn usual_key(text: &[u8]) -> Option<(Text<'_>, &[u8])> {
     }
 }
 
-/// Finds the key that the text begins with, if [`usual_key`] does not.
+/// Finds the key at the start of the text that [`simple_key`] does not support.
 pub(super) fn split(text: &[u8]) -> Option<Token<'_>> {
     if let quote @ (b'"' | b'\'') = text.first()? {
         return match quoted(text.get(1..)?, *quote)? {
-            Quoted::Ends(text, [b':', value @ ..]) => pair(text, value),
-            Quoted::Ends(..) | Quoted::GoesOn => Some(Token::Scalar),
+            Quoted::Terminated(text, [b':', value @ ..]) => pair(text, value),
+            Quoted::Terminated(..) | Quoted::Unterminated => Some(Token::Scalar),
         };
     }
-    if !begins_plain(text) {
+    if !starts_plain(text) {
         return Some(Token::Scalar);
     }
     let Some(at) = memchr_iter(b':', text).find(|at| text.get(at + 1..).is_none_or(separates)) else {
@@ -97,7 +97,7 @@ pub(super) fn split(text: &[u8]) -> Option<Token<'_>> {
     };
     let (written, value) = (text.get(..at)?, text.get(at + 1..)?);
     let has_escapes = false;
-    // `<<` merges; behind the beginning of a comment there is no key.
+    // `<<` merges; after the start of a comment there is no key.
     let is_key = written != b"<<" && is_plain_text(written) && !written.ends_with(b" ");
     is_key.then_some(())?;
     pair(Text { written, has_escapes }, value)
@@ -107,20 +107,20 @@ fn pair<'l>(key: Text<'l>, value: &'l [u8]) -> Option<Token<'l>> {
     (separates(value) && key.written.len() <= MAX_KEY).then_some(Token::Pair(key, value))
 }
 
-/// Whether a colon before this ends a key.
-fn separates(behind: &[u8]) -> bool {
-    matches!(behind, [] | [b' ', ..])
+/// Whether a colon before this text ends a key.
+fn separates(following: &[u8]) -> bool {
+    matches!(following, [] | [b' ', ..])
 }
 
-fn begins_usual_key(first: u8) -> bool {
+fn starts_simple_key(first: u8) -> bool {
     first.is_ascii_alphanumeric() || matches!(first, b'_' | b'.' | b'/')
 }
 
-/// Whether a plain scalar can begin like this, outside of flow collections.
+/// Whether a plain scalar can start like this, outside flow collections.
 #[inline]
-pub(super) fn begins_plain(text: &[u8]) -> bool {
+pub(super) fn starts_plain(text: &[u8]) -> bool {
     match text {
-        [first, ..] if begins_usual_key(*first) => true,
+        [first, ..] if starts_simple_key(*first) => true,
         [b'-' | b'?' | b':', next, ..] => *next != b' ',
         [
             b'-' | b'?' | b':' | b',' | b'[' | b']' | b'{' | b'}' | b'#' | b'&' | b'*' | b'!' | b'|' | b'>'
@@ -132,7 +132,7 @@ pub(super) fn begins_plain(text: &[u8]) -> bool {
     }
 }
 
-/// Whether this is all text: neither a key nor a comment.
+/// Whether this contains text only: neither a key nor a comment.
 #[inline]
 pub(super) fn is_plain_text(text: &[u8]) -> bool {
     find(text, b":#").is_none() || is_plain_text_with_indicators(text)
@@ -145,7 +145,7 @@ fn is_plain_text_with_indicators(text: &[u8]) -> bool {
     })
 }
 
-/// Where the first of some bytes is. Most texts are too short for a vector search to be worth its preparation.
+/// The position of the first of some bytes. Most texts are too short for a vector search to pay off.
 #[inline]
 fn find<const N: usize>(text: &[u8], bytes: &[u8; N]) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([0x01; 8]);
@@ -153,7 +153,7 @@ fn find<const N: usize>(text: &[u8], bytes: &[u8; N]) -> Option<usize> {
     let (eights, rest) = text.as_chunks::<8>();
     for (count, eight) in eights.iter().enumerate() {
         let found = bytes.iter().fold(0, |found, byte| {
-            // Zero where the byte is. The borrow reaches only what is behind the first of them.
+            // Zero at each occurrence of the byte. The borrow affects only bytes after the first occurrence.
             let others = u64::from_le_bytes(*eight) ^ u64::from_le_bytes([*byte; 8]);
             found | (others.wrapping_sub(ONES) & !others & HIGHS)
         });
@@ -165,7 +165,7 @@ fn find<const N: usize>(text: &[u8], bytes: &[u8; N]) -> Option<usize> {
     Some(eights.len() * 8 + at)
 }
 
-/// Reads what is behind an opening quote.
+/// Parses the text after an opening quote.
 #[inline]
 pub(super) fn quoted(text: &[u8], quote: u8) -> Option<Quoted<'_>> {
     let mut at = 0;
@@ -177,7 +177,7 @@ pub(super) fn quoted(text: &[u8], quote: u8) -> Option<Quoted<'_>> {
             _ => memchr(quote, rest),
         };
         let Some(next) = next else {
-            return Some(Quoted::GoesOn);
+            return Some(Quoted::Unterminated);
         };
         at += next;
         let length = match text.get(at..)? {
@@ -186,7 +186,7 @@ pub(super) fn quoted(text: &[u8], quote: u8) -> Option<Quoted<'_>> {
             _ => {
                 let (written, rest) = (text.get(..at)?, text.get(at + 1..)?);
                 let text = Text { written, has_escapes };
-                return Some(Quoted::Ends(text, rest));
+                return Some(Quoted::Terminated(text, rest));
             }
         };
         has_escapes = true;
@@ -194,7 +194,7 @@ pub(super) fn quoted(text: &[u8], quote: u8) -> Option<Quoted<'_>> {
     }
 }
 
-/// How long an escape is, behind its backslash.
+/// Length of an escape sequence, without its backslash.
 fn escape_length(escape: &[u8]) -> Option<usize> {
     let digits = match escape.first()? {
         b'0' | b'a' | b'b' | b't' | b'n' | b'v' | b'f' | b'r' | b'e' | b' ' | b'"' | b'/' | b'\\' | b'N'
@@ -208,7 +208,7 @@ fn escape_length(escape: &[u8]) -> Option<usize> {
     let code = digits.iter().try_fold(0_u32, |code, digit| {
         Some(code << 4 | char::from(*digit).to_digit(16)?)
     })?;
-    // Halves of surrogate pairs are none.
+    // Surrogates are not characters.
     char::from_u32(code)?;
     Some(1 + digits.len())
 }
@@ -216,15 +216,15 @@ fn escape_length(escape: &[u8]) -> Option<usize> {
 /// A block scalar.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
-    /// The column of its text, if that is known.
+    /// The column of its text, if known.
     indent: Option<usize>,
-    /// The longest of the blank lines that it begins with.
+    /// The length of the longest of its leading blank lines.
     widest: usize,
 }
 
 impl Block {
-    /// Reads the header; `parent` is the column of the key or dash.
-    pub(super) fn begin(header: &[u8], parent: usize) -> Option<Self> {
+    /// Parses the header; `parent` is the column of the key or dash.
+    pub(super) fn parse(header: &[u8], parent: usize) -> Option<Self> {
         let (digit, rest) = match header.get(1..)? {
             [digit @ b'1'..=b'9', b'+' | b'-', rest @ ..]
             | [b'+' | b'-', digit @ b'1'..=b'9', rest @ ..]
@@ -235,8 +235,8 @@ impl Block {
         is_blank(rest).then_some(Self { indent, widest: 0 })
     }
 
-    /// Takes another line, if it is one of the block.
-    pub(super) fn take(&mut self, indent: usize, text: &[u8], parent: usize) -> Option<bool> {
+    /// Adds a line; returns whether it is part of the block.
+    pub(super) fn add_line(&mut self, indent: usize, text: &[u8], parent: usize) -> Option<bool> {
         if text.is_empty() {
             self.widest = self.widest.max(indent);
             return Some(true);
@@ -246,7 +246,7 @@ impl Block {
             self.indent = Some(column);
             return Some(true);
         }
-        // What is in between belongs nowhere.
+        // An indentation in between is invalid.
         (indent <= parent).then_some(false)
     }
 }

@@ -1,6 +1,6 @@
-mod oddities;
+mod invalid;
+mod layouts;
 mod properties;
-mod refusals;
 mod render;
 
 use std::fmt::Write as _;
@@ -8,11 +8,11 @@ use std::io::{self, Read};
 
 use super::*;
 
-/// Gives out a text in pieces, and then perhaps an error.
+/// Returns a text in pieces, then an error if `error` is set.
 struct Pieces<'t> {
     text: &'t [u8],
     size: usize,
-    fault: Option<io::ErrorKind>,
+    error: Option<io::ErrorKind>,
 }
 
 impl Read for Pieces<'_> {
@@ -20,54 +20,56 @@ impl Read for Pieces<'_> {
         let size = self.size.min(out.len());
         let count = (&self.text[..self.text.len().min(size)]).read(out)?;
         self.text = &self.text[count..];
-        match self.fault {
+        match self.error {
             Some(kind) if count == 0 => Err(kind.into()),
             _ => Ok(count),
         }
     }
 }
 
-/// An answer that can be compared.
-type Answer = Result<Index, String>;
+/// A result that can be compared.
+type Comparable = Result<Index, String>;
 
-fn wanted(charts: &[&str]) -> ChartFilter {
+fn filter(charts: &[&str]) -> ChartFilter {
     charts.iter().map(|chart| (*chart).to_owned()).collect()
 }
 
 fn web() -> ChartFilter {
-    wanted(&["web"])
+    filter(&["web"])
 }
 
-fn comparable(result: Result<Index, IndexError>) -> Answer {
+fn comparable(result: Result<Index, IndexError>) -> Comparable {
     result.map_err(|error| error.to_string())
 }
 
-/// What the general reader says.
-fn generally(text: &[u8], wanted: &ChartFilter) -> Answer {
-    comparable(read(text, wanted, Layout::General))
+/// The result of the general reader.
+fn read_generally(text: &[u8], filter: &ChartFilter) -> Comparable {
+    comparable(read(text, filter, Layout::General))
 }
 
-/// What the quick reader says, unless it gives up.
-fn quickly(text: impl Read, wanted: &ChartFilter) -> Option<Answer> {
+/// The result of the fast reader; `None` if it stops.
+fn read_fast_only(text: impl Read, filter: &ChartFilter) -> Option<Comparable> {
     let mut source = Source::open(text, Layout::Any).unwrap();
-    quick(&mut source, wanted, &mut Unmetered).ok().map(comparable)
+    read_fast(&mut source, filter, &mut Unmetered)
+        .ok()
+        .map(comparable)
 }
 
-/// What the index says of `web`, both readers and all chunks agreeing.
+/// The charts of the filter `web`. Asserts that both readers agree, for all sizes of chunks.
 fn read_web(text: &str) -> Index {
-    let general = generally(text.as_bytes(), &web());
-    if let Some(quick) = quickly(text.as_bytes(), &web()) {
-        assert_eq!(quick, general, "quick and general differ on\n{text}");
+    let general = read_generally(text.as_bytes(), &web());
+    if let Some(fast) = read_fast_only(text.as_bytes(), &web()) {
+        assert_eq!(fast, general, "fast and general differ on\n{text}");
     }
     for size in [1, 2, 3, 7] {
         for layout in [Layout::Any, Layout::General] {
             let pieces = Pieces {
                 text: text.as_bytes(),
                 size,
-                fault: None,
+                error: None,
             };
-            let answer = comparable(read(pieces, &web(), layout));
-            assert_eq!(answer, general, "in pieces of {size} with {layout:?}\n{text}");
+            let result = comparable(read(pieces, &web(), layout));
+            assert_eq!(result, general, "in pieces of {size} with {layout:?}\n{text}");
         }
     }
     general.unwrap_or_else(|error| panic!("{error} in\n{text}"))
@@ -140,7 +142,7 @@ generated: \"2026-01-02T03:04:05.678Z\"
 ";
 
 #[test]
-fn keeps_what_is_wanted_of_helms_layout() {
+fn requested_charts_are_read_from_helms_layout() {
     let alpine = IndexEntry {
         version: "0.2.0".into(),
         digest: "51f889dca3437fb4e0a27816f6a473a9358828dbf6f85564b7991fa1458055c2".into(),
@@ -153,8 +155,8 @@ fn keeps_what_is_wanted_of_helms_layout() {
         url: "https://charts.example.com/alpine-0.1.0.tgz".into(),
         ..IndexEntry::default()
     };
-    let wanted = wanted(&["alpine", "nginx", "redis"]);
-    let index = quickly(HELM.as_bytes(), &wanted)
+    let filter = filter(&["alpine", "nginx", "redis"]);
+    let index = read_fast_only(HELM.as_bytes(), &filter)
         .expect("it is Helm's layout")
         .unwrap();
     assert_eq!(index.versions("alpine").unwrap(), [alpine, older]);
@@ -163,16 +165,16 @@ fn keeps_what_is_wanted_of_helms_layout() {
         index.versions("redis").unwrap_err().to_string(),
         "no chart name found: the index has no chart \"redis\""
     );
-    assert!(index.versions("web").is_err(), "it was not wanted");
+    assert!(index.versions("web").is_err(), "it is not requested");
     assert_eq!(index.skipped, 0);
-    assert_eq!(generally(HELM.as_bytes(), &wanted), Ok(index));
+    assert_eq!(read_generally(HELM.as_bytes(), &filter), Ok(index));
     assert_eq!(versions(HELM), ["1.0.0"]);
 }
 
 #[test]
-fn tells_what_it_costs() {
-    let wanted = wanted(&["alpine", "nginx", "web"]);
-    let index = read(HELM.as_bytes(), &wanted, Layout::Any).unwrap();
+fn memory_usage_is_reported() {
+    let filter = filter(&["alpine", "nginx", "web"]);
+    let index = read(HELM.as_bytes(), &filter, Layout::Any).unwrap();
     let texts: usize = index
         .charts
         .values()
@@ -208,14 +210,14 @@ fn large(charts: usize) -> String {
 }
 
 #[test]
-fn a_layout_that_turns_odd_early_is_started_over() {
+fn an_unsupported_layout_detected_early_restarts_the_reader() {
     let text = large(20) + "  web: [{name: web, version: 1.0.0}]\n";
-    assert!(text.len() < 256 * 1024 && quickly(text.as_bytes(), &web()).is_none());
+    assert!(text.len() < 256 * 1024 && read_fast_only(text.as_bytes(), &web()).is_none());
     assert_eq!(versions(&text), ["1.0.0"]);
 }
 
 #[test]
-fn a_layout_that_turns_odd_late_is_told() {
+fn an_unsupported_layout_detected_late_is_an_error() {
     let text = large(100) + "  web: [{name: web, version: 1.0.0}]\n";
     assert!(text.len() > 256 * 1024 + 64 * 1024);
     let error = read(text.as_bytes(), &web(), Layout::Any).unwrap_err();
@@ -227,18 +229,22 @@ fn a_layout_that_turns_odd_late_is_told() {
 #[test]
 fn chunks_may_end_anywhere() {
     let text = large(30);
-    let wanted = wanted(&["chart-0", "chart-7", "chart-29"]);
-    let expected = quickly(text.as_bytes(), &wanted).expect("it is Helm's layout");
-    assert_eq!(generally(text.as_bytes(), &wanted), expected);
+    let filter = filter(&["chart-0", "chart-7", "chart-29"]);
+    let expected = read_fast_only(text.as_bytes(), &filter).expect("it is Helm's layout");
+    assert_eq!(read_generally(text.as_bytes(), &filter), expected);
     for size in [1, 63, 1024, 4096, 64 * 1024 - 1, 64 * 1024 + 1] {
         let pieces = || Pieces {
             text: text.as_bytes(),
             size,
-            fault: None,
+            error: None,
         };
-        assert_eq!(quickly(pieces(), &wanted).as_ref(), Some(&expected), "{size}");
         assert_eq!(
-            comparable(read(pieces(), &wanted, Layout::General)),
+            read_fast_only(pieces(), &filter).as_ref(),
+            Some(&expected),
+            "{size}"
+        );
+        assert_eq!(
+            comparable(read(pieces(), &filter, Layout::General)),
             expected,
             "{size}"
         );
@@ -246,7 +252,7 @@ fn chunks_may_end_anywhere() {
 }
 
 #[test]
-fn a_fault_of_the_input_comes_through() {
+fn an_error_of_the_input_is_returned() {
     let json = r#"{"entries":{"web":[{"name":"web","version":"1.0.0","#;
     for text in [
         "",
@@ -262,7 +268,7 @@ fn a_fault_of_the_input_comes_through() {
                 let pieces = Pieces {
                     text: text.as_bytes(),
                     size,
-                    fault: Some(io::ErrorKind::ConnectionReset),
+                    error: Some(io::ErrorKind::ConnectionReset),
                 };
                 match read(pieces, &web(), layout) {
                     Err(IndexError::Input(error)) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
@@ -274,7 +280,7 @@ fn a_fault_of_the_input_comes_through() {
 }
 
 #[test]
-fn an_interruption_is_no_fault() {
+fn an_interrupted_read_is_repeated() {
     struct Interrupted<'t>(&'t [u8], bool);
     impl Read for Interrupted<'_> {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {

@@ -1,4 +1,4 @@
-//! The quick readers and the general one agree, whatever the document.
+//! The fast readers and the general one agree on every document.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,8 +7,8 @@ use proptest::sample::{Index as Position, select};
 use super::render::{Value, json, text, yaml};
 use super::*;
 
-/// The two charts that are wanted.
-const WANTED: [&str; 2] = ["web", "on"];
+/// The two requested charts.
+const CHARTS: [&str; 2] = ["web", "on"];
 
 fn any_text() -> impl Strategy<Value = String> {
     let words = vec("[a-z]{1,9}", 0..40).prop_map(|words| words.join(" "));
@@ -57,10 +57,10 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A field of an entry: a good one, unless Helm need not have written it.
-fn field(is_helms: bool) -> impl Strategy<Value = (String, Value)> {
+/// A field of an entry; always a valid one if Helm has written the document.
+fn field(is_by_helm: bool) -> impl Strategy<Value = (String, Value)> {
     let version = "[0-2]\\.[0-9]{1,2}\\.[0-9]{1,2}(-rc\\.[0-9])?|v[0-9]\\.[0-9]|[0-9]\\.[0-9]0|[a-z]{0,2}";
-    let good = prop_oneof![
+    let valid = prop_oneof![
         3 => version.prop_map(|version| ("version", text(version))),
         2 => Just(("name", text("web"))),
         2 => vec("[a-z]{1,6}-[0-9]\\.tgz|https://[a-z]{1,9}\\.example\\.com/[a-z]{1,80}", 0..3)
@@ -78,39 +78,40 @@ fn field(is_helms: bool) -> impl Strategy<Value = (String, Value)> {
         select(&["description", "annotations", "keywords", "home"][..]),
         any_value(),
     );
-    let odd = (
+    let any_typed = (
         select(&["version", "urls", "name", "digest", "deprecated", "type"][..]),
         any_value(),
     );
-    let (good_weight, odd_weight) = if is_helms { (1, 0) } else { (3, 1) };
-    prop_oneof![5 * good_weight => good, 2 * good_weight => other, odd_weight => odd]
+    let (valid_weight, any_weight) = if is_by_helm { (1, 0) } else { (3, 1) };
+    prop_oneof![5 * valid_weight => valid, 2 * valid_weight => other, any_weight => any_typed]
         .prop_map(|(key, value)| (key.to_owned(), value))
 }
 
-fn entry(is_helms: bool) -> impl Strategy<Value = Value> {
-    let fields = vec(field(is_helms), 0..8).prop_map(|mut fields| {
+fn entry(is_by_helm: bool) -> impl Strategy<Value = Value> {
+    let fields = vec(field(is_by_helm), 0..8).prop_map(|mut fields| {
         if fields.len() > 2 && !fields.iter().any(|(key, _)| key == "name") {
             fields.push(("name".to_owned(), text("web")));
         }
-        let mut seen = ChartFilter::new();
-        fields.retain(|(key, _)| seen.insert(key.clone()));
+        let mut names = ChartFilter::new();
+        fields.retain(|(key, _)| names.insert(key.clone()));
         Value::Map(fields)
     });
-    let odd = if is_helms {
+    let arbitrary = if is_by_helm {
         Just(Value::Null).boxed()
     } else {
         any_value().boxed()
     };
-    prop_oneof![12 => fields, 1 => Just(Value::Null), 1 => odd]
+    prop_oneof![12 => fields, 1 => Just(Value::Null), 1 => arbitrary]
 }
 
-fn document(is_helms: bool) -> impl Strategy<Value = Value> {
-    let odd = if is_helms {
+fn document(is_by_helm: bool) -> impl Strategy<Value = Value> {
+    let arbitrary = if is_by_helm {
         Just(Value::Null).boxed()
     } else {
         any_value().boxed()
     };
-    let versions = prop_oneof![9 => vec(entry(is_helms), 0..4).prop_map(Value::List), 1 => odd.clone()];
+    let versions =
+        prop_oneof![9 => vec(entry(is_by_helm), 0..4).prop_map(Value::List), 1 => arbitrary.clone()];
     let charts = vec(
         (
             select(&["web", "on", "other", "a b", "é", "1.10", "message"][..]),
@@ -119,13 +120,13 @@ fn document(is_helms: bool) -> impl Strategy<Value = Value> {
         0..5,
     )
     .prop_map(|charts| {
-        let mut seen = ChartFilter::new();
+        let mut names = ChartFilter::new();
         let charts = charts
             .into_iter()
             .map(|(name, versions)| (name.to_owned(), versions));
-        Value::Map(charts.filter(|(name, _)| seen.insert(name.clone())).collect())
+        Value::Map(charts.filter(|(name, _)| names.insert(name.clone())).collect())
     });
-    let entries = prop_oneof![15 => charts, 1 => odd];
+    let entries = prop_oneof![15 => charts, 1 => arbitrary];
     (
         entries,
         vec(("apiVersion|generated|serverInfo|[a-z ]{1,5}", any_value()), 0..3),
@@ -142,15 +143,15 @@ fn deviations() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![vec(any::<u8>(), 0..300), rare.clone(), rare]
 }
 
-/// What is to be found in a document, told from its value.
-fn expected(document: &Value) -> Answer {
+/// The expected result for a document, computed from its value.
+fn expected(document: &Value) -> Comparable {
     let Value::Map(fields) = document else {
         panic!("every document is a mapping");
     };
     let mut index = Index::default();
     match fields.iter().find(|(key, _)| key == "entries") {
         Some((_, Value::Map(charts))) => {
-            for (name, versions) in charts.iter().filter(|(name, _)| WANTED.contains(&name.as_str())) {
+            for (name, versions) in charts.iter().filter(|(name, _)| CHARTS.contains(&name.as_str())) {
                 let list = index.charts.entry(name.clone()).or_default();
                 match versions {
                     Value::List(entries) => {
@@ -168,7 +169,7 @@ fn expected(document: &Value) -> Answer {
             Ok(index)
         }
         Some((_, Value::Null)) => Ok(index),
-        _ => comparable(Err(IndexError::NotAnIndex(Instead::OddEntries))),
+        _ => comparable(Err(IndexError::NotAnIndex(DocumentKind::InvalidEntries))),
     }
 }
 
@@ -213,7 +214,7 @@ fn expected_entry(entry: &Value) -> Option<IndexEntry> {
             Value::Text(_) | Value::List(_) | Value::Map(_) => return None,
         },
     };
-    let is_good = crate::chart::version::Version::parse(&entry.version).is_ok()
+    let is_valid = crate::chart::version::Version::parse(&entry.version).is_ok()
         && name.chars().any(|c| !c.is_control())
         && !name.contains('/')
         && ![".", ".."].contains(&name.as_str())
@@ -224,13 +225,13 @@ fn expected_entry(entry: &Value) -> Option<IndexEntry> {
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
         });
-    is_good.then_some(entry)
+    is_valid.then_some(entry)
 }
 
 /// One change to a document.
 #[derive(Clone, Debug)]
 enum Damage {
-    Replace(Position, u8),
+    Reposition(Position, u8),
     Insert(Position, &'static str),
     Remove(Position, usize),
     Repeat(Position, Position, usize),
@@ -250,7 +251,7 @@ fn damage() -> impl Strategy<Value = Damage> {
         ][..],
     );
     prop_oneof![
-        1 => (at(), any::<u8>()).prop_map(|(at, byte)| Damage::Replace(at, byte)),
+        1 => (at(), any::<u8>()).prop_map(|(at, byte)| Damage::Reposition(at, byte)),
         6 => (at(), bits).prop_map(|(at, bits)| Damage::Insert(at, bits)),
         2 => (at(), 1..4_usize).prop_map(|(at, count)| Damage::Remove(at, count)),
         1 => (at(), at(), 1..60_usize).prop_map(|(from, to, count)| Damage::Repeat(from, to, count)),
@@ -260,23 +261,23 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 fn apply(text: &mut Vec<u8>, damage: &Damage) {
-    let place = |at: &Position, text: &[u8]| at.index(text.len() + 1);
+    let position = |at: &Position, text: &[u8]| at.index(text.len() + 1);
     match damage {
-        Damage::Replace(at, byte) if !text.is_empty() => {
+        Damage::Reposition(at, byte) if !text.is_empty() => {
             let at = at.index(text.len());
             text[at] = *byte;
         }
-        Damage::Replace(..) => {}
+        Damage::Reposition(..) => {}
         Damage::Insert(at, bits) => {
-            let at = place(at, text);
+            let at = position(at, text);
             text.splice(at..at, bits.bytes());
         }
         Damage::Remove(at, count) => {
-            let at = place(at, text);
+            let at = position(at, text);
             text.drain(at..text.len().min(at + count));
         }
         Damage::Repeat(from, to, count) => {
-            let (from, to) = (place(from, text), place(to, text));
+            let (from, to) = (position(from, text), position(to, text));
             let piece = text[from..text.len().min(from + count)].to_vec();
             text.splice(to..to, piece);
         }
@@ -291,7 +292,7 @@ fn apply(text: &mut Vec<u8>, damage: &Damage) {
                 *text = lines.concat();
             }
         }
-        Damage::Cut(at) => text.truncate(place(at, text)),
+        Damage::Cut(at) => text.truncate(position(at, text)),
     }
 }
 
@@ -305,32 +306,32 @@ fn assert_agreement_when_damaged(text: String, damages: &[Damage]) -> Result<(),
 }
 
 fn assert_agreement(text: &[u8]) -> Result<(), TestCaseError> {
-    let wanted = wanted(&WANTED);
-    let general = generally(text, &wanted);
-    // These are told before a reader is chosen.
+    let filter = filter(&CHARTS);
+    let general = read_generally(text, &filter);
+    // Unsupported encodings are detected before a reader is chosen.
     if Source::open(text, Layout::Any)
         .unwrap()
-        .foreign_encoding()
+        .unsupported_encoding()
         .is_some()
     {
         return Ok(());
     }
-    if let Some(quick) = quickly(text, &wanted) {
-        prop_assert_eq!(&quick, &general, "quick and general differ");
+    if let Some(fast) = read_fast_only(text, &filter) {
+        prop_assert_eq!(&fast, &general, "fast and general differ");
         let pieces = Pieces {
             text,
             size: 1 + text.len() % 7,
-            fault: None,
+            error: None,
         };
-        prop_assert_eq!(quickly(pieces, &wanted), Some(quick), "in pieces");
+        prop_assert_eq!(read_fast_only(pieces, &filter), Some(fast), "in pieces");
     }
-    let any = comparable(read(text, &wanted, Layout::Any));
-    prop_assert_eq!(any, general, "the beginning is read once more");
+    let any = comparable(read(text, &filter, Layout::Any));
+    prop_assert_eq!(any, general, "after a restart");
     Ok(())
 }
 
-/// Bits of YAML in any order, behind the beginning of an entry or alone.
-fn soup() -> impl Strategy<Value = String> {
+/// Fragments of YAML in any order, after the start of an entry or alone.
+fn fragments() -> impl Strategy<Value = String> {
     let bits = select(
         &[
             "\n",
@@ -419,29 +420,29 @@ fn soup() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_helm_writes_is_read_quickly(document in document(true)) {
+    fn documents_by_helm_are_read_by_the_fast_reader(document in document(true)) {
         let text = yaml(&document, &[]);
-        let answer = expected(&document);
-        prop_assert_eq!(generally(text.as_bytes(), &wanted(&WANTED)), answer.clone(), "{}", text);
-        prop_assert_eq!(quickly(text.as_bytes(), &wanted(&WANTED)), Some(answer), "{}", text);
+        let expected = expected(&document);
+        prop_assert_eq!(read_generally(text.as_bytes(), &filter(&CHARTS)), expected.clone(), "{}", text);
+        prop_assert_eq!(read_fast_only(text.as_bytes(), &filter(&CHARTS)), Some(expected), "{}", text);
     }
 
     #[test]
-    fn what_others_write_is_read(document in document(false), deviations in deviations()) {
+    fn documents_by_other_tools_are_read(document in document(false), deviations in deviations()) {
         let text = yaml(&document, &deviations);
-        prop_assert_eq!(generally(text.as_bytes(), &wanted(&WANTED)), expected(&document), "{}", text);
+        prop_assert_eq!(read_generally(text.as_bytes(), &filter(&CHARTS)), expected(&document), "{}", text);
         assert_agreement(text.as_bytes())?;
     }
 
     #[test]
-    fn json_is_read(document in document(false), blanks in vec(any::<u8>(), 0..50)) {
+    fn json_documents_are_read(document in document(false), blanks in vec(any::<u8>(), 0..50)) {
         let text = json(&document, &blanks);
-        prop_assert_eq!(comparable(read(text.as_bytes(), &wanted(&WANTED), Layout::Any)), expected(&document), "{}", text);
+        prop_assert_eq!(comparable(read(text.as_bytes(), &filter(&CHARTS), Layout::Any)), expected(&document), "{}", text);
         assert_agreement(text.as_bytes())?;
     }
 
     #[test]
-    fn damage_does_not_divide_the_readers(
+    fn readers_agree_on_damaged_documents(
         document in document(false),
         deviations in deviations(),
         is_json in any::<bool>(),
@@ -452,7 +453,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_to_helms_layout_does_not_divide_the_readers(
+    fn readers_agree_on_damaged_documents_by_helm(
         document in document(true),
         damages in vec(damage(), 1..3),
     ) {
@@ -460,7 +461,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_divides_the_readers(text in soup()) {
+    fn readers_agree_on_any_text(text in fragments()) {
         assert_agreement(text.as_bytes())?;
     }
 }

@@ -1,8 +1,8 @@
-//! Writes values as YAML: as Helm does, or otherwise where it is told to.
+//! Writes values as YAML: in Helm's layout, or with given deviations from it.
 
 use std::fmt::Write as _;
 
-use super::super::scalar::{Meaning, Scalar};
+use super::super::scalar::{Scalar, ScalarType};
 
 /// A value of a document.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,11 +18,11 @@ pub(super) fn text(text: impl Into<String>) -> Value {
     Value::Text(text.into())
 }
 
-/// Where Helm folds lines.
+/// The column at which Helm folds lines.
 const WIDTH: usize = 80;
 
-/// Writes a document. `deviations` says how to differ from Helm at each point where that is possible: 0, or nothing, is
-/// Helm's way.
+/// Writes a document. `deviations` has the deviation from Helm's layout for each point where one is possible: 0, or no
+/// element, is Helm's layout.
 pub(super) fn yaml(document: &Value, deviations: &[u8]) -> String {
     let mut writer = Writer {
         deviations: deviations.iter().copied().collect(),
@@ -46,7 +46,7 @@ pub(super) fn yaml(document: &Value, deviations: &[u8]) -> String {
     }
 }
 
-/// Writes a document as JSON. `blanks` are what is put between its parts.
+/// Writes a document as JSON. `blanks` selects the white space between its tokens.
 pub(super) fn json(value: &Value, blanks: &[u8]) -> String {
     let mut blanks = blanks.iter().cycle();
     let mut out = String::new();
@@ -93,19 +93,19 @@ struct Writer {
 }
 
 impl Writer {
-    /// One of so many ways.
-    fn deviation(&mut self, ways: u8) -> u8 {
-        self.deviations.pop_front().unwrap_or(0) % ways
+    /// The next deviation, below `count`.
+    fn deviation(&mut self, count: u8) -> u8 {
+        self.deviations.pop_front().unwrap_or(0) % count
     }
 
     fn indent(&mut self, indent: usize) {
         self.out.extend(std::iter::repeat_n(' ', indent));
     }
 
-    /// Something before a line that means nothing.
-    fn nothing(&mut self, indent: usize) {
+    /// Optionally writes a blank line or a comment.
+    fn filler(&mut self, indent: usize) {
         if self.out.ends_with("\n\n") {
-            // It would be of the block before it.
+            // It would be part of the block before it.
             return;
         }
         match self.deviation(40) {
@@ -122,7 +122,7 @@ impl Writer {
     fn map(&mut self, pairs: &[(String, Value)], indent: usize) {
         for (at, pair) in pairs.iter().enumerate() {
             if at > 0 {
-                self.nothing(indent);
+                self.filler(indent);
             }
             self.indent(indent);
             self.pair(pair, indent);
@@ -137,7 +137,7 @@ impl Writer {
                 self.out.push('\n');
                 let more = [0, 2, 4, 1][usize::from(self.deviation(4))];
                 for item in items {
-                    self.nothing(indent);
+                    self.filler(indent);
                     self.item(item, indent + more);
                 }
             }
@@ -156,10 +156,10 @@ impl Writer {
 
     fn item(&mut self, item: &Value, indent: usize) {
         self.indent(indent);
-        self.item_here(item, indent);
+        self.item_inline(item, indent);
     }
 
-    fn item_here(&mut self, item: &Value, indent: usize) {
+    fn item_inline(&mut self, item: &Value, indent: usize) {
         self.out.push('-');
         let gap = 1 + usize::from(self.deviation(8) == 1);
         self.indent(gap);
@@ -168,13 +168,13 @@ impl Writer {
             Value::Map(pairs) if !pairs.is_empty() && self.deviation(10) != 1 => {
                 self.pair(&pairs[0], inner);
                 for pair in &pairs[1..] {
-                    self.nothing(inner);
+                    self.filler(inner);
                     self.indent(inner);
                     self.pair(pair, inner);
                 }
             }
             Value::List(items) if !items.is_empty() && self.deviation(10) != 1 => {
-                self.item_here(&items[0], inner);
+                self.item_inline(&items[0], inner);
                 for item in &items[1..] {
                     self.item(item, inner);
                 }
@@ -183,7 +183,7 @@ impl Writer {
         }
     }
 
-    /// A value on the rest of the line, and on more lines perhaps; `indent` is that of the key or dash.
+    /// Writes a value on the rest of the line, and on more lines if necessary; `indent` is that of the key or dash.
     fn inline(&mut self, value: &Value, indent: usize) {
         match value {
             Value::Null => {
@@ -216,15 +216,17 @@ impl Writer {
     }
 
     fn text(&mut self, text: &str, indent: usize) {
-        let way = self.deviation(10);
+        let style = self.deviation(10);
         let width = [WIDTH, WIDTH, 20, 5][usize::from(self.deviation(4))];
-        let quoted = match way {
+        let quoted = match style {
             1 => double_quoted(text),
             2 if is_printable(text) => single_quoted(text),
             3 if is_plain(text) => text.to_owned(),
             _ if can_be_literal(text) => return self.literal(text, indent),
             _ if is_plain(text) => text.to_owned(),
-            _ if is_printable(text) && Scalar::plain(text).meaning() == Meaning::Text => single_quoted(text),
+            _ if is_printable(text) && Scalar::plain(text).scalar_type() == ScalarType::Text => {
+                single_quoted(text)
+            }
             _ => double_quoted(text),
         };
         self.fold(&quoted, indent, width);
@@ -311,20 +313,20 @@ fn is_printable(text: &str) -> bool {
 }
 
 fn is_plain(text: &str) -> bool {
-    let begins =
+    let has_plain_start =
         text.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '(' | '<' | '='));
-    begins
+    has_plain_start
         && is_printable(text)
         && !(text.contains(": ") || text.contains(" #") || text.ends_with([':', ' ']))
         && !matches!(text, "..." | "<<")
-        && Scalar::plain(text).meaning() == Meaning::Text
+        && Scalar::plain(text).scalar_type() == ScalarType::Text
 }
 
 fn can_be_literal(text: &str) -> bool {
     text.contains('\n')
         && text.split('\n').all(is_printable)
         && !text.trim_end_matches('\n').is_empty()
-        // Go writes it so, but a line of spaces before the first text is ambiguous.
+        // Go writes this form, but a line of spaces before the first text is ambiguous.
         && !text.split('\n').any(|line| !line.is_empty() && line.trim_start_matches(' ').is_empty())
 }
 

@@ -1,4 +1,4 @@
-//! What anchors name, for aliases to repeat.
+//! The nodes with anchors, for aliases to repeat.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use super::super::scalar::Style;
 
 use super::IndexError;
 
-/// How much is kept of what has anchors, in bytes: enough for a few hundred entries.
+/// How much of the nodes with anchors is kept, in bytes: enough for a few hundred entries.
 const MAX_KEPT: usize = 1 << 20;
 
-/// A node of the document, or one end of a collection.
+/// A node of the document, or the start or end of a collection.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     Scalar(Cow<'static, str>, Style),
@@ -34,23 +34,23 @@ impl Node {
 /// The nodes that have anchors, and those that are being repeated.
 #[derive(Default)]
 pub(super) struct Anchors {
-    /// All nodes in what has an anchor, one after the other.
+    /// All nodes with an anchor and the nodes in them, in order.
     tape: Vec<Node>,
-    /// Where on the tape an anchor's node is; without an end as long as it is open.
+    /// The position of an anchor's node on the tape; without an end while the node is open.
     named: BTreeMap<usize, (usize, Option<usize>)>,
-    /// The anchors whose nodes are open, and how deep they are.
+    /// The anchors whose nodes are open, and their depths.
     open: Vec<(usize, usize)>,
     depth: usize,
     kept: usize,
-    /// Whether there was too much to keep.
-    has_lost: bool,
+    /// Whether the limit was exceeded.
+    has_overflowed: bool,
     repeating: Vec<Range<usize>>,
 }
 
 impl Anchors {
-    /// Takes the next node of the document; `anchor` is 0 if it has none.
+    /// Records the next node of the document; `anchor` is 0 if it has none.
     pub(super) fn record(&mut self, node: &Node, anchor: usize) {
-        if self.has_lost || (anchor == 0 && self.open.is_empty()) {
+        if self.has_overflowed || (anchor == 0 && self.open.is_empty()) {
             return;
         }
         if anchor != 0 {
@@ -60,9 +60,9 @@ impl Anchors {
         }
         self.kept += node.bytes();
         if self.kept > MAX_KEPT {
-            // Nothing is lost on a document that has no use for it.
+            // An error only if an alias is used later.
             *self = Self {
-                has_lost: true,
+                has_overflowed: true,
                 ..Self::default()
             };
             return;
@@ -80,7 +80,7 @@ impl Anchors {
         }
     }
 
-    /// Begins to repeat what an anchor names.
+    /// Starts to repeat the node of an anchor.
     pub(super) fn repeat(&mut self, anchor: usize) -> Result<(), IndexError> {
         match self.named.get(&anchor) {
             Some((start, Some(end))) => {
@@ -88,7 +88,7 @@ impl Anchors {
                 Ok(())
             }
             Some((_, None)) => Err(IndexError::Malformed(
-                "an alias stands for what it is in".to_owned(),
+                "an alias refers to a node that contains it".to_owned(),
             )),
             None => Err(IndexError::TooManyAliases),
         }

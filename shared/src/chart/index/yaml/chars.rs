@@ -1,54 +1,54 @@
-//! The characters of the document, decoded as they come.
+//! The characters of the document, decoded incrementally.
 
 use std::cell::{Cell, RefCell};
 use std::io::Read;
 use std::rc::Rc;
 
-use super::super::MAX_QUIET;
+use super::super::MAX_TOKEN_LEN;
 use super::super::error::IndexError;
-use super::super::json::is_json_alone;
+use super::super::json::is_json_only;
 use super::super::source::Source;
 
 /// How much is read at a time, in bytes.
 const BUFFER: usize = 16 * 1024;
 
-/// What the reader and the characters that its parser draws must tell each other.
+/// The state that the reader shares with the iterator of characters, which its parser owns.
 #[derive(Default)]
-pub(super) struct Feed {
-    fault: RefCell<Option<IndexError>>,
+pub(super) struct InputState {
+    error: RefCell<Option<IndexError>>,
     has_ended: Cell<bool>,
-    /// How many characters were drawn.
-    drawn: Cell<usize>,
+    /// How many characters were read.
+    read: Cell<usize>,
     /// How many of them at the last event.
-    noted: Cell<usize>,
+    at_last_event: Cell<usize>,
 }
 
-impl Feed {
-    /// What went wrong with the input, if anything did.
-    pub(super) fn fault(&self) -> Option<IndexError> {
-        self.fault.take()
+impl InputState {
+    /// Takes the error of the input, if there is one.
+    pub(super) fn take_error(&self) -> Option<IndexError> {
+        self.error.take()
     }
 
-    /// Whether the parser has seen the end of the document.
+    /// Whether the parser has read the document to its end.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended.get()
     }
 
-    /// Whether the document ends behind this many characters.
+    /// Whether the document ends after this many characters.
     pub(super) fn ends_at(&self, characters: usize) -> bool {
-        self.has_ended.get() && self.drawn.get() == characters
+        self.has_ended.get() && self.read.get() == characters
     }
 
-    /// The parser has made an event of the characters so far.
+    /// Notes that the parser has returned an event.
     pub(super) fn note_event(&self) {
-        self.noted.set(self.drawn.get());
+        self.at_last_event.set(self.read.get());
     }
 }
 
-/// The characters; after a fault there are none.
+/// The characters; ends at the first error.
 pub(super) struct Chars<R> {
     source: Source<R>,
-    feed: Rc<Feed>,
+    state: Rc<InputState>,
     /// Whether the document may be JSON, which allows characters that YAML forbids.
     may_be_json: bool,
     buffer: Vec<u8>,
@@ -56,23 +56,23 @@ pub(super) struct Chars<R> {
 }
 
 impl<R: Read> Chars<R> {
-    pub(super) fn new(source: Source<R>, feed: Rc<Feed>) -> Self {
+    pub(super) fn new(source: Source<R>, state: Rc<InputState>) -> Self {
         Self {
             may_be_json: source.first() == Some(b'{'),
             source,
-            feed,
+            state,
             buffer: Vec::with_capacity(BUFFER),
             at: 0,
         }
     }
 
-    /// Makes sure that a number of bytes is there, unless the input ends before.
+    /// Buffers at least `count` bytes, unless the input ends before.
     fn fill(&mut self, count: usize) -> Result<(), IndexError> {
         while self.buffer.len() < self.at + count {
             let mut fresh = [0; BUFFER];
             let read = self.source.read(&mut fresh).map_err(IndexError::Input)?;
             if read == 0 {
-                self.feed.has_ended.set(true);
+                self.state.has_ended.set(true);
                 return Ok(());
             }
             self.buffer.drain(..self.at);
@@ -101,19 +101,19 @@ impl<R: Read> Chars<R> {
             .and_then(|text| text.chars().next());
         self.at += width;
         match character {
-            Some(character) if self.may_be_json && is_json_alone(character) => {
+            Some(character) if self.may_be_json && is_json_only(character) => {
                 Ok(Some(char::REPLACEMENT_CHARACTER))
             }
             Some(character) => Ok(Some(character)),
             None => Err(IndexError::NotUtf8(
-                "some bytes in it are no characters; save it as UTF-8",
+                "some bytes in it are not valid UTF-8; save it as UTF-8",
             )),
         }
     }
 
-    fn draw(&mut self) -> Result<Option<char>, IndexError> {
-        let drawn = self.feed.drawn.get();
-        if drawn - self.feed.noted.get() >= MAX_QUIET {
+    fn read_char(&mut self) -> Result<Option<char>, IndexError> {
+        let read = self.state.read.get();
+        if read - self.state.at_last_event.get() >= MAX_TOKEN_LEN {
             return Err(IndexError::TextTooLong);
         }
         let character = match self.buffer.get(self.at) {
@@ -123,7 +123,7 @@ impl<R: Read> Chars<R> {
             }
             _ => self.decode()?,
         };
-        self.feed.drawn.set(drawn + usize::from(character.is_some()));
+        self.state.read.set(read + usize::from(character.is_some()));
         Ok(character)
     }
 }
@@ -132,10 +132,10 @@ impl<R: Read> Iterator for Chars<R> {
     type Item = char;
 
     fn next(&mut self) -> Option<char> {
-        match self.draw() {
+        match self.read_char() {
             Ok(character) => character,
-            Err(fault) => {
-                self.feed.fault.replace(Some(fault));
+            Err(error) => {
+                self.state.error.replace(Some(error));
                 None
             }
         }

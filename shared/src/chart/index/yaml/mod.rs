@@ -1,4 +1,4 @@
-//! The general reader: any YAML, event by event.
+//! The general reader: parses any YAML, event by event.
 
 mod anchors;
 mod chars;
@@ -10,23 +10,23 @@ use granit_parser::{BufferedInput, ErrorKind, Event, Parser, ScalarStyle, ScanEr
 
 use super::collect::{Collection, Collector};
 use super::error::IndexError;
-use super::scalar::{Meaning, Scalar, Style};
+use super::scalar::{Scalar, ScalarType, Style};
 use super::source::Source;
 use anchors::{Anchors, Node};
-use chars::{Chars, Feed};
+use chars::{Chars, InputState};
 
-/// How many nodes aliases may stand for: some 5,000 entries. Helm has a limit for it, too.
+/// How many nodes aliases may repeat: some 5,000 entries. Helm has a limit, too.
 const MAX_REPEATED: usize = 100_000;
 
 /// Reads the document to its end.
 pub(super) fn read<R: Read>(source: Source<R>, collector: &mut Collector<'_>) -> Result<(), IndexError> {
-    let feed = Rc::new(Feed::default());
-    let chars = Chars::new(source, Rc::clone(&feed));
+    let state = Rc::new(InputState::default());
+    let chars = Chars::new(source, Rc::clone(&state));
     let mut options = granit_parser::options! {};
     options.set_emit_comments(false);
     let mut events = Events {
         parser: Parser::new_from_iter_with_options(chars, options),
-        feed,
+        state,
         anchors: Anchors::default(),
         is_first: true,
         repeated: 0,
@@ -34,21 +34,21 @@ pub(super) fn read<R: Read>(source: Source<R>, collector: &mut Collector<'_>) ->
     while let Some(node) = events.next()? {
         match node {
             Node::Scalar(text, style) => collector.scalar(Scalar { text: &text, style }),
-            Node::Open(what) => collector.open(what),
+            Node::Open(collection) => collector.open(collection),
             Node::Close => collector.close(),
-            Node::Alias(id) if collector.listens() => events.anchors.repeat(id)?,
-            Node::Alias(_) => collector.pass(),
+            Node::Alias(id) if collector.is_relevant() => events.anchors.repeat(id)?,
+            Node::Alias(_) => collector.skip(),
         }
     }
     Ok(())
 }
 
-/// The nodes of the first document, with what aliases stand for in between.
+/// The nodes of the first document, with aliases expanded.
 struct Events<R: Read> {
     parser: Parser<'static, BufferedInput<Chars<R>>>,
-    feed: Rc<Feed>,
+    state: Rc<InputState>,
     anchors: Anchors,
-    /// Whether the first document has not ended.
+    /// Whether the current document is the first one.
     is_first: bool,
     repeated: usize,
 }
@@ -88,24 +88,24 @@ impl<R: Read> Events<R> {
 
     fn event(&mut self) -> Result<Event<'static>, IndexError> {
         let event = self.parser.next_event();
-        // The parser takes a fault of the input for the end of the document.
-        if let Some(fault) = self.feed.fault() {
-            return Err(fault);
+        // To the parser, an error of the input is the end of the document.
+        if let Some(error) = self.state.take_error() {
+            return Err(error);
         }
-        self.feed.note_event();
+        self.state.note_event();
         match event {
             Some(Ok((event, _))) => Ok(event),
-            Some(Err(error)) => Err(self.explain(&error)),
+            Some(Err(error)) => Err(self.index_error(&error)),
             None => Ok(Event::StreamEnd),
         }
     }
 
-    fn explain(&self, error: &ScanError) -> IndexError {
-        let place = error.marker();
-        let told = format!(
+    fn index_error(&self, error: &ScanError) -> IndexError {
+        let position = error.marker();
+        let message = format!(
             "line {}, column {}: {}",
-            place.line(),
-            place.col() + 1,
+            position.line(),
+            position.col() + 1,
             error.info()
         );
         match error.kind() {
@@ -116,38 +116,38 @@ impl<R: Read> Events<R> {
             | ErrorKind::UnexpectedEofFlowMapping
             | ErrorKind::UnexpectedEofImplicitFlowMapping
             | ErrorKind::UnexpectedEofBlockSequence
-            | ErrorKind::UnexpectedEofBlockMapping => IndexError::CutOff(told),
-            // The last line is the beginning of a key.
-            ErrorKind::SimpleKeyExpected if self.feed.has_ended() => IndexError::CutOff(told),
-            // So is a line break in a quoted text.
-            ErrorKind::InvalidQuotedScalarIndent if self.feed.ends_at(place.index()) => {
-                IndexError::CutOff(told)
+            | ErrorKind::UnexpectedEofBlockMapping => IndexError::CutOff(message),
+            // The last line is an incomplete key.
+            ErrorKind::SimpleKeyExpected if self.state.has_ended() => IndexError::CutOff(message),
+            // The document ends after a line break in a quoted text.
+            ErrorKind::InvalidQuotedScalarIndent if self.state.ends_at(position.index()) => {
+                IndexError::CutOff(message)
             }
-            _ => IndexError::Malformed(told),
+            _ => IndexError::Malformed(message),
         }
     }
 }
 
-/// What tag and quotes say of a scalar.
+/// The style of a scalar, from its tag and quotes.
 fn style_of(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Style {
     let plain = match tag {
         None if style == ScalarStyle::Plain => return Style::Plain,
-        None => return Style::Is(Meaning::Text),
-        // `!` alone: as if there were neither tag nor quotes.
+        None => return Style::Is(ScalarType::Text),
+        // `!` alone: the same as without tag and quotes.
         Some(tag) if tag.handle().is_empty() && tag.suffix() == "!" => return Style::Plain,
-        Some(_) => Scalar::plain(text).meaning(),
+        Some(_) => Scalar::plain(text).scalar_type(),
     };
     match tag
         .and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"))
         .as_deref()
     {
-        Some("null") => Style::Is(Meaning::Null),
+        Some("null") => Style::Is(ScalarType::Null),
         Some("merge") => Style::Plain,
         Some("bool") => Style::Is(match plain {
-            Meaning::Bool(value) => Meaning::Bool(value),
-            Meaning::Null | Meaning::Text | Meaning::Other => Meaning::Other,
+            ScalarType::Bool(value) => ScalarType::Bool(value),
+            ScalarType::Null | ScalarType::Text | ScalarType::Other => ScalarType::Other,
         }),
-        Some("int" | "float" | "binary") => Style::Is(Meaning::Other),
-        _ => Style::Is(Meaning::Text),
+        Some("int" | "float" | "binary") => Style::Is(ScalarType::Other),
+        _ => Style::Is(ScalarType::Text),
     }
 }

@@ -6,7 +6,7 @@ fn parsed(values: &[&str]) -> Vec<Challenge> {
     parse(values)
 }
 
-/// Scheme, data and parameters of what was read.
+/// Scheme, data and parameters of the parsed challenges, as text.
 fn shown(values: &[&str]) -> String {
     let shown: Vec<String> = parsed(values)
         .into_iter()
@@ -26,7 +26,7 @@ fn shown(values: &[&str]) -> String {
 }
 
 #[test]
-fn reads() {
+fn challenges_are_parsed_from_all_values() {
     for (values, expected) in [
         (&["Basic"][..], "Basic"),
         (&[""], ""),
@@ -39,7 +39,7 @@ fn reads() {
             &["bEARER REALM = \"x\" , Service\t=\t y "],
             "bEARER|REALM=x|Service=y",
         ),
-        // Commas and escapes inside of quotes.
+        // Commas and escapes inside quotes.
         (
             &[r#"Bearer scope="repository:a:pull,push",realm="a\"b\\,c""#],
             r#"Bearer|scope=repository:a:pull,push|realm=a"b\,c"#,
@@ -58,16 +58,16 @@ fn reads() {
             "Negotiate|<YII=> ; Basic|realm=y",
         ),
         (&["Negotiate a/b+c-d._~=="], "Negotiate|<a/b+c-d._~==>"),
-        // Empty elements, and no comma at all.
+        // Empty elements, and a missing comma.
         (&["Bearer ,,realm=x,, ,service=y,"], "Bearer|realm=x|service=y"),
         (&["Bearer realm=\"x\" service=\"y\""], "Bearer|realm=x|service=y"),
-        // A value that ought to be quoted.
+        // A value that should be quoted.
         (
             &["Bearer realm=https://h:1/t?a=b,service=h:1"],
             "Bearer|realm=https://h:1/t?a=b|service=h:1",
         ),
         (&["Bearer realm=\"\",service=\"\""], "Bearer|realm=|service="),
-        // Faults cost the challenge that has them and what follows in the same value.
+        // A syntax error drops its challenge and the rest of the same value.
         (
             &["Basic realm=x, Bearer realm=\"open", "Digest a=b"],
             "Basic|realm=x ; Digest|a=b",
@@ -82,7 +82,7 @@ fn reads() {
 }
 
 #[test]
-fn picks() {
+fn bearer_is_preferred_to_basic() {
     let bearer = |realm: &str, service: Option<&str>, scope: Option<&str>| {
         Ok(Scheme::Bearer(Bearer {
             realm: realm.to_owned(),
@@ -108,7 +108,7 @@ fn picks() {
         (&["Basic realm=\"x\""], Ok(Scheme::Basic)),
         (&["BASIC"], Ok(Scheme::Basic)),
         (&["Negotiate", "Basic"], Ok(Scheme::Basic)),
-        // Without a realm a token cannot be had; a password may do.
+        // Without a realm no token can be requested; Basic may work.
         (&["Bearer service=r, Basic"], Ok(Scheme::Basic)),
         (
             &["Bearer service=r, Bearer realm=\"https://a\""],
@@ -128,11 +128,11 @@ fn picks() {
 }
 
 #[test]
-fn says_why_a_token_was_refused() {
+fn the_error_of_a_rejected_token_is_kept() {
     let Ok(Scheme::Bearer(bearer)) = pick(&parsed(&[
         "Bearer realm=\"https://a\",error=\"insufficient_scope\"",
     ])) else {
-        panic!("a token")
+        panic!("not a Bearer challenge")
     };
     assert_eq!(bearer.error.as_deref(), Some("insufficient_scope"));
 }
@@ -147,12 +147,12 @@ fn hostile_values_are_bounded() {
     assert_eq!(parsed(&[&long, "Bearer realm=x"]).len(), 1);
     let schemes = format!("{}, NTLM", "x".repeat(1000));
     let Err(ChallengeError::Unsupported { schemes }) = pick(&parsed(&[&schemes])) else {
-        panic!("unsupported")
+        panic!("not the error Unsupported")
     };
-    assert!(schemes.len() <= MAX_TOLD);
+    assert!(schemes.len() <= MAX_QUOTED);
 }
 
-/// A challenge and one way to write it.
+/// A challenge and a text of it.
 fn written() -> impl Strategy<Value = (String, Vec<(String, String)>, String)> {
     let token = "[a-zA-Z][a-zA-Z0-9!#$%&'*+.^_`|~-]{0,8}";
     let blanks = "[ \t]{0,2}";
@@ -178,7 +178,7 @@ fn written() -> impl Strategy<Value = (String, Vec<(String, String)>, String)> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(challenges in proptest::collection::vec(written(), 0..5), in_one in any::<bool>()) {
+    fn a_written_challenge_is_parsed_unchanged(challenges in proptest::collection::vec(written(), 0..5), in_one in any::<bool>()) {
         let texts: Vec<&str> = challenges.iter().map(|(_, _, text)| text.as_str()).collect();
         let joined = texts.join(", ");
         let values = if in_one { vec![joined.as_str()] } else { texts };

@@ -7,7 +7,7 @@ fn followed(values: &[&str]) -> Result<Option<String>, LinkError> {
 }
 
 #[test]
-fn finds_the_next_page() {
+fn the_link_to_the_next_page_is_found() {
     for (values, expected) in [
         (
             &["</v2/a/tags/list?n=1000&last=x>; rel=\"next\""][..],
@@ -22,7 +22,7 @@ fn finds_the_next_page() {
             &["<?last=z>; title=\"a, b; rel=\\\"prev\\\"\"; rel=next"],
             "https://h:5000/v2/a/tags/list?last=z",
         ),
-        // Among several.
+        // Several links.
         (
             &["</p>; rel=prev, </n>; rel=\"next\", </l>; rel=last"],
             "https://h:5000/n",
@@ -32,10 +32,10 @@ fn finds_the_next_page() {
             "https://h:5000/n",
         ),
         (&["</u>, </n>; rel=next"], "https://h:5000/n"),
-        // No relation at all.
+        // No relation.
         (&["</u>"], "https://h:5000/u"),
         (&["</u>; title=x, </w>"], "https://h:5000/u"),
-        // Flags, empty parameters, commas inside of the target.
+        // Flags, empty parameters, commas in the target.
         (
             &["</a,b?c=d;e>;;crossorigin;rel=next;"],
             "https://h:5000/a,b?c=d;e",
@@ -47,7 +47,7 @@ fn finds_the_next_page() {
 }
 
 #[test]
-fn the_last_page_has_none() {
+fn the_last_page_has_no_next_page() {
     for values in [
         &[][..],
         &[""],
@@ -63,7 +63,7 @@ fn the_last_page_has_none() {
 }
 
 #[test]
-fn a_link_that_cannot_be_read_is_not_the_end() {
+fn an_invalid_link_is_an_error() {
     for value in [
         "/n; rel=next",
         "<",
@@ -107,17 +107,17 @@ fn other_origins_are_not_followed() {
             "{target}: {error:?}"
         );
     }
-    let told = followed(&["<http://u:secret@evil.example/n?sig=secret>; rel=next"])
+    let message = followed(&["<http://u:secret@evil.example/n?sig=secret>; rel=next"])
         .unwrap_err()
         .to_string();
     assert!(
-        told.contains("evil.example") && !told.contains("secret"),
-        "{told}"
+        message.contains("evil.example") && !message.contains("secret"),
+        "{message}"
     );
 }
 
 #[test]
-fn no_way_back_to_the_same_page() {
+fn a_link_to_the_same_page_is_an_error() {
     for target in ["", "?n=1000", PAGE, "/v2/a/./tags/x/../list?n=1000", "#next"] {
         assert!(
             matches!(
@@ -135,7 +135,7 @@ fn hostile_values_are_bounded() {
     let values = vec![value.as_str(); 20];
     assert_eq!(followed(&values), Err(LinkError::TooLong));
     let Err(LinkError::Malformed { text }) = followed(&["x".repeat(1000).as_str()]) else {
-        panic!("malformed")
+        panic!("not the error Malformed")
     };
-    assert!(text.len() <= MAX_TOLD);
+    assert!(text.len() <= MAX_QUOTED);
 }

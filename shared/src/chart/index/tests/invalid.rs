@@ -1,16 +1,16 @@
-//! What is passed over, and what is no index.
+//! Entries that are skipped, and documents that are not an index.
 
 use std::fmt::Write as _;
 
 use super::*;
 
-/// An index of `web` with one good entry and this.
+/// An index of `web` with a valid entry and this one.
 fn with_entry(entry: &str) -> String {
     format!("entries:\n  web:\n  - {{name: web, version: 0.1.0}}\n  - {entry}\n")
 }
 
 #[test]
-fn a_broken_entry_is_passed_over_and_counted() {
+fn an_invalid_entry_is_skipped_and_counted() {
     for entry in [
         "null",
         "~",
@@ -23,7 +23,7 @@ fn a_broken_entry_is_passed_over_and_counted() {
         "{name: web, version: nonsense}",
         "{name: web, version: [1.0.0]}",
         "{name: web, version: {a: b}}",
-        // Numbers and switches are no text.
+        // Numbers and booleans are not text.
         "{name: web, version: 1.10}",
         "{name: web, version: 1}",
         "{name: web, version: yes}",
@@ -77,7 +77,7 @@ fn an_entry_that_helm_accepts_is_kept() {
         "{name: web, version: 1.0.0, urls: [null, \"\"], maintainers: null, dependencies: }",
         "{name: web, version: 1.0.0, created: 2026-01-02T03:04:05Z, digest: 1e999}",
         "{name: web, version: 1.0.0, maintainers: [{}], dependencies: [{name: a}, {name: a, alias: null}, {alias: b-1_C}]}",
-        // These Helm would not.
+        // Helm rejects this one.
         "{name: web, version: 1.0.0, created: yesterday, unknown: [1, 2]}",
     ] {
         let index = read_web(&with_entry(entry));
@@ -113,49 +113,49 @@ fn a_chart_without_versions_is_listed() {
 }
 
 #[test]
-fn says_what_a_document_is_instead() {
+fn a_document_that_is_not_an_index_is_described() {
     let many = format!("a: {}\n", "b".repeat(300));
-    for (text, instead) in [
-        ("", Instead::Empty),
-        (" \n\n", Instead::Empty),
-        ("# nothing\n", Instead::Empty),
-        ("---\n", Instead::Empty),
-        ("null\n", Instead::Empty),
+    for (text, expected) in [
+        ("", DocumentKind::Empty),
+        (" \n\n", DocumentKind::Empty),
+        ("# nothing\n", DocumentKind::Empty),
+        ("---\n", DocumentKind::Empty),
+        ("null\n", DocumentKind::Empty),
         (
             "<!DOCTYPE html><html><body>Sign in: now</body></html>",
-            Instead::WebPage,
+            DocumentKind::WebPage,
         ),
         (
             "\n <?xml version=\"1.0\"?>\n<Error>\n\t<Code>NoSuchKey</Code></Error>",
-            Instead::WebPage,
+            DocumentKind::WebPage,
         ),
-        ("<html>\n<body>Not found</body>\n", Instead::WebPage),
-        ("- a\n", Instead::List),
-        ("[{\"entries\": {}}]", Instead::List),
-        ("Not Found\n", Instead::Text("Not Found".into())),
-        ("404\n", Instead::Text("404".into())),
-        ("apiVersion: v1\n", Instead::NoEntries(None)),
-        ("{}", Instead::NoEntries(None)),
+        ("<html>\n<body>Not found</body>\n", DocumentKind::WebPage),
+        ("- a\n", DocumentKind::List),
+        ("[{\"entries\": {}}]", DocumentKind::List),
+        ("Not Found\n", DocumentKind::Text("Not Found".into())),
+        ("404\n", DocumentKind::Text("404".into())),
+        ("apiVersion: v1\n", DocumentKind::NoEntries(None)),
+        ("{}", DocumentKind::NoEntries(None)),
         (
             "{\"message\": \"not found\"}",
-            Instead::NoEntries(Some("not found".into())),
+            DocumentKind::NoEntries(Some("not found".into())),
         ),
         (
             "error: no such repository\nstatus: 404\n",
-            Instead::NoEntries(Some("no such repository".into())),
+            DocumentKind::NoEntries(Some("no such repository".into())),
         ),
         (
             "{\"errors\":[{\"code\":\"X\"}],\"message\":404}",
-            Instead::NoEntries(None),
+            DocumentKind::NoEntries(None),
         ),
-        (many.as_str(), Instead::NoEntries(None)),
-        ("entries: []\n", Instead::OddEntries),
-        ("entries: 1\n", Instead::OddEntries),
-        ("{\"entries\":[]}", Instead::OddEntries),
+        (many.as_str(), DocumentKind::NoEntries(None)),
+        ("entries: []\n", DocumentKind::InvalidEntries),
+        ("entries: 1\n", DocumentKind::InvalidEntries),
+        ("{\"entries\":[]}", DocumentKind::InvalidEntries),
     ] {
         for layout in [Layout::Any, Layout::General] {
             match read(text.as_bytes(), &web(), layout) {
-                Err(IndexError::NotAnIndex(found)) => assert_eq!(found, instead, "{text:?}"),
+                Err(IndexError::NotAnIndex(found)) => assert_eq!(found, expected, "{text:?}"),
                 other => panic!("{other:?} for {text:?}"),
             }
         }
@@ -163,7 +163,7 @@ fn says_what_a_document_is_instead() {
 }
 
 #[test]
-fn foreign_text_is_quoted_in_part() {
+fn quoted_text_of_the_document_is_truncated() {
     let long = format!("{{\"message\": \"{}\"}}", "ä".repeat(1000));
     let error = read(long.as_bytes(), &web(), Layout::Any)
         .unwrap_err()
@@ -184,7 +184,7 @@ fn foreign_text_is_quoted_in_part() {
 }
 
 #[test]
-fn a_document_that_breaks_off_is_told_even_behind_the_chart() {
+fn a_truncated_document_is_an_error_even_after_the_chart() {
     for rest in [
         "annotations: \"begun",
         "annotations: {a: b",
@@ -210,7 +210,7 @@ fn a_document_that_breaks_off_is_told_even_behind_the_chart() {
 }
 
 #[test]
-fn what_is_no_yaml_is_told_with_its_place() {
+fn invalid_yaml_is_reported_with_its_position() {
     for rest in [
         "a: b: c\n",
         "\ta: b\n",
@@ -224,7 +224,7 @@ fn what_is_no_yaml_is_told_with_its_place() {
         let text = format!("{HELM}{rest}");
         for layout in [Layout::Any, Layout::General] {
             match read(text.as_bytes(), &web(), layout) {
-                Err(IndexError::Malformed(told)) => assert!(told.starts_with("line "), "{told}"),
+                Err(IndexError::Malformed(message)) => assert!(message.starts_with("line "), "{message}"),
                 other => panic!("{other:?} for {rest:?}"),
             }
         }
@@ -232,7 +232,7 @@ fn what_is_no_yaml_is_told_with_its_place() {
 }
 
 #[test]
-fn what_is_no_utf8_is_told() {
+fn text_that_is_not_utf8_is_an_error() {
     let bad = [HELM.as_bytes(), b"a: \"\xff\"\n"].concat();
     let cut = [HELM.as_bytes(), "a: ä".as_bytes()].concat();
     for text in [
@@ -253,17 +253,17 @@ fn what_is_no_utf8_is_told() {
 }
 
 #[test]
-fn aliases_have_bounds() {
+fn alias_expansion_is_bounded() {
     let repeated =
         |text: &str| read(text.as_bytes(), &web(), Layout::General).map(|index| index.charts["web"].len());
-    // A list of a thousand entries, a thousand times.
+    // A list of a thousand entries, repeated a thousand times.
     let thousand = "{name: web, version: 1.0.0}, ".repeat(1000);
     let bomb = format!(
         "a: &a {{x: [{thousand}]}}\nentries: {{web: [{}]}}\n",
         "*a, ".repeat(1000)
     );
     assert!(matches!(repeated(&bomb), Err(IndexError::TooManyAliases)));
-    // So it is where it does not matter.
+    // Irrelevant aliases are not expanded.
     let unused = format!(
         "a: &a [{thousand}]\nb: [{}]\nentries: {{web: []}}\n",
         "*a, ".repeat(1000)
@@ -284,7 +284,7 @@ fn aliases_have_bounds() {
 }
 
 #[test]
-fn no_text_is_longer_than_the_bound() {
+fn a_text_beyond_the_bound_is_an_error() {
     for text in [
         format!("a: {}\nentries: {{}}\n", "x".repeat(2 << 20)),
         format!("entries: {{}}\na: {}\n", "x ".repeat(1 << 20)),
@@ -304,7 +304,7 @@ fn no_text_is_longer_than_the_bound() {
 }
 
 #[test]
-fn no_more_versions_are_kept_than_the_bound_allows() {
+fn too_many_versions_are_an_error() {
     let url = "u".repeat(8000);
     let list = |chart: &str, versions: usize| {
         let mut text = format!("  {chart}:\n");
@@ -321,12 +321,12 @@ fn no_more_versions_are_kept_than_the_bound_allows() {
     let too_many = format!("entries:\n{web_list}");
     let error = read(too_many.as_bytes(), &web(), Layout::Any).unwrap_err();
     assert!(matches!(error, IndexError::TooManyVersions), "{error}");
-    let broken = too_many + "a: \"b";
-    let error = read(broken.as_bytes(), &web(), Layout::Any).unwrap_err();
+    let invalid = too_many + "a: \"b";
+    let error = read(invalid.as_bytes(), &web(), Layout::Any).unwrap_err();
     assert!(matches!(error, IndexError::OddLayout), "{error}");
-    // Those of other charts, or replaced ones, do not count.
+    // Versions of other charts and replaced versions do not count.
     let half = list("web", 1200);
-    let fine = format!("entries:\n{other}{half}{half}");
-    let index = read(fine.as_bytes(), &web(), Layout::Any).unwrap();
+    let valid = format!("entries:\n{other}{half}{half}");
+    let index = read(valid.as_bytes(), &web(), Layout::Any).unwrap();
     assert_eq!(index.charts["web"].len(), 1200);
 }

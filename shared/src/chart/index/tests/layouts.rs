@@ -1,10 +1,10 @@
-//! Indexes that Helm did not write, one oddity each. [`read_web`] checks that both readers agree.
+//! Indexes that Helm did not write, with one deviation each. [`read_web`] asserts that both readers agree.
 
 use super::*;
 
 #[test]
 fn any_layout_of_yaml_is_read() {
-    for (what, text) in [
+    for (case, text) in [
         (
             "flow",
             "entries: {web: [{name: web, version: 1.0.0}, {name: web, version: 2.0.0}]}",
@@ -94,7 +94,7 @@ fn any_layout_of_yaml_is_read() {
             "Entries:\n  web:\n  - NAME: web\n    Version: 1.0.0\n  - {name: web, VERSION: 2.0.0}\n",
         ),
     ] {
-        assert_eq!(versions(text), ["1.0.0", "2.0.0"], "{what}");
+        assert_eq!(versions(text), ["1.0.0", "2.0.0"], "{case}");
     }
 }
 
@@ -117,7 +117,7 @@ fn text_that_looks_like_keys_is_text() {
 }
 
 #[test]
-fn nested_fields_of_the_same_name_are_others() {
+fn nested_fields_of_the_same_name_are_ignored() {
     let text = "\
 entries:
   web:
@@ -142,7 +142,7 @@ version: 6.6.6
 }
 
 #[test]
-fn what_nearly_is_helms_layout_is_left_to_the_general_reader() {
+fn layouts_similar_to_helms_are_read_by_the_general_reader() {
     for fields in [
         "<<:\n      version: 2.0.0\n    a: b",
         "version:\n      2.0.0",
@@ -175,7 +175,7 @@ fn what_nearly_is_helms_layout_is_left_to_the_general_reader() {
         "a b : c",
     ] {
         let text = format!("entries:\n  web:\n  - name: web\n    {fields}\n");
-        assert!(quickly(text.as_bytes(), &web()).is_none(), "{fields}");
+        assert!(read_fast_only(text.as_bytes(), &web()).is_none(), "{fields}");
     }
     for text in [
         "--- # a\na: b\n",
@@ -185,13 +185,13 @@ fn what_nearly_is_helms_layout_is_left_to_the_general_reader() {
         " a: b\n",
         "a: b\n---\nc: d\n",
     ] {
-        assert!(quickly(text.as_bytes(), &web()).is_none(), "{text}");
+        assert!(read_fast_only(text.as_bytes(), &web()).is_none(), "{text}");
     }
 }
 
 #[test]
-fn aliases_stand_for_what_they_name() {
-    for (what, text) in [
+fn aliases_are_expanded() {
+    for (case, text) in [
         (
             "a value",
             "v: &v 1.0.0\nentries: {web: [{name: &n web, version: *v}, {name: *n, version: 2.0.0}]}\n",
@@ -221,16 +221,16 @@ fn aliases_stand_for_what_they_name() {
             "a: &a 3.0.0\nb: &a 1.0.0\nentries: {web: [{name: web, version: *a}, {name: web, version: 2.0.0}]}\n",
         ),
         (
-            "in what does not matter",
+            "in an irrelevant value",
             "a: &a [1, &b 2]\nb: [*a, *b]\nentries: {web: [{name: web, version: 1.0.0, keywords: *a}, {name: web, version: 2.0.0}], other: *a}\n",
         ),
     ] {
-        assert_eq!(versions(text), ["1.0.0", "2.0.0"], "{what}");
+        assert_eq!(versions(text), ["1.0.0", "2.0.0"], "{case}");
     }
 }
 
 #[test]
-fn merged_keys_come_after_others() {
+fn merged_keys_do_not_replace_own_keys() {
     let entry = |text: &str| {
         let index = read_web(&format!(
             "b: &b {{name: web, version: 1.0.0, urls: [b], digest: b}}\nc: &c {{urls: [c], created: c, <<: *b}}\nentries: {{web: [{text}]}}\n"
@@ -248,7 +248,7 @@ fn merged_keys_come_after_others() {
         entry("{name: web, version: 2.0.0, dependencies: [{<<: {alias: a}}]}"),
         "2.0.0   "
     );
-    // Broken, as it is to Helm.
+    // Invalid, as in Helm.
     assert_eq!(entry("{<<: 1, name: web, version: 1.0.0}"), "   ");
     assert_eq!(entry("{<<: [*b, x], name: web}"), "   ");
     assert_eq!(entry("{<<: [[*b]], name: web, version: 1.0.0}"), "   ");
@@ -263,7 +263,7 @@ fn merged_keys_come_after_others() {
 }
 
 #[test]
-fn of_keys_that_come_twice_the_last_counts() {
+fn of_duplicate_keys_the_last_is_used() {
     assert_eq!(
         versions(
             "entries:\n  web:\n  - name: web\n    version: 1.10\n    version: 0.1.0\n    version: 0.2.0\n"
@@ -282,14 +282,16 @@ fn of_keys_that_come_twice_the_last_counts() {
     assert_eq!(
         (entry.url.as_str(), entry.deprecated),
         ("b", false),
-        "and two `entries` count together"
+        "and two `entries` are merged"
     );
 }
 
 #[test]
-fn json_is_read_as_what_it_is() {
+fn json_is_read_by_the_fast_reader() {
     let text = "\u{feff} {\"entries\"\n:{\"w\\u0065b\":[{\"name\":\"web\",\"version\":\"1.0.0\",\"urls\":[\"\\ud83d\\ude80\\/w\",\"x\"],\n\t\"deprecated\":true,\"extra\":[1,-2.5e3,null,false,{}]}]},\"apiVersion\":\"v1\"} \n";
-    let index = quickly(text.as_bytes(), &web()).expect("it is JSON").unwrap();
+    let index = read_fast_only(text.as_bytes(), &web())
+        .expect("it is JSON")
+        .unwrap();
     let expected = IndexEntry {
         version: "1.0.0".into(),
         url: "🚀/w".into(),
@@ -298,18 +300,18 @@ fn json_is_read_as_what_it_is() {
     };
     assert_eq!(index.charts["web"], [expected]);
     assert_eq!(read_web(text), index);
-    for odd in [
+    for text in [
         "{\"entries\":{\"web\":[{\"name\":\"web\",\"version\":\"1.0.0\"}]},}",
         "{entries: {\"web\": [{\"name\": 'web', \"version\": 1.0.0}]}}",
         "{\"entries\":{\"web\":[{\"name\":\"web\",\"version\":\"1.0.0\"}]}} # a comment",
     ] {
-        assert!(quickly(odd.as_bytes(), &web()).is_none(), "{odd}");
-        assert_eq!(versions(odd), ["1.0.0"]);
+        assert!(read_fast_only(text.as_bytes(), &web()).is_none(), "{text}");
+        assert_eq!(versions(text), ["1.0.0"]);
     }
 }
 
 #[test]
-fn json_may_have_characters_that_yaml_forbids() {
+fn json_may_contain_characters_that_yaml_forbids() {
     for field in [
         "\"description\":\"\u{7f}\u{80}\u{9f}\u{fffe}\u{ffff}\"",
         "\"\u{7f}\":{\"\u{85}\u{feff}\u{2028}\":\"\\u007f\"}",
@@ -328,7 +330,7 @@ fn json_may_have_characters_that_yaml_forbids() {
 }
 
 #[test]
-fn json_that_is_too_odd_is_left_to_the_general_reader() {
+fn unsupported_json_is_read_by_the_general_reader() {
     let long = "k".repeat(1100);
     let gap = " ".repeat(1100);
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
@@ -340,10 +342,10 @@ fn json_that_is_too_odd_is_left_to_the_general_reader() {
         "\"x\":1e999".to_owned(),
     ] {
         let text = format!("{{\"entries\":{{\"web\":[{{\"name\":\"web\",{field}}}]}}}}");
-        assert!(quickly(text.as_bytes(), &web()).is_none(), "{field}");
+        assert!(read_fast_only(text.as_bytes(), &web()).is_none(), "{field}");
         assert_eq!(
             comparable(read(text.as_bytes(), &web(), Layout::Any)),
-            generally(text.as_bytes(), &web())
+            read_generally(text.as_bytes(), &web())
         );
     }
 }

@@ -1,11 +1,11 @@
-//! What to ask a registry for, given a reference and a version field.
+//! What to request from a registry for a reference and a version field.
 //!
-//! An exact version has one tag by Helm's rule, so that one look at its manifest answers; a list of all tags, which some
-//! registries count as a download of each, is only asked for where it must be. A tag in the reference does the same for
-//! any version field that allows it.
+//! By Helm's rule an exact version has one tag, so a request for its manifest is enough. Some registries count a list of all
+//! tags as a download of each, so tags are listed only if necessary. A tag in the reference avoids the list for any version
+//! field that allows it.
 //!
-//! What is refused here never works with Fleet either: an empty version is no constraint to it, and its agents hand the
-//! reference and the version to Helm, which refuses a tag that is not the version.
+//! What is rejected here does not work with Fleet either: it does not accept an empty version as a constraint, and its agents
+//! pass the reference and the version to Helm, which rejects a tag that is not the version.
 
 use thiserror::Error;
 
@@ -15,21 +15,21 @@ use super::{
 };
 use crate::chart::{request::VersionRequest, version::Version};
 
-/// What to ask for.
+/// What to request from the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryQuery {
-    /// The manifest of this tag, which the reference names. Nothing else will do.
+    /// The manifest of this tag, which the reference names. No other tag is accepted.
     Tag(TaggedVersion),
-    /// The manifest of this tag; where the registry has none, all tags: `v1.2.3` or another build of `1.2.3` will do too.
+    /// The manifest of this tag; if the registry has none, all tags: `v1.2.3` or another build of `1.2.3` matches too.
     TagThenList(TaggedVersion),
-    /// All tags, and then the manifest of the one that is chosen.
+    /// All tags, and then the manifest of the chosen one.
     List,
 }
 
-/// Why a reference and a version field cannot go together.
+/// Why a reference and a version field cannot be combined.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum QueryError {
-    /// The tag stands for no version, such as `latest`.
+    /// The tag is not a version, such as `latest`.
     #[error(
         "tag {tag:?} in the reference is not a version; remove it, and name the version in spec.helm.version (empty means the latest release)"
     )]
@@ -37,28 +37,28 @@ pub enum QueryError {
         /// The tag.
         tag: String,
     },
-    /// The tag stands for a version that the version field does not allow.
+    /// The tag is a version that the version field does not allow.
     #[error(
-        "chart reference and version mismatch: tag {tag:?} in the reference is not in version {asked:?}; remove the tag, and name the version in spec.helm.version alone"
+        "chart reference and version mismatch: tag {tag:?} in the reference is not in version {version:?}; remove the tag, and name the version in spec.helm.version alone"
     )]
     Mismatch {
         /// The tag.
         tag: String,
         /// The version field.
-        asked: String,
+        version: String,
     },
-    /// A digest, and nothing that says which version it is.
+    /// A digest without a version.
     #[error(
-        "a digest in the reference does not say which version it is; name the version in spec.helm.version too, or remove the digest"
+        "the reference has a digest but no version; name the version in spec.helm.version too, or remove the digest"
     )]
     DigestAlone,
 }
 
-/// What to ask for.
+/// What to request for a reference and a version field.
 ///
 /// # Errors
-/// Where the reference and the version field contradict each other.
-pub fn ask(reference: &Reference<'_>, request: &VersionRequest<'_>) -> Result<RegistryQuery, QueryError> {
+/// When the reference and the version field contradict each other.
+pub fn query(reference: &Reference<'_>, request: &VersionRequest<'_>) -> Result<RegistryQuery, QueryError> {
     match reference.tag {
         Some(tag) => pinned(tag, request).map(RegistryQuery::Tag),
         None if reference.digest.is_some() && request.text().is_empty() => Err(QueryError::DigestAlone),
@@ -76,8 +76,8 @@ fn pinned(tag: &str, request: &VersionRequest<'_>) -> Result<TaggedVersion, Quer
         || request.text() == version
         || Version::parse(&version).is_ok_and(|version| request.constraint().matches(&version));
     if !is_allowed {
-        let asked = request.text().to_owned();
-        return Err(QueryError::Mismatch { tag, asked });
+        let version = request.text().to_owned();
+        return Err(QueryError::Mismatch { tag, version });
     }
     Ok(TaggedVersion { tag, version })
 }
@@ -88,7 +88,7 @@ fn exact(version: &str) -> RegistryQuery {
         let version = version.to_owned();
         RegistryQuery::TagThenList(TaggedVersion { tag, version })
     } else {
-        // No tag is so long; the list shows what there is instead.
+        // The version is longer than a tag can be; the list is needed to report the existing versions.
         RegistryQuery::List
     }
 }
@@ -99,9 +99,9 @@ mod tests {
 
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    fn asked(reference: &str, version: &str) -> Result<RegistryQuery, QueryError> {
+    fn query_for(reference: &str, version: &str) -> Result<RegistryQuery, QueryError> {
         let request = VersionRequest::parse(version).unwrap();
-        ask(&Reference::parse(reference).unwrap(), &request)
+        query(&Reference::parse(reference).unwrap(), &request)
     }
 
     fn tagged(tag: &str, version: &str) -> TaggedVersion {
@@ -112,12 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn one_look_where_one_will_do() {
+    fn tags_are_listed_only_if_one_manifest_is_not_enough() {
         let long = format!("1.2.3+{}", "b".repeat(128));
         for (reference, version, expected) in [
             ("oci://h/c", "", RegistryQuery::List),
             ("oci://h/c", "1.x", RegistryQuery::List),
-            // Not exact: `1.2.3` and `v1.2.3` both match, and the latter is preferred if it is there.
+            // Not exact: `1.2.3` and `v1.2.3` both match, and the latter is preferred if it exists.
             ("oci://h/c", "v1.2.3", RegistryQuery::List),
             (
                 "oci://h/c",
@@ -160,44 +160,48 @@ mod tests {
                 "",
                 RegistryQuery::Tag(tagged("1.2.3_b", "1.2.3+b")),
             ),
-            // The tag names it outright, so that no constraint need let pre-releases in.
+            // The tag names the pre-release, so no constraint has to allow it.
             (
                 "oci://h/c:1.2.3-rc.1",
                 "",
                 RegistryQuery::Tag(tagged("1.2.3-rc.1", "1.2.3-rc.1")),
             ),
         ] {
-            assert_eq!(asked(reference, version), Ok(expected), "{reference} {version}");
+            assert_eq!(
+                query_for(reference, version),
+                Ok(expected),
+                "{reference} {version}"
+            );
         }
     }
 
     #[test]
-    fn contradictions_are_told() {
-        let told = |reference: &str, version: &str| asked(reference, version).unwrap_err().to_string();
-        assert!(told("oci://h/c:latest", "").contains("tag \"latest\" in the reference is not a version"));
-        assert!(told("oci://h/c:1.2", "1.2.3").contains("\"1.2\""));
+    fn contradictions_are_reported() {
+        let message = |reference: &str, version: &str| query_for(reference, version).unwrap_err().to_string();
+        assert!(message("oci://h/c:latest", "").contains("tag \"latest\" in the reference is not a version"));
+        assert!(message("oci://h/c:1.2", "1.2.3").contains("\"1.2\""));
         for version in ["1.2.4", "2.x", ">=1.2.4"] {
-            let message = told("oci://h/c:1.2.3", version);
+            let message = message("oci://h/c:1.2.3", version);
             assert!(
                 message.contains("mismatch: tag \"1.2.3\"") && message.contains(&format!("{version:?}")),
                 "{message}"
             );
         }
-        assert!(told("oci://h/c:1.2.3-rc.1", "1.x").contains("mismatch"));
+        assert!(message("oci://h/c:1.2.3-rc.1", "1.x").contains("mismatch"));
     }
 
     #[test]
-    fn a_digest_needs_a_version() {
+    fn a_digest_requires_a_version() {
         let reference = format!("oci://h/c@{DIGEST}");
-        assert_eq!(asked(&reference, ""), Err(QueryError::DigestAlone));
-        assert_eq!(asked(&reference, "1.x"), Ok(RegistryQuery::List));
+        assert_eq!(query_for(&reference, ""), Err(QueryError::DigestAlone));
+        assert_eq!(query_for(&reference, "1.x"), Ok(RegistryQuery::List));
         assert_eq!(
-            asked(&reference, "1.2.3"),
+            query_for(&reference, "1.2.3"),
             Ok(RegistryQuery::TagThenList(tagged("1.2.3", "1.2.3")))
         );
         let reference = format!("oci://h/c:1.2.3@{DIGEST}");
         assert_eq!(
-            asked(&reference, ""),
+            query_for(&reference, ""),
             Ok(RegistryQuery::Tag(tagged("1.2.3", "1.2.3")))
         );
     }
