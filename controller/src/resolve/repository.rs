@@ -335,7 +335,9 @@ impl Repositories {
         }
         match self.read(source, response, &charts, layout).await {
             // The part that was read is not stored, so the index is fetched again, and from now on read with the general reader.
-            Err(RepositoryError::Index { source: error, .. }) if matches!(*error, IndexError::OddLayout) => {
+            Err(RepositoryError::Index { source: error, .. })
+                if matches!(*error, IndexError::UnsupportedLayout) =>
+            {
                 let response = source
                     .request(http, permit, None)
                     .await
@@ -373,7 +375,7 @@ impl Repositories {
             .map_err(RepositoryError::Fetch)?
             .map_err(|error| match error {
                 // These errors quote nothing of the content.
-                IndexError::OddLayout | IndexError::TooManyVersions | IndexError::OverBudget(_) => {
+                IndexError::UnsupportedLayout | IndexError::TooManyVersions | IndexError::OverBudget(_) => {
                     source.index_error(error)
                 }
                 _ if is_cross_origin => RepositoryError::Fetch(FetchError::new(

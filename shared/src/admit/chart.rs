@@ -4,9 +4,9 @@ use super::{error::FieldErrors, path::Path};
 use crate::{
     api::HelmOptions,
     chart::{
-        registry::{ask::ask, reference::Reference},
+        registry::{query::query, reference::Reference},
         request::{ChartRequest, VersionRequest, or_inherited},
-        source::{self, ChartSource, FormError},
+        source::{self, ChartSource, SourceError},
         url::{self, Url},
     },
     reason::Reason,
@@ -23,7 +23,7 @@ pub fn check<'a>(
     let mut form_errors = fields.form_errors();
     if !has_name {
         // The error about the name explains which field to set.
-        form_errors.retain(|error| *error != FormError::NoRepo);
+        form_errors.retain(|error| *error != SourceError::NoRepo);
     }
     for error in &form_errors {
         push_error(errors, path, helm, describe(*error, fields.chart));
@@ -48,7 +48,7 @@ pub fn check_target<'a>(
     let mut form_errors = Vec::new();
     if ChartFields::of(own) != ChartFields::default() {
         form_errors = fields.form_errors();
-        form_errors.retain(|error| *error != FormError::OciWithChart);
+        form_errors.retain(|error| *error != SourceError::OciWithChart);
     }
     for error in &form_errors {
         push_error(errors, path, own, describe_for_target(*error, own));
@@ -121,8 +121,8 @@ impl<'a> ChartFields<'a> {
         ChartSource::of(self.repo, self.chart)
     }
 
-    fn form_errors(self) -> Vec<FormError> {
-        ChartSource::faults(self.repo, self.chart, self.version)
+    fn form_errors(self) -> Vec<SourceError> {
+        ChartSource::errors(self.repo, self.chart, self.version)
     }
 
     fn request(self, version: VersionRequest<'a>) -> ChartRequest<'a> {
@@ -158,36 +158,36 @@ fn push_error(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, err
 }
 
 /// The error for `spec.helm`. The words in parentheses are those of Fleet's own controller, so that a search finds them.
-fn describe(error: FormError, chart: &str) -> HelmFieldError {
+fn describe(error: SourceError, chart: &str) -> HelmFieldError {
     let (field, reason, detail) = match error {
-        FormError::ArchiveWithRepo => (
+        SourceError::ArchiveWithRepo => (
             "repo",
             Reason::RepoForbidden,
             "spec.helm.chart is the URL of a chart archive already (tarball chart with a non-empty repo field); remove repo, or give the chart's name instead of an archive",
         ),
-        FormError::ArchiveWithVersion => (
+        SourceError::ArchiveWithVersion => (
             "version",
             Reason::VersionForbidden,
             "a chart archive has no versions to choose from (tarball chart with a non-empty version field); remove version",
         ),
-        FormError::OciWithChart => (
+        SourceError::OciWithChart => (
             "chart",
             Reason::ChartForbidden,
             "spec.helm.repo names the chart in the registry already (OCI repository with a non-empty chart field); remove chart, and append it to repo if it is missing there",
         ),
-        FormError::NoChart => (
+        SourceError::NoChart => (
             "chart",
             Reason::ChartRequired,
             "a Helm repository needs the name of a chart (non-OCI repository with an empty chart field); for a chart in an OCI registry let repo begin with oci://",
         ),
-        FormError::NoRepo if source::is_alias(chart) => (
+        SourceError::NoRepo if source::is_alias(chart) => (
             "repo",
             Reason::RepoRequired,
             "a chart that is not an archive (.tgz) needs the URL of its repository (non-tarball chart with an empty repo field); \
              repository names, as for helm install, are known only on your machine: set the URL that helm repo list shows, \
              and the chart without the name of the repository",
         ),
-        FormError::NoRepo => (
+        SourceError::NoRepo => (
             "repo",
             Reason::RepoRequired,
             "a chart that is not an archive (.tgz) needs the URL of its repository (non-tarball chart with an empty repo field)",
@@ -201,34 +201,34 @@ fn describe(error: FormError, chart: &str) -> HelmFieldError {
 }
 
 /// The error for the block of a target, which cannot clear what it inherits.
-fn describe_for_target(error: FormError, own: &HelmOptions) -> HelmFieldError {
+fn describe_for_target(error: SourceError, own: &HelmOptions) -> HelmFieldError {
     let (field, reason, detail) = match error {
-        FormError::ArchiveWithRepo if own.chart.is_empty() => (
+        SourceError::ArchiveWithRepo if own.chart.is_empty() => (
             "repo",
             Reason::RepoForbidden,
             "this target inherits the chart archive of spec.helm.chart, so it cannot name a repository; name the chart too",
         ),
-        FormError::ArchiveWithRepo => (
+        SourceError::ArchiveWithRepo => (
             "chart",
             Reason::RepoForbidden,
             "a chart archive names its own URL, but a repository is set here or inherited from spec.helm.repo, which a target cannot clear; create a separate HelmOp",
         ),
-        FormError::ArchiveWithVersion => (
+        SourceError::ArchiveWithVersion => (
             "version",
             Reason::VersionForbidden,
             "a chart archive has no versions to choose from, but one is set here or inherited from spec.helm.version, which a target cannot clear; create a separate HelmOp",
         ),
-        FormError::NoChart => (
+        SourceError::NoChart => (
             "chart",
             Reason::ChartRequired,
             "a Helm repository needs the name of a chart, here or in spec.helm.chart",
         ),
-        FormError::NoRepo => (
+        SourceError::NoRepo => (
             "repo",
             Reason::RepoRequired,
             "a chart that is not an archive (.tgz) needs a repository, here or in spec.helm.repo",
         ),
-        FormError::OciWithChart => return describe(error, &own.chart),
+        SourceError::OciWithChart => return describe(error, &own.chart),
     };
     HelmFieldError {
         field,
@@ -290,7 +290,7 @@ fn check_tag(
     let Ok(reference) = Reference::parse(repo) else {
         return;
     };
-    if let Err(error) = ask(&reference, version) {
+    if let Err(error) = query(&reference, version) {
         errors.invalid(
             &path.field("repo"),
             Reason::InvalidVersion,

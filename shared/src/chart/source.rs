@@ -24,7 +24,7 @@ pub enum ChartSource<'a> {
 
 /// An error in the combination of `repo`, `chart` and `version`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FormError {
+pub enum SourceError {
     /// An archive and a repository.
     ArchiveWithRepo,
     /// An archive and a version.
@@ -50,19 +50,19 @@ impl<'a> ChartSource<'a> {
     }
 
     /// All errors in the combination of `repo`, `chart` and `version`.
-    pub fn faults(repo: &'a str, chart: &'a str, version: &str) -> Vec<FormError> {
+    pub fn errors(repo: &'a str, chart: &'a str, version: &str) -> Vec<SourceError> {
         let candidates = match Self::of(repo, chart) {
             Self::Archive { .. } => [
-                (!repo.is_empty(), FormError::ArchiveWithRepo),
-                (!version.is_empty(), FormError::ArchiveWithVersion),
+                (!repo.is_empty(), SourceError::ArchiveWithRepo),
+                (!version.is_empty(), SourceError::ArchiveWithVersion),
             ],
             Self::Oci { .. } => [
-                (!chart.is_empty(), FormError::OciWithChart),
-                (false, FormError::NoChart),
+                (!chart.is_empty(), SourceError::OciWithChart),
+                (false, SourceError::NoChart),
             ],
             Self::Repository { .. } => [
-                (chart.is_empty(), FormError::NoChart),
-                (repo.is_empty(), FormError::NoRepo),
+                (chart.is_empty(), SourceError::NoChart),
+                (repo.is_empty(), SourceError::NoRepo),
             ],
         };
         candidates
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn errors_depend_on_the_form_of_the_source() {
-        use FormError::{ArchiveWithRepo, ArchiveWithVersion, NoChart, NoRepo, OciWithChart};
+        use SourceError::{ArchiveWithRepo, ArchiveWithVersion, NoChart, NoRepo, OciWithChart};
         for (repo, chart, version, errors) in [
             ("https://h", "c", "1.x", vec![]),
             ("oci://h/c", "", "", vec![]),
@@ -129,7 +129,7 @@ mod tests {
             ("", "", "", vec![NoChart, NoRepo]),
         ] {
             assert_eq!(
-                ChartSource::faults(repo, chart, version),
+                ChartSource::errors(repo, chart, version),
                 errors,
                 "{repo} {chart} {version}"
             );

@@ -8,7 +8,7 @@ use super::{
     interner::Interner,
     target::DesiredTarget,
     template::Exceeded,
-    values::{Source, VALUES, ValuesError, ValuesErrorKind, template_labels},
+    values::{VALUES, ValuesError, ValuesErrorKind, ValuesSource, template_labels},
 };
 use crate::api::{BundleDeploymentOptions, Cluster, free_form::FreeForm};
 
@@ -19,7 +19,7 @@ type Options<'g> = &'g dyn Fn() -> Option<BundleDeploymentOptions>;
 pub struct ClusterBatch<'g> {
     contents: &'g str,
     options: Options<'g>,
-    source: Option<Result<Source, ValuesError>>,
+    source: Option<Result<ValuesSource, ValuesError>>,
     /// The desired state of clusters by whether they have no labels, if it is the same for all of them.
     shared: BTreeMap<bool, DesiredTarget>,
 }
@@ -81,11 +81,11 @@ impl<'g> ClusterBatch<'g> {
     }
 }
 
-fn source(options: Options<'_>, interner: &mut Interner<'_>) -> Result<Source, ValuesError> {
+fn source(options: Options<'_>, interner: &mut Interner<'_>) -> Result<ValuesSource, ValuesError> {
     let mut options = options().unwrap_or_default();
     let values = options.helm.as_mut().and_then(|helm| helm.values.take());
     let options = interner.options(options).map_err(exceeded("targets"))?;
-    Source::new(options, values)
+    ValuesSource::new(options, values)
 }
 
 /// As in Fleet, a cluster with labels gets `helm` even if it is empty.

@@ -3,8 +3,8 @@
 use helmops_shared::{
     chart::{
         registry::{
-            ask::QueryError, challenge::ChallengeError, digest::DigestMismatch,
-            error_body::RegistryCode as Code, link::LinkError, realm::RealmError, reference::ReferenceError,
+            challenge::ChallengeError, digest::DigestMismatch, error_body::RegistryCode as Code,
+            link::LinkError, query::QueryError, realm::RealmError, reference::ReferenceError,
             tag_list::TagListError,
         },
         select::SelectError,

@@ -15,10 +15,10 @@ use helmops_shared::{
     chart::{
         meter::{Meter, OverBudget},
         registry::{
-            ask::{RegistryQuery, ask},
             digest::Digest,
             endpoint::{Endpoint, MANIFEST_TYPES, Transport},
             link,
+            query::{RegistryQuery, query},
             reference::Reference,
             tag::TaggedVersion,
             tag_list::{TagList, TagListError},
@@ -126,7 +126,7 @@ impl Registries {
         request: &VersionRequest<'_>,
         since: Instant,
     ) -> Result<ChartVersion, RegistryError> {
-        let query = ask(&chart.reference, request).map_err(|source| RegistryError::Query {
+        let query = query(&chart.reference, request).map_err(|source| RegistryError::Query {
             repo: chart.repo.clone(),
             source,
         })?;

@@ -55,7 +55,7 @@ pub enum IndexError {
     /// The document does not have Helm's layout, which was detected too late to restart. Fetch it again and read it with
     /// [`super::Layout::General`].
     #[error("the index does not have the layout that Helm writes")]
-    OddLayout,
+    UnsupportedLayout,
 }
 
 /// What a document is that is not an index.

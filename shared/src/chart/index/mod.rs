@@ -136,7 +136,7 @@ pub fn read_metered(
     if layout == Layout::Any {
         match read_fast(&mut source, filter, meter) {
             Err(FastReadError::Unsupported) if source.rewind() => {}
-            Err(FastReadError::Unsupported) => return Err(IndexError::OddLayout),
+            Err(FastReadError::Unsupported) => return Err(IndexError::UnsupportedLayout),
             Err(FastReadError::Input(error)) => return Err(IndexError::Input(error)),
             Ok(result) => return result,
         }

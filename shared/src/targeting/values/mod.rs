@@ -15,7 +15,7 @@ pub mod yaml;
 pub use self::{
     check::{ProblemKind, TemplateProblem, check, check_budget},
     labels::{clean, clean_except},
-    preprocess::{Source, VALUES, ValuesError, ValuesErrorKind, template_labels},
+    preprocess::{VALUES, ValuesError, ValuesErrorKind, ValuesSource, template_labels},
 };
 
 #[cfg(test)]

@@ -106,14 +106,14 @@ pub const VALUES: &str = "helm.values";
 
 /// The Helm values of a group of clusters that the same targets match.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ValuesSource {
     options: Arc<BundleDeploymentOptions>,
     /// In canonical form, so that equal values are equal texts.
     values: Option<FreeForm>,
     is_same: bool,
 }
 
-impl Source {
+impl ValuesSource {
     /// `options` do not contain the values.
     ///
     /// # Errors

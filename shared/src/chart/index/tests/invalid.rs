@@ -297,7 +297,7 @@ fn a_text_beyond_the_bound_is_an_error() {
         assert!(matches!(error, IndexError::TextTooLong), "{error}");
         let error = read(text.as_bytes(), &web(), Layout::Any).unwrap_err();
         assert!(
-            matches!(error, IndexError::OddLayout | IndexError::TextTooLong),
+            matches!(error, IndexError::UnsupportedLayout | IndexError::TextTooLong),
             "{error}"
         );
     }
@@ -323,7 +323,7 @@ fn too_many_versions_are_an_error() {
     assert!(matches!(error, IndexError::TooManyVersions), "{error}");
     let invalid = too_many + "a: \"b";
     let error = read(invalid.as_bytes(), &web(), Layout::Any).unwrap_err();
-    assert!(matches!(error, IndexError::OddLayout), "{error}");
+    assert!(matches!(error, IndexError::UnsupportedLayout), "{error}");
     // Versions of other charts and replaced versions do not count.
     let half = list("web", 1200);
     let valid = format!("entries:\n{other}{half}{half}");

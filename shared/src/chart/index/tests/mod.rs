@@ -221,7 +221,7 @@ fn an_unsupported_layout_detected_late_is_an_error() {
     let text = large(100) + "  web: [{name: web, version: 1.0.0}]\n";
     assert!(text.len() > 256 * 1024 + 64 * 1024);
     let error = read(text.as_bytes(), &web(), Layout::Any).unwrap_err();
-    assert!(matches!(error, IndexError::OddLayout), "{error}");
+    assert!(matches!(error, IndexError::UnsupportedLayout), "{error}");
     let index = read(text.as_bytes(), &web(), Layout::General).unwrap();
     assert_eq!(index.versions("web").unwrap()[0].version, "1.0.0");
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use std::sync::Arc;
 
-use super::{Source, template_labels};
+use super::{ValuesSource, template_labels};
 use crate::{
     api::{BundleDeploymentOptions, Cluster},
     targeting::{template::Budget, values::ValuesError},
@@ -20,7 +20,7 @@ fn preprocess_within(
     budget: &Budget,
 ) -> Result<(), ValuesError> {
     let values = options.helm.as_mut().and_then(|helm| helm.values.take());
-    let source = Source::new(Arc::new(options.clone()), values)?;
+    let source = ValuesSource::new(Arc::new(options.clone()), values)?;
     let values = source.values(cluster, &template_labels(cluster), budget)?;
     if let Some(helm) = &mut options.helm {
         helm.values = values;
