@@ -186,7 +186,7 @@ fn quoted_text_of_the_document_is_truncated() {
 #[test]
 fn a_truncated_document_is_an_error_even_after_the_chart() {
     for rest in [
-        "annotations: \"begun",
+        "annotations: \"started",
         "annotations: {a: b",
         "annotations: [a",
         "annota",
