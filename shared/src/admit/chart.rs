@@ -132,6 +132,7 @@ impl<'a> ChartFields<'a> {
 }
 
 /// An invalid field of the `helm` block, the reason, and what to do.
+#[derive(Clone, Copy)]
 struct HelmFieldError {
     field: &'static str,
     reason: Reason,

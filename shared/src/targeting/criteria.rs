@@ -117,7 +117,7 @@ impl<'a> Member<'a> {
 /// Criteria with valid selectors.
 #[derive(Clone, Debug)]
 pub struct Criteria<'a> {
-    criteria: &'a ClusterCriteria,
+    fields: &'a ClusterCriteria,
     clusters: Option<Selector<'a>>,
     groups: Option<Selector<'a>>,
 }
@@ -134,7 +134,7 @@ impl<'a> Criteria<'a> {
                 .transpose()
         };
         Ok(Self {
-            criteria,
+            fields: criteria,
             clusters: selector("clusterSelector", criteria.cluster_selector.as_ref())?,
             groups: selector("clusterGroupSelector", criteria.cluster_group_selector.as_ref())?,
         })
@@ -142,17 +142,17 @@ impl<'a> Criteria<'a> {
 
     /// The cluster that the criteria name; empty if they name none.
     pub fn cluster_name(&self) -> &'a str {
-        &self.criteria.cluster_name
+        &self.fields.cluster_name
     }
 
     /// The group that the criteria name; empty if they name none.
     pub fn cluster_group(&self) -> &'a str {
-        &self.criteria.cluster_group
+        &self.fields.cluster_group
     }
 
     /// Whether a cluster, as a member of a group, matches all criteria. Name and labels must match the same group.
     pub fn matches(&self, cluster: &Cluster, group: Option<&ClusterGroup>) -> bool {
-        let criteria = self.criteria;
+        let criteria = self.fields;
         super::has_criteria(criteria)
             && (criteria.cluster_name.is_empty() || is_named(cluster, &criteria.cluster_name))
             && (criteria.cluster_group.is_empty()

@@ -1,6 +1,6 @@
 //! Checks the templates in values without a cluster, for admission.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use super::{
     yaml,
 };
 use crate::{
-    api::HelmOptions,
+    api::{HelmOptions, free_form::FreeForm},
     targeting::template::{self, Budget, Limits, TemplateError, UnsupportedFunction},
 };
 
@@ -59,7 +59,7 @@ pub fn check(helm: &HelmOptions, budget: &Budget) -> Vec<TemplateProblem> {
     if budget.exceeded().is_some() {
         return problems;
     }
-    let values = helm.values.as_ref().map(|values| values.to_value());
+    let values = helm.values.as_ref().map(FreeForm::to_value);
     if let Some(Ok(Value::Object(mut values))) = values {
         // Rendering replaces these strings first, so that templates in them are never parsed.
         if has_actions(&values) && labels::substitute(&mut values, &BTreeMap::new(), 0) {
@@ -143,7 +143,8 @@ fn check_value(value: &Value, path: &mut String, budget: &Budget, problems: &mut
         Value::Array(items) => {
             let length = path.len();
             for (index, item) in items.iter().enumerate() {
-                path.push_str(&format!("[{index}]"));
+                // Writing into a String does not fail.
+                let _ = write!(path, "[{index}]");
                 check_value(item, path, budget, problems);
                 path.truncate(length);
             }

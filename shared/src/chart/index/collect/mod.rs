@@ -280,14 +280,14 @@ impl<'w> Collector<'w> {
         match (self.context, self.slot) {
             (Context::Start, _) => self.not_an_index = Some(DocumentKind::List),
             (Context::Document, Slot::Value(ValueKind::Entries)) => {
-                self.not_an_index = Some(DocumentKind::InvalidEntries)
+                self.not_an_index = Some(DocumentKind::InvalidEntries);
             }
             (Context::Entries, Slot::Value(ValueKind::Chart)) | (Context::Versions, _) => {
-                self.index.skipped += 1
+                self.index.skipped += 1;
             }
             (Context::Entry, Slot::Value(ValueKind::Of(field))) => self.draft.mark_invalid(field),
             (Context::Entry, Slot::Value(ValueKind::Merged | ValueKind::MergedItem)) => {
-                self.draft.invalidate()
+                self.draft.invalidate();
             }
             (Context::Urls, _) => self.draft.mark_invalid(Field::Urls),
             // The fields of a maintainer are irrelevant.
