@@ -1,4 +1,4 @@
-//! The optional ValidatingAdmissionPolicies, which the API server enforces without the webhook.
+//! The optional `ValidatingAdmissionPolicies`, which the API server enforces without the webhook.
 
 #![expect(
     clippy::unwrap_used,

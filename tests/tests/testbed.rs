@@ -131,8 +131,8 @@ async fn dependents_are_garbage_collected_with_their_owner() {
             .unwrap();
         // A kind that did not exist when the garbage collector started would take up to 30 seconds longer.
         eventually("garbage collection", Duration::from_secs(10), async || {
-            let owned = kubectl.get(&format!("{kind}/owned")).await?;
-            ensure!(owned.is_none(), "the owned {kind} still exists");
+            let dependent = kubectl.get(&format!("{kind}/owned")).await?;
+            ensure!(dependent.is_none(), "the owned {kind} still exists");
             Ok(())
         })
         .await
