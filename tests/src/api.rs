@@ -1,4 +1,4 @@
-//! A plain client of the API server, as fast as one can be.
+//! A minimal, fast client of the API server.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::cluster::Cluster;
 use crate::credentials;
 use crate::probe;
 
-/// Requests at a time: as many as the controller has workers.
+/// Concurrent requests: as many as the controller has workers.
 pub const STREAMS: usize = 50;
 /// An object of a megabyte, or a whole collection, takes the API server some seconds on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
 
-/// The API server, as its administrator reaches it.
+/// The API server, with the credentials of its administrator.
 #[derive(Clone)]
 pub struct Api {
     client: Client,
@@ -35,10 +35,10 @@ impl Api {
         })
     }
 
-    /// Creates objects of a kind (`bundles`) in a namespace.
+    /// Creates objects of a resource (`bundles`) in a namespace.
     pub async fn create(&self, namespace: &str, resource: &str, objects: Vec<Value>) -> Result<()> {
-        let each = objects.into_iter().map(|object| (namespace.to_owned(), object));
-        self.create_all(resource, each.collect()).await
+        let objects = objects.into_iter().map(|object| (namespace.to_owned(), object));
+        self.create_all(resource, objects.collect()).await
     }
 
     /// Patches the status of objects, by name.
@@ -48,13 +48,13 @@ impl Api {
         resource: &str,
         patches: Vec<(String, Value)>,
     ) -> Result<()> {
-        let each = patches
+        let patches = patches
             .into_iter()
             .map(|(name, patch)| (namespace.to_owned(), name, patch));
-        self.patch_statuses(resource, each.collect()).await
+        self.patch_statuses(resource, patches.collect()).await
     }
 
-    /// Creates objects of a kind, each in its namespace.
+    /// Creates objects of a resource, each in its namespace.
     pub async fn create_all(&self, resource: &str, objects: Vec<(String, Value)>) -> Result<()> {
         let requests = objects.into_iter().map(|(namespace, object)| {
             self.send(
@@ -93,12 +93,12 @@ impl Api {
         self.send(Method::DELETE, path, json!({})).await
     }
 
-    /// All objects of a kind in a namespace.
+    /// All objects of a resource in a namespace.
     pub async fn list(&self, namespace: &str, resource: &str) -> Result<Vec<Value>> {
         self.items(&format!("namespaces/{namespace}/{resource}")).await
     }
 
-    /// How many objects of a kind there are in a namespace. However large they are, at most one is sent.
+    /// The number of objects of a resource in a namespace. At most one object is sent, so their size does not matter.
     pub async fn count(&self, namespace: &str, resource: &str) -> Result<usize> {
         let list = self
             .get(&format!("{GROUP}/namespaces/{namespace}/{resource}?limit=1"))
@@ -111,7 +111,7 @@ impl Api {
         Ok(listed + usize::try_from(more)?)
     }
 
-    /// The objects of a kind in all namespaces that have these labels.
+    /// The objects of a resource in all namespaces that have these labels.
     pub async fn list_all(&self, resource: &str, labels: &str) -> Result<Vec<Value>> {
         self.items(&format!("{resource}?labelSelector={labels}")).await
     }
@@ -119,19 +119,19 @@ impl Api {
     /// Reads an object by its path, such as `api/v1/namespaces/default/secrets/web`.
     ///
     /// # Errors
-    /// With the status and the text of a response that is no success.
+    /// With the status and the body of a response without a 2xx status.
     pub async fn get(&self, path: &str) -> Result<Value> {
         let text = self.call(Method::GET, path, Value::Null).await?;
-        serde_json::from_str(&text).with_context(|| format!("no JSON from {path}"))
+        serde_json::from_str(&text).with_context(|| format!("{path}: the response is not JSON"))
     }
 
     async fn items(&self, path: &str) -> Result<Vec<Value>> {
         let url = format!("{}/{GROUP}/{path}", self.base);
-        let answer = self.client.get(&url).bearer_auth(&self.token).send().await?;
-        let mut list: Value = serde_json::from_slice(&answer.error_for_status()?.bytes().await?)?;
+        let response = self.client.get(&url).bearer_auth(&self.token).send().await?;
+        let mut list: Value = serde_json::from_slice(&response.error_for_status()?.bytes().await?)?;
         match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => Ok(items),
-            _ => anyhow::bail!("{url} is no list"),
+            _ => anyhow::bail!("{url}: the response is not a list"),
         }
     }
 
@@ -139,12 +139,12 @@ impl Api {
         self.call(method, &path, body).await.map(drop)
     }
 
-    /// Sends a request for any path, such as `api/v1/namespaces/default/secrets`, and gives the text of the response.
+    /// Sends a request for any path, such as `api/v1/namespaces/default/secrets`, and returns the body of the response.
     ///
     /// # Errors
-    /// With the status and the text of a response that is no success.
+    /// With the status and the body of a response without a 2xx status.
     pub async fn call(&self, method: Method, path: &str, body: Value) -> Result<String> {
-        let content = if method == Method::PATCH {
+        let content_type = if method == Method::PATCH {
             "application/merge-patch+json"
         } else {
             "application/json"
@@ -156,21 +156,23 @@ impl Api {
             .bearer_auth(&self.token)
             .timeout(TIMEOUT);
         if !body.is_null() {
-            request = request.header("content-type", content).body(body.to_string());
+            request = request
+                .header("content-type", content_type)
+                .body(body.to_string());
         }
-        let answer = request
+        let response = request
             .send()
             .await
-            .with_context(|| format!("no answer from {url}"))?;
-        let status = answer.status();
-        // Read to its end also where it is of no interest: a stream that is broken off costs both sides more.
-        let text = answer.text().await?;
+            .with_context(|| format!("no response from {url}"))?;
+        let status = response.status();
+        // The body is read to its end even if it is not used: an aborted stream costs both sides more.
+        let text = response.text().await?;
         ensure!(status.is_success(), "{url}: {status}: {text}");
         Ok(text)
     }
 }
 
-/// What stands at a place of an object; null for nothing.
+/// The value at a JSON pointer; null if there is none.
 pub fn at(object: &Value, pointer: &str) -> Value {
     object.pointer(pointer).cloned().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Who wrote what, as the API server's audit log tells it.
+//! The writes of controllers, from the audit log of the API server.
 
 pub(crate) mod event;
 
@@ -11,50 +11,51 @@ use event::Event;
 
 /// The ServiceAccount of the controller.
 const CONTROLLER: &str = "system:serviceaccount:helmops-system:helmops-controller";
-/// Which of its tokens somebody came with.
-const TOKEN: &str = "authentication.kubernetes.io/credential-id";
+/// Identifies the token of a request.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 const READS: [&str; 3] = ["get", "list", "watch"];
 const LEASES: &str = "leases";
 
-/// A write of a controller, whatever came of it.
+/// A write of a controller, successful or not.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// The token that it came with: each start of a process has one of its own.
+    /// The id of its token: each process has its own token.
     pub writer: String,
     /// The resource, such as `bundles`.
     pub resource: String,
-    /// The subresource, such as `status`, or nothing.
+    /// The subresource, such as `status`, or empty.
     pub subresource: String,
     /// Namespace of the object.
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// The status that it was answered with.
+    /// The status of the response.
     pub code: u16,
-    /// What was sent; of Bundles alone.
+    /// The request body; recorded for Bundles only.
     pub body: Option<Value>,
     received: String,
 }
 
-/// How the Lease went from hand to hand.
+/// The terms of the leaders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How often it was taken.
+    /// How often a replica acquired the Lease.
     pub hands: usize,
-    /// What else was written, all of it by the one who held it.
-    pub others: usize,
+    /// The number of other writes, each by the holder of the Lease.
+    pub other_writes: usize,
 }
 
 impl Write {
-    /// Whether the API server did it.
+    /// Whether the API server accepted it.
     pub fn is_accepted(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// Whether the writer went away before the API server could tell what had come of it: it may be done or not.
-    pub fn is_open(&self) -> bool {
+    /// Whether its outcome is unknown, because the client disconnected before the response: it may have been applied.
+    pub fn is_undetermined(&self) -> bool {
         // 504: the client cancelled the request. A process that was stopped between its check of the Lease and the request sends
-        // it when it continues, and cancels it immediately; the resource version or the name makes it fail otherwise.
+        // the request when it continues, and cancels it immediately. Without the cancellation, the resource version or the name
+        // makes it fail.
         self.code == 0 || self.code >= 500 && self.code != 504
     }
 
@@ -67,14 +68,14 @@ impl Write {
 /// All writes of controllers, in the order in which the API server received them.
 ///
 /// # Errors
-/// Where the log cannot be read.
+/// If the log cannot be read.
 pub fn writes(log: &Path) -> Result<Vec<Write>> {
     let mut writes = Vec::new();
     event::read(log, |event| {
         writes.extend(write(event)?);
         Ok(())
     })?;
-    // Those of the same moment stay in the order in which they were answered.
+    // Writes with the same timestamp stay in the order of their responses.
     writes.sort_by(|one, other| one.received.cmp(&other.received));
     Ok(writes)
 }
@@ -83,7 +84,11 @@ fn write(event: Event) -> Result<Option<Write>> {
     if event.user.username != CONTROLLER || READS.contains(&&*event.verb) {
         return Ok(None);
     }
-    let token = event.user.extra.get(TOKEN).and_then(|tokens| tokens.first());
+    let token = event
+        .user
+        .extra
+        .get(CREDENTIAL_ID)
+        .and_then(|tokens| tokens.first());
     let object = event.object_ref.unwrap_or_default();
     Ok(Some(Write {
         writer: token
@@ -99,22 +104,26 @@ fn write(event: Event) -> Result<Option<Write>> {
     }))
 }
 
-/// Checks that nobody wrote anything while another held the Lease.
+/// Checks that only the holder of the Lease wrote.
 ///
 /// # Errors
-/// With the first write that did not keep to it.
+/// With the first write of another replica.
 pub fn terms(writes: &[Write]) -> Result<Terms> {
     let mut holder = None;
-    let mut terms = Terms { hands: 0, others: 0 };
-    let done = |write: &&Write| write.is_accepted() || write.is_open() && write.resource != LEASES;
-    for write in writes.iter().filter(done) {
+    let mut terms = Terms {
+        hands: 0,
+        other_writes: 0,
+    };
+    let is_applied =
+        |write: &&Write| write.is_accepted() || write.is_undetermined() && write.resource != LEASES;
+    for write in writes.iter().filter(is_applied) {
         let is_holder = holder == Some(&write.writer);
         if write.resource == LEASES {
             terms.hands += usize::from(!is_holder);
             holder = Some(&write.writer);
         } else {
             ensure!(is_holder, "{} wrote without the Lease: {write:?}", write.writer);
-            terms.others += usize::from(write.is_accepted());
+            terms.other_writes += usize::from(write.is_accepted());
         }
     }
     Ok(terms)
@@ -126,17 +135,17 @@ mod tests {
 
     use super::*;
 
-    fn written(writes: &[(&str, &str, u16)]) -> Vec<Write> {
+    fn writes_from_log(writes: &[(&str, &str, u16)]) -> Vec<Write> {
         let event = |(second, (writer, resource, code)): (usize, &(&str, &str, u16))| {
             json!({
                 "verb": "update",
-                "user": { "username": CONTROLLER, "extra": { TOKEN: [writer] } },
+                "user": { "username": CONTROLLER, "extra": { CREDENTIAL_ID: [writer] } },
                 "objectRef": { "resource": resource, "name": "web" },
                 "responseStatus": { "code": code },
                 "requestReceivedTimestamp": format!("2026-01-01T00:00:{second:02}.000000Z"),
             })
         };
-        // Answered the other way round.
+        // The responses are in the reverse order.
         let mut events: Vec<_> = writes.iter().enumerate().map(event).collect();
         events.reverse();
         events.push(
@@ -152,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_the_lease_writes() {
-        let writes = written(&[
+    fn the_lease_holder_may_write() {
+        let writes = writes_from_log(&[
             ("a", "leases", 200),
             ("a", "bundles", 201),
             ("b", "leases", 409),
@@ -164,18 +173,22 @@ mod tests {
             ("b", "bundles", 504),
             ("a", "leases", 504),
         ]);
-        assert_eq!(terms(&writes).unwrap(), Terms { hands: 2, others: 3 });
+        let expected = Terms {
+            hands: 2,
+            other_writes: 3,
+        };
+        assert_eq!(terms(&writes).unwrap(), expected);
     }
 
     #[test]
-    fn a_write_out_of_turn_is_found() {
+    fn a_write_without_the_lease_is_an_error() {
         for writes in [
             &[("a", "bundles", 200)][..],
             &[("a", "leases", 200), ("b", "bundles", 200)],
-            &[("a", "leases", 200), ("b", "bundles", 504)],
+            &[("a", "leases", 200), ("b", "bundles", 500)],
             &[("a", "leases", 200), ("b", "leases", 200), ("a", "bundles", 200)],
         ] {
-            let error = terms(&written(writes)).unwrap_err().to_string();
+            let error = terms(&writes_from_log(writes)).unwrap_err().to_string();
             assert!(error.contains("wrote without the Lease"), "{error}");
         }
     }

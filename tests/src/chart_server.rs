@@ -1,4 +1,4 @@
-//! A web server for chart repositories that counts what it is asked, and fails on demand.
+//! A web server for chart repositories that counts requests and fails on demand.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,11 +25,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::private_ca::PrivateCa;
 
-/// A server on a port of its own on 127.0.0.1; it ends when dropped.
+/// A server on a free port of 127.0.0.1; it stops when dropped.
 pub struct ChartServer {
     address: SocketAddr,
     tls: Option<Tls>,
-    site: Arc<Mutex<Site>>,
+    state: Arc<Mutex<ServerState>>,
     tasks: JoinSet<()>,
 }
 
@@ -38,16 +38,16 @@ struct Tls {
     acceptor: TlsAcceptor,
 }
 
-/// What the server answers, and has answered.
-struct Site {
+/// What the server serves, and how many responses it has sent.
+struct ServerState {
     folder: PathBuf,
-    /// The `Authorization` header that is asked for.
+    /// The `Authorization` header that requests must have.
     authorization: Option<String>,
     fixed: BTreeMap<String, Fixed>,
-    answers: BTreeMap<(String, StatusCode), u64>,
+    responses: BTreeMap<(String, StatusCode), u64>,
 }
 
-/// An answer that has nothing to do with the folder.
+/// A response that does not come from the folder.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     /// The status.
@@ -64,75 +64,78 @@ impl ChartServer {
         Self::start(folder, None).await
     }
 
-    /// Serves a folder over HTTPS, with a certificate of an authority that only [`ChartServer::ca`] tells.
+    /// Serves a folder over HTTPS, with a certificate of a private CA: see [`ChartServer::ca`].
     pub async fn https(folder: &Path) -> Result<Self> {
         Self::https_as(folder, "localhost").await
     }
 
-    /// The same, with a certificate that is good for this name too.
+    /// The same, with a certificate that is also valid for this name.
     pub async fn https_as(folder: &Path, name: &str) -> Result<Self> {
         Self::start(folder, Some(Tls::new(name)?)).await
     }
 
     async fn start(folder: &Path, tls: Option<Tls>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let site = Site {
+        let state = ServerState {
             folder: folder.to_owned(),
             authorization: None,
             fixed: BTreeMap::new(),
-            answers: BTreeMap::new(),
+            responses: BTreeMap::new(),
         };
         let mut server = Self {
             address: listener.local_addr()?,
             tls,
-            site: Arc::new(Mutex::new(site)),
+            state: Arc::new(Mutex::new(state)),
             tasks: JoinSet::new(),
         };
         server.accept(listener);
         Ok(server)
     }
 
-    /// Its base URL, without a slash at the end.
+    /// Its base URL, without a trailing slash.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The certificate (PEM) of the authority to trust; `None` over plain HTTP.
+    /// The CA certificate to trust (PEM); `None` for plain HTTP.
     pub fn ca(&self) -> Option<&str> {
         self.tls.as_ref().map(|tls| tls.ca.as_str())
     }
 
-    /// From now on, answers 401 to whoever does not send this name and password.
+    /// From now on, requests without this name and password get a 401 response.
     pub fn require_login(&self, name: &str, password: &str) {
         let login = STANDARD.encode(format!("{name}:{password}"));
-        self.site().authorization = Some(format!("Basic {login}"));
+        self.state().authorization = Some(format!("Basic {login}"));
     }
 
-    /// From now on, answers requests for `path` like this, login or not.
-    pub fn fix(&self, path: &str, answer: Fixed) {
-        self.site().fixed.insert(path.to_owned(), answer);
+    /// From now on, requests for `path` get this response, with or without a login.
+    pub fn fix(&self, path: &str, response: Fixed) {
+        self.state().fixed.insert(path.to_owned(), response);
     }
 
     /// Serves `path` from the folder again.
     pub fn unfix(&self, path: &str) {
-        self.site().fixed.remove(path);
+        self.state().fixed.remove(path);
     }
 
-    /// How many requests for `path` were answered, whatever the status.
+    /// The number of responses to requests for `path`, with any status.
     pub fn requests(&self, path: &str) -> u64 {
-        let site = self.site();
-        let of_path = site.answers.iter().filter(|((asked, _), _)| asked == path);
+        let state = self.state();
+        let of_path = state
+            .responses
+            .iter()
+            .filter(|((requested, _), _)| requested == path);
         of_path.map(|(_, count)| count).sum()
     }
 
-    /// How many requests for `path` were answered with this status.
+    /// The number of responses to requests for `path` with this status.
     pub fn answers(&self, path: &str, status: StatusCode) -> u64 {
         let key = (path.to_owned(), status);
-        self.site().answers.get(&key).copied().unwrap_or_default()
+        self.state().responses.get(&key).copied().unwrap_or_default()
     }
 
-    /// Cuts all connections and refuses new ones.
+    /// Closes all connections and refuses new ones.
     pub async fn close(&mut self) {
         self.tasks.shutdown().await;
     }
@@ -140,18 +143,18 @@ impl ChartServer {
     /// Accepts connections again after [`ChartServer::close`], at the same address.
     pub async fn reopen(&mut self) -> Result<()> {
         let listener = TcpListener::bind(self.address).await;
-        self.accept(listener.with_context(|| format!("{} is taken", self.address))?);
+        self.accept(listener.with_context(|| format!("cannot listen on {} again", self.address))?);
         Ok(())
     }
 
     fn accept(&mut self, listener: TcpListener) {
         let acceptor = self.tls.as_ref().map(|tls| tls.acceptor.clone());
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&self.site));
+        let router = Router::new().fallback(handle).with_state(Arc::clone(&self.state));
         self.tasks.spawn(accept(listener, acceptor, router));
     }
 
-    fn site(&self) -> MutexGuard<'_, Site> {
-        lock(&self.site)
+    fn state(&self) -> MutexGuard<'_, ServerState> {
+        lock(&self.state)
     }
 }
 
@@ -174,44 +177,44 @@ impl Tls {
 }
 
 /// A test that panicked while it held the lock has failed already.
-fn lock(site: &Mutex<Site>) -> MutexGuard<'_, Site> {
-    site.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<ServerState>) -> MutexGuard<'_, ServerState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(converse(stream, tls.clone(), router.clone()));
+        connections.spawn(serve_connection(stream, tls.clone(), router.clone()));
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
+async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
     let Some(tls) = tls else {
-        return speak_http(stream, router).await;
+        return serve_http(stream, router).await;
     };
-    // A client that does not trust this authority ends here.
+    // A client that does not trust the CA aborts the handshake.
     if let Ok(stream) = tls.accept(stream).await {
-        speak_http(stream, router).await;
+        serve_http(stream, router).await;
     }
 }
 
-async fn speak_http(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
+async fn serve_http(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
     let service = TowerToHyperService::new(router);
     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // The client may hang up whenever it likes.
+    // The client may disconnect at any time.
     let _ = connection.await;
 }
 
-async fn answer(State(site): State<Arc<Mutex<Site>>>, request: Request) -> Response<Body> {
+async fn handle(State(state): State<Arc<Mutex<ServerState>>>, request: Request) -> Response<Body> {
     let path = request.uri().path().to_owned();
-    let mut site = lock(&site);
-    let response = site.respond(&path, &request);
-    *site.answers.entry((path, response.status())).or_default() += 1;
+    let mut state = lock(&state);
+    let response = state.respond(&path, &request);
+    *state.responses.entry((path, response.status())).or_default() += 1;
     response
 }
 
-impl Site {
+impl ServerState {
     fn respond(&self, path: &str, request: &Request) -> Response<Body> {
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(fixed) = self.fixed.get(path) {
@@ -226,10 +229,10 @@ impl Site {
             return respond(StatusCode::UNAUTHORIZED, challenge, "login required\n");
         }
         let Some(content) = self.read(path) else {
-            let kind = (header::CONTENT_TYPE, "text/html");
+            let content_type = (header::CONTENT_TYPE, "text/html");
             return respond(
                 StatusCode::NOT_FOUND,
-                kind,
+                content_type,
                 "<html><h1>404 Not Found</h1></html>\n",
             );
         };

@@ -1,4 +1,4 @@
-//! Chart repositories as Helm makes them.
+//! Chart repositories that Helm creates.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,28 @@ use crate::tools::Tools;
 const INDEX: &str = "index.yaml";
 const PACKAGES: &str = "packages";
 
-/// A folder with `index.yaml` and the archives that it names, fit to be served as it is.
+/// A folder with `index.yaml` and the archives that it lists, ready to be served.
 #[derive(Debug)]
 pub struct ChartRepo {
     helm: Helm,
     folder: PathBuf,
-    /// Charts and packages in the making, and Helm's own caches.
-    workshop: TempDir,
+    /// Chart sources, packages that are not published yet, and Helm's caches.
+    build_folder: TempDir,
 }
 
 impl ChartRepo {
-    /// Makes a repository of these charts and versions.
+    /// Creates a repository with these charts and versions.
     pub async fn build(tools: &Tools, folder: &Path, charts: &[(&str, &[&str])]) -> Result<Self> {
-        // Beside what is served, so that it goes with it even where nobody drops this.
-        let beside = folder.parent().context("no folder beside the charts")?;
-        std::fs::create_dir_all(beside)?;
-        let workshop = TempDir::with_prefix_in("charts-", beside)?;
+        // Next to the served folder, so that it is removed with it even if this value is never dropped.
+        let parent = folder
+            .parent()
+            .context("the folder of the charts has no parent")?;
+        std::fs::create_dir_all(parent)?;
+        let build_folder = TempDir::with_prefix_in("charts-", parent)?;
         let repo = Self {
-            helm: Helm::new(tools, workshop.path()),
+            helm: Helm::new(tools, build_folder.path()),
             folder: folder.to_owned(),
-            workshop,
+            build_folder,
         };
         std::fs::create_dir_all(folder)?;
         std::fs::create_dir(repo.packages())?;
@@ -44,7 +46,7 @@ impl ChartRepo {
         Ok(repo)
     }
 
-    /// Adds one version; the index changes in one step, after its archive is there.
+    /// Adds one version; the index changes atomically, after the archive is in the folder.
     pub async fn add_version(&self, chart: &str, version: &str) -> Result<()> {
         self.helm.package(chart, version, PACKAGES).await?;
         self.publish().await
@@ -55,13 +57,13 @@ impl ChartRepo {
         &self.folder
     }
 
-    /// What Helm itself takes for `version` of a chart of the repository at `url`.
+    /// The version that Helm itself resolves for a chart and the range `version` in the repository at `url`.
     ///
     /// # Errors
-    /// Where it takes none.
+    /// If it finds none.
     pub async fn helms_choice(&self, url: &str, chart: &str, version: &str) -> Result<String> {
         let arguments = [chart, "--repo", url, "--version", version];
-        self.helm.choice(&arguments).await
+        self.helm.resolve(&arguments).await
     }
 
     async fn publish(&self) -> Result<()> {
@@ -75,7 +77,7 @@ impl ChartRepo {
         self.copy(INDEX.as_ref())
     }
 
-    /// Helm writes in place, but a reader must never see half a file.
+    /// Helm writes in place, but a client must never read an incomplete file.
     fn copy(&self, name: &OsStr) -> Result<()> {
         let partial = self.folder.join(".partial");
         std::fs::copy(self.packages().join(name), &partial)
@@ -84,6 +86,6 @@ impl ChartRepo {
     }
 
     fn packages(&self) -> PathBuf {
-        self.workshop.path().join(PACKAGES)
+        self.build_folder.path().join(PACKAGES)
     }
 }

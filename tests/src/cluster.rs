@@ -1,4 +1,4 @@
-//! How to reach a control plane that runs.
+//! The address and credentials of a running control plane.
 
 use std::path::PathBuf;
 
@@ -16,13 +16,13 @@ pub struct Cluster {
     pub kubeconfig: PathBuf,
     /// The API server.
     pub url: String,
-    /// Holds the logs and all else that lives as long as the control plane.
+    /// Holds the logs and all other files of the control plane; removed with it.
     pub directory: PathBuf,
-    /// The programs that it runs on.
+    /// Its programs.
     pub tools: Tools,
     /// The `testbed serve` that owns it.
     pub pid: u32,
-    /// The chart repository that runs beside it, if any.
+    /// The URL of the chart repository that runs with it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charts: Option<String>,
 }
@@ -33,18 +33,18 @@ impl Cluster {
         Kubectl::new(&self.tools, &self.kubeconfig)
     }
 
-    /// The certificate of the API server's authority, PEM.
+    /// The CA certificate of the API server, PEM.
     pub fn ca(&self) -> Result<String> {
         let path = self.directory.join(credentials::CA);
         std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Where the program `name` logs to.
+    /// The log file of the program `name`.
     pub fn log(&self, name: &str) -> PathBuf {
         self.directory.join(format!("{name}.log"))
     }
 
-    /// The audit log, one event a line, of a control plane that was asked to write one.
+    /// The audit log, one event per line, if the control plane writes one.
     pub fn audit_log(&self) -> PathBuf {
         self.directory.join("audit.log")
     }

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// What a program left behind.
+/// The result of a program.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The command line, for messages.
@@ -34,7 +34,7 @@ impl Output {
     }
 }
 
-/// Runs `command` to its end, fed with `stdin`; a program still running at the deadline is killed.
+/// Runs `command` to its end, with `stdin` as its input; a program still running at the deadline is killed.
 pub async fn run(mut command: Command, stdin: &str, deadline: Duration) -> Result<Output> {
     let line = command_line(&command);
     let mut child = command
@@ -44,9 +44,9 @@ pub async fn run(mut command: Command, stdin: &str, deadline: Duration) -> Resul
         .kill_on_drop(true)
         .spawn()
         .with_context(|| format!("cannot run {line}"))?;
-    let mut pipe = child.stdin.take().context("a piped stdin")?;
+    let mut pipe = child.stdin.take().context("stdin is not piped")?;
     let feed = async move {
-        // A program may end without reading all; its exit status says whether that was a fault.
+        // A program may end before it reads all input; its exit status shows whether that is an error.
         let _ = pipe.write_all(stdin.as_bytes()).await;
     };
     let (output, ()) = timeout(deadline, async { tokio::join!(child.wait_with_output(), feed) })
@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn input_goes_in_and_output_comes_out() {
+    async fn stdin_is_passed_and_stdout_is_captured() {
         let long = "x".repeat(1 << 20);
         let output = run(shell("cat"), &long, Duration::from_secs(10)).await.unwrap();
         assert_eq!(output.ok().unwrap().len(), long.len());
     }
 
     #[tokio::test]
-    async fn a_failure_names_the_command_and_its_complaint() {
+    async fn a_failure_contains_the_command_and_its_stderr() {
         let output = run(shell("echo no >&2; exit 3"), "", Duration::from_secs(10))
             .await
             .unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_hangs_is_cut_off() {
+    async fn a_hanging_program_is_killed_at_the_deadline() {
         let error = run(shell("exec sleep 60"), "", Duration::from_millis(50))
             .await
             .unwrap_err();

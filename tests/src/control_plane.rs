@@ -1,4 +1,4 @@
-//! etcd, kube-apiserver and kube-controller-manager on loopback, in a folder of their own.
+//! etcd, kube-apiserver and kube-controller-manager on loopback, with their files in a temporary folder.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use futures::future::{FutureExt, select_all};
 use tempfile::TempDir;
 
 use crate::cluster::Cluster;
+use crate::permissions::usage::UsageRecorder;
 use crate::process::Process;
-use crate::rights::folder::Leaver;
 use crate::tools::Tools;
 use crate::wait::eventually;
 use crate::{credentials, helmops, kubeconfig, probe, programs};
 
-/// Three seconds on an idle machine; twenty times that is for a busy one.
+/// Three seconds on an idle machine; twenty times that for a busy one.
 const START_DEADLINE: Duration = Duration::from_mins(1);
-/// Killing the programs and removing the folder takes a tenth of a second. Where somebody wants to know which rights were used,
-/// the audit log of all tests is read before, by a program for debugging, on a machine that may be busy.
+/// Killing the programs and removing the folder takes a tenth of a second. If the used permissions are recorded, the audit log
+/// of all tests is read first, by a debug build, on a machine that may be busy.
 pub(crate) const STOP_DEADLINE: Duration = Duration::from_mins(1);
 /// Files that a killed program was writing may appear while the folder is being removed.
 const REMOVE_DEADLINE: Duration = Duration::from_secs(2);
-/// Set to anything, it keeps the folder of the control plane.
+/// Set to any value, it keeps the folder of the control plane.
 const KEEP: &str = "HELMOPS_KEEP";
-/// Who asked what, and what came of it; of Bundles also what was sent.
+/// Records the metadata of all requests, and the request bodies of Bundles.
 const AUDIT_POLICY: &str = r#"{
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -35,15 +35,15 @@ const AUDIT_POLICY: &str = r#"{
     ]
 }"#;
 
-/// What a control plane is started with.
+/// Options of a control plane.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
-    /// Write who asked what, and of Bundles what was sent, to audit.log in the folder of the control plane.
+    /// Write an audit log to audit.log in the folder of the control plane: all requests, and the bodies of those for Bundles.
     #[arg(long)]
     pub audit_log: bool,
     /// Apply the CRDs of this file or folder before the controllers start; can be given several times.
     ///
-    /// The garbage collector looks for new kinds only every 30 seconds. These it knows from the start.
+    /// The garbage collector discovers new kinds only every 30 seconds. It knows these from the start.
     #[arg(long, value_name = "PATH")]
     pub crds: Vec<PathBuf>,
     /// Install helmops from its manifests and run both of its processes.
@@ -52,7 +52,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The same as arguments of `testbed`.
+    /// These options as arguments of `testbed`.
     pub fn arguments(&self) -> Vec<String> {
         let audit_log = self.audit_log.then(|| "--audit-log".to_owned());
         let crds = self.crds.iter().map(|path| format!("--crds={}", path.display()));
@@ -61,25 +61,25 @@ impl Options {
     }
 }
 
-/// The programs of a control plane and what else lives exactly as long.
+/// The programs of a control plane, and other processes with the same lifetime.
 #[derive(Debug)]
 pub struct ControlPlane {
     processes: Vec<Process>,
     cluster: Cluster,
     directory: TempDir,
     keep: bool,
-    leaver: Option<Leaver>,
+    usage: Option<UsageRecorder>,
 }
 
 impl ControlPlane {
-    /// An empty folder, and nothing started.
+    /// Creates an empty folder, and starts nothing.
     pub fn new(tools: Tools) -> Result<Self> {
         let keep = std::env::var_os(KEEP).is_some();
         let directory = tempfile::Builder::new()
             .prefix("helmops-testbed-")
             .disable_cleanup(keep)
             .tempdir()
-            .context("no temporary folder")?;
+            .context("cannot create a temporary folder")?;
         let path = directory.path().to_owned();
         if keep {
             eprintln!("testbed: {} will be kept", path.display());
@@ -97,14 +97,14 @@ impl ControlPlane {
             cluster,
             directory,
             keep,
-            leaver: Leaver::wanted()?,
+            usage: UsageRecorder::from_env()?,
         })
     }
 
-    /// Starts the programs and waits until the API server is ready; the controllers are about a second later.
+    /// Starts the programs and waits until the API server is ready; the controllers are ready about a second later.
     ///
     /// # Errors
-    /// With the name of the program that failed and the end of its log. [`ControlPlane::stop`] is still due.
+    /// With the name of the program that failed and the end of its log. [`ControlPlane::stop`] must still be called.
     pub async fn start(&mut self, options: &Options) -> Result<()> {
         let etcd = self.start_etcd().await?;
         self.start_api_server(&etcd, options).await?;
@@ -115,22 +115,22 @@ impl ControlPlane {
         self.start_controllers()
     }
 
-    /// How to reach it.
+    /// Its address and credentials.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Sets the URL of the chart repository that runs beside it.
+    /// Sets the URL of the chart repository that runs with it.
     pub fn announce_charts(&mut self, url: Option<String>) {
         self.cluster.charts = url;
     }
 
-    /// Makes a process end with the control plane, and the end of the process the end of the control plane.
+    /// Ties a process to the control plane: each ends when the other ends.
     pub fn adopt(&mut self, process: Process) {
         self.processes.push(process);
     }
 
-    /// Waits until one of the programs ends, which none should, and says which.
+    /// Waits until one of the programs ends, which is an error, and returns it.
     pub async fn failure(&mut self) -> anyhow::Error {
         let ends = self.processes.iter_mut().map(|process| {
             let never = std::future::pending::<Result<()>>();
@@ -144,19 +144,19 @@ impl ControlPlane {
 
     /// Kills the programs, waits until they are gone, and removes the folder.
     pub async fn stop(mut self) -> Result<()> {
-        // The last one first, so that none logs the loss of another.
+        // In reverse order, so that no program logs the loss of another one.
         for process in self.processes.iter_mut().rev() {
             process.kill().await?;
         }
-        let left = self.leave_rights();
+        let recorded = self.record_permissions();
         let removed = self.remove_folder().await;
-        left.and(removed)
+        recorded.and(removed)
     }
 
-    fn leave_rights(&mut self) -> Result<()> {
+    fn record_permissions(&mut self) -> Result<()> {
         let log = self.cluster.audit_log();
-        match self.leaver.take() {
-            Some(leaver) if log.exists() => leaver.leave(&log).context("cannot leave which rights were used"),
+        match self.usage.take() {
+            Some(usage) if log.exists() => usage.record(&log).context("cannot record the used permissions"),
             _ => Ok(()),
         }
     }
@@ -165,13 +165,13 @@ impl ControlPlane {
         if self.keep {
             return Ok(());
         }
-        eventually("an empty folder to remove", REMOVE_DEADLINE, async || {
+        eventually("the removal of the folder", REMOVE_DEADLINE, async || {
             Ok(std::fs::remove_dir_all(self.directory.path())?)
         })
         .await
     }
 
-    /// Returns its URL.
+    /// Returns the URL of etcd.
     async fn start_etcd(&mut self) -> Result<String> {
         let Cluster { tools, directory, .. } = &self.cluster;
         let log = self.cluster.log("etcd");
@@ -203,7 +203,7 @@ impl ControlPlane {
             &log,
             |[port]| {
                 let mut command = programs::api_server(tools, directory, etcd, port);
-                if options.audit_log || self.leaver.is_some() {
+                if options.audit_log || self.usage.is_some() {
                     programs::audit(&mut command, &policy, &self.cluster.audit_log());
                 }
                 command

@@ -8,11 +8,11 @@ use rcgen::KeyPair;
 use crate::private_ca::PrivateCa;
 use crate::random;
 
-/// The certificate of the authority that clients are to trust.
+/// The CA certificate that clients trust.
 pub(crate) const CA: &str = "ca.crt";
 pub(crate) const SERVING_CERTIFICATE: &str = "apiserver.crt";
 pub(crate) const SERVING_KEY: &str = "apiserver.key";
-/// Signs the tokens of service accounts.
+/// Signs the tokens of ServiceAccounts.
 pub(crate) const TOKEN_KEY: &str = "service-accounts.key";
 pub(crate) const TOKEN_PUBLIC_KEY: &str = "service-accounts.pub";
 /// The bearer tokens of users.
@@ -22,11 +22,11 @@ pub(crate) const TOKENS: &str = "tokens.csv";
 pub(crate) fn admin_token(folder: &Path) -> Result<String> {
     let path = folder.join(TOKENS);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let token = text.split(',').next().context("a file without tokens")?;
+    let token = text.split(',').next().context("the file has no tokens")?;
     Ok(token.to_owned())
 }
 
-/// Writes all of them into a folder; returns the token of an administrator.
+/// Writes all credentials to a folder; returns the token of the administrator.
 pub(crate) fn write(folder: &Path) -> Result<String> {
     let ca = PrivateCa::new("testbed")?;
     let serving = ca.issue(&["127.0.0.1", "localhost"])?;

@@ -1,7 +1,7 @@
 //! `testbed up`, `down` and `status`: one control plane that outlives the command that started it.
 //!
-//! The `testbed serve` behind it holds a lock on a file with its process id, for as long as it lives: nothing
-//! left over from an earlier one can pass for a running control plane.
+//! Its `testbed serve` holds a lock on a file with its process id as long as it runs, so leftovers of an earlier one are
+//! never mistaken for a running control plane.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -18,12 +18,12 @@ use crate::control_plane::STOP_DEADLINE;
 use crate::tools::Tools;
 use crate::wait::eventually;
 
-/// Above the deadlines of the parts, so that their messages are in the log.
+/// Longer than the deadlines of the parts, so that their messages are in the log.
 const START_DEADLINE: Duration = Duration::from_secs(150);
-/// A `status` at the same moment holds the lock for microseconds.
+/// A concurrent `status` holds the lock for microseconds.
 const LOCK_DEADLINE: Duration = Duration::from_secs(1);
 
-/// The folder that the commands meet at.
+/// A control plane, identified by the folder that holds its state.
 #[derive(Clone, Debug)]
 pub struct Detached {
     folder: PathBuf,
@@ -32,15 +32,15 @@ pub struct Detached {
 /// The state of the control plane.
 #[derive(Debug)]
 pub enum Status {
-    /// There is none.
+    /// It does not run.
     Stopped,
-    /// The process with this id starts or stops it.
+    /// The process with this id is starting or stopping it.
     Changing(Pid),
     /// It is ready.
     Running(Cluster),
 }
 
-/// Held by the `testbed serve` behind a detached control plane.
+/// Held by the `testbed serve` of a detached control plane.
 #[derive(Debug)]
 pub struct Owner {
     detached: Detached,
@@ -48,15 +48,15 @@ pub struct Owner {
 }
 
 impl Detached {
-    /// The control plane of this folder, which is made if need be.
+    /// The control plane of this folder, which is created if it does not exist.
     pub fn new(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder)
             .and_then(|()| folder.canonicalize())
             .map(|folder| Self { folder })
-            .with_context(|| format!("cannot make the folder {}", folder.display()))
+            .with_context(|| format!("cannot create the folder {}", folder.display()))
     }
 
-    /// What runs now.
+    /// The current state.
     pub fn status(&self) -> Result<Status> {
         let Some(owner) = self.owner()? else {
             return Ok(Status::Stopped);
@@ -68,9 +68,9 @@ impl Detached {
         }
     }
 
-    /// Starts a control plane where none runs; `arguments` are for its `testbed serve`.
+    /// Starts the control plane if it does not run; `arguments` are for its `testbed serve`.
     pub async fn start(&self, arguments: &[String]) -> Result<Cluster> {
-        // In the foreground, for the first build takes minutes and shows its progress.
+        // In the foreground, because the first build takes minutes and prints its progress.
         Tools::prepare().await?;
         let mut server = self.spawn(arguments)?;
         let started = eventually("the control plane", START_DEADLINE, async || {
@@ -89,7 +89,7 @@ impl Detached {
         self.stop().await?;
         let log = std::fs::read_to_string(self.log()).unwrap_or_default();
         Err(error.context(format!(
-            "cannot start a control plane; {} says\n{log}",
+            "cannot start a control plane; the log {} contains\n{log}",
             self.log().display()
         )))
     }
@@ -102,16 +102,16 @@ impl Detached {
         kill_process(owner, Signal::TERM)?;
         if let Err(error) = self.gone().await {
             eprintln!("testbed: {error:#}; process {owner} and its programs are killed");
-            // It leads a group of its own, which holds nothing but its programs.
+            // It is the leader of its own process group, which contains only its programs.
             kill_process_group(owner, Signal::KILL)?;
         }
         self.gone().await
     }
 
-    /// Becomes the owner, as long as the value lives.
+    /// Becomes the owner, until the returned value is dropped.
     ///
     /// # Errors
-    /// When there is one already.
+    /// If there is an owner already.
     pub async fn own(&self) -> Result<Owner> {
         let mut lock = self.open_lock()?;
         eventually("another testbed serve to end", LOCK_DEADLINE, async || {
@@ -158,9 +158,9 @@ impl Detached {
                 let id = std::io::read_to_string(&lock)?;
                 let id = id.parse().ok().and_then(Pid::from_raw);
                 id.map(Some)
-                    .with_context(|| format!("no process id in {}", self.folder.display()))
+                    .with_context(|| format!("the lock file in {} has no process id", self.folder.display()))
             }
-            Err(TryLockError::Error(error)) => Err(error).context("cannot lock a file"),
+            Err(TryLockError::Error(error)) => Err(error).context("cannot lock the lock file"),
         }
     }
 
@@ -185,17 +185,19 @@ impl Detached {
 }
 
 impl Owner {
-    /// Tells the other commands that the control plane is ready.
+    /// Records for the other commands that the control plane is ready.
     pub fn announce(&self, cluster: &Cluster) -> Result<()> {
         let partial = self.detached.folder.join("cluster.json.partial");
         std::fs::write(&partial, serde_json::to_vec(cluster)?)?;
         Ok(std::fs::rename(partial, self.detached.description())?)
     }
 
-    /// Tells them that it is no longer.
+    /// Records for the other commands that the control plane is no longer ready.
     pub fn withdraw(&self) -> Result<()> {
         match std::fs::remove_file(self.detached.description()) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("cannot withdraw"),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).context("cannot remove the description of the control plane")
+            }
             Ok(()) | Err(_) => Ok(()),
         }
     }

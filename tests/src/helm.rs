@@ -9,10 +9,10 @@ use tokio::process::Command;
 use crate::command::run;
 use crate::tools::Tools;
 
-/// Helm packs or pushes a chart in a tenth of a second.
+/// Helm packages or pushes a chart in a tenth of a second.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Helm in a folder, which its caches and settings are in too.
+/// Helm in a folder that also holds its caches and settings.
 #[derive(Clone, Debug)]
 pub struct Helm {
     program: PathBuf,
@@ -20,7 +20,7 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// Works in a folder.
+    /// Helm in this folder.
     pub fn new(tools: &Tools, folder: &Path) -> Self {
         Self {
             program: tools.helm(),
@@ -28,10 +28,10 @@ impl Helm {
         }
     }
 
-    /// Runs it and gives what it prints.
+    /// Runs Helm and returns its standard output.
     ///
     /// # Errors
-    /// Where it fails.
+    /// If it fails.
     pub async fn run(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.program);
         command.args(arguments).current_dir(&self.folder);
@@ -41,10 +41,10 @@ impl Helm {
         run(command, "", DEADLINE).await?.ok()
     }
 
-    /// Packs a version of a chart into `destination`, and makes the chart before if there is none.
+    /// Packages a version of a chart into `destination`, and creates the chart first if it does not exist.
     ///
     /// # Errors
-    /// Where Helm fails.
+    /// If Helm fails.
     pub async fn package(&self, chart: &str, version: &str, destination: &str) -> Result<()> {
         if !self.folder.join(chart).exists() {
             self.run(&["create", chart]).await?;
@@ -60,13 +60,13 @@ impl Helm {
         self.run(&arguments).await.map(drop)
     }
 
-    /// The version that it takes where a chart and a range are named by `arguments`.
+    /// The version that Helm resolves for a chart and a range, which `arguments` name.
     ///
     /// # Errors
-    /// Where it takes none.
-    pub async fn choice(&self, arguments: &[&str]) -> Result<String> {
+    /// If it finds none.
+    pub async fn resolve(&self, arguments: &[&str]) -> Result<String> {
         let shown = self.run(&[&["show", "chart"], arguments].concat()).await?;
         let line = shown.lines().find_map(|line| line.strip_prefix("version: "));
-        line.map(str::to_owned).context("a chart without a version")
+        line.map(str::to_owned).context("the chart has no version")
     }
 }

@@ -1,4 +1,4 @@
-//! helmops in a control plane: its manifests as shipped, its processes as their own service accounts.
+//! helmops in a control plane: its released manifests, and its processes with their own ServiceAccounts.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,21 +24,21 @@ use crate::tools::Tools;
 use crate::wait::eventually;
 use crate::{node, probe};
 
-/// Both processes are ready in a tenth of a second; a busy machine takes longer.
+/// Both processes are ready within a tenth of a second; a busy machine takes longer.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
-/// The API server notices a new webhook configuration within a second.
+/// The API server loads a new webhook configuration within a second.
 const REGISTERED_DEADLINE: Duration = Duration::from_secs(30);
-/// The shipped webhook configurations.
+/// The webhook configurations of the manifests.
 pub const CONFIGURATIONS: [&str; 2] = ["mutatingwebhook.yaml", "validatingwebhook.yaml"];
-/// Where the manifests put helmops.
+/// The namespace that the manifests install helmops in.
 pub const NAMESPACE: &str = "helmops-system";
-/// Where the shipped examples live: Fleet's own workspace for clusters other than its own.
+/// The namespace of the examples: Fleet's workspace for clusters other than its own.
 const EXAMPLES_NAMESPACE: &str = "fleet-default";
 
-/// Versions of the chart `web` in the repository that [`step`] serves, as README.md says.
+/// Versions of the chart `web` in the repository that [`step`] serves, as documented in README.md.
 const EXAMPLE_VERSIONS: [&str; 3] = ["0.1.0", "0.2.0", "1.0.0"];
 
-/// A process of helmops and where it is reached.
+/// A process of helmops and its addresses.
 #[derive(Debug)]
 pub struct Running {
     /// The process.
@@ -49,36 +49,36 @@ pub struct Running {
     pub probes: String,
 }
 
-/// The webhook, and how to reach it.
+/// The webhook and its address.
 #[derive(Debug)]
 pub struct Webhook {
     /// The process.
     pub running: Running,
     /// Base URL of its webhooks.
     pub url: String,
-    /// The authority of its certificate, PEM.
+    /// The CA of its certificate, PEM.
     pub ca: String,
 }
 
-/// A webhook that keeps its own certificate, and where it serves.
+/// A webhook that manages its own certificate, and its address.
 #[derive(Debug)]
-pub struct Managed {
+pub struct ManagedWebhook {
     /// The process.
     pub running: Running,
-    /// Where its webhooks are.
+    /// The address of its webhooks.
     pub https: SocketAddr,
 }
 
-/// Folder of the shipped manifests.
+/// Folder of the manifests.
 pub fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
 }
 
-/// A control plane with helmops' definitions, namespace and roles in it. `testbed` is the program of that name.
+/// A control plane with the CRDs, namespace and roles of helmops. `testbed` is the path of the program with that name.
 pub async fn control_plane(testbed: &Path, audit_log: bool) -> Result<TestBed> {
     let options = Options {
         audit_log,
-        // The garbage collector knows kinds at once that are there when it starts.
+        // The garbage collector knows only the kinds immediately that exist when it starts.
         crds: vec![manifests().join("crd/bases")],
         ..Options::default()
     };
@@ -87,12 +87,12 @@ pub async fn control_plane(testbed: &Path, audit_log: bool) -> Result<TestBed> {
     Ok(bed)
 }
 
-/// Applies the definitions, the namespace and the roles.
+/// Applies the CRDs, the namespace and the roles.
 pub async fn apply_manifests(kubectl: &Kubectl) -> Result<()> {
     apply_files(kubectl, &["crd/bases", "base/namespace.yaml", "base/rbac.yaml"]).await
 }
 
-/// Applies what brings Bundles to clusters besides: definitions and roles.
+/// Applies the additional CRDs and roles for the delivery of Bundles to clusters.
 pub async fn apply_standalone(kubectl: &Kubectl) -> Result<()> {
     apply_files(kubectl, &["standalone/crds", "standalone/rbac.yaml"]).await
 }
@@ -117,7 +117,7 @@ async fn apply_files(kubectl: &Kubectl, files: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Installs helmops, and starts both processes and a chart repository, which then live as long as the control plane.
+/// Installs helmops, and starts both processes and a chart repository, which run as long as the control plane.
 pub fn step() -> Step {
     Box::new(|cluster| {
         async move {
@@ -139,7 +139,7 @@ pub fn step() -> Step {
     })
 }
 
-/// Starts the controller as its service account. `command` makes the command for a program.
+/// Starts the controller with its ServiceAccount. `command` creates the command for a program.
 pub async fn start_controller(
     cluster: &Cluster,
     name: &str,
@@ -147,7 +147,7 @@ pub async fn start_controller(
 ) -> Result<Running> {
     let kubeconfig = service_account_kubeconfig(cluster, NAMESPACE, "helmops-controller").await?;
     let program = test_bed::binary("helmops-controller")?;
-    let environment = node::environment(&controller()?, name)?;
+    let environment = node::environment(&controller_deployment()?, name)?;
     let (process, [admin, probes]) = Process::start_on_ports(
         name,
         &cluster.log(name),
@@ -171,18 +171,18 @@ pub async fn start_controller(
     })
 }
 
-/// The shipped Deployment of the controller.
-fn controller() -> Result<Value> {
+/// The Deployment of the controller in the manifests.
+fn controller_deployment() -> Result<Value> {
     let file = std::fs::read_to_string(manifests().join("base/controller/controller.yaml"))?;
     let objects: Vec<Value> = serde_saphyr::from_multiple(&file)?;
     let is_deployment = |object: &Value| object.get("kind") == Some(&json!("Deployment"));
     objects
         .into_iter()
         .find(is_deployment)
-        .context("no Deployment of the controller")
+        .context("controller.yaml contains no Deployment")
 }
 
-/// Starts the webhook as its service account, with a certificate of a new authority.
+/// Starts the webhook with its ServiceAccount and a certificate of a new CA.
 pub async fn start_webhook(
     cluster: &Cluster,
     name: &str,
@@ -212,26 +212,26 @@ pub async fn start_webhook(
     })
 }
 
-/// Starts the webhook as its service account, with a certificate that it keeps itself, also for 127.0.0.1. It is alive, and
-/// ready when the API server trusts it.
+/// Starts the webhook with its ServiceAccount, and with a certificate that it manages itself, also for 127.0.0.1. It is alive
+/// on return, and becomes ready when the API server trusts it.
 pub async fn start_managed_webhook(
     cluster: &Cluster,
     name: &str,
     command: &dyn Fn(&Path) -> Command,
-) -> Result<Managed> {
+) -> Result<ManagedWebhook> {
     let command = |program: &Path| {
         let mut command = command(program);
         command.args(["--tls-extra-names", "127.0.0.1", "--namespace", NAMESPACE]);
         command
     };
     let (running, https) = start_webhook_process(cluster, name, &command, alive).await?;
-    Ok(Managed {
+    Ok(ManagedWebhook {
         running,
         https: ([127, 0, 0, 1], https).into(),
     })
 }
 
-/// Starts the webhook as its service account, waits until it is `up` by its admin port, and gives the port of its webhooks.
+/// Starts the webhook with its ServiceAccount, waits for `up` on its admin port, and returns the port of its webhooks.
 async fn start_webhook_process(
     cluster: &Cluster,
     name: &str,
@@ -264,39 +264,39 @@ async fn start_webhook_process(
     Ok((running, https))
 }
 
-/// Applies the shipped webhook configurations, with the address of a process outside of the cluster in place of the
-/// Service, and waits until the API server asks it.
+/// Applies the webhook configurations of the manifests, with the address of a process outside of the cluster instead of the
+/// Service, and waits until the API server calls it.
 pub async fn register_webhook(kubectl: &Kubectl, webhook: &Webhook) -> Result<()> {
     for file in CONFIGURATIONS {
         let configuration = configuration(kubectl, file, webhook).await?;
         kubectl.apply(&configuration.to_string()).await?.ok()?;
     }
-    until_asked(kubectl).await
+    until_called(kubectl).await
 }
 
-/// The same for a webhook that injects its bundle itself.
-pub async fn register_managed_webhook(kubectl: &Kubectl, webhook: &Managed) -> Result<()> {
+/// The same for a webhook that injects its CA bundle itself.
+pub async fn register_managed_webhook(kubectl: &Kubectl, webhook: &ManagedWebhook) -> Result<()> {
     let url = format!("https://{}", webhook.https);
     for file in CONFIGURATIONS {
         let configuration = configuration_without_bundle(kubectl, file, &url).await?;
         kubectl.apply(&configuration.to_string()).await?.ok()?;
     }
-    until_asked(kubectl).await
+    until_called(kubectl).await
 }
 
-async fn until_asked(kubectl: &Kubectl) -> Result<()> {
-    eventually("the webhook to be asked", REGISTERED_DEADLINE, async || {
-        asked(kubectl).await
+async fn until_called(kubectl: &Kubectl) -> Result<()> {
+    eventually("a call of the webhook", REGISTERED_DEADLINE, async || {
+        ensure_called(kubectl).await
     })
     .await
 }
 
-/// Whether the API server asks the webhook, by a request that changes nothing.
+/// Checks that the API server calls the webhook, with a dry run.
 ///
 /// # Errors
-/// Where it does not, or gets no answer.
-pub async fn asked(kubectl: &Kubectl) -> Result<()> {
-    let refused = json!({
+/// If it does not, or gets no response.
+pub async fn ensure_called(kubectl: &Kubectl) -> Result<()> {
+    let invalid = json!({
         "apiVersion": "fleet.cattle.io/v1alpha1",
         "kind": "HelmOp",
         "metadata": { "name": "never-stored", "namespace": "default" },
@@ -304,21 +304,21 @@ pub async fn asked(kubectl: &Kubectl) -> Result<()> {
     let create = ["create", "--dry-run=server", "--filename=-"];
     let output = kubectl
         .in_namespace("default")
-        .run_with_input(&create, &refused.to_string())
+        .run_with_input(&create, &invalid.to_string())
         .await?;
     ensure!(
         output.stderr.contains("helm options are empty"),
-        "it said {}",
+        "the API server responded {:?}",
         output.stderr
     );
     Ok(())
 }
 
-/// A shipped webhook configuration for a webhook outside of the cluster.
+/// A webhook configuration of the manifests, for a webhook outside of the cluster.
 pub async fn configuration(kubectl: &Kubectl, file: &str, webhook: &Webhook) -> Result<Value> {
     let mut configuration = configuration_without_bundle(kubectl, file, &webhook.url).await?;
     let ca = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &webhook.ca);
-    for client in clients(&mut configuration) {
+    for client in client_configs(&mut configuration) {
         if let Some(client) = client.as_object_mut() {
             client.insert("caBundle".to_owned(), json!(ca));
         }
@@ -326,24 +326,24 @@ pub async fn configuration(kubectl: &Kubectl, file: &str, webhook: &Webhook) -> 
     Ok(configuration)
 }
 
-/// The same, for a webhook that injects its bundle itself.
+/// The same, for a webhook that injects its CA bundle itself.
 pub async fn configuration_without_bundle(kubectl: &Kubectl, file: &str, url: &str) -> Result<Value> {
     let path = manifests().join("base").join(file);
     let path = path.to_str().context("a path that is not UTF-8")?;
-    let shipped = kubectl
+    let printed = kubectl
         .run(&["create", "--dry-run=client", "--output=json", "--filename", path])
         .await?
         .ok()?;
-    let mut configuration: Value = serde_json::from_str(&shipped)?;
-    for client in clients(&mut configuration) {
+    let mut configuration: Value = serde_json::from_str(&printed)?;
+    for client in client_configs(&mut configuration) {
         let path = client.pointer("/service/path").and_then(Value::as_str);
-        *client = json!({ "url": format!("{url}{}", path.context("no path")?) });
+        *client = json!({ "url": format!("{url}{}", path.context("clientConfig has no service.path")?) });
     }
     Ok(configuration)
 }
 
-/// How each webhook of a configuration is reached.
-fn clients(configuration: &mut Value) -> impl Iterator<Item = &mut Value> {
+/// The `clientConfig` of each webhook of a configuration.
+fn client_configs(configuration: &mut Value) -> impl Iterator<Item = &mut Value> {
     let hooks = configuration
         .pointer_mut("/webhooks")
         .and_then(Value::as_array_mut);
@@ -353,7 +353,7 @@ fn clients(configuration: &mut Value) -> impl Iterator<Item = &mut Value> {
         .filter_map(|hook| hook.pointer_mut("/clientConfig"))
 }
 
-/// Waits until a process is alive, by its admin port.
+/// Waits until a process is alive, according to its admin port.
 pub async fn alive(port: u16) -> Result<()> {
     let client = probe::client(None)?;
     probe::ready(&client, &format!("http://{}/livez", local(port)), READY_DEADLINE).await

@@ -1,4 +1,4 @@
-//! An image, unpacked, and its programs run as a container runtime would: with its own root and nothing else.
+//! An unpacked image, whose programs run as in a container runtime: with only the files of the image.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,10 +16,10 @@ use crate::command::run;
 /// Unpacking takes a second.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Where programs look for it first.
-const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
+/// The first path at which programs look for CA certificates.
+const CA_CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 
-/// An image, unpacked into a folder that lives as long as this.
+/// An image, unpacked into a folder that is removed with this value.
 #[derive(Debug)]
 pub struct Image {
     folder: TempDir,
@@ -27,7 +27,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Unpacks an archive in the layout of OCI with one image in it.
+    /// Unpacks an archive with one image in the OCI image layout.
     pub async fn unpack(archive: &Path) -> Result<Self> {
         let folder = TempDir::with_prefix("helmops-image-")?;
         let (layout, root) = (folder.path().join("layout"), folder.path().join("root"));
@@ -41,7 +41,7 @@ impl Image {
         for layer in manifest
             .get("layers")
             .and_then(Value::as_array)
-            .context("an image without layers")?
+            .context("the image has no layers")?
         {
             untar(&blob(&layout, Some(layer))?, &root).await?;
         }
@@ -59,27 +59,27 @@ impl Image {
         self.user.as_deref()
     }
 
-    /// Bytes of all its files.
+    /// The size of all its files in bytes.
     pub fn size(&self) -> Result<u64> {
         size(&self.root())
     }
 
-    /// Makes `unshare` run a program of it within it, in a user namespace, so that nobody need be root.
+    /// Makes `unshare` run a program of the image with its files as root, in a user namespace, so that root is not needed.
     pub fn enter(&self, unshare: &mut Command, program: &str) {
         unshare.arg("--map-root-user").arg("--root").arg(self.root());
         unshare.args(["--wd=/", program]);
     }
 
-    /// Puts a file there, as a volume would, under the same path as outside.
+    /// Copies a file into the image, under the same path as outside, like a volume.
     pub fn mount(&self, file: &Path) -> Result<()> {
         let inside = self.root().join(file.strip_prefix("/")?);
-        std::fs::create_dir_all(inside.parent().context("a file in no folder")?)?;
+        std::fs::create_dir_all(inside.parent().context("the path has no parent")?)?;
         std::fs::copy(file, &inside)
             .map(drop)
             .with_context(|| format!("cannot copy {}", file.display()))
     }
 
-    /// Makes a name known in it, as a kubelet would.
+    /// Adds a name to its /etc/hosts, as the kubelet does.
     pub fn make_known(&self, name: &str, address: &str) -> Result<()> {
         Ok(std::fs::write(
             self.root().join("etc/hosts"),
@@ -87,17 +87,18 @@ impl Image {
         )?)
     }
 
-    /// Makes it trust one more authority (PEM), by the list of authorities that is in it.
+    /// Adds a CA (PEM) to its CA certificates.
     ///
     /// # Errors
-    /// Where there is no such list, or one that its user cannot read.
-    pub fn trust(&self, authority: &str) -> Result<()> {
-        let list = self.root().join(AUTHORITIES);
+    /// If the image has no CA certificates, or its user cannot read them.
+    pub fn trust(&self, ca: &str) -> Result<()> {
+        let list = self.root().join(CA_CERTIFICATES);
         let opened = OpenOptions::new().append(true).open(&list);
-        let mut file = opened.with_context(|| format!("no list of authorities in /{AUTHORITIES}"))?;
+        let mut file =
+            opened.with_context(|| format!("the image has no CA certificates in /{CA_CERTIFICATES}"))?;
         let mode = file.metadata()?.permissions().mode();
-        ensure!(mode & 0o004 != 0, "/{AUTHORITIES} has the mode {mode:o}");
-        Ok(write!(file, "\n{authority}")?)
+        ensure!(mode & 0o004 != 0, "/{CA_CERTIFICATES} has the mode {mode:o}");
+        Ok(write!(file, "\n{ca}")?)
     }
 
     fn root(&self) -> PathBuf {
@@ -120,13 +121,13 @@ fn read(json: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Where the layout has what a descriptor names.
+/// The path in the layout of the blob that a descriptor names.
 fn blob(layout: &Path, descriptor: Option<&Value>) -> Result<PathBuf> {
     let digest = descriptor
         .and_then(|descriptor| descriptor.get("digest")?.as_str())
-        .context("a descriptor without a digest")?;
-    let (algorithm, hash) = digest.split_once(':').context("an odd digest")?;
-    ensure!(hash.chars().all(|c| c.is_ascii_hexdigit()), "an odd digest");
+        .context("the descriptor has no digest")?;
+    let (algorithm, hash) = digest.split_once(':').context("invalid digest")?;
+    ensure!(hash.chars().all(|c| c.is_ascii_hexdigit()), "invalid digest");
     Ok(layout.join("blobs").join(algorithm).join(hash))
 }
 

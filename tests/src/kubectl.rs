@@ -1,4 +1,4 @@
-//! kubectl, as users and scripts call it.
+//! kubectl, as users and scripts run it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::command::{Output, run};
 use crate::tools::Tools;
 
-/// The slowest call of these tests, a `kubectl wait`, is far below; a call beyond is stuck.
+/// Much longer than the slowest call of the tests, a `kubectl wait`.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// kubectl for one kubeconfig and, if told, one namespace.
+/// kubectl for one kubeconfig and, optionally, one namespace.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
-    /// For the namespace that the kubeconfig says, or `default`.
+    /// For the namespace of the kubeconfig, or `default`.
     pub fn new(tools: &Tools, kubeconfig: &Path) -> Self {
         Self {
             path: tools.kubectl(),
@@ -40,7 +40,7 @@ impl Kubectl {
         }
     }
 
-    /// The same, as whom another kubeconfig says.
+    /// The same, with the credentials of another kubeconfig.
     #[must_use]
     pub fn with_kubeconfig(&self, kubeconfig: &Path) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Kubectl {
     /// Runs kubectl with these arguments.
     ///
     /// # Errors
-    /// When it cannot run or does not end; that kubectl itself failed is for [`Output::ok`] to tell.
+    /// If it cannot be started or does not end. A failure of kubectl itself is reported by [`Output::ok`].
     pub async fn run(&self, arguments: &[&str]) -> Result<Output> {
         self.run_with_input(arguments, "").await
     }
@@ -67,7 +67,7 @@ impl Kubectl {
         self.run_with_input(&["apply", "--filename=-"], yaml).await
     }
 
-    /// An object such as `helmop/nginx`, or `None` if there is none.
+    /// An object such as `helmop/nginx`, or `None` if it does not exist.
     pub async fn get(&self, object: &str) -> Result<Option<Value>> {
         let arguments = ["get", object, "--output=json", "--ignore-not-found"];
         let json = self.run(&arguments).await?.ok()?;
@@ -81,7 +81,7 @@ impl Kubectl {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
-        // kubectl remembers API servers by their address, and another one may have had this port.
+        // kubectl caches discovery by the address of the API server, and another one may have used this port.
         command
             .arg("--cache-dir")
             .arg(self.kubeconfig.with_extension("cache"));

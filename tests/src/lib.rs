@@ -1,22 +1,22 @@
-//! A real Kubernetes on this machine, and chart sources for it, to test and show helmops with.
+//! A real Kubernetes control plane on this machine, and chart sources for it: for tests, benchmarks and the demo of helmops.
 //!
 //! ```text
 //! a test ─► TestBed ──pipe──► testbed serve ─► etcd, kube-apiserver, kube-controller-manager
 //!    │         │                     ▲
 //!    │         └─ Process: a binary under test, in the process group of testbed
-//!    ├─ TestNamespace, Kubectl, Api, service accounts, metrics; audit and leader: who wrote what, and who may
-//!    └─ ChartRepo (made by Helm) ─► ChartServer (HTTP or HTTPS)
+//!    ├─ TestNamespace, Kubectl, Api, ServiceAccounts, metrics; audit (writes of controllers) and leader (holder of the Lease)
+//!    └─ ChartRepo (created by Helm) ─► ChartServer (HTTP or HTTPS)
 //! ```
 //!
-//! Whatever becomes of the test, the pipe closes with it; `testbed serve` then ends all of its process group.
+//! However the test ends, its pipe is closed; `testbed serve` then kills its whole process group.
 
 pub mod command;
 pub mod probe;
 pub mod process;
 pub mod prometheus;
 pub mod random;
-pub mod rights;
-pub mod turn;
+pub mod permissions;
+pub mod permit;
 pub mod wait;
 
 mod ports;

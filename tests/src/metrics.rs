@@ -1,4 +1,4 @@
-//! Metrics as Prometheus reads them.
+//! Metrics in the text format of Prometheus.
 
 use std::collections::BTreeMap;
 
@@ -26,10 +26,10 @@ impl Metrics {
         Self::parse(&probe::get(&probe::client(None)?, url).await?)
     }
 
-    /// Reads the text exposition format.
+    /// Parses the text exposition format.
     ///
     /// # Errors
-    /// With the first line that is not of that format.
+    /// With the first line that is invalid.
     pub fn parse(text: &str) -> Result<Self> {
         let lines = text
             .lines()
@@ -40,7 +40,7 @@ impl Metrics {
         })
     }
 
-    /// The sum of all samples of this name that have (at least) these labels; `None` if there is none.
+    /// The sum of all samples of this name that have at least these labels; `None` without such samples.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let matching = |sample: &&Sample| {
             sample.name == name
@@ -53,17 +53,17 @@ impl Metrics {
     }
 }
 
-/// How many requests the API server has answered for a resource (`helmops`) and a verb (`GET`, `LIST`, `WATCH`, `POST`,
-/// `PUT`, `PATCH`, `APPLY`, `DELETE`), whoever sent them. A write that was refused, because somebody else was quicker,
-/// changes nothing and does not count.
+/// The number of requests that the API server has handled for a resource (`helmops`) and a verb (`GET`, `LIST`, `WATCH`, `POST`,
+/// `PUT`, `PATCH`, `APPLY`, `DELETE`), from all clients. A write that was rejected with a conflict changes nothing and does
+/// not count.
 pub async fn api_requests(cluster: &Cluster, resource: &str, verb: &str) -> Result<u64> {
     let text = cluster.kubectl().run(&["get", "--raw=/metrics"]).await?.ok()?;
     let metrics = Metrics::parse(&text)?;
-    let of = |labels: &[(&str, &str)]| metrics.sum("apiserver_request_total", labels).unwrap_or_default();
-    let all = of(&[("resource", resource), ("verb", verb)]);
-    let refused = of(&[("resource", resource), ("verb", verb), ("code", "409")]);
-    // A counter is a whole number, whatever the format says.
-    Ok(format!("{:.0}", all - refused).parse()?)
+    let count = |labels: &[(&str, &str)]| metrics.sum("apiserver_request_total", labels).unwrap_or_default();
+    let all = count(&[("resource", resource), ("verb", verb)]);
+    let conflicts = count(&[("resource", resource), ("verb", verb), ("code", "409")]);
+    // A counter is an integer, although the format has floating-point values.
+    Ok(format!("{:.0}", all - conflicts).parse()?)
 }
 
 /// `name{label="value",...} value [timestamp]`
@@ -82,7 +82,7 @@ fn sample(line: &str) -> Result<Sample> {
     })
 }
 
-/// The labels up to the closing brace, and what follows it.
+/// The labels up to the closing brace, and the rest of the line.
 fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str)> {
     let mut labels = BTreeMap::new();
     loop {
@@ -90,8 +90,8 @@ fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str)> {
         if let Some(rest) = rest.strip_prefix('}') {
             return Ok((labels, rest));
         }
-        let (label, quoted) = rest.split_once("=\"").context("a label without a value")?;
-        let (value, after) = unquote(quoted).context("a label value without an end")?;
+        let (label, quoted) = rest.split_once("=\"").context("the label has no value")?;
+        let (value, after) = unquote(quoted).context("the label value has no closing quote")?;
         ensure!(
             labels.insert(label.to_owned(), value).is_none(),
             "label {label} twice"
@@ -100,7 +100,7 @@ fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str)> {
     }
 }
 
-/// The text up to the closing quote, without its escapes, and what follows it.
+/// The unescaped text up to the closing quote, and the rest of the line.
 fn unquote(quoted: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = quoted.char_indices();
@@ -127,11 +127,11 @@ requests_total{verb="GET",code="404"} 1 1700000000000
 requests_total{verb="PUT",code="200",} 1e2
 
 up 1
-odd{path="a\"b\\c\nd, e}="} +Inf
+escaped{path="a\"b\\c\nd, e}="} +Inf
 "#;
 
     #[test]
-    fn samples_are_summed_over_the_labels_that_were_not_named() {
+    fn samples_are_summed_over_the_other_labels() {
         let metrics = Metrics::parse(TEXT).unwrap();
         assert_eq!(metrics.sum("requests_total", &[("verb", "GET")]), Some(4.0));
         assert_eq!(
@@ -143,23 +143,23 @@ odd{path="a\"b\\c\nd, e}="} +Inf
     }
 
     #[test]
-    fn what_is_missing_is_not_zero() {
+    fn a_missing_metric_is_none_and_not_zero() {
         let metrics = Metrics::parse(TEXT).unwrap();
         assert_eq!(metrics.sum("requests_total", &[("verb", "LIST")]), None);
         assert_eq!(metrics.sum("down", &[]), None);
     }
 
     #[test]
-    fn escapes_in_label_values_are_undone() {
+    fn label_values_are_unescaped() {
         let metrics = Metrics::parse(TEXT).unwrap();
         assert_eq!(
-            metrics.sum("odd", &[("path", "a\"b\\c\nd, e}=")]),
+            metrics.sum("escaped", &[("path", "a\"b\\c\nd, e}=")]),
             Some(f64::INFINITY)
         );
     }
 
     #[test]
-    fn a_line_of_another_format_is_named() {
+    fn an_invalid_line_is_reported() {
         for line in ["up", "up one", "up{a=1} 1", "up{a=\"1} 1", "<html>"] {
             let error = Metrics::parse(line).unwrap_err().to_string();
             assert_eq!(error, format!("not a metric: {line}"));

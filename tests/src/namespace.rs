@@ -9,12 +9,12 @@ use crate::cluster::Cluster;
 use crate::kubectl::Kubectl;
 use crate::random;
 
-/// What explains a failed test, and in which order to read it.
+/// The resources to print if a test fails, in this order.
 const SHOWN_ON_FAILURE: [&str; 3] = ["helmops", "bundles", "events"];
 
-/// A namespace that is deleted, without waiting, when this is dropped.
+/// A namespace that is deleted, without waiting, when this value is dropped.
 ///
-/// When it is dropped by a panic, what the namespace holds is printed first.
+/// If it is dropped by a panic, the objects of the namespace are printed first.
 #[derive(Debug)]
 pub struct TestNamespace {
     name: String,
@@ -40,7 +40,7 @@ impl TestNamespace {
         &self.name
     }
 
-    /// kubectl as administrator in this namespace.
+    /// kubectl with the credentials of the administrator, for this namespace.
     pub fn kubectl(&self) -> &Kubectl {
         &self.kubectl
     }

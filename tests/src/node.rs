@@ -1,5 +1,5 @@
-//! A node that a control plane here does not have: it runs what the shipped Deployments ask for as processes of this machine,
-//! and leads the shipped Services to them.
+//! Replaces the nodes that the control plane does not have: runs pods of the Deployments in the manifests as processes of this
+//! machine, and routes the Services to them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,18 +18,18 @@ use crate::service_account::service_account_kubeconfig;
 use crate::wait::eventually;
 use crate::{helmops, test_bed};
 
-/// The controller manager makes pods within a second.
-const MADE: Duration = Duration::from_secs(30);
+/// The controller manager creates pods within a second.
+const CREATED: Duration = Duration::from_secs(30);
 
-/// Chart servers here are on this machine, which the controller does not connect to by default.
-const CHARTS_NEAR_BY: [&str; 2] = ["HELMOPS_ALLOW_CIDRS", "127.0.0.0/8,::1/128"];
+/// The chart servers of tests are on this machine. The controller does not connect to loopback addresses by default.
+const ALLOW_LOOPBACK: [&str; 2] = ["HELMOPS_ALLOW_CIDRS", "127.0.0.0/8,::1/128"];
 
 /// A pod of a Deployment.
 #[derive(Debug)]
 pub struct Pod {
     /// Its process.
     pub running: Running,
-    /// Where its webhooks are, if it has any.
+    /// The address of its webhooks, if it has any.
     pub https: SocketAddr,
 }
 
@@ -46,12 +46,12 @@ struct Container {
     #[serde(default)]
     args: Vec<String>,
     #[serde(default)]
-    env: Vec<Variable>,
+    env: Vec<EnvVar>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Variable {
+struct EnvVar {
     name: String,
     #[serde(default)]
     value: String,
@@ -64,27 +64,27 @@ impl Container {
         let mut environment = variables
             .map(|variable| Ok((variable.name.clone(), variable.value(pod)?)))
             .collect::<Result<Vec<_>>>()?;
-        environment.push(CHARTS_NEAR_BY.map(str::to_owned).into());
+        environment.push(ALLOW_LOOPBACK.map(str::to_owned).into());
         Ok(environment)
     }
 }
 
-impl Variable {
+impl EnvVar {
     fn value(&self, pod: &str) -> Result<String> {
-        let Some(from) = &self.value_from else {
+        let Some(source) = &self.value_from else {
             return Ok(self.value.clone());
         };
-        let path = from.pointer("/fieldRef/fieldPath").and_then(Value::as_str);
-        match path.with_context(|| format!("{} is from {from}", self.name))? {
+        let path = source.pointer("/fieldRef/fieldPath").and_then(Value::as_str);
+        match path.with_context(|| format!("unsupported valueFrom of {}: {source}", self.name))? {
             "metadata.name" => Ok(pod.to_owned()),
             "metadata.namespace" => Ok(NAMESPACE.to_owned()),
-            other => anyhow::bail!("{} is from {other}", self.name),
+            other => anyhow::bail!("unsupported fieldPath of {}: {other}", self.name),
         }
     }
 }
 
-/// Runs one pod of a Deployment, with its command, arguments, environment and ServiceAccount, on ports of its own; it is
-/// alive. `command` makes the command for a program.
+/// Runs one pod of a Deployment, with its command, arguments, environment and ServiceAccount, on free ports, and waits until
+/// it is alive. `command` creates the command for a program.
 pub async fn run_pod(
     cluster: &Cluster,
     deployment: &str,
@@ -93,7 +93,7 @@ pub async fn run_pod(
 ) -> Result<Pod> {
     let object = format!("deployment/{deployment}");
     let found = cluster.kubectl().in_namespace(NAMESPACE).get(&object).await?;
-    let found = found.with_context(|| format!("no {object}"))?;
+    let found = found.with_context(|| format!("there is no {object}"))?;
     let (container, account) = container(&found).context(object)?;
     let [program] = container.command.as_slice() else {
         anyhow::bail!("{deployment} has the command {:?}", container.command);
@@ -109,7 +109,7 @@ pub async fn run_pod(
             command
                 .args(&container.args)
                 .envs(environment.clone())
-                // In place of what the kubelet and the network of a cluster bring.
+                // Replaces what the kubelet and the network of a cluster provide.
                 .env("KUBECONFIG", &kubeconfig)
                 .env("HELMOPS_BIND_ADDRESS", format!("127.0.0.1:{https}"))
                 .env("HELMOPS_METRICS_BIND_ADDRESS", format!("127.0.0.1:{admin}"))
@@ -129,7 +129,7 @@ pub async fn run_pod(
     })
 }
 
-/// What a Deployment gives to a pod of this name in its environment.
+/// The environment variables that a Deployment sets for a pod with this name.
 pub(crate) fn environment(deployment: &Value, pod: &str) -> Result<Vec<(String, String)>> {
     container(deployment)?.0.environment(pod)
 }
@@ -137,15 +137,15 @@ pub(crate) fn environment(deployment: &Value, pod: &str) -> Result<Vec<(String, 
 /// The only container of a Deployment's pods, and their ServiceAccount.
 fn container(deployment: &Value) -> Result<(Container, String)> {
     let spec = deployment.pointer("/spec/template/spec");
-    let mut spec = PodSpec::deserialize(spec.context("a Deployment without pods")?)?;
+    let mut spec = PodSpec::deserialize(spec.context("the Deployment has no pod template")?)?;
     let container = spec.containers.pop();
-    ensure!(spec.containers.is_empty(), "a pod with more than one container");
-    let container = container.context("a pod without a container")?;
+    ensure!(spec.containers.is_empty(), "the pod has more than one container");
+    let container = container.context("the pod has no container")?;
     Ok((container, spec.service_account_name))
 }
 
-/// Leads the webhook's Service to a pod, as the API server asks it. The port of the Service, 443, is not to be had here, so
-/// the configurations name that of the pod.
+/// Routes requests of the API server for the Service of the webhook to a pod. The port 443 of the Service is not available on
+/// this machine, so the configurations get the port of the pod.
 pub async fn lead_to(kubectl: &Kubectl, pod: &Pod) -> Result<()> {
     let service = json!({ "spec": { "type": "ExternalName", "externalName": pod.https.ip() } }).to_string();
     let patch = [
@@ -171,20 +171,20 @@ pub async fn lead_to(kubectl: &Kubectl, pod: &Pod) -> Result<()> {
     Ok(())
 }
 
-/// Tells of all pods that they are ready, as a kubelet would.
-pub async fn tell_ready(kubectl: &Kubectl) -> Result<()> {
+/// Sets the status of all pods to ready, as the kubelet does.
+pub async fn mark_pods_ready(kubectl: &Kubectl) -> Result<()> {
     let kubectl = kubectl.in_namespace(NAMESPACE);
     let status =
         json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
     let status = status.to_string();
-    eventually("all pods to be made", MADE, async || {
-        let wanted = fields(&kubectl, "deployments", "{.spec.replicas}").await?;
-        let wanted = wanted
+    eventually("all pods to be created", CREATED, async || {
+        let desired = fields(&kubectl, "deployments", "{.spec.replicas}").await?;
+        let desired = desired
             .iter()
             .map(|number| Ok(number.parse::<usize>()?))
             .sum::<Result<usize>>()?;
         let pods = fields(&kubectl, "pods", "{.metadata.name}").await?;
-        ensure!(pods.len() == wanted, "{} of {wanted} pods", pods.len());
+        ensure!(pods.len() == desired, "{} of {desired} pods", pods.len());
         for pod in pods {
             let patch = ["patch", "pod", &pod, "--subresource=status", "--patch", &status];
             kubectl.run(&patch).await?.ok()?;

@@ -1,4 +1,4 @@
-//! A real OCI registry, with charts in it that Helm pushed.
+//! A real OCI registry, with charts that Helm pushes.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::wait::eventually;
 
 /// The registry listens within a second; the machine may be busy.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
-/// User name and password of a registry that wants a login.
+/// User name and password of a registry that requires a login.
 pub const LOGIN: (&str, &str) = ("reader", "geheim");
-/// The same as an htpasswd file has it.
+/// The same in the format of htpasswd files.
 const HTPASSWD: &str = "reader:$2b$04$abcdefghijklmnopqrstuuPWRtT5yx7FBi4dcf6ROhboeNunUrLQ.\n";
 
-/// A registry on a port of its own on 127.0.0.1; it ends when dropped, and with the control plane that it is beside at the latest.
+/// A registry on a free port of 127.0.0.1; it stops when dropped, or with its control plane.
 pub struct OciRegistry {
     /// Host and port.
     pub host: String,
@@ -33,12 +33,12 @@ pub struct OciRegistry {
 }
 
 impl OciRegistry {
-    /// A registry over plain HTTP that anybody may use.
+    /// A registry over plain HTTP without a login.
     pub async fn open(bed: &TestBed) -> Result<Self> {
         Self::start(bed, None, false).await
     }
 
-    /// A registry over TLS that wants [`LOGIN`].
+    /// A registry over TLS that requires [`LOGIN`].
     pub async fn private(bed: &TestBed) -> Result<Self> {
         Self::start(bed, Some(PrivateCa::new("registry")?), true).await
     }
@@ -59,7 +59,7 @@ impl OciRegistry {
             |[port]| {
                 let mut command = bed.command(&program);
                 let config = folder.path().join("config.yaml");
-                // A file that cannot be written shows at once, since the registry ends without it.
+                // Without the file the registry ends immediately, so an error is noticed.
                 let _ = std::fs::write(
                     &config,
                     configuration(folder.path(), port, tls.is_some(), has_login),
@@ -86,7 +86,7 @@ impl OciRegistry {
         })
     }
 
-    /// The authority of its certificate, PEM.
+    /// The CA of its certificate, PEM.
     pub fn ca(&self) -> Option<&str> {
         self.tls.as_ref().map(PrivateCa::pem)
     }
@@ -95,31 +95,31 @@ impl OciRegistry {
     pub async fn push(&self, chart: &str, version: &str) -> Result<()> {
         self.helm.package(chart, version, ".").await?;
         let archive = format!("{chart}-{version}.tgz");
-        let place = format!("oci://{}/charts", self.host);
-        let arguments = [&["push", &archive, &place], &*self.way()].concat();
+        let url = format!("oci://{}/charts", self.host);
+        let arguments = [&["push", &archive, &url], &*self.connection_flags()].concat();
         self.helm.run(&arguments).await.map(drop)
     }
 
-    /// What Helm itself takes for `version` of a chart.
+    /// The version that Helm itself resolves for a chart and the range `version`.
     ///
     /// # Errors
-    /// Where it takes none.
+    /// If it finds none.
     pub async fn helms_choice(&self, chart: &str, version: &str) -> Result<String> {
-        let place = format!("oci://{}/charts/{chart}", self.host);
-        let arguments = [&[&*place, "--version", version], &*self.way()].concat();
-        self.helm.choice(&arguments).await
+        let url = format!("oci://{}/charts/{chart}", self.host);
+        let arguments = [&[&*url, "--version", version], &*self.connection_flags()].concat();
+        self.helm.resolve(&arguments).await
     }
 
-    /// What Helm is told of the way to this registry. It works in the folder that the authority's certificate is in.
-    fn way(&self) -> Vec<&'static str> {
-        let mut way = match self.tls {
+    /// Helm's flags for this registry. Helm runs in the folder that contains the CA certificate.
+    fn connection_flags(&self) -> Vec<&'static str> {
+        let mut flags = match self.tls {
             Some(_) => vec!["--ca-file", "ca.pem"],
             None => vec!["--plain-http"],
         };
         if self.has_login {
-            way.extend(["--username", LOGIN.0, "--password", LOGIN.1]);
+            flags.extend(["--username", LOGIN.0, "--password", LOGIN.1]);
         }
-        way
+        flags
     }
 }
 

@@ -1,14 +1,14 @@
-//! Ports for programs that cannot be told to choose one and say which.
+//! Free ports, for programs that cannot choose one themselves and report it.
 
 use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::{Context, Result};
 
-/// Ports on 127.0.0.1 that nobody listened on a moment ago.
+/// Ports on 127.0.0.1 that are currently free.
 ///
-/// Somebody else may take one before it is used.
+/// Another process may bind one before it is used.
 pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    // All are held until all are known, so that none is given twice.
+    // All listeners stay open until all ports are chosen, so that no port is returned twice.
     let mut ports = [0; N];
     let mut held = Vec::with_capacity(N);
     for port in &mut ports {

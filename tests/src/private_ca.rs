@@ -1,4 +1,4 @@
-//! A certificate authority of the test's own.
+//! A private certificate authority for tests.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,12 +8,12 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// Long enough for any demo, short enough that a leaked key is worth nothing.
+/// Long enough for any demo, short enough to make a leaked key worthless.
 const LIFETIME: Duration = Duration::from_hours(7 * 24);
-/// Clocks of a host and its virtual machines differ a little.
+/// The clocks of a host and its virtual machines differ a little.
 const BACKDATED: Duration = Duration::from_hours(1);
 
-/// An authority that nobody trusts but who is given its certificate.
+/// A CA that is trusted only by clients that get its certificate.
 #[derive(Debug)]
 pub struct PrivateCa {
     pem: String,
@@ -30,7 +30,7 @@ pub struct Issued {
 }
 
 impl PrivateCa {
-    /// A new authority.
+    /// Creates a CA.
     pub fn new(name: &str) -> Result<Self> {
         let key = KeyPair::generate()?;
         let mut params = dated(CertificateParams::default());
@@ -49,7 +49,7 @@ impl PrivateCa {
         &self.pem
     }
 
-    /// A certificate for a server with these names or addresses.
+    /// Issues a certificate for a server with these names or addresses.
     pub fn issue(&self, names: &[&str]) -> Result<Issued> {
         let key = KeyPair::generate()?;
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();

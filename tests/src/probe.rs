@@ -1,4 +1,4 @@
-//! GET requests to what runs on this machine.
+//! GET requests to servers on this machine.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use reqwest::{Certificate, Client};
 
 use crate::wait::eventually;
 
-/// Everything asked is on loopback: no answer within this time is none.
+/// All servers are on loopback: one without a response within this time hangs.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An HTTP client that trusts `ca` (PEM) and nobody else; without one, it is good for plain HTTP only.
+/// An HTTP client that trusts only `ca` (PEM); without a CA, it supports plain HTTP only.
 pub fn client(ca: Option<&str>) -> Result<Client> {
-    // The second call in a process finds one installed, which is as good.
+    // Only the first call in a process installs a provider; later calls find it installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let certificates = match ca {
         Some(pem) => Certificate::from_pem_bundle(pem.as_bytes()).context("not a PEM certificate")?,
@@ -23,13 +23,13 @@ pub fn client(ca: Option<&str>) -> Result<Client> {
         .no_proxy()
         .tls_certs_only(certificates)
         .build()
-        .context("cannot make an HTTP client")
+        .context("cannot create an HTTP client")
 }
 
-/// The body of a 200 answer.
+/// The body of a 200 response.
 ///
 /// # Errors
-/// With the status and the body of any other answer.
+/// With the status and the body of any other response.
 pub async fn get(client: &Client, url: &str) -> Result<String> {
     let response = client.get(url).send().await?;
     let status = response.status();
@@ -38,8 +38,8 @@ pub async fn get(client: &Client, url: &str) -> Result<String> {
     Ok(body)
 }
 
-/// Waits until `url` answers 200.
+/// Waits until the response of `url` has the status 200.
 pub async fn ready(client: &Client, url: &str, deadline: Duration) -> Result<()> {
-    let answer = eventually("readiness", deadline, async || get(client, url).await);
-    answer.await.map(drop)
+    let body = eventually("readiness", deadline, async || get(client, url).await);
+    body.await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Programs that keep running: the parts of the control plane, and the binaries under test.
+//! Long-running programs: the parts of the control plane, and the binaries under test.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use crate::ports::free_ports;
 use crate::probe;
 
-/// Enough to hold a panic or a usage error together with what led to it.
+/// Enough for a panic or a usage error and the lines before it.
 const TAIL_LINES: usize = 40;
-/// Losing the race for a port once is rare; losing it this often means something else is wrong.
+/// To lose the race for a port once is rare; to lose it this often has another cause.
 const PORT_ATTEMPTS: usize = 5;
 
 /// A running program with its log; killed when dropped.
@@ -49,9 +49,9 @@ impl Process {
         })
     }
 
-    /// Starts a program that must be told its ports, and waits until `ready` with them.
+    /// Starts a program on free ports, and waits until it is `ready` on them.
     ///
-    /// If somebody takes one of the ports first, others are tried.
+    /// If another process binds one of the ports first, other ports are tried.
     pub async fn start_on_ports<const N: usize>(
         name: &str,
         log: &Path,
@@ -67,20 +67,20 @@ impl Process {
                 Err(error) => return Err(error),
             }
         }
-        bail!("{name} found its ports taken {PORT_ATTEMPTS} times");
+        bail!("{name}: the ports were already in use {PORT_ATTEMPTS} times");
     }
 
     /// Its process id.
     ///
     /// # Errors
-    /// When it has ended and been waited for.
+    /// If it has ended and its exit status was read.
     pub fn pid(&self) -> Result<u32> {
         self.child
             .id()
             .with_context(|| format!("{} has ended", self.name))
     }
 
-    /// All that it has written.
+    /// Its complete output.
     pub fn log(&self) -> String {
         std::fs::read(&self.log).map_or_else(
             |error| format!("(cannot read {}: {error})", self.log.display()),
@@ -88,17 +88,17 @@ impl Process {
         )
     }
 
-    /// The last lines that it has written.
+    /// The last lines of its output.
     pub fn tail(&self) -> String {
         let log = self.log();
         let surplus = log.lines().count().saturating_sub(TAIL_LINES);
         log.lines().skip(surplus).collect::<Vec<_>>().join("\n")
     }
 
-    /// Waits for `condition` as long as the program runs.
+    /// Waits for `condition` while the program runs.
     ///
     /// # Errors
-    /// When the condition fails or the program ends first; with the end of the log.
+    /// If the condition fails or the program ends first; with the end of the log.
     pub async fn until<T>(&mut self, condition: impl Future<Output = Result<T>>) -> Result<T> {
         let error = tokio::select! {
             biased;
@@ -115,7 +115,7 @@ impl Process {
         ))
     }
 
-    /// Waits until `/readyz` below `admin` (such as `http://127.0.0.1:8081`) answers 200.
+    /// Waits until `/readyz` on the admin port (`admin` is such as `http://127.0.0.1:8081`) returns 200.
     pub async fn until_ready(&mut self, admin: &str, deadline: Duration) -> Result<()> {
         let client = probe::client(None)?;
         let url = format!("{admin}/readyz");
@@ -125,23 +125,23 @@ impl Process {
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.pid()?).ok().and_then(Pid::from_raw);
-        kill_process(pid.context("a process id")?, signal)
+        kill_process(pid.context("invalid process id")?, signal)
             .with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends SIGTERM and waits for the exit.
     ///
     /// # Errors
-    /// When it still runs at the deadline; with the end of the log.
+    /// If it still runs at the deadline; with the end of the log.
     pub async fn terminate(&mut self, deadline: Duration) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.exited(deadline).await
     }
 
-    /// Waits for the program to end by itself.
+    /// Waits for the exit of the program.
     ///
     /// # Errors
-    /// When it still runs at the deadline; with the end of the log.
+    /// If it still runs at the deadline; with the end of the log.
     pub async fn exited(&mut self, deadline: Duration) -> Result<ExitStatus> {
         if let Ok(status) = timeout(deadline, self.child.wait()).await {
             return Ok(status?);
@@ -153,7 +153,7 @@ impl Process {
         )
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills it and waits for its exit.
     pub async fn kill(&mut self) -> Result<()> {
         self.child
             .kill()
@@ -195,14 +195,14 @@ mod tests {
 
     async fn until_up(process: &Process) {
         let up = async || {
-            ensure!(process.log() == "up\n", "it has not said so");
+            ensure!(process.log() == "up\n", "the log does not contain \"up\"");
             Ok(())
         };
         eventually("the program to be up", SOON, up).await.unwrap();
     }
 
     #[tokio::test]
-    async fn an_early_end_is_told_with_the_end_of_the_log() {
+    async fn an_early_exit_is_reported_with_the_end_of_the_log() {
         let folder = TempDir::new().unwrap();
         let mut process = shell(&folder, "seq 100; echo boom >&2; exit 7");
         let error = process.until_ready("http://127.0.0.1:1", SOON).await.unwrap_err();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_is_what_the_admin_port_says() {
+    async fn readiness_follows_the_readyz_endpoint() {
         let folder = TempDir::new().unwrap();
         let mut process = shell(&folder, "exec sleep 60");
         let admin = ChartServer::http(folder.path()).await.unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn termination_waits_for_the_exit_status() {
+    async fn terminate_returns_the_exit_status() {
         let folder = TempDir::new().unwrap();
         let mut process = shell(
             &folder,
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_ignores_termination_is_told_from_one_that_ended() {
+    async fn a_process_that_ignores_sigterm_is_an_error() {
         let folder = TempDir::new().unwrap();
         let mut process = shell(&folder, "trap '' TERM; echo up; while :; do sleep 0.02; done");
         until_up(&process).await;

@@ -14,7 +14,7 @@ pub(crate) fn etcd(tools: &Tools, directory: &Path, port: u16, peer_port: u16) -
     let mut command = Command::new(tools.etcd());
     command
         .args(["--name=testbed", "--log-level=warn"])
-        // Nothing here is worth the wait for a disk, nor for the votes of a cluster of one.
+        // Test data needs no fsync, and a cluster of one member needs no long election timeout.
         .args([
             "--unsafe-no-fsync",
             "--heartbeat-interval=50",
@@ -30,13 +30,13 @@ pub(crate) fn etcd(tools: &Tools, directory: &Path, port: u16, peer_port: u16) -
     command
 }
 
-/// kube-apiserver on a port of 127.0.0.1, with [`credentials`] from the folder.
+/// kube-apiserver on a port of 127.0.0.1, with the [`credentials`] in the folder.
 pub(crate) fn api_server(tools: &Tools, directory: &Path, etcd: &str, port: u16) -> Command {
     let mut command = Command::new(tools.kube_apiserver());
     command
         .arg(format!("--etcd-servers={etcd}"))
         .arg(format!("--secure-port={port}"))
-        // Without an address to advertise it looks for a route to elsewhere, which a sandbox does not have.
+        // Without an address to advertise it looks for a default route, which a sandbox does not have.
         .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
         .args([
             "--endpoint-reconciler-type=none",
@@ -57,17 +57,17 @@ pub(crate) fn api_server(tools: &Tools, directory: &Path, etcd: &str, port: u16)
     command
 }
 
-/// Megabytes: none of the tests writes more, and by default the log would begin anew after 100.
+/// Megabytes: no test writes more. By default the log is rotated after 100 MB.
 const AUDIT_LOG_SIZE: u32 = 4096;
 
-/// Makes kube-apiserver write what the policy says of each request to a file.
+/// Makes kube-apiserver write an audit log to a file, according to the policy.
 pub(crate) fn audit(api_server: &mut Command, policy: &Path, log: &Path) {
     api_server.arg("--audit-policy-file").arg(policy);
     api_server.arg("--audit-log-path").arg(log);
     api_server.arg(format!("--audit-log-maxsize={AUDIT_LOG_SIZE}"));
 }
 
-/// kube-controller-manager without a port of its own.
+/// kube-controller-manager, without a port.
 pub(crate) fn controller_manager(tools: &Tools, directory: &Path, kubeconfig: &Path) -> Command {
     let mut command = Command::new(tools.kube_controller_manager());
     command

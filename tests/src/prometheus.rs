@@ -1,4 +1,4 @@
-//! A real Prometheus, and its tool.
+//! A real Prometheus server, and promtool.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::process::Process;
 use crate::test_bed::TestBed;
 use crate::tools::Monitoring;
 
-/// It starts within a second; a busy machine takes longer.
+/// Prometheus starts within a second; a busy machine takes longer.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
-/// The tests of all alerts take it a second.
+/// The tests of all alerts take a second.
 const PROMTOOL_DEADLINE: Duration = Duration::from_mins(1);
 
-/// A Prometheus that scrapes some processes each second.
+/// A Prometheus server that scrapes some processes every second.
 #[derive(Debug)]
 pub struct Prometheus {
     url: String,
@@ -31,8 +31,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one beside a control plane, which it and its folder do not outlive. `targets` are addresses by the names of their
-    /// jobs.
+    /// Starts a server that ends with the control plane `bed`; its folder is removed with it. `targets` are addresses by job name.
     pub async fn start(bed: &TestBed, tools: &Monitoring, targets: &BTreeMap<&str, String>) -> Result<Self> {
         let folder = TempDir::with_prefix_in("prometheus-", &bed.directory)?;
         let scraped = targets.iter().map(|(job, address)| {
@@ -42,7 +41,7 @@ impl Prometheus {
             "global": { "scrape_interval": "1s", "scrape_timeout": "1s" },
             "scrape_configs": scraped.collect::<Vec<_>>(),
         });
-        // JSON is YAML too.
+        // JSON is valid YAML.
         let config = folder.path().join("prometheus.yaml");
         std::fs::write(&config, configuration.to_string())?;
         let (program, data) = (tools.prometheus(), folder.path().join("data"));
@@ -76,21 +75,24 @@ impl Prometheus {
         })
     }
 
-    /// What it answers now: each series and its value.
+    /// Runs an instant query: each series of the result and its value.
     ///
     /// # Errors
-    /// Where it does not understand the question.
+    /// If the query is invalid.
     pub async fn query(&self, query: &str) -> Result<Vec<Value>> {
         let url = Url::parse_with_params(&format!("{}/api/v1/query", self.url), [("query", query)])?;
         let text = self.client.get(url).send().await?.text().await?;
-        let mut answer: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
-        ensure!(answer.get("status") == Some(&json!("success")), "{query}: {text}");
-        let result = answer.pointer_mut("/data/result").map(Value::take);
+        let mut response: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
+        ensure!(
+            response.get("status") == Some(&json!("success")),
+            "{query}: {text}"
+        );
+        let result = response.pointer_mut("/data/result").map(Value::take);
         serde_json::from_value(result.with_context(|| text.clone())?).with_context(|| text.clone())
     }
 }
 
-/// What promtool says in a folder, when it is given something to read; nothing where it has nothing to say.
+/// Runs promtool in a folder: whether it succeeded, and its output, which is empty if it finds no problem.
 pub async fn promtool(
     tools: &Monitoring,
     folder: &Path,

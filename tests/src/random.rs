@@ -1,20 +1,20 @@
-//! Words that nobody else has.
+//! Random names and numbers.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// 16 hexadecimal digits, fit for the name of an object.
+/// 16 random hexadecimal digits, valid in the name of an object.
 ///
-/// The standard library keys its hashers from the operating system's randomness: no crate is needed for this.
+/// The standard library seeds its hashers with randomness of the operating system, so no crate is needed.
 pub fn word() -> String {
     format!("{:016x}", RandomState::new().hash_one("word"))
 }
 
-/// Chance that can be had again: the same seed gives the same numbers (`SplitMix64`).
+/// A reproducible random number generator: the same seed gives the same numbers (`SplitMix64`).
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
-    /// Begins with a seed.
+impl Rng {
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -30,7 +30,7 @@ impl Chance {
 
     /// A number below `bound`, which is not zero.
     pub fn below(&mut self, bound: usize) -> usize {
-        // Bounds are small: that the first numbers come up a little more often does not show.
+        // Bounds are small, so the bias towards small numbers is negligible.
         let bound = u64::try_from(bound).unwrap_or(u64::MAX);
         usize::try_from(self.number() % bound).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! `testbed serve`: owns the control plane, and ends it when nobody needs it any more.
+//! `testbed serve`: owns the control plane, and stops it when it is no longer needed.
 
 use anyhow::{Context, Result};
 use futures::future::LocalBoxFuture;
@@ -12,32 +12,32 @@ use crate::control_plane::{ControlPlane, Options};
 use crate::process::Process;
 use crate::tools::Tools;
 
-/// Something done once the API server is ready, before that is announced, such as installing manifests or
-/// starting a program. What it starts lives as long as the control plane.
+/// A step between the readiness of the API server and its announcement, such as installing manifests or starting a program.
+/// Whatever it starts runs as long as the control plane.
 pub type Step = Box<dyn FnOnce(&Cluster) -> LocalBoxFuture<'_, Result<Started>>>;
 
-/// What a step started.
+/// The results of a step.
 #[derive(Default)]
 pub struct Started {
-    /// Processes, whose end is the end of the control plane.
+    /// Processes; if one ends, the control plane stops.
     pub processes: Vec<Process>,
     /// A chart repository.
     pub charts: Option<ChartServer>,
 }
 
-/// What ends a control plane, besides a signal or a program of it that fails.
+/// What stops a control plane, besides a signal or the failure of one of its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Nothing else.
+    /// Only a signal.
     Signal,
-    /// The end of standard input, which comes even when its writer was killed.
+    /// The end of standard input, which is reached even if its writer is killed.
     EndOfInput,
 }
 
-/// Runs a control plane until SIGTERM, SIGINT, SIGHUP or what `until` says.
+/// Runs a control plane until SIGTERM, SIGINT, SIGHUP or the event of `until`.
 ///
 /// # Errors
-/// When a step, a program of the control plane or `announce` fails. Nothing is left running in any case.
+/// If a step, a program of the control plane or `announce` fails. No process is left running in any case.
 pub async fn serve(
     options: &Options,
     until: Until,
@@ -60,14 +60,14 @@ pub async fn serve(
     outcome.and(stopped)
 }
 
-/// Kills all processes of the caller's process group, the caller among them.
+/// Kills all processes of the caller's process group, including the caller.
 ///
-/// This reaches what others started into the group, at the price of a proper exit status.
+/// This includes processes that tests started in the group, at the cost of a proper exit status.
 pub fn end_group() -> Result<()> {
     kill_process_group(getpgrp(), Signal::KILL).context("cannot end the process group")
 }
 
-/// Returns only failures.
+/// Returns only with an error.
 async fn run(
     plane: &mut ControlPlane,
     options: &Options,
@@ -108,7 +108,7 @@ fn end(until: Until) -> Result<impl Future<Output = ()>> {
     })
 }
 
-/// Read by a thread of its own: the runtime would wait at its end for a read that never returns.
+/// Reads in a separate thread: at its shutdown, the runtime would wait for a read that never returns.
 async fn end_of_input() {
     let (sender, ended) = oneshot::channel::<()>();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Acting as a service account, with no more rights than its roles give.
+//! Requests as a ServiceAccount, with only the permissions of its roles.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::helmops::NAMESPACE;
 use crate::kubeconfig;
 use crate::kubectl::Kubectl;
 
-/// Writes a kubeconfig with a fresh token of this service account; it lives as long as the control plane.
+/// Writes a kubeconfig with a new token of this ServiceAccount; the file is removed with the control plane.
 pub async fn service_account_kubeconfig(cluster: &Cluster, namespace: &str, name: &str) -> Result<PathBuf> {
     let kubectl = cluster.kubectl().in_namespace(namespace);
     let token = kubectl.run(&["create", "token", name]).await?.ok()?;
@@ -19,16 +19,16 @@ pub async fn service_account_kubeconfig(cluster: &Cluster, namespace: &str, name
     Ok(path)
 }
 
-/// Whether a service account of helmops may do something in the namespace of kubectl, such as `list secrets`, by what the API
-/// server says.
-pub async fn may(kubectl: &Kubectl, name: &str, what: &str) -> Result<bool> {
+/// Whether a ServiceAccount of helmops has the permission for an action such as `list secrets` in the namespace of kubectl,
+/// according to the API server.
+pub async fn may(kubectl: &Kubectl, name: &str, action: &str) -> Result<bool> {
     let account = format!("--as=system:serviceaccount:{NAMESPACE}:{name}");
     let mut arguments = vec!["auth", "can-i", &account];
-    arguments.extend(what.split(' '));
-    let answer = kubectl.run(&arguments).await?;
-    match answer.stdout.trim() {
+    arguments.extend(action.split(' '));
+    let output = kubectl.run(&arguments).await?;
+    match output.stdout.trim() {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => bail!("{what}: {}", answer.stderr.trim()),
+        _ => bail!("{action}: {}", output.stderr.trim()),
     }
 }

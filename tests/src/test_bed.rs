@@ -14,29 +14,29 @@ use tokio::time::timeout;
 
 use crate::cluster::Cluster;
 use crate::control_plane::{Options, STOP_DEADLINE};
+use crate::permit::{Permit, acquire_permit};
 use crate::tools::Tools;
-use crate::turn::{Turn, turn};
 
-/// Above the deadlines of the parts, so that their messages are seen.
+/// Longer than the deadlines of the parts, so that their messages are printed.
 const START_DEADLINE: Duration = Duration::from_secs(150);
 const STOP_PAUSE: Duration = Duration::from_millis(20);
 
-/// A control plane that ends when this is dropped, or the process that holds it ends for whatever reason.
+/// A control plane that stops when this value is dropped, or when its process ends for any reason.
 #[derive(Debug)]
 pub struct TestBed {
     cluster: Cluster,
-    /// Holds the pipe whose end makes it stop.
+    /// Holds the write end of the pipe; the server stops when it is closed.
     server: Child,
-    _turn: Turn,
+    _permit: Permit,
 }
 
 impl TestBed {
-    /// Waits for a turn, and starts a control plane with `testbed`, which is `env!("CARGO_BIN_EXE_testbed")` for the tests
-    /// of this package, and what [`binary`] finds for others.
+    /// Waits for a permit, and starts a control plane with the program `testbed`: `env!("CARGO_BIN_EXE_testbed")` in tests of this
+    /// package, and the result of [`binary`] in others.
     pub async fn start(testbed: &Path, options: &Options) -> Result<Self> {
-        // Not under the deadline: this may compile Kubernetes.
+        // Without a deadline: this may compile Kubernetes.
         Tools::prepare().await?;
-        let turn = turn().await?;
+        let permit = acquire_permit().await?;
         let mut server = Command::new(testbed)
             .args(["serve", "--end-group"])
             .args(options.arguments())
@@ -45,7 +45,7 @@ impl TestBed {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", testbed.display()))?;
-        let output = server.stdout.take().context("a piped stdout")?;
+        let output = server.stdout.take().context("stdout is not piped")?;
         let ready = tokio::task::spawn_blocking(move || {
             let mut line = String::new();
             BufReader::new(output).read_line(&mut line).map(|_| line)
@@ -56,22 +56,22 @@ impl TestBed {
         };
         if line.is_empty() {
             stop(&mut server);
-            bail!("testbed serve did not start; its messages are above");
+            bail!("testbed serve did not start; see its messages above");
         }
         Ok(Self {
             cluster: serde_json::from_str(&line).with_context(|| format!("testbed serve printed {line}"))?,
             server,
-            _turn: turn,
+            _permit: permit,
         })
     }
 
-    /// The control plane that all tests of a program share; the first call starts it, with its options.
+    /// The control plane that all tests of a program share; the first call starts it with its options.
     pub async fn shared(testbed: &Path, options: &Options) -> Result<&'static Self> {
         static SHARED: OnceCell<TestBed> = OnceCell::const_new();
         SHARED.get_or_try_init(|| Self::start(testbed, options)).await
     }
 
-    /// A command whose process cannot outlive the test either, for [`crate::process::Process`] to start.
+    /// A command for [`crate::process::Process`], whose process ends with the test too.
     pub fn command(&self, program: &Path) -> tokio::process::Command {
         let mut command = Command::new(program);
         command.process_group(self.server.id().cast_signed());
@@ -93,17 +93,17 @@ impl Drop for TestBed {
     }
 }
 
-/// The program `name` that cargo built beside this one.
+/// The path of the program `name` that cargo built with this one.
 ///
 /// # Errors
-/// When it has not been built.
+/// If it has not been built.
 pub fn binary(name: &str) -> Result<PathBuf> {
     let this = std::env::current_exe()?;
-    // Tests and benches are one folder below the binaries.
-    let mut places = this.ancestors().skip(1).take(2).map(|folder| folder.join(name));
-    places.find(|path| path.is_file()).with_context(|| {
+    // Tests and benchmarks are one folder below the binaries.
+    let mut paths = this.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    paths.find(|path| path.is_file()).with_context(|| {
         format!(
-            "{name} is not beside {}; build it with cargo first",
+            "{name} is not in the folder of {}; build it with cargo first",
             this.display()
         )
     })
@@ -119,10 +119,10 @@ fn stop(server: &mut Child) {
         }
     }
     eprintln!(
-        "testbed: process {} has not ended within {STOP_DEADLINE:?}; it is killed with its group, and leaves nothing",
+        "testbed: process {} has not ended within {STOP_DEADLINE:?}; killing its process group",
         server.id()
     );
-    // It has not been waited for: the id is still its own, and that of its group.
+    // Its exit status was not read yet, so its id and that of its group cannot be reused.
     if let Some(group) = Pid::from_raw(server.id().cast_signed()) {
         let _ = kill_process_group(group, Signal::KILL);
     }

@@ -1,4 +1,4 @@
-//! The programs that the tests run, built from `tests/tools`: a control plane, Helm and a registry; Prometheus.
+//! The programs that the tests run, built from `tests/tools`: the control plane, Helm, a registry and Prometheus.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,9 +15,9 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Builds what is missing, which takes about ten minutes the first time and nothing afterwards.
+    /// Builds missing programs, which takes about ten minutes the first time and no time afterwards.
     ///
-    /// Progress goes to stderr. There is no deadline: a slow machine is not a fault.
+    /// Progress goes to stderr. There is no deadline: a slow machine is not an error.
     pub async fn prepare() -> Result<Self> {
         let directory = build("cluster").await?;
         Ok(Self { directory })
@@ -43,7 +43,7 @@ impl Tools {
         self.directory.join("kubectl")
     }
 
-    /// Helm, which makes the charts and indexes that tests serve.
+    /// Helm, which creates the charts and indexes that tests serve.
     pub fn helm(&self) -> PathBuf {
         self.directory.join("helm")
     }
@@ -54,20 +54,20 @@ impl Tools {
     }
 }
 
-/// Prometheus and its tool.
+/// Prometheus and promtool.
 #[derive(Clone, Debug)]
 pub struct Monitoring {
     directory: PathBuf,
 }
 
 impl Monitoring {
-    /// Builds what is missing, which takes some minutes the first time and nothing afterwards.
+    /// Builds missing programs, which takes some minutes the first time and no time afterwards.
     pub async fn prepare() -> Result<Self> {
         let directory = build("monitoring").await?;
         Ok(Self { directory })
     }
 
-    /// What checks metrics and tests alerts.
+    /// promtool, which checks metrics and tests alerts.
     pub fn promtool(&self) -> PathBuf {
         self.directory.join("promtool")
     }
@@ -78,7 +78,7 @@ impl Monitoring {
     }
 }
 
-/// Builds the programs of a set that are missing, and gives the folder that holds them.
+/// Builds the missing programs of a set, and returns their folder.
 async fn build(set: &str) -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build");
     let output = Command::new(&script)
@@ -91,7 +91,7 @@ async fn build(set: &str) -> Result<PathBuf> {
         .with_context(|| format!("cannot run {}", script.display()))?;
     ensure!(
         output.status.success(),
-        "{} {set} failed ({}); its messages are above",
+        "{} {set} failed ({}); see its messages above",
         script.display(),
         output.status
     );

@@ -1,16 +1,16 @@
-//! Waiting for a condition instead of sleeping for luck.
+//! Waiting for a condition instead of sleeping.
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// A condition that holds already is seen at once, one that nearly holds soon after.
+/// A condition that already holds is noticed immediately, one that almost holds soon after.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// A long wait must not load the machine that it waits for.
+/// A long wait must not load the machine.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Repeats `attempt` until it is `Ok`; its error is the reason to go on waiting.
+/// Repeats `attempt` until it is `Ok`; its error is the reason to continue waiting.
 ///
 /// ```no_run
 /// # use {anyhow::{Context, Result}, std::time::Duration};
@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// ```
 ///
 /// # Errors
-/// After `deadline`: what was awaited, and the last reason why it had not come.
+/// After `deadline`, with `what` and the error of the last attempt.
 pub async fn eventually<T>(
     what: &str,
     deadline: Duration,
@@ -47,7 +47,7 @@ pub async fn eventually<T>(
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 3 / 2);
     }
-    Err(last.context(format!("waited {deadline:?} for {what}, in vain")))
+    Err(last.context(format!("timed out after {deadline:?} waiting for {what}")))
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_success_ends_the_wait() {
+    async fn the_first_success_is_returned() {
         let mut tries = 0;
         let value = eventually("three tries", Duration::from_secs(5), async || {
             tries += 1;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_deadline_tells_what_was_awaited_and_the_last_reason() {
+    async fn the_timeout_error_contains_the_condition_and_the_last_error() {
         let mut tries = 0;
         let start = Instant::now();
         let error = eventually("the moon", Duration::from_secs(2), async || -> Result<()> {
@@ -84,17 +84,17 @@ mod tests {
         assert!(tries > 5, "polled {tries} times");
         assert_eq!(
             format!("{error:#}"),
-            format!("waited 2s for the moon, in vain: try {tries}")
+            format!("timed out after 2s waiting for the moon: try {tries}")
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_that_hangs_does_not_outlast_the_deadline() {
-        let error = eventually("an answer", Duration::from_secs(2), async || {
+    async fn a_hanging_attempt_ends_at_the_deadline() {
+        let error = eventually("a response", Duration::from_secs(2), async || {
             std::future::pending::<Result<()>>().await
         })
         .await
         .unwrap_err();
-        assert!(format!("{error:#}").contains("an answer"));
+        assert!(format!("{error:#}").contains("a response"));
     }
 }

@@ -1,6 +1,9 @@
-//! The optional rules that the API server keeps by itself.
+//! The optional `ValidatingAdmissionPolicies`, which the API server enforces without the webhook.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where something is not as told")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails where something is not as expected"
+)]
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,9 +14,9 @@ use helmops_tests::kubectl::Kubectl;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-/// The API server takes up new rules within seconds.
+/// The API server loads new policies within seconds.
 const SOON: Duration = Duration::from_secs(30);
-/// Where charts may come from: what the manifests have, and parts of a host.
+/// The allowed chart sources: those of the manifests, and paths of a host.
 const ALLOWED: [&str; 4] = [
     "https://charts.example.com",
     "oci://registry.example.com/charts",
@@ -35,22 +38,22 @@ fn chart(repo: &str) -> Value {
     json!({ "helm": { "repo": repo, "chart": "web", "version": "1.2.3" } })
 }
 
-/// What the API server says to a HelmOp that it refuses; nothing to one that it takes.
-async fn said(kubectl: &Kubectl, name: &str, spec: &Value) -> String {
+/// The error of the API server for a HelmOp; empty if it accepts it.
+async fn apply_error(kubectl: &Kubectl, name: &str, spec: &Value) -> String {
     kubectl.apply(&helmop(name, spec)).await.unwrap().stderr
 }
 
-/// What it would say. A HelmOp that it takes must not stay: the rules let alone what was there
-/// before them.
-async fn would_say(kubectl: &Kubectl, spec: &Value) -> String {
+/// The error for a dry run. An accepted HelmOp must not be stored: the policies do not apply to unchanged specs of existing
+/// objects.
+async fn dry_run_error(kubectl: &Kubectl, spec: &Value) -> String {
     let create = ["create", "--dry-run=server", "--filename=-"];
     let probe = helmop("probe", spec);
-    let told = kubectl.run_with_input(&create, &probe).await;
-    told.unwrap().stderr
+    let output = kubectl.run_with_input(&create, &probe).await;
+    output.unwrap().stderr
 }
 
 #[tokio::test]
-async fn they_deny_what_they_are_about() {
+async fn admission_policies_deny_insecure_tls_foreign_repositories_copies_and_deletion() {
     let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false)
         .await
         .unwrap();
@@ -58,35 +61,35 @@ async fn they_deny_what_they_are_about() {
     let insecure = json!({
         "helm": { "repo": "https://charts.example.com", "chart": "web" }, "insecureSkipTLSVerify": true,
     });
-    assert_eq!(said(&kubectl, "early", &insecure).await, "");
+    assert_eq!(apply_error(&kubectl, "early", &insecure).await, "");
     let folder = manifests().join("admission-policies");
     let apply = ["apply", "--server-side", "-k", folder.to_str().unwrap()];
     kubectl.run(&apply).await.unwrap().ok().unwrap();
     allow(&kubectl, &ALLOWED).await;
-    eventually("the rules", SOON, async || {
-        let told = would_say(&kubectl, &insecure).await;
+    eventually("the policies to be enforced", SOON, async || {
+        let error = dry_run_error(&kubectl, &insecure).await;
         ensure!(
-            told.contains("spec.insecureSkipTLSVerify: \"true\" is not allowed"),
-            "it said {told}"
+            error.contains("spec.insecureSkipTLSVerify: \"true\" is not allowed"),
+            "the error is {error:?}"
         );
-        let told = would_say(&kubectl, &chart("https://elsewhere.example.com")).await;
+        let error = dry_run_error(&kubectl, &chart("https://elsewhere.example.com")).await;
         ensure!(
-            told.contains("https://elsewhere.example.com is not allowed"),
-            "it said {told}"
+            error.contains("https://elsewhere.example.com is not allowed"),
+            "the error is {error:?}"
         );
         ensure!(
-            told.contains(&format!("allowed are {} ", ALLOWED.join(", "))),
-            "it said {told}"
+            error.contains(&format!("allowed are {} ", ALLOWED.join(", "))),
+            "the error is {error:?}"
         );
         let copies = json!({ "downstreamResources": [{ "kind": "Secret", "name": "prod-kubeconfig" }] });
-        let said = would_say_to(&kubectl, "Bundle", &copies).await;
-        ensure!(said.contains("may not be copied"), "it said {said}");
+        let error = dry_run_error_of(&kubectl, "Bundle", &copies).await;
+        ensure!(error.contains("may not be copied"), "the error is {error:?}");
         Ok(())
     })
     .await
     .unwrap();
     for repo in ["https://charts.example.com", "https://charts.example.com/stable"] {
-        assert_eq!(said(&kubectl, "web", &chart(repo)).await, "", "{repo}");
+        assert_eq!(apply_error(&kubectl, "web", &chart(repo)).await, "", "{repo}");
     }
     for foreign in [
         chart("https://charts.example.com.evil.example.org"),
@@ -95,17 +98,17 @@ async fn they_deny_what_they_are_about() {
         json!({ "helm": { "repo": "oci://registry.example.com/charts/web" },
                 "targets": [{ "helm": { "repo": "https://elsewhere.example.com" } }] }),
     ] {
-        let told = said(&kubectl, "foreign", &foreign).await;
-        assert!(told.contains("is not allowed"), "{foreign}: {told}");
+        let error = apply_error(&kubectl, "foreign", &foreign).await;
+        assert!(error.contains("is not allowed"), "{foreign}: {error}");
     }
-    leads_nowhere_else(&kubectl).await;
-    copies_what_is_listed(&kubectl).await;
+    ambiguous_paths_are_denied(&kubectl).await;
+    only_listed_resources_are_copied(&kubectl).await;
     let early = ["label", "helmop/early", "team=a"];
     kubectl.run(&early).await.unwrap().ok().unwrap();
-    protects(&kubectl).await;
+    protected_helmops_are_not_deleted(&kubectl).await;
 }
 
-/// Charts may come from these alone from now on.
+/// From now on, only these chart sources are allowed.
 async fn allow(kubectl: &Kubectl, repositories: &[&str]) {
     let change = json!({ "data": { "repositories": repositories.join("\n") } }).to_string();
     let patch = [
@@ -120,8 +123,8 @@ async fn allow(kubectl: &Kubectl, repositories: &[&str]) {
     kubectl.run(&patch).await.unwrap().ok().unwrap();
 }
 
-/// What is below an allowed URL as it is written, and somewhere else as clients read it, is refused.
-async fn leads_nowhere_else(kubectl: &Kubectl) {
+/// A URL that starts with an allowed one, but that clients resolve to another path or host, is denied.
+async fn ambiguous_paths_are_denied(kubectl: &Kubectl) {
     for elsewhere in [
         "https://h.example.com/team-a/../team-b",
         "https://h.example.com/team-a/..",
@@ -132,7 +135,7 @@ async fn leads_nowhere_else(kubectl: &Kubectl) {
         r"https://h.example.com/team-a/..\team-b",
         r"https://h.example.com/team-a/\..\team-b",
         "oci://registry.example.com/charts/../private/web",
-        // Decoded by a server, once or more often, or with parameters that it cuts off.
+        // Decoded by a server once or several times, or with path parameters that it removes.
         "https://h.example.com/team-a/%2e%2e%2fteam-b",
         "https://h.example.com/team-a%2F..%2Fteam-b",
         "https://h.example.com/team-a/..%5cteam-b",
@@ -145,42 +148,42 @@ async fn leads_nowhere_else(kubectl: &Kubectl) {
         "https://h.example.com/team-a/%c0%ae%c0%ae/team-b",
         "https://h.example.com/projects/team%2Fcharts/..%2fother",
         "https://h.example.com/projects/team%2fcharts",
-        // No folder of the host, but a query or another host.
+        // Not a folder of the host, but a query or another host.
         "https://charts.example.com?x.example.com",
         "https://charts.example.com%2f.example.org",
         "https://charts.example.com@elsewhere.example.org",
     ] {
         let archive = json!({ "helm": { "chart": format!("{elsewhere}/web-1.0.0.tgz") } });
         for spec in [chart(elsewhere), archive] {
-            let told = would_say(kubectl, &spec).await;
-            assert!(told.contains("is not allowed"), "{spec}: {told}");
+            let error = dry_run_error(kubectl, &spec).await;
+            assert!(error.contains("is not allowed"), "{spec}: {error}");
         }
     }
     for same in [
         "https://h.example.com/team-a/...//a..b/.c?d=../e",
         "https://h.example.com/team-a/a;b/..c;d?e=%2f%25",
         "https://h.example.com/team-a/with%20space/%7Euser",
-        // What is listed counts as it is written.
+        // Listed URLs are compared literally.
         "https://h.example.com/projects/team%2Fcharts",
         "https://h.example.com/projects/team%2Fcharts/stable",
     ] {
-        assert_eq!(would_say(kubectl, &chart(same)).await, "", "{same}");
+        assert_eq!(dry_run_error(kubectl, &chart(same)).await, "", "{same}");
     }
 }
 
-/// What the API server would say to a new object of a kind.
-async fn would_say_to(kubectl: &Kubectl, kind: &str, spec: &Value) -> String {
+/// The error of a dry run for a new object of a kind.
+async fn dry_run_error_of(kubectl: &Kubectl, kind: &str, spec: &Value) -> String {
     let object = json!({
         "apiVersion": "fleet.cattle.io/v1alpha1", "kind": kind,
         "metadata": { "name": "probe", "namespace": "default" }, "spec": spec,
     });
     let create = ["create", "--dry-run=server", "--filename=-"];
-    let said = kubectl.run_with_input(&create, &object.to_string()).await;
-    said.unwrap().stderr
+    let output = kubectl.run_with_input(&create, &object.to_string()).await;
+    output.unwrap().stderr
 }
 
-/// Only the Secrets and ConfigMaps of the list may be copied to clusters, by HelmOps, by Bundles and by their targets.
-async fn copies_what_is_listed(kubectl: &Kubectl) {
+/// HelmOps, Bundles and their targets may copy only the listed Secrets and ConfigMaps to clusters.
+async fn only_listed_resources_are_copied(kubectl: &Kubectl) {
     let resource = |kind: &str, name: &str| json!({ "kind": kind, "name": name });
     let listed = [resource("secret", "pull-a"), resource("ConfigMap", "settings")];
     let kubeconfig = [
@@ -205,14 +208,14 @@ async fn copies_what_is_listed(kubectl: &Kubectl) {
                 json!({ "helm": helm, "downstreamResources": resources }),
                 json!({ "helm": helm, "targets": [{}, { "downstreamResources": resources }] }),
             ] {
-                let said = would_say_to(kubectl, kind, &spec).await;
+                let error = dry_run_error_of(kubectl, kind, &spec).await;
                 match denied {
-                    None => assert_eq!(said, "", "{kind} {spec}"),
+                    None => assert_eq!(error, "", "{kind} {spec}"),
                     Some(text) => assert!(
-                        said.contains(&format!(
+                        error.contains(&format!(
                             "downstreamResources: {text} may not be copied to clusters"
                         )),
-                        "{kind} {spec}: {said}"
+                        "{kind} {spec}: {error}"
                     ),
                 }
             }
@@ -220,20 +223,20 @@ async fn copies_what_is_listed(kubectl: &Kubectl) {
     }
 }
 
-async fn protects(kubectl: &Kubectl) {
+async fn protected_helmops_are_not_deleted(kubectl: &Kubectl) {
     let run = async |arguments: &[&str]| kubectl.run(arguments).await.unwrap();
     let annotation = "helmops.fleet.cattle.io/protected";
     let protect = format!("{annotation}=true");
     run(&["annotate", "helmop/web", &protect]).await.ok().unwrap();
     eventually("the protection", SOON, async || {
-        let told = run(&["delete", "helmop/web", "--dry-run=server"]).await.stderr;
-        let denied = told.contains("the HelmOp is protected from deletion");
-        ensure!(denied, "it said {told}");
+        let error = run(&["delete", "helmop/web", "--dry-run=server"]).await.stderr;
+        let denied = error.contains("the HelmOp is protected from deletion");
+        ensure!(denied, "the error is {error:?}");
         Ok(())
     })
     .await
     .unwrap();
-    let release = format!("{annotation}-");
-    run(&["annotate", "helmop/web", &release]).await.ok().unwrap();
+    let unprotect = format!("{annotation}-");
+    run(&["annotate", "helmop/web", &unprotect]).await.ok().unwrap();
     run(&["delete", "helmop/web"]).await.ok().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Chart repositories, and the server that they are fetched from.
+//! Chart repositories, and the test server for them.
 
 use anyhow::Result;
 use helmops_tests::chart_server::{ChartServer, Fixed};
@@ -18,7 +18,7 @@ fn folder() -> Result<TempDir> {
 }
 
 #[tokio::test]
-async fn helm_makes_the_repository_and_each_new_version() {
+async fn helm_creates_the_repository_and_new_versions() {
     let tools = Tools::prepare().await.unwrap();
     let folder = TempDir::new().unwrap();
     let charts = [("alpine", ["0.1.0", "0.2.0"].as_slice()), ("nginx", &["1.1.0"])];
@@ -79,7 +79,7 @@ async fn requests_are_counted_by_path_and_status() {
 }
 
 #[tokio::test]
-async fn a_login_is_asked_for_and_checked() {
+async fn a_login_is_required_and_checked() {
     let folder = folder().unwrap();
     let server = ChartServer::http(folder.path()).await.unwrap();
     server.require_login("robot", "s3cret");
@@ -99,7 +99,7 @@ async fn a_login_is_asked_for_and_checked() {
 }
 
 #[tokio::test]
-async fn https_is_trusted_by_those_who_were_given_the_authority() {
+async fn only_clients_with_the_ca_trust_the_https_server() {
     let folder = folder().unwrap();
     let server = ChartServer::https(folder.path()).await.unwrap();
     let url = format!("{}{INDEX}", server.url());
@@ -113,29 +113,29 @@ async fn https_is_trusted_by_those_who_were_given_the_authority() {
 }
 
 #[tokio::test]
-async fn an_answer_can_be_fixed_and_freed() {
+async fn a_fixed_response_can_be_set_and_removed() {
     let folder = folder().unwrap();
     let server = ChartServer::http(folder.path()).await.unwrap();
     let client = probe::client(None).unwrap();
     let url = format!("{}{INDEX}", server.url());
     server.fix(INDEX, unavailable());
-    let answer = client.get(&url).send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(answer.headers()["content-type"], "text/html");
-    assert_eq!(answer.text().await.unwrap(), "<h1>later</h1>");
+    let response = client.get(&url).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.headers()["content-type"], "text/html");
+    assert_eq!(response.text().await.unwrap(), "<h1>later</h1>");
     server.unfix(INDEX);
     assert_eq!(probe::get(&client, &url).await.unwrap(), "entries: {}\n");
 }
 
 #[tokio::test]
-async fn a_closed_server_refuses_until_it_opens_again() {
+async fn a_closed_server_refuses_connections_until_it_is_reopened() {
     let folder = folder().unwrap();
     let mut server = ChartServer::http(folder.path()).await.unwrap();
     let client = probe::client(None).unwrap();
     let url = format!("{}{INDEX}", server.url());
     probe::get(&client, &url).await.unwrap();
     server.close().await;
-    // One that has no connection yet: the other could still see its own being closed.
+    // A client without a connection: the other one could get an error from its closed connection instead.
     let fresh = probe::client(None).unwrap();
     assert!(fresh.get(&url).send().await.unwrap_err().is_connect());
     server.reopen().await.unwrap();

@@ -1,10 +1,10 @@
-//! Two replicas of the controller on a real API server, with the rights as shipped: one works, and the other takes its place
-//! whatever becomes of it. Each test has a control plane of its own, whose audit log tells who wrote what.
+//! Two replicas of the controller on a real API server, with the permissions of the manifests: one is the leader, and the other
+//! takes over however the leader ends. Each test has its own control plane, whose audit log contains all writes.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a test fails where something is not as told"
+    reason = "a test fails where something is not as expected"
 )]
 
 use std::path::Path;
@@ -25,10 +25,10 @@ use serde_json::json;
 
 /// The machine may be busy with other tests.
 const SOON: Duration = Duration::from_secs(30);
-/// The default lease duration and the longest retry period, and some time for a busy machine.
+/// The default lease duration plus the longest retry period, plus some time for a busy machine.
 const TAKEOVER: Duration = Duration::from_secs(15 + 3 + 4);
 
-/// Replicas `one`, which leads, and `other`, which stands by.
+/// Replica `one`, the leader, and replica `other`, which waits for leadership.
 struct Pair {
     one: Running,
     other: Running,
@@ -60,7 +60,7 @@ impl Pair {
         })
     }
 
-    /// Makes or changes HelmOps.
+    /// Creates or changes HelmOps.
     async fn apply(&self, names: impl Iterator<Item = usize>, version: &str) {
         let helm = json!({ "repo": self.server.url(), "chart": "alpine", "version": version });
         let objects = names.map(|name| {
@@ -73,7 +73,7 @@ impl Pair {
         self.kubectl.apply(&list.to_string()).await.unwrap().ok().unwrap();
     }
 
-    /// Waits until so many Bundles have a version.
+    /// Waits until `number` Bundles have a version.
     async fn until_bundles(&self, number: usize, version: &str) {
         eventually("the Bundles", SOON, async || {
             let found = self.bundles(version).await?;
@@ -85,7 +85,7 @@ impl Pair {
     }
 
     async fn bundles(&self, version: &str) -> Result<usize> {
-        // Without any, kubectl prints no list.
+        // Without Bundles, kubectl prints no list.
         let list = self.kubectl.get("bundles").await?.unwrap_or_default();
         let of_version = list["items"]
             .as_array()
@@ -95,7 +95,7 @@ impl Pair {
         Ok(of_version.count())
     }
 
-    /// Asserts that nobody wrote anything while another held the Lease.
+    /// Asserts that only the holder of the Lease wrote.
     fn audit(&self) -> Terms {
         audit::terms(&audit::writes(&self.bed.audit_log()).unwrap()).unwrap()
     }
@@ -110,33 +110,33 @@ async fn metric(replica: &Running, name: &str) -> Result<f64> {
     metrics.sum(name, &[]).with_context(|| format!("no {name}"))
 }
 
-async fn until_leads(replica: &Running, leads: f64) {
-    eventually("the metric", SOON, async || {
+async fn until_leader_metric(replica: &Running, expected: f64) {
+    eventually("helmops_leader to change", SOON, async || {
         let found = metric(replica, "helmops_leader").await?;
-        ensure!((found - leads).abs() < 1e-9, "it is {found}");
+        ensure!((found - expected).abs() < 1e-9, "it is {found}");
         Ok(())
     })
     .await
     .unwrap();
 }
 
-fn told(replica: &Running, words: &str) -> usize {
-    replica.process.log().matches(words).count()
+fn log_matches(replica: &Running, text: &str) -> usize {
+    replica.process.log().matches(text).count()
 }
 
 #[tokio::test]
-async fn one_works_and_gives_the_lease_back_when_it_stops() {
+async fn only_the_leader_reconciles_and_it_releases_the_lease_on_shutdown() {
     let mut pair = Pair::start().await;
     pair.apply(0..5, "0.1.0").await;
     pair.until_bundles(5, "0.1.0").await;
-    until_leads(&pair.one, 1.0).await;
-    until_leads(&pair.other, 0.0).await;
-    let worked = metric(&pair.other, "helmops_reconcile_total").await.unwrap();
+    until_leader_metric(&pair.one, 1.0).await;
+    until_leader_metric(&pair.other, 0.0).await;
+    let reconciled = metric(&pair.other, "helmops_reconcile_total").await.unwrap();
     assert!(
-        worked.abs() < 1e-9,
-        "who stands by works on nothing, though it is ready"
+        reconciled.abs() < 1e-9,
+        "the other replica is ready but reconciles nothing"
     );
-    assert_eq!(told(&pair.other, "waiting for leadership"), 1);
+    assert_eq!(log_matches(&pair.other, "waiting for leadership"), 1);
 
     let status = pair.one.process.terminate(SOON).await.unwrap();
     assert_eq!(status.code(), Some(0), "{}", pair.one.process.tail());
@@ -149,21 +149,24 @@ async fn one_works_and_gives_the_lease_back_when_it_stops() {
 }
 
 #[tokio::test]
-async fn another_takes_over_from_one_that_is_killed() {
+async fn another_replica_takes_over_from_a_killed_leader() {
     let mut pair = Pair::start().await;
-    // In the middle of its work.
+    // While it reconciles.
     pair.apply(0..40, "0.1.0").await;
     pair.one.process.kill().await.unwrap();
     let killed = Instant::now();
     pair.apply(20..60, "0.2.0").await;
-    // The one that stands by has these waiting when they change.
+    // These are in the workqueue of the other replica when they change.
     pair.apply(60..70, "0.1.0").await;
     pair.apply(60..70, "0.2.0").await;
     until_holder(&pair.kubectl, "other", TAKEOVER).await.unwrap();
     let took = killed.elapsed();
     println!("taken over in {took:?}");
-    // The last renewal was a retry period before the end at the most.
-    assert!(took > Duration::from_secs(12), "not before: {took:?}");
+    // The last renewal was at most a retry period before the kill.
+    assert!(
+        took > Duration::from_secs(12),
+        "not before the Lease expires: {took:?}"
+    );
     pair.until_bundles(50, "0.2.0").await;
     pair.until_bundles(20, "0.1.0").await;
     assert_eq!(pair.audit().hands, 2);
@@ -172,13 +175,13 @@ async fn another_takes_over_from_one_that_is_killed() {
     for name in 60..70 {
         let bundle = format!("bundles/web{name}");
         let written = accepted.iter().filter(|write| write.object() == bundle).count();
-        assert_eq!(written, 1, "{bundle} is written as it is wanted by then");
+        assert_eq!(written, 1, "{bundle} is written once, in its final state");
     }
 }
 
-/// It wakes up in the middle of what it did, and does not know yet what has happened meanwhile.
+/// The old leader continues in the middle of a reconciliation, and has not observed the takeover yet.
 #[tokio::test]
-async fn one_that_slept_writes_nothing_more() {
+async fn a_suspended_leader_writes_nothing_after_the_takeover() {
     let pair = Pair::start().await;
     pair.apply(0..60, "0.1.0").await;
     pair.one.process.signal(Signal::STOP).unwrap();
@@ -189,39 +192,39 @@ async fn one_that_slept_writes_nothing_more() {
     pair.until_bundles(30, "0.1.0").await;
 
     pair.one.process.signal(Signal::CONT).unwrap();
-    until_leads(&pair.one, 0.0).await;
-    eventually("the one that slept to stand by", SOON, async || {
+    until_leader_metric(&pair.one, 0.0).await;
+    eventually("the old leader to wait for leadership", SOON, async || {
         ensure!(
-            told(&pair.one, "waiting for leadership") == 1,
-            "it has not said so"
+            log_matches(&pair.one, "waiting for leadership") == 1,
+            "the log does not contain it"
         );
         Ok(())
     })
     .await
     .unwrap();
-    // Work for the new leader, which the old one sees too.
+    // Work for the new leader, which the old one observes too.
     pair.apply(0..90, "0.1.0").await;
     pair.until_bundles(90, "0.1.0").await;
-    let Terms { hands, others } = pair.audit();
-    println!("{others} writes");
+    let Terms { hands, other_writes } = pair.audit();
+    println!("{other_writes} writes");
     assert_eq!(hands, 2);
     assert!(
-        others >= 300,
-        "90 Bundles and statuses twice, and 30 once: {others}"
+        other_writes >= 300,
+        "90 Bundles and statuses twice, and 30 once: {other_writes}"
     );
 }
 
 #[tokio::test]
-async fn a_leader_without_the_right_to_renew_stops_until_it_has_it_again() {
+async fn a_leader_without_the_permission_to_renew_stops_until_it_is_restored() {
     let pair = Pair::start().await;
     let system = pair.kubectl.in_namespace(helmops::NAMESPACE);
     let delete = ["delete", "rolebinding", "helmops-controller"];
     system.run(&delete).await.unwrap().ok().unwrap();
-    until_leads(&pair.one, 0.0).await;
+    until_leader_metric(&pair.one, 0.0).await;
     pair.apply(0..5, "0.1.0").await;
-    // Longer than anybody waits for a Lease.
+    // Longer than the retry period of the other replica.
     tokio::time::sleep(Duration::from_secs(8)).await;
-    assert_eq!(pair.bundles("0.1.0").await.unwrap(), 0, "nobody leads");
+    assert_eq!(pair.bundles("0.1.0").await.unwrap(), 0, "there is no leader");
     let log = pair.one.process.log();
     assert_eq!(log.matches("failed to renew the Lease").count(), 1, "{log}");
     assert_eq!(log.matches("was not renewed in time").count(), 1, "{log}");
@@ -232,7 +235,7 @@ async fn a_leader_without_the_right_to_renew_stops_until_it_has_it_again() {
 }
 
 #[tokio::test]
-async fn a_deleted_lease_changes_nothing() {
+async fn the_leader_stays_the_same_after_the_lease_is_deleted() {
     let pair = Pair::start().await;
     let system = pair.kubectl.in_namespace(helmops::NAMESPACE);
     let delete = ["delete", "lease", LEASE];
@@ -244,5 +247,5 @@ async fn a_deleted_lease_changes_nothing() {
     let transitions = metric(&pair.one, "helmops_lease_transitions_total")
         .await
         .unwrap();
-    assert!((transitions - 1.0).abs() < 1e-9, "it never ceased to lead");
+    assert!((transitions - 1.0).abs() < 1e-9, "leadership was not interrupted");
 }

@@ -1,4 +1,4 @@
-//! Nothing of a control plane outlives whoever needed it.
+//! No process or file of a control plane is left after its test or `testbed serve` ends.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 use futures::FutureExt;
 use helmops_tests::cluster::Cluster;
 use helmops_tests::control_plane::Options;
+use helmops_tests::permit::acquire_permit;
 use helmops_tests::process::Process;
 use helmops_tests::serve::{Started, Step, Until, serve};
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::tools::Tools;
-use helmops_tests::turn::turn;
 use helmops_tests::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -23,12 +23,12 @@ use tempfile::TempDir;
 const TESTBED: &str = env!("CARGO_BIN_EXE_testbed");
 const CONTROL_PLANE: [&str; 3] = ["etcd", "kube-apiserver", "kube-controller-manager"];
 const SOON: Duration = Duration::from_secs(10);
-/// Makes `hold_a_test_bed` do so.
+/// Set for the process that runs `hold_a_test_bed`.
 const HOLD: &str = "HELMOPS_HOLD";
 
 #[tokio::test]
-async fn the_end_of_standard_input_ends_all() {
-    let _turn = turn().await.unwrap();
+async fn the_end_of_standard_input_stops_the_control_plane() {
+    let _permit = acquire_permit().await.unwrap();
     let (mut server, cluster) = announced(Command::new(TESTBED).arg("serve")).unwrap();
     running(&cluster, &CONTROL_PLANE).await.unwrap();
     assert_eq!(cluster.pid, server.id());
@@ -40,8 +40,8 @@ async fn the_end_of_standard_input_ends_all() {
 }
 
 #[tokio::test]
-async fn a_killed_test_leaves_nothing_behind() {
-    let _turn = turn().await.unwrap();
+async fn a_killed_test_leaves_no_process_or_file() {
+    let _permit = acquire_permit().await.unwrap();
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", "hold_a_test_bed", "--ignored", "--nocapture"])
         .env(HOLD, "1");
@@ -51,17 +51,17 @@ async fn a_killed_test_leaves_nothing_behind() {
 
     test.kill().unwrap();
     test.wait().unwrap();
-    eventually("the end of all", SOON, async || {
-        let left = programs_of(&cluster);
-        ensure!(left.is_empty(), "{left:?} still run");
-        ensure!(!cluster.directory.exists(), "the folder is there");
+    eventually("the end of all processes", SOON, async || {
+        let remaining = programs_of(&cluster);
+        ensure!(remaining.is_empty(), "{remaining:?} still run");
+        ensure!(!cluster.directory.exists(), "the folder still exists");
         Ok(())
     })
     .await
     .unwrap();
 }
 
-/// What the test above kills: a test with a control plane and a program of its own.
+/// The test that the one above kills: it has a control plane and another program.
 #[tokio::test]
 #[ignore = "part of another test"]
 async fn hold_a_test_bed() {
@@ -79,8 +79,8 @@ async fn hold_a_test_bed() {
 }
 
 #[tokio::test]
-async fn a_program_that_ends_ends_all_and_is_named() {
-    let _turn = turn().await.unwrap();
+async fn a_program_that_ends_stops_the_control_plane_and_is_reported() {
+    let _permit = acquire_permit().await.unwrap();
     let (server, cluster) = announced(Command::new(TESTBED).arg("serve").stderr(Stdio::piped())).unwrap();
     let [(_, etcd), ..] = processes_of(&cluster)[..] else {
         panic!("no etcd");
@@ -95,9 +95,9 @@ async fn a_program_that_ends_ends_all_and_is_named() {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_start_is_named_and_quoted() {
-    let _turn = turn().await.unwrap();
-    let tools = tools_but("kube-apiserver", "echo wrong flag; exit 3")
+async fn a_program_that_does_not_start_is_reported_with_its_log() {
+    let _permit = acquire_permit().await.unwrap();
+    let tools = tools_with("kube-apiserver", "echo wrong flag; exit 3")
         .await
         .unwrap();
     let mut testbed = Command::new(TESTBED);
@@ -109,11 +109,11 @@ async fn a_program_that_does_not_start_is_named_and_quoted() {
 }
 
 #[tokio::test]
-async fn a_port_taken_by_somebody_else_is_given_up_for_another() {
-    let _turn = turn().await.unwrap();
+async fn another_port_is_tried_if_one_is_in_use() {
+    let _permit = acquire_permit().await.unwrap();
     let real = Tools::prepare().await.unwrap().etcd();
     let once = "[ -e $0.tried ] || { touch $0.tried; echo 'bind: address already in use'; exit 1; }";
-    let tools = tools_but("etcd", &format!("{once}; exec {} \"$@\"", real.display()))
+    let tools = tools_with("etcd", &format!("{once}; exec {} \"$@\"", real.display()))
         .await
         .unwrap();
     let (mut server, _) = announced(
@@ -127,11 +127,11 @@ async fn a_port_taken_by_somebody_else_is_given_up_for_another() {
     assert!(ended(&mut server).await.unwrap().success());
 }
 
-/// `testbed up` and `down` with a state folder of their own; nothing stays up after a failure either.
+/// `testbed up` and `down` with their own state folder; the control plane is stopped even after a failure.
 struct Background(TempDir);
 
 impl Background {
-    /// The two outputs.
+    /// Returns standard output and standard error.
     fn run(&self, command: &str) -> Result<(String, String)> {
         let mut testbed = Command::new(TESTBED);
         let output = testbed.arg(command).arg("--state").arg(self.0.path()).output()?;
@@ -150,8 +150,8 @@ impl Drop for Background {
 }
 
 #[tokio::test]
-async fn up_status_and_down_tell_what_they_find() {
-    let _turn = turn().await.unwrap();
+async fn up_status_and_down_report_the_state() {
+    let _permit = acquire_permit().await.unwrap();
     let background = Background(TempDir::new().unwrap());
     let testbed = |command| background.run(command).unwrap();
     assert_eq!(testbed("status").0, "not up\n");
@@ -191,8 +191,8 @@ async fn up_status_and_down_tell_what_they_find() {
 }
 
 #[tokio::test]
-async fn steps_come_before_the_announcement_and_end_with_the_control_plane() {
-    let _turn = turn().await.unwrap();
+async fn steps_run_before_the_announcement_and_their_processes_end_with_the_control_plane() {
+    let _permit = acquire_permit().await.unwrap();
     let (announce, announced) = mpsc::channel();
     let step: Step = Box::new(|cluster| {
         let mut tail = tokio::process::Command::new("tail");
@@ -214,23 +214,23 @@ async fn steps_come_before_the_announcement_and_end_with_the_control_plane() {
     });
     let outcome = serve(&Options::default(), Until::Signal, vec![step], |cluster| {
         announce.send((cluster.clone(), programs_of(cluster)))?;
-        bail!("seen enough")
+        bail!("stop here")
     })
     .await;
-    assert_eq!(outcome.unwrap_err().to_string(), "seen enough");
+    assert_eq!(outcome.unwrap_err().to_string(), "stop here");
     let (cluster, programs) = announced.recv().unwrap();
     assert!(programs.contains(&"tail".to_owned()), "{programs:?}");
     assert_eq!(programs_of(&cluster), [""; 0]);
 }
 
-/// Starts a program that announces a control plane in a line of JSON.
+/// Starts a program that announces a control plane as a line of JSON.
 fn announced(command: &mut Command) -> Result<(Child, Cluster)> {
     let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let output = BufReader::new(server.stdout.take().context("stdout")?);
     let mut lines = output.lines().map_while(Result::ok);
     let line = lines
         .find(|line| line.starts_with('{'))
-        .context("no announcement")?;
+        .context("there is no announcement")?;
     Ok((server, serde_json::from_str(&line)?))
 }
 
@@ -239,15 +239,15 @@ async fn ended(server: &mut Child) -> Result<ExitStatus> {
     eventually("the end of testbed serve", SOON, ended).await
 }
 
-/// What a program says that fails by itself, with its standard input open.
+/// The standard error of a program that fails by itself, with its standard input open.
 fn failure(mut server: Child) -> Result<String> {
-    let said = std::io::read_to_string(server.stderr.take().context("stderr")?)?;
+    let stderr = std::io::read_to_string(server.stderr.take().context("stderr")?)?;
     let status = server.wait()?;
-    ensure!(status.code() == Some(1), "{status}: {said}");
-    Ok(said)
+    ensure!(status.code() == Some(1), "{status}: {stderr}");
+    Ok(stderr)
 }
 
-/// Waits for these programs: a process is there a moment before its command line is.
+/// Waits for these programs: a process exists shortly before its command line is set.
 async fn running(cluster: &Cluster, programs: &[&str]) -> Result<()> {
     eventually("all programs", SOON, async || {
         let found = programs_of(cluster);
@@ -280,11 +280,11 @@ fn processes_of(cluster: &Cluster) -> Vec<(String, Pid)> {
     processes
 }
 
-/// The real tools, but one of them replaced by a shell script.
-async fn tools_but(program: &str, script: &str) -> Result<TempDir> {
+/// The real tools, with one of them replaced by a shell script.
+async fn tools_with(program: &str, script: &str) -> Result<TempDir> {
     let etcd = Tools::prepare().await?.etcd();
     let folder = tempfile::tempdir()?;
-    for tool in std::fs::read_dir(etcd.parent().context("a folder")?)? {
+    for tool in std::fs::read_dir(etcd.parent().context("the path of etcd has no folder")?)? {
         let tool = tool?;
         symlink(tool.path(), folder.path().join(tool.file_name()))?;
     }

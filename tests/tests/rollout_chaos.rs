@@ -1,11 +1,11 @@
-//! The controller is killed again and again in the middle of roll-outs. Never are more clusters unavailable than may be, and
-//! in the end every cluster has what was asked for last.
+//! The controller is killed repeatedly in the middle of rollouts. At no time are more clusters unavailable than allowed, and in
+//! the end every cluster has the last version.
 //!
-//! `HELMOPS_CHAOS_KILLS` says how often, and `HELMOPS_CHAOS_SEED` repeats the choices of another run.
+//! `HELMOPS_CHAOS_KILLS` is the number of kills, and `HELMOPS_CHAOS_SEED` repeats the random choices of another run.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "a test fails where something is not as told"
+    reason = "a test fails where something is not as expected"
 )]
 
 use std::cell::Cell;
@@ -17,12 +17,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use helmops_tests::api::Api;
 use helmops_tests::helmops::{self, Running};
-use helmops_tests::random::Chance;
+use helmops_tests::random::Rng;
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-/// So many take half a minute.
+/// They take half a minute.
 const KILLS: usize = 5;
 const CLUSTERS: usize = 16;
 const MAX_UNAVAILABLE: usize = 3;
@@ -30,7 +30,7 @@ const NAMESPACE: &str = "chaos";
 const DEADLINE: Duration = Duration::from_mins(2);
 
 #[tokio::test]
-async fn a_roll_out_survives_its_controller() -> Result<()> {
+async fn a_rollout_respects_max_unavailable_while_the_controller_is_killed() -> Result<()> {
     let number = |variable: &str| {
         env::var(variable)
             .ok()
@@ -39,35 +39,35 @@ async fn a_roll_out_survives_its_controller() -> Result<()> {
     let kills = number("HELMOPS_CHAOS_KILLS").unwrap_or(KILLS);
     let seed = number("HELMOPS_CHAOS_SEED").unwrap_or_else(|| std::process::id() as usize);
     println!("rollout chaos: HELMOPS_CHAOS_SEED={seed}");
-    let setting = Setting::start().await?;
-    let mut chance = Chance::new(seed as u64);
+    let fixture = Fixture::start().await?;
+    let mut rng = Rng::new(seed as u64);
     let agents = Agents {
-        api: &setting.api,
-        chance: Chance::new(chance.number()),
-        is_first: Cell::new(true),
-        over: Cell::new(false),
+        api: &fixture.api,
+        rng: Rng::new(rng.number()),
+        is_initial: Cell::new(true),
+        is_done: Cell::new(false),
     };
-    let (worst, killed) = tokio::join!(agents.work(), async {
-        let killed = setting.kill(kills, &agents, &mut chance).await;
-        agents.over.set(true);
+    let (worst, killed) = tokio::join!(agents.run(), async {
+        let killed = fixture.kill(kills, &agents, &mut rng).await;
+        agents.is_done.set(true);
         killed
     });
     let worst = worst?;
     let versions = killed?;
     println!(
-        "rollout chaos: {kills} kills in {versions} roll-outs to {CLUSTERS} clusters; {worst} unavailable at the most, of \
+        "rollout chaos: {kills} kills in {versions} rollouts to {CLUSTERS} clusters; at most {worst} unavailable, of \
          {MAX_UNAVAILABLE} allowed"
     );
-    assert!(worst > 0, "nothing was ever rolled out");
+    assert!(worst > 0, "no cluster was ever updated");
     Ok(())
 }
 
-struct Setting {
+struct Fixture {
     bed: TestBed,
     api: Api,
 }
 
-impl Setting {
+impl Fixture {
     async fn start() -> Result<Self> {
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
         let kubectl = bed.kubectl();
@@ -102,30 +102,30 @@ impl Setting {
         Ok(Self { bed, api })
     }
 
-    async fn controller(&self, life: usize) -> Result<Running> {
+    async fn controller(&self, number: usize) -> Result<Running> {
         let command = |program: &Path| {
             let mut command = self.bed.command(program);
             command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
-            // Waiting for the Lease of the dead takes longer than anything else here, and is tested elsewhere.
+            // Waiting for the Lease of a killed process would take longer than everything else, and has other tests.
             command.env("HELMOPS_LEADER_ELECT", "false");
             command
         };
-        helmops::start_controller(&self.bed, &format!("controller-{life}"), &command).await
+        helmops::start_controller(&self.bed, &format!("controller-{number}"), &command).await
     }
 
-    /// Rolls out version after version until it has killed the controller so often. Gives the number of versions.
-    async fn kill(&self, kills: usize, agents: &Agents<'_>, chance: &mut Chance) -> Result<usize> {
+    /// Rolls out versions until the controller was killed `kills` times. Returns the number of versions.
+    async fn kill(&self, kills: usize, agents: &Agents<'_>, rng: &mut Rng) -> Result<usize> {
         let mut controller = self.controller(0).await?;
         self.until_everywhere("1.0.0").await?;
-        agents.is_first.set(false);
+        agents.is_initial.set(false);
         let (mut killed, mut minor) = (0, 0);
         while killed < kills {
             minor += 1;
             let version = format!("1.{minor}.0");
-            let newer = json!({ "spec": { "helm": { "version": version, "values": { "minor": minor } } } });
-            self.api.patch(NAMESPACE, "bundles", "web", newer).await?;
-            for _ in 0..=chance.below(2) {
-                tokio::time::sleep(Duration::from_millis(chance.below(900) as u64)).await;
+            let patch = json!({ "spec": { "helm": { "version": version, "values": { "minor": minor } } } });
+            self.api.patch(NAMESPACE, "bundles", "web", patch).await?;
+            for _ in 0..=rng.below(2) {
+                tokio::time::sleep(Duration::from_millis(rng.below(900) as u64)).await;
                 controller.process.kill().await?;
                 killed += 1;
                 controller = self.controller(killed).await?;
@@ -137,7 +137,7 @@ impl Setting {
 
     async fn until_everywhere(&self, version: &str) -> Result<()> {
         eventually(
-            &format!("version {version} to be everywhere"),
+            &format!("version {version} on all clusters"),
             DEADLINE,
             async || {
                 let found = self.api.list_all("bundledeployments", "").await?;
@@ -147,8 +147,11 @@ impl Setting {
                     .count();
                 ensure!(done == CLUSTERS, "{done} of {CLUSTERS}");
                 let bundles = self.api.list(NAMESPACE, "bundles").await?;
-                let told = &bundles[0]["status"]["summary"]["ready"];
-                ensure!(*told == json!(CLUSTERS), "its status counts {told}");
+                let ready = &bundles[0]["status"]["summary"]["ready"];
+                ensure!(
+                    *ready == json!(CLUSTERS),
+                    "the summary of the Bundle counts {ready} ready"
+                );
                 Ok(())
             },
         )
@@ -167,37 +170,37 @@ fn is_unavailable(deployment: &Value) -> bool {
     spec["deploymentID"] != status["appliedDeploymentID"] || status["ready"] != true
 }
 
-/// The agents of all clusters: they take their time to deploy, and more to become ready.
+/// The agents of all clusters: they deploy with a delay, and become ready after another one.
 struct Agents<'a> {
     api: &'a Api,
-    chance: Chance,
-    /// Whether clusters are given it for the first time, when none of them is available.
-    is_first: Cell<bool>,
-    over: Cell<bool>,
+    rng: Rng,
+    /// Whether this is the first deployment, when no cluster is available.
+    is_initial: Cell<bool>,
+    is_done: Cell<bool>,
 }
 
 impl Agents<'_> {
-    /// Works until it is over. Gives the largest number of clusters that were unavailable at one time.
-    async fn work(&self) -> Result<usize> {
-        let mut chance = self.chance.clone();
+    /// Runs until `is_done`. Returns the largest number of clusters that were unavailable at the same time.
+    async fn run(&self) -> Result<usize> {
+        let mut rng = self.rng.clone();
         let mut worst = 0;
-        let mut waits: BTreeMap<String, usize> = BTreeMap::new();
-        while !self.over.get() {
-            // The API server refuses lists of a kind that it has only just learned.
+        let mut delays: BTreeMap<String, usize> = BTreeMap::new();
+        while !self.is_done.get() {
+            // The API server rejects lists of a kind whose CRD was just created.
             let Ok(found) = self.api.list_all("bundledeployments", "").await else {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 continue;
             };
             let unavailable = found.iter().filter(|one| is_unavailable(one)).count();
-            if !self.is_first.get() {
+            if !self.is_initial.get() {
                 worst = worst.max(unavailable);
                 ensure!(
                     unavailable <= MAX_UNAVAILABLE,
-                    "{unavailable} are unavailable at once"
+                    "{unavailable} are unavailable at the same time"
                 );
             }
             for deployment in &found {
-                self.step(deployment, &mut waits, &mut chance).await?;
+                self.step(deployment, &mut delays, &mut rng).await?;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -207,23 +210,21 @@ impl Agents<'_> {
     async fn step(
         &self,
         deployment: &Value,
-        waits: &mut BTreeMap<String, usize>,
-        chance: &mut Chance,
+        delays: &mut BTreeMap<String, usize>,
+        rng: &mut Rng,
     ) -> Result<()> {
         if !is_unavailable(deployment) {
             return Ok(());
         }
         let namespace = deployment["metadata"]["namespace"]
             .as_str()
-            .context("no namespace")?;
-        let wait = waits
-            .entry(namespace.to_owned())
-            .or_insert_with(|| chance.below(6));
-        if *wait > 0 {
-            *wait -= 1;
+            .context("the BundleDeployment has no namespace")?;
+        let delay = delays.entry(namespace.to_owned()).or_insert_with(|| rng.below(6));
+        if *delay > 0 {
+            *delay -= 1;
             return Ok(());
         }
-        waits.remove(namespace);
+        delays.remove(namespace);
         let id = &deployment["spec"]["deploymentID"];
         let is_applied = *id == deployment["status"]["appliedDeploymentID"];
         let status = json!({ "appliedDeploymentID": id, "ready": is_applied, "nonModified": true });

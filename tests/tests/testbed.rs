@@ -1,4 +1,4 @@
-//! The test bed itself: what all other cluster tests stand on.
+//! The test bed itself, which all other cluster tests use.
 
 use std::path::Path;
 use std::time::Duration;
@@ -45,14 +45,17 @@ async fn objects_are_applied_and_read_back() {
 }
 
 #[tokio::test]
-async fn the_namespace_goes_with_the_test() {
+async fn the_namespace_is_deleted_when_the_test_ends() {
     let bed = bed().await.unwrap();
     let namespace = TestNamespace::create(bed, "brief").await.unwrap();
     let object = format!("namespace/{}", namespace.name());
     assert!(bed.kubectl().get(&object).await.unwrap().is_some());
     drop(namespace);
     eventually("the end of the namespace", Duration::from_secs(30), async || {
-        ensure!(bed.kubectl().get(&object).await?.is_none(), "{object} is there");
+        ensure!(
+            bed.kubectl().get(&object).await?.is_none(),
+            "{object} still exists"
+        );
         Ok(())
     })
     .await
@@ -60,9 +63,9 @@ async fn the_namespace_goes_with_the_test() {
 }
 
 #[tokio::test]
-async fn a_service_account_may_do_what_its_role_says_and_no_more() {
+async fn a_service_account_has_only_the_permissions_of_its_role() {
     let bed = bed().await.unwrap();
-    let namespace = TestNamespace::create(bed, "rights").await.unwrap();
+    let namespace = TestNamespace::create(bed, "permissions").await.unwrap();
     let subject = format!("--serviceaccount={}:reader", namespace.name());
     for arguments in [
         ["create", "serviceaccount", "reader"].as_slice(),
@@ -88,7 +91,7 @@ async fn a_service_account_may_do_what_its_role_says_and_no_more() {
 }
 
 #[tokio::test]
-async fn dependents_are_collected_with_their_owner() {
+async fn dependents_are_garbage_collected_with_their_owner() {
     let namespace = TestNamespace::create(bed().await.unwrap(), "owners")
         .await
         .unwrap();
@@ -126,10 +129,10 @@ async fn dependents_are_collected_with_their_owner() {
             .unwrap()
             .ok()
             .unwrap();
-        // A kind that was not there when the collector started would take up to 30 seconds more.
+        // A kind that did not exist when the garbage collector started would take up to 30 seconds longer.
         eventually("garbage collection", Duration::from_secs(10), async || {
-            let left = kubectl.get(&format!("{kind}/owned")).await?;
-            ensure!(left.is_none(), "the owned {kind} is there");
+            let dependent = kubectl.get(&format!("{kind}/owned")).await?;
+            ensure!(dependent.is_none(), "the owned {kind} still exists");
             Ok(())
         })
         .await
@@ -143,7 +146,7 @@ async fn requests_to_the_api_server_are_counted_and_audited() {
     let bed = bed().await.unwrap();
     let before = api_requests(bed, "ingressclasses", "GET").await.unwrap();
     bed.kubectl().get("ingressclass/none").await.unwrap();
-    // The server counts a request just after it has answered it.
+    // The server counts a request shortly after its response.
     eventually("the count", Duration::from_secs(5), async || {
         let after = api_requests(bed, "ingressclasses", "GET").await?;
         ensure!(after == before + 1, "{before} before, {after} after");
@@ -154,7 +157,7 @@ async fn requests_to_the_api_server_are_counted_and_audited() {
 
     let audit = std::fs::read_to_string(bed.audit_log()).unwrap();
     let mut events = audit.lines().filter(|line| line.contains("/ingressclasses/none"));
-    let event: Value = serde_json::from_str(events.next().context("no event").unwrap()).unwrap();
+    let event: Value = serde_json::from_str(events.next().context("there is no event").unwrap()).unwrap();
     assert_eq!(
         (&event["verb"], &event["user"]["username"]),
         (&json!("get"), &json!("admin"))

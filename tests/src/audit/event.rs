@@ -1,4 +1,4 @@
-//! The API server's audit log, as far as anybody here reads it.
+//! The audit log of the API server: the fields that the tests use.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One request, answered.
+/// A request and its response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Event {
@@ -50,10 +50,10 @@ pub(crate) struct ResponseStatus {
     pub code: u16,
 }
 
-/// All events of a log, in the order in which they were answered, handed to `each`.
+/// Calls `each` with all events of a log, in the order of the responses.
 ///
 /// # Errors
-/// Where the log cannot be read, or `each` fails.
+/// If the log cannot be read, or `each` fails.
 pub(crate) fn read(log: &Path, mut each: impl FnMut(Event) -> Result<()>) -> Result<()> {
     let file = File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
     let mut lines = BufReader::new(file).lines().peekable();
@@ -61,9 +61,9 @@ pub(crate) fn read(log: &Path, mut each: impl FnMut(Event) -> Result<()>) -> Res
         let line = line?;
         match serde_json::from_str(&line) {
             Ok(event) => each(event)?,
-            // The API server may be in the middle of it, or have been killed there.
+            // The last line may be incomplete: the API server is writing it, or was killed.
             Err(_) if lines.peek().is_none() => {}
-            Err(error) => return Err(error).with_context(|| format!("no event: {line}")),
+            Err(error) => return Err(error).with_context(|| format!("not an audit event: {line}")),
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use helmops_tests::control_plane::Options;
 use helmops_tests::detached::{Detached, Status};
 use helmops_tests::serve::{self, Step, Until};
 use helmops_tests::tools::Tools;
-use helmops_tests::{demo, docs, helmops, rights};
+use helmops_tests::{demo, docs, helmops, permissions};
 
 /// A Kubernetes control plane on this machine, without nodes.
 #[derive(Parser)]
@@ -53,9 +53,9 @@ enum Command {
         #[arg(default_value = ".")]
         root: PathBuf,
     },
-    /// Compare the rights that the manifests give with those that were used, by what control planes with `HELMOPS_RIGHTS` in
-    /// their environment left in its folder.
-    Rights {
+    /// Compare the permissions that the manifests grant with those that were used, which control planes with
+    /// `HELMOPS_PERMISSIONS` in their environment recorded in that folder.
+    Permissions {
         /// The folder.
         folder: PathBuf,
     },
@@ -107,7 +107,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         Command::Up { options } => up(&detached, &options).await,
         Command::Down => down(&detached).await,
         Command::Status => status(&detached),
-        Command::Rights { folder } => compare_rights(&folder).await,
+        Command::Permissions { folder } => compare_permissions(&folder).await,
         Command::Docs { root } => check_docs(&root),
     }
 }
@@ -135,7 +135,7 @@ async fn demo() -> Result<()> {
     let this = std::env::current_exe()?;
     say("A control plane starts on this machine: etcd, kube-apiserver, kube-controller-manager.")?;
     let bed = helmops::control_plane(&this, false).await?;
-    demo::tell(&bed, &|program| bed.command(program)).await
+    demo::run(&bed, &|program| bed.command(program)).await
 }
 
 async fn up(detached: &Detached, options: &Options) -> Result<()> {
@@ -172,23 +172,23 @@ async fn down(detached: &Detached) -> Result<()> {
     }
 }
 
-async fn compare_rights(folder: &Path) -> Result<()> {
+async fn compare_permissions(folder: &Path) -> Result<()> {
     let tools = Tools::prepare().await?;
-    let granted = async |folder| rights::granted(&helmops::objects(&tools, folder).await?);
+    let granted = async |folder| permissions::granted(&helmops::objects(&tools, folder).await?);
     let [installed, shard] = [granted("standalone").await?, granted("shard").await?];
     let all = &installed | &shard;
-    let mut findings = rights::findings(&all, &rights::folder::read(folder).await?);
-    // In some namespaces the same rights in their place, and no test for each of them.
-    let elsewhere = rights::beyond(&granted("namespaced").await?, &installed);
+    let mut findings = permissions::findings(&all, &permissions::usage::read(folder).await?);
+    // The roles for some namespaces grant the same permissions there; not every one of them is tested.
+    let elsewhere = permissions::beyond(&granted("namespaced").await?, &installed);
     findings.extend(elsewhere);
     if findings.is_empty() {
         return say(&format!(
-            "rights: each of the {} that the manifests give was used, and no other was asked for",
+            "permissions: each of the {} that the manifests grant was used, and no other was needed",
             all.len()
         ));
     }
     bail!(
-        "the rights in manifests are not those that are used:\n{}",
+        "the permissions in manifests are not those that are used:\n{}",
         findings.join("\n")
     )
 }

@@ -1,6 +1,6 @@
-//! `make demo`: the main job, step by step, with the commands that a user would type and what they print.
+//! `make demo`: the main features, step by step, with the commands that a user would type and their output.
 
+mod scenario;
 mod session;
-mod story;
 
-pub use story::tell;
+pub use scenario::run;

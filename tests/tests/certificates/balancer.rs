@@ -1,4 +1,4 @@
-//! What a Service is in a cluster: connections go to the replicas that are ready, and stay where they are.
+//! A load balancer like a Service: new connections go to the ready replicas, and stay there.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Between looks at whether a replica is ready: the manifests let the kubelet look every 2 s.
+/// Between readiness probes of a replica; in the manifests, the kubelet probes every 2 s.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// A replica.
@@ -25,7 +25,7 @@ struct Backend {
 
 type Backends = Arc<Mutex<BTreeMap<String, Backend>>>;
 
-/// Ends with its value.
+/// Stops when dropped.
 pub struct Balancer {
     pub address: SocketAddr,
     backends: Backends,
@@ -39,7 +39,7 @@ impl Balancer {
         let backends = Backends::default();
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, Arc::clone(&backends)));
-        tasks.spawn(look(Arc::clone(&backends)));
+        tasks.spawn(probe_readiness(Arc::clone(&backends)));
         Ok(Self {
             address,
             backends,
@@ -72,7 +72,7 @@ fn lock(backends: &Backends) -> std::sync::MutexGuard<'_, BTreeMap<String, Backe
     backends.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn look(backends: Backends) {
+async fn probe_readiness(backends: Backends) {
     let client = probe::client(None).unwrap();
     loop {
         let known: Vec<_> = lock(&backends).clone().into_iter().collect();
@@ -90,13 +90,13 @@ async fn look(backends: Backends) {
 
 async fn accept(listener: TcpListener, backends: Backends) {
     let mut connections = JoinSet::new();
-    let mut turn = 0_usize;
+    let mut counter = 0_usize;
     loop {
         while connections.try_join_next().is_some() {}
-        let Ok((mut caller, _)) = listener.accept().await else {
+        let Ok((mut client, _)) = listener.accept().await else {
             continue;
         };
-        turn = turn.wrapping_add(1);
+        counter = counter.wrapping_add(1);
         let ready: Vec<_> = lock(&backends)
             .values()
             .filter(|backend| backend.is_ready)
@@ -105,11 +105,11 @@ async fn accept(listener: TcpListener, backends: Backends) {
         if ready.is_empty() {
             continue;
         }
-        let address = ready[turn % ready.len()];
+        let address = ready[counter % ready.len()];
         connections.spawn(async move {
             if let Ok(mut backend) = TcpStream::connect(address).await {
-                // However it ends, it ends for both.
-                let _ = copy_bidirectional(&mut caller, &mut backend).await;
+                // An error closes both connections.
+                let _ = copy_bidirectional(&mut client, &mut backend).await;
             }
         });
     }

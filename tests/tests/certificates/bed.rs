@@ -1,4 +1,4 @@
-//! The setting of each test.
+//! The fixture of each test.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use helmops_tests::helmops::{self, Managed, NAMESPACE};
+use helmops_tests::helmops::{self, ManagedWebhook, NAMESPACE};
 use helmops_tests::kubectl::Kubectl;
 use helmops_tests::metrics::Metrics;
 use helmops_tests::probe;
@@ -18,18 +18,18 @@ use tokio::process::Command;
 
 use crate::balancer::Balancer;
 
-/// All takes less than a second; the machine may be busy with other tests.
+/// Everything takes less than a second; the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
 /// The Secret of the manifests.
 pub const SECRET: &str = "secret/helmops-webhook-tls";
-/// Both kinds of configurations.
+/// The webhook configurations.
 pub const CONFIGURATIONS: [&str; 2] = [
     "mutatingwebhookconfiguration/helmops",
     "validatingwebhookconfiguration/helmops",
 ];
-/// A control plane, and replicas behind a balancer.
+/// A control plane, and replicas of the webhook behind a load balancer.
 pub struct Bed {
-    pub replicas: BTreeMap<String, Managed>,
+    pub replicas: BTreeMap<String, ManagedWebhook>,
     pub balancer: Balancer,
     pub kubectl: Kubectl,
     pub flags: Vec<(&'static str, String)>,
@@ -37,7 +37,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Without a replica yet, and with nothing that asks one.
+    /// Without a replica and without webhook configurations.
     pub async fn start(flags: &[(&'static str, &str)]) -> Result<Self> {
         let cluster = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
         Ok(Self {
@@ -52,7 +52,7 @@ impl Bed {
         })
     }
 
-    /// With both configurations and a replica that is ready.
+    /// With both webhook configurations and a ready replica.
     pub async fn with_replica(flags: &[(&'static str, &str)]) -> Result<Self> {
         let mut bed = Self::start(flags).await?;
         bed.configure().await?;
@@ -78,17 +78,17 @@ impl Bed {
         running.process.until_ready(&running.admin, SOON).await
     }
 
-    /// Asks a replica once whether it is ready.
+    /// Checks once that a replica is ready.
     ///
     /// # Errors
-    /// With what it lacks.
+    /// With the failed checks of `/readyz`.
     pub async fn ready(&self, name: &str) -> Result<()> {
         let url = format!("{}/readyz", self.replicas[name].running.admin);
         probe::get(&probe::client(None)?, &url).await.map(drop)
     }
 
-    /// Ends a replica as the kubelet does: it goes on for a while, and then in peace.
-    pub async fn end(&mut self, name: &str) -> Result<()> {
+    /// Terminates a replica as the kubelet does: it serves for the shutdown delay, and then exits gracefully.
+    pub async fn terminate(&mut self, name: &str) -> Result<()> {
         let mut replica = self.replicas.remove(name).context("no such replica")?;
         let status = replica.running.process.terminate(SOON).await?;
         self.balancer.remove(name);
@@ -100,8 +100,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Applies both configurations as shipped, without a bundle, for the balancer's address. Both fail closed, so that every
-    /// failure is seen.
+    /// Applies both configurations of the manifests, without a CA bundle, with the address of the load balancer. Both fail closed,
+    /// so that every failure is noticed.
     pub async fn configure(&self) -> Result<()> {
         for file in helmops::CONFIGURATIONS {
             let configuration = self.configuration(file).await?;
@@ -128,29 +128,33 @@ impl Bed {
         Ok(())
     }
 
-    /// What the Secret holds, decoded.
+    /// The decoded content of the Secret.
     pub async fn secret(&self) -> Result<BTreeMap<String, String>> {
-        let secret = self.kubectl.get(SECRET).await?.context("there is none")?;
+        let secret = self.kubectl.get(SECRET).await?.context("it does not exist")?;
         let data = secret["data"].as_object().cloned().unwrap_or_default();
         data.into_iter()
             .map(|(key, value)| Ok((key, decoded(&value)?)))
             .collect()
     }
 
-    /// The bundle in a configuration, decoded.
+    /// The decoded CA bundle of a configuration.
     pub async fn bundle(&self, configuration: &str) -> Result<String> {
-        let found = self.kubectl.get(configuration).await?.context("there is none")?;
+        let found = self
+            .kubectl
+            .get(configuration)
+            .await?
+            .context("it does not exist")?;
         decoded(&found["webhooks"][0]["clientConfig"]["caBundle"])
     }
 
-    /// Waits until the Secret is whole and both configurations have its bundle, and gives what it holds.
+    /// Waits until the Secret is complete and both configurations have its CA bundle, and returns its content.
     pub async fn until_injected(&self) -> Result<BTreeMap<String, String>> {
-        eventually("the bundle in both configurations", SOON, async || {
+        eventually("the CA bundle in both configurations", SOON, async || {
             let secret = self.secret().await?;
             for key in ["tls.crt", "tls.key", "ca.crt", "ca.key"] {
                 ensure!(
                     secret.get(key).is_some_and(|text| text.contains("BEGIN")),
-                    "no {key}"
+                    "the Secret has no {key}"
                 );
             }
             for configuration in CONFIGURATIONS {
@@ -162,9 +166,9 @@ impl Bed {
         .await
     }
 
-    /// Whether HelmOps are admitted, by a request that changes nothing.
+    /// Checks that the webhook is called, with a dry run.
     pub async fn admits(&self) -> Result<()> {
-        helmops::asked(&self.kubectl).await
+        helmops::ensure_called(&self.kubectl).await
     }
 
     pub async fn until_admits(&self) -> Result<()> {
@@ -177,8 +181,8 @@ impl Bed {
         metrics.sum(name, labels).with_context(|| format!("no {name}"))
     }
 
-    /// No log says anything of a key.
-    pub fn keeps_its_secrets(&self, secret: &BTreeMap<String, String>) {
+    /// Asserts that no log contains a private key.
+    pub fn assert_no_key_in_logs(&self, secret: &BTreeMap<String, String>) {
         for replica in self.replicas.values() {
             let log = replica.running.process.log();
             for key in ["tls.key", "ca.key"] {
@@ -196,7 +200,7 @@ fn decoded(value: &Value) -> Result<String> {
     )?)
 }
 
-/// How many certificates a text holds.
+/// The number of certificates in a PEM text.
 pub fn certificates(pem: &str) -> usize {
     pem.matches("BEGIN CERTIFICATE").count()
 }

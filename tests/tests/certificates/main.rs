@@ -1,17 +1,17 @@
-//! The webhook keeps its own certificate, as its own ServiceAccount, on a real API server that asks it through a balancer.
-//! Each test has a control plane of its own.
+//! The webhook manages its own certificate, with its own ServiceAccount, on a real API server that calls it through a load
+//! balancer. Each test has its own control plane.
 //!
-//! `HELMOPS_SOAK_SECONDS` says how long the soak takes.
+//! `HELMOPS_SOAK_SECONDS` is the duration of the soak test.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a test fails where something is not as told"
+    reason = "a test fails where something is not as expected"
 )]
 
 mod balancer;
 mod bed;
-mod damage;
-mod first;
+mod repair;
 mod rotation;
 mod soak;
+mod startup;

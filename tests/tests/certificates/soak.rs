@@ -1,6 +1,6 @@
-//! For a while certificates live for seconds and HelmOps are written without a break. Replicas are restarted one after the
-//! other, the Secret is deleted and a bundle is emptied. No request fails for a certificate or a restart, but in the second
-//! after a bundle was emptied.
+//! For some time, certificates are valid for seconds and HelmOps are written continuously. Replicas are restarted one after the
+//! other, the Secret is deleted and a CA bundle is emptied. No request fails because of a certificate or a restart, except in
+//! the second after a CA bundle was emptied.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -16,33 +16,33 @@ use tokio::time::{interval, sleep};
 
 use crate::bed::{Bed, CONFIGURATIONS, SECRET, certificates};
 
-/// A CA is followed by another twice.
+/// Enough for two rotations of the CA.
 const SECONDS: u64 = 75;
-/// From here on there is time for lives that are a little less odd.
+/// From this duration on, there is time for longer validities.
 const LONG: u64 = 300;
 const WRITERS: usize = 4;
-/// Between the writes of one of them.
+/// Between two writes of a writer.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After a bundle was emptied requests may fail for so long.
-const MENDED: Duration = Duration::from_secs(1);
+/// After a CA bundle was emptied, requests may fail for this time.
+const REPAIR_TIME: Duration = Duration::from_secs(1);
 
-/// When what happened.
+/// The events of a run.
 #[derive(Default)]
 struct Record {
     writes: u64,
     failures: Vec<(Instant, String)>,
-    /// The begin and the end of the request that did it.
+    /// The start and the end of the request that emptied a CA bundle.
     emptied: Option<(Instant, Instant)>,
     leaves: BTreeSet<String>,
-    authorities: BTreeSet<String>,
+    cas: BTreeSet<String>,
     restarts: u32,
 }
 
 impl Record {
-    fn wrote(&mut self, begun: Instant, written: Result<()>) {
+    fn add_write(&mut self, started: Instant, result: Result<()>) {
         self.writes += 1;
-        if let Err(error) = written {
-            self.failures.push((begun, format!("{error:#}")));
+        if let Err(error) = result {
+            self.failures.push((started, format!("{error:#}")));
         }
     }
 }
@@ -55,26 +55,26 @@ impl fmt::Display for Record {
             self.writes,
             self.failures.len(),
             self.leaves.len(),
-            self.authorities.len(),
+            self.cas.len(),
             self.restarts
         )
     }
 }
 
 #[tokio::test]
-async fn no_request_fails_whatever_becomes_of_certificates_and_replicas() -> Result<()> {
+async fn no_request_fails_while_certificates_rotate_and_replicas_restart() -> Result<()> {
     let seconds = match env::var("HELMOPS_SOAK_SECONDS") {
         Ok(text) => text.parse()?,
         Err(_) => SECONDS,
     };
-    let (leaf, authority) = if seconds < LONG {
+    let (leaf, ca) = if seconds < LONG {
         ("15s", "45s")
     } else {
         ("60s", "180s")
     };
     let mut bed = Bed::start(&[
         ("HELMOPS_TLS_VALIDITY", leaf),
-        ("HELMOPS_TLS_CA_VALIDITY", authority),
+        ("HELMOPS_TLS_CA_VALIDITY", ca),
         ("HELMOPS_SHUTDOWN_DELAY", "2s"),
     ])
     .await?;
@@ -90,25 +90,25 @@ async fn no_request_fails_whatever_becomes_of_certificates_and_replicas() -> Res
     create(&api).await?;
 
     let record = RefCell::new(Record::default());
-    let over = Cell::new(false);
-    let writers = join_all((0..WRITERS).map(|writer| write(&api, writer, &record, &over)));
-    let troubles = async {
-        let done = trouble(&mut bed, Duration::from_secs(seconds), &record).await;
-        over.set(true);
+    let is_done = Cell::new(false);
+    let writers = join_all((0..WRITERS).map(|writer| write(&api, writer, &record, &is_done)));
+    let disruptions = async {
+        let done = disrupt(&mut bed, Duration::from_secs(seconds), &record).await;
+        is_done.set(true);
         done
     };
-    let (troubles, _) = tokio::join!(troubles, writers);
-    troubles?;
+    let (disruptions, _) = tokio::join!(disruptions, writers);
+    disruptions?;
     let record = record.into_inner();
-    println!("soak: {seconds} s with lives of {leaf} and {authority}: {record}");
-    judge(&record, seconds)
+    println!("soak: {seconds} s with validities of {leaf} and {ca}: {record}");
+    check(&record, seconds)
 }
 
-fn judge(record: &Record, seconds: u64) -> Result<()> {
+fn check(record: &Record, seconds: u64) -> Result<()> {
     let is_excused = |at| {
         record
             .emptied
-            .is_some_and(|(begin, end)| begin <= at && at < end + MENDED)
+            .is_some_and(|(start, end)| start <= at && at < end + REPAIR_TIME)
     };
     let failures: Vec<_> = record
         .failures
@@ -117,10 +117,7 @@ fn judge(record: &Record, seconds: u64) -> Result<()> {
         .collect();
     ensure!(failures.is_empty(), "{} failed: {failures:?}", failures.len());
     ensure!(record.writes > seconds * 10, "{record}");
-    ensure!(
-        record.leaves.len() >= 5 && record.authorities.len() >= 3,
-        "{record}"
-    );
+    ensure!(record.leaves.len() >= 5 && record.cas.len() >= 3, "{record}");
     Ok(())
 }
 
@@ -136,23 +133,23 @@ async fn create(api: &Api) -> Result<()> {
         .await
 }
 
-/// Changes a HelmOp again and again, so that the API server asks both webhooks.
-async fn write(api: &Api, writer: usize, record: &RefCell<Record>, over: &Cell<bool>) {
+/// Changes a HelmOp repeatedly, so that the API server calls both webhooks.
+async fn write(api: &Api, writer: usize, record: &RefCell<Record>, is_done: &Cell<bool>) {
     let name = format!("soak-{writer}");
     let mut counter = 0_u64;
-    while !over.get() {
+    while !is_done.get() {
         counter += 1;
         let change = json!({ "spec": { "helm": { "version": format!("1.0.{counter}") } } });
-        let begun = Instant::now();
-        let written = api.patch("default", "helmops", &name, change).await;
-        record.borrow_mut().wrote(begun, written);
+        let started = Instant::now();
+        let result = api.patch("default", "helmops", &name, change).await;
+        record.borrow_mut().add_write(started, result);
         sleep(PAUSE).await;
     }
 }
 
-/// Everything that happens to certificates and replicas, spread over this time.
-async fn trouble(bed: &mut Bed, time: Duration, record: &RefCell<Record>) -> Result<()> {
-    let begun = Instant::now();
+/// Disrupts certificates and replicas, distributed over this time.
+async fn disrupt(bed: &mut Bed, time: Duration, record: &RefCell<Record>) -> Result<()> {
+    let started = Instant::now();
     let mut restarts = 0;
     for part in 1..=10 {
         match part {
@@ -177,12 +174,12 @@ async fn trouble(bed: &mut Bed, time: Duration, record: &RefCell<Record>) -> Res
             }
             _ => {}
         }
-        watch(bed, begun + time * part / 10, record).await?;
+        watch(bed, started + time * part / 10, record).await?;
     }
     Ok(())
 }
 
-/// Notes which certificates there are until then.
+/// Records the certificates in the Secret until then.
 async fn watch(bed: &Bed, until: Instant, record: &RefCell<Record>) -> Result<()> {
     let mut ticks = interval(Duration::from_millis(500));
     while Instant::now() < until {
@@ -190,31 +187,32 @@ async fn watch(bed: &Bed, until: Instant, record: &RefCell<Record>) -> Result<()
         let Ok(secret) = bed.secret().await else { continue };
         let mut record = record.borrow_mut();
         record.leaves.extend(secret.get("tls.crt").cloned());
-        let authorities = secret.get("ca.crt").map(String::as_str).unwrap_or_default();
-        let each = authorities
+        let cas = secret.get("ca.crt").map(String::as_str).unwrap_or_default();
+        let each = cas
             .split_inclusive("-----END CERTIFICATE-----\n")
             .map(str::to_owned);
-        record
-            .authorities
-            .extend(each.filter(|text| certificates(text) == 1));
+        record.cas.extend(each.filter(|text| certificates(text) == 1));
     }
     Ok(())
 }
 
-/// Restarts both replicas one after the other, as a Deployment does: another one is ready first.
+/// Restarts both replicas one after the other, as a Deployment does: the new one is ready before the old one is terminated.
 async fn roll(bed: &mut Bed, round: u32, record: &RefCell<Record>) -> Result<()> {
     let names: Vec<_> = bed.replicas.keys().cloned().collect();
     for (number, name) in names.iter().enumerate() {
         let fresh = format!("replica-{round}-{number}");
         bed.add(&fresh).await?;
         bed.until_ready(&fresh).await?;
-        let noticed =
-            helmops_tests::wait::eventually("the balancer to notice", Duration::from_secs(10), async || {
+        let all_ready = helmops_tests::wait::eventually(
+            "the load balancer to detect the new replica",
+            Duration::from_secs(10),
+            async || {
                 ensure!(bed.balancer.ready() == 3, "{} are ready", bed.balancer.ready());
                 Ok(())
-            });
-        noticed.await.context(fresh)?;
-        bed.end(name).await?;
+            },
+        );
+        all_ready.await.context(fresh)?;
+        bed.terminate(name).await?;
         record.borrow_mut().restarts += 1;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Users: they create, change and delete HelmOps all the time.
+//! Users, who continuously create, change and delete HelmOps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,187 +7,191 @@ use std::time::Duration;
 use anyhow::Result;
 use futures::future::try_join_all;
 use helmops_tests::api::Api;
-use helmops_tests::random::Chance;
+use helmops_tests::random::Rng;
 
+use super::desired::{DesiredHelmOp, PollClass};
 use super::repository::Repository;
-use super::wanted::{Class, Wanted};
 
-/// Where HelmOps are.
+/// The namespaces of the HelmOps.
 pub const NAMESPACES: [&str; 3] = ["chaos-a", "chaos-b", "chaos-c"];
-/// At the beginning, and at most.
-const FIRST: usize = 300;
-const MOST: usize = 500;
-/// What is asked for at a time, and how often: well below what an API server can do on two cores with all this around it.
-const AT_A_TIME: usize = 10;
+/// Number of HelmOps at the start, and the maximum.
+const INITIAL: usize = 300;
+const MAX: usize = 500;
+/// Requests per round, and the pause between rounds: far below the limit of an API server that shares two cores with the test.
+const REQUESTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(150);
-/// One round in so many publishes a version.
+/// On average, one of this many rounds publishes a version.
 const PUBLISHING: usize = 6;
 
 /// Namespace and name.
-pub type Name = (&'static str, String);
+pub type Key = (&'static str, String);
 
-/// The users, and what they want by now.
+/// The users, and the HelmOps that they want to exist.
 pub struct Driver<'a> {
-    pub wanted: BTreeMap<Name, Wanted>,
+    pub desired: BTreeMap<Key, DesiredHelmOp>,
     pub tally: Tally,
     api: &'a Api,
-    chance: Chance,
-    /// Names that can be had again.
-    gone: Vec<(Name, Class)>,
-    /// Those that are being deleted.
-    going: Vec<(Name, Class)>,
+    rng: Rng,
+    /// Keys of deleted HelmOps, which can be used again.
+    deleted: Vec<(Key, PollClass)>,
+    /// Keys of HelmOps that are being deleted.
+    deleting: Vec<(Key, PollClass)>,
     counter: usize,
 }
 
-/// What they did.
+/// The number of their actions.
 #[derive(Debug, Default)]
 pub struct Tally {
     created: u32,
     recreated: u32,
     changed: u32,
-    asked: u32,
+    poll_requests: u32,
     deleted: u32,
 }
 
-enum Deed {
+enum Action {
     Create,
     Patch,
     Delete,
 }
 
 impl<'a> Driver<'a> {
-    pub fn new(api: &'a Api, chance: Chance) -> Self {
+    pub fn new(api: &'a Api, rng: Rng) -> Self {
         Self {
-            wanted: BTreeMap::new(),
+            desired: BTreeMap::new(),
             tally: Tally::default(),
             api,
-            chance,
-            gone: Vec::new(),
-            going: Vec::new(),
+            rng,
+            deleted: Vec::new(),
+            deleting: Vec::new(),
             counter: 0,
         }
     }
 
-    /// Creates the first HelmOps.
-    pub async fn begin(&mut self, repository: &Repository) -> Result<()> {
-        while self.wanted.len() < FIRST {
-            let deeds = (0..AT_A_TIME).map(|_| self.create()).collect();
-            self.send(deeds, repository).await?;
+    /// Creates the initial HelmOps.
+    pub async fn start(&mut self, repository: &Repository) -> Result<()> {
+        while self.desired.len() < INITIAL {
+            let actions = (0..REQUESTS).map(|_| self.create()).collect();
+            self.send(actions, repository).await?;
         }
         Ok(())
     }
 
-    /// A few things, and a pause.
+    /// Some actions, and a pause.
     pub async fn round(&mut self, repository: &mut Repository) -> Result<()> {
-        if self.chance.below(PUBLISHING) == 0 {
-            repository.publish(&mut self.chance)?;
+        if self.rng.below(PUBLISHING) == 0 {
+            repository.publish(&mut self.rng)?;
         }
-        // One thing at a time for each of them.
+        // At most one action per HelmOp and round.
         let mut touched = BTreeSet::new();
-        let mut deeds = Vec::new();
-        for _ in 0..AT_A_TIME {
-            deeds.extend(self.deed(&mut touched));
+        let mut actions = Vec::new();
+        for _ in 0..REQUESTS {
+            actions.extend(self.action(&mut touched));
         }
-        self.send(deeds, repository).await?;
-        self.gone.append(&mut self.going);
+        self.send(actions, repository).await?;
+        self.deleted.append(&mut self.deleting);
         tokio::time::sleep(PAUSE).await;
         Ok(())
     }
 
-    /// A newer version of everything, and a look for all that are asked.
-    pub async fn end(&mut self, repository: &mut Repository) -> Result<()> {
+    /// Publishes newer versions, and requests a poll of all HelmOps that poll only on request.
+    pub async fn finish(&mut self, repository: &mut Repository) -> Result<()> {
         repository.publish_all()?;
-        let asked: Vec<Name> = self
-            .wanted
+        let on_request: Vec<Key> = self
+            .desired
             .iter()
-            .filter(|(_, wanted)| wanted.class == Class::Asked)
-            .map(|(name, _)| name.clone())
+            .filter(|(_, desired)| desired.class == PollClass::OnRequest)
+            .map(|(key, _)| key.clone())
             .collect();
-        for names in asked.chunks(AT_A_TIME) {
-            let deeds = names.iter().map(|name| self.ask(name.clone())).collect();
-            self.send(deeds, repository).await?;
+        for keys in on_request.chunks(REQUESTS) {
+            let actions = keys.iter().map(|key| self.request_poll(key.clone())).collect();
+            self.send(actions, repository).await?;
         }
         Ok(())
     }
 
-    fn deed(&mut self, touched: &mut BTreeSet<Name>) -> Option<(Name, Deed)> {
-        let deed = self.chance.below(100);
-        if deed < 30 && self.wanted.len() < MOST {
-            let (name, deed) = self.create();
-            touched.insert(name.clone());
-            return Some((name, deed));
+    fn action(&mut self, touched: &mut BTreeSet<Key>) -> Option<(Key, Action)> {
+        let choice = self.rng.below(100);
+        if choice < 30 && self.desired.len() < MAX {
+            let (key, action) = self.create();
+            touched.insert(key.clone());
+            return Some((key, action));
         }
-        let name = self.any()?;
-        if !touched.insert(name.clone()) {
+        let key = self.any()?;
+        if !touched.insert(key.clone()) {
             return None;
         }
-        Some(match deed {
-            30..50 => self.delete(name),
-            50..70 if name.1.starts_with(Class::Asked.word()) => self.ask(name),
-            _ => self.change(name),
+        Some(match choice {
+            30..50 => self.delete(key),
+            50..70 if key.1.starts_with(PollClass::OnRequest.prefix()) => self.request_poll(key),
+            _ => self.change(key),
         })
     }
 
-    /// A HelmOp that is there.
-    fn any(&mut self) -> Option<Name> {
-        let number = self.chance.below(self.wanted.len().max(1));
-        self.wanted.keys().nth(number).cloned()
+    /// A random HelmOp that exists.
+    fn any(&mut self) -> Option<Key> {
+        let number = self.rng.below(self.desired.len().max(1));
+        self.desired.keys().nth(number).cloned()
     }
 
-    /// A new one, or one of a name that had another before.
-    fn create(&mut self) -> (Name, Deed) {
-        let again = !self.gone.is_empty() && self.chance.below(2) == 0;
-        let (name, class) = if again {
+    /// A HelmOp with a new name, or with the name of a deleted one.
+    fn create(&mut self) -> (Key, Action) {
+        let again = !self.deleted.is_empty() && self.rng.below(2) == 0;
+        let (key, class) = if again {
             self.tally.recreated += 1;
-            let number = self.chance.below(self.gone.len());
-            self.gone.swap_remove(number)
+            let number = self.rng.below(self.deleted.len());
+            self.deleted.swap_remove(number)
         } else {
             self.counter += 1;
-            let class = Class::by(&mut self.chance);
-            let namespace = NAMESPACES[self.chance.below(NAMESPACES.len())];
-            ((namespace, format!("{}-{}", class.word(), self.counter)), class)
+            let class = PollClass::random(&mut self.rng);
+            let namespace = NAMESPACES[self.rng.below(NAMESPACES.len())];
+            ((namespace, format!("{}-{}", class.prefix(), self.counter)), class)
         };
         self.tally.created += 1;
-        let wanted = Wanted::new(class, &mut self.chance);
-        self.wanted.insert(name.clone(), wanted);
-        (name, Deed::Create)
+        let desired = DesiredHelmOp::new(class, &mut self.rng);
+        self.desired.insert(key.clone(), desired);
+        (key, Action::Create)
     }
 
-    fn change(&mut self, name: Name) -> (Name, Deed) {
-        if let Some(wanted) = self.wanted.get_mut(&name) {
-            wanted.change(&mut self.chance);
+    fn change(&mut self, key: Key) -> (Key, Action) {
+        if let Some(desired) = self.desired.get_mut(&key) {
+            desired.change(&mut self.rng);
         }
         self.tally.changed += 1;
-        (name, Deed::Patch)
+        (key, Action::Patch)
     }
 
-    fn ask(&mut self, name: Name) -> (Name, Deed) {
+    fn request_poll(&mut self, key: Key) -> (Key, Action) {
         self.counter += 1;
-        if let Some(wanted) = self.wanted.get_mut(&name) {
-            wanted.token = Some(self.counter);
+        if let Some(desired) = self.desired.get_mut(&key) {
+            desired.token = Some(self.counter);
         }
-        self.tally.asked += 1;
-        (name, Deed::Patch)
+        self.tally.poll_requests += 1;
+        (key, Action::Patch)
     }
 
-    fn delete(&mut self, name: Name) -> (Name, Deed) {
-        if let Some(wanted) = self.wanted.remove(&name) {
-            self.going.push((name.clone(), wanted.class));
+    fn delete(&mut self, key: Key) -> (Key, Action) {
+        if let Some(desired) = self.desired.remove(&key) {
+            self.deleting.push((key.clone(), desired.class));
         }
         self.tally.deleted += 1;
-        (name, Deed::Delete)
+        (key, Action::Delete)
     }
 
-    async fn send(&self, deeds: Vec<(Name, Deed)>, repository: &Repository) -> Result<()> {
+    async fn send(&self, actions: Vec<(Key, Action)>, repository: &Repository) -> Result<()> {
         let url = repository.url();
-        let requests = deeds.into_iter().map(|((namespace, name), deed)| {
+        let requests = actions.into_iter().map(|((namespace, name), action)| {
             let key = (namespace, name.clone());
-            let object = self.wanted.get(&key).map(|wanted| wanted.object(&name, &url));
+            let object = self.desired.get(&key).map(|desired| desired.object(&name, &url));
             async move {
-                match (deed, object) {
-                    (Deed::Create, Some(object)) => self.api.create(namespace, "helmops", vec![object]).await,
-                    (Deed::Patch, Some(object)) => self.api.patch(namespace, "helmops", &name, object).await,
-                    (Deed::Delete, _) | (_, None) => self.api.delete(namespace, "helmops", &name).await,
+                match (action, object) {
+                    (Action::Create, Some(object)) => {
+                        self.api.create(namespace, "helmops", vec![object]).await
+                    }
+                    (Action::Patch, Some(object)) => {
+                        self.api.patch(namespace, "helmops", &name, object).await
+                    }
+                    (Action::Delete, _) | (_, None) => self.api.delete(namespace, "helmops", &name).await,
                 }
             }
         });
@@ -201,13 +205,13 @@ impl fmt::Display for Tally {
             created,
             recreated,
             changed,
-            asked,
+            poll_requests,
             deleted,
         } = self;
         write!(
             f,
-            "HelmOps: {created} created ({recreated} of them under a name that another had before), {changed} changed, \
-             {asked} asked to look, {deleted} deleted"
+            "HelmOps: {created} created ({recreated} of them with the name of a deleted one), {changed} changed, \
+             {poll_requests} polls requested, {deleted} deleted"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a version ever went back, as what was written of each Bundle tells.
+//! Checks that no version was ever lower than the one before, according to the recorded writes of each Bundle.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result, ensure};
 use helmops_tests::audit::Write;
 use serde::Deserialize;
 
+use super::desired::PollClass;
 use super::repository::{Version, version};
-use super::wanted::Class;
 
-/// What a version was resolved from, as a Bundle records it.
+/// A constraint and the version that it was resolved to, as recorded in a Bundle.
 #[derive(Deserialize)]
 struct Record {
     constraint: String,
@@ -18,60 +18,61 @@ struct Record {
 
 /// The versions of one HelmOp so far.
 #[derive(Default)]
-struct Past {
-    /// The newest of each range.
+struct VersionHistory {
+    /// The newest version of each range.
     newest: HashMap<String, Version>,
-    /// By range, as written last.
+    /// The last written version of each range.
     last: HashMap<String, Version>,
 }
 
-/// Goes through all that was written of Bundles. Versions in the repository only grow, so that a range never comes to a
-/// lower one again; and nobody looks for a newer one for those that are pinned, so that theirs stays while they ask for
-/// the same. Gives how many versions were written.
+/// Checks all writes of Bundles. Versions in the repository only grow, so a range is never resolved to a lower version than
+/// before. Pinned HelmOps are not polled, so their version stays as long as their range does. Returns the number of written
+/// versions.
 ///
 /// # Errors
-/// With the first write that is not so.
+/// With the first write that violates this.
 pub fn check(writes: &[Write]) -> Result<usize> {
-    let mut pasts = HashMap::<String, Past>::new();
+    let mut histories = HashMap::<String, VersionHistory>::new();
     let mut count = 0;
     let of_bundles = writes.iter().filter(|write| write.resource == "bundles");
-    for write in of_bundles.filter(|write| write.is_accepted() || write.is_open()) {
+    for write in of_bundles.filter(|write| write.is_accepted() || write.is_undetermined()) {
         let (owner, versions) = read(write).with_context(|| format!("{write:?}"))?;
-        let is_pinned = write.name.starts_with(Class::Pinned.word());
-        let past = pasts.entry(owner).or_default();
-        past.check(&versions, is_pinned)
+        let is_pinned = write.name.starts_with(PollClass::Pinned.prefix());
+        let history = histories.entry(owner).or_default();
+        history
+            .check(&versions, is_pinned)
             .with_context(|| format!("{write:?}"))?;
         if write.is_accepted() {
             count += versions.len();
-            past.follow(versions);
+            history.record(versions);
         } else {
-            // If it is done, what was asked for before it is asked for anew after it.
-            past.last.retain(|range, _| versions.contains_key(range));
+            // If it was applied, a range that it removed may be resolved again when it comes back.
+            history.last.retain(|range, _| versions.contains_key(range));
         }
     }
     Ok(count)
 }
 
-impl Past {
+impl VersionHistory {
     fn check(&self, versions: &HashMap<String, Version>, is_pinned: bool) -> Result<()> {
         for (range, version) in versions {
             if let Some(newest) = self.newest.get(range) {
                 ensure!(
                     newest <= version,
-                    "{range} went back from {newest:?} to {version:?}"
+                    "{range} changed from {newest:?} to the lower {version:?}"
                 );
             }
             if let Some(last) = self.last.get(range).filter(|_| is_pinned) {
                 ensure!(
                     last == version,
-                    "{range} moved from {last:?} to {version:?} though nobody asked"
+                    "{range} changed from {last:?} to {version:?} although it is pinned"
                 );
             }
         }
         Ok(())
     }
 
-    fn follow(&mut self, versions: HashMap<String, Version>) {
+    fn record(&mut self, versions: HashMap<String, Version>) {
         self.newest
             .extend(versions.iter().map(|(range, version)| (range.clone(), *version)));
         self.last = versions;
@@ -80,20 +81,23 @@ impl Past {
 
 /// The uid of the HelmOp, and the versions by range.
 fn read(write: &Write) -> Result<(String, HashMap<String, Version>)> {
-    let body = write.body.as_ref().context("a write without a body")?;
+    let body = write.body.as_ref().context("the write has no body")?;
     let metadata = &body["metadata"];
     let owner = metadata["ownerReferences"][0]["uid"]
         .as_str()
-        .context("no owner")?;
+        .context("the Bundle has no owner")?;
     let annotation = &metadata["annotations"]["helmops.fleet.cattle.io/resolved"];
-    let records: Vec<Record> = serde_json::from_str(annotation.as_str().context("no record")?)?;
-    let main = body["spec"]["helm"]["version"].as_str().context("no version")?;
+    let records: Vec<Record> =
+        serde_json::from_str(annotation.as_str().context("the Bundle has no record")?)?;
+    let main = body["spec"]["helm"]["version"]
+        .as_str()
+        .context("the Bundle has no version")?;
     ensure!(
         records.first().is_some_and(|record| record.version == main),
-        "the record is not of its version"
+        "the record does not match the version"
     );
     let versions = records.into_iter().map(|record| {
-        let version = version(&record.version).context("no concrete version")?;
+        let version = version(&record.version).context("the version is not concrete")?;
         anyhow::Ok((record.constraint, version))
     });
     Ok((owner.to_owned(), versions.collect::<Result<_>>()?))

@@ -1,19 +1,19 @@
-//! The leader is killed again and again while HelmOps are created, changed, polled and deleted. In the end every Bundle is
-//! what its HelmOp asks for, and on the way there no version went back and nobody wrote out of turn.
+//! The leader is killed repeatedly while HelmOps are created, changed, polled and deleted. In the end every Bundle matches its
+//! HelmOp; no version was ever lower than the one before, and only the holder of the Lease wrote.
 //!
-//! `HELMOPS_CHAOS_KILLS` says how often, and `HELMOPS_CHAOS_SEED` repeats the choices of another run.
+//! `HELMOPS_CHAOS_KILLS` is the number of kills, and `HELMOPS_CHAOS_SEED` repeats the random choices of another run.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "a test fails where something is not as told"
+    reason = "a test fails where something is not as expected"
 )]
 
+mod desired;
 mod driver;
 mod history;
 mod replicas;
 mod repository;
 mod settled;
-mod wanted;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use anyhow::Result;
 use helmops_tests::api::Api;
 use helmops_tests::audit::{self, Write};
 use helmops_tests::helmops;
-use helmops_tests::random::Chance;
+use helmops_tests::random::Rng;
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::wait::eventually;
 
@@ -33,13 +33,13 @@ use self::driver::Driver;
 use self::replicas::Replicas;
 use self::repository::Repository;
 
-/// So many take about a minute.
+/// They take about a minute.
 const KILLS: usize = 8;
-/// Two takeovers at the worst, and the work of all HelmOps once more, on a machine that is busy with other tests.
+/// Enough for two takeovers and another reconciliation of all HelmOps, on a machine that is busy with other tests.
 const SETTLED: Duration = Duration::from_mins(2);
 
 #[tokio::test]
-async fn whoever_dies_everything_becomes_what_is_asked_for() -> Result<()> {
+async fn desired_state_is_reached_although_leaders_are_killed() -> Result<()> {
     let kills = number("HELMOPS_CHAOS_KILLS")?.unwrap_or(KILLS);
     let seed = number("HELMOPS_CHAOS_SEED")?.unwrap_or_else(|| std::process::id() as usize);
     println!("chaos: HELMOPS_CHAOS_SEED={seed}");
@@ -47,31 +47,31 @@ async fn whoever_dies_everything_becomes_what_is_asked_for() -> Result<()> {
     let bed = control_plane().await?;
     let mut repository = Repository::start().await?;
     let api = Api::new(&bed)?;
-    let mut chance = Chance::new(seed as u64);
-    let mut driver = Driver::new(&api, Chance::new(chance.number()));
-    driver.begin(&repository).await?;
+    let mut rng = Rng::new(seed as u64);
+    let mut driver = Driver::new(&api, Rng::new(rng.number()));
+    driver.start(&repository).await?;
     let mut replicas = Replicas::start(&bed).await?;
 
-    let mut killing = Chance::new(chance.number());
-    let over = Cell::new(false);
+    let mut kill_rng = Rng::new(rng.number());
+    let is_done = Cell::new(false);
     let killer = async {
-        let killed = replicas.kill(kills, &mut killing).await;
-        over.set(true);
+        let killed = replicas.kill(kills, &mut kill_rng).await;
+        is_done.set(true);
         killed
     };
     let users = async {
-        // A round is never cut off: what has been asked for is known.
-        while !over.get() {
+        // A round is never aborted, so the desired state is always known.
+        while !is_done.get() {
             driver.round(&mut repository).await?;
         }
         Ok(())
     };
     let (killer, users) = tokio::join!(killer, users);
     killer.and(users)?;
-    driver.end(&mut repository).await?;
+    driver.finish(&mut repository).await?;
     let stopped = Instant::now();
-    let bundles = eventually("everything to settle", SETTLED, async || {
-        settled::check(&api, &driver.wanted, &repository).await
+    let bundles = eventually("all HelmOps to settle", SETTLED, async || {
+        settled::check(&api, &driver.desired, &repository).await
     })
     .await?;
     let after = stopped.elapsed();
@@ -81,7 +81,7 @@ async fn whoever_dies_everything_becomes_what_is_asked_for() -> Result<()> {
     let versions = history::check(&writes)?;
     println!(
         "chaos: {kills} kills, {} terms; {}; {bundles} HelmOps at the end; {} versions published; {}; {versions} versions \
-         written, none went back; settled in {after:.1?}, {:.0?} in all",
+         written, none lower than before; settled in {after:.1?}, {:.0?} in total",
         terms.hands,
         driver.tally,
         repository.published(),
@@ -105,16 +105,16 @@ fn number(variable: &str) -> Result<Option<usize>> {
     Ok(env::var(variable).ok().map(|text| text.parse()).transpose()?)
 }
 
-/// What controllers wrote, by resource, and what they were refused, by status.
+/// The accepted writes of controllers by resource, and the rejected ones by status.
 fn figures(writes: &[Write]) -> String {
-    let (mut accepted, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    let (mut accepted, mut rejected) = (BTreeMap::new(), BTreeMap::new());
     for write in writes {
         if write.is_accepted() {
             let slash = if write.subresource.is_empty() { "" } else { "/" };
             let resource = format!("{}{slash}{}", write.resource, write.subresource);
             *accepted.entry(resource).or_insert(0_u32) += 1;
         } else {
-            *refused
+            *rejected
                 .entry(format!("{} {}", write.code, write.resource))
                 .or_insert(0_u32) += 1;
         }
@@ -122,10 +122,10 @@ fn figures(writes: &[Write]) -> String {
     let list = |counts: BTreeMap<String, u32>| {
         let counts: Vec<_> = counts
             .iter()
-            .map(|(what, count)| format!("{count} {what}"))
+            .map(|(key, count)| format!("{count} {key}"))
             .collect();
         counts.join(", ")
     };
     let all: u32 = accepted.values().sum();
-    format!("{all} writes ({}), refused: {}", list(accepted), list(refused))
+    format!("{all} writes ({}), rejected: {}", list(accepted), list(rejected))
 }

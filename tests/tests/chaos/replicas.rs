@@ -1,4 +1,4 @@
-//! Two replicas of the controller, one of which leads until it is killed.
+//! Two replicas of the controller; the leader is killed and replaced.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use helmops_tests::helmops::{self, Running};
 use helmops_tests::leader::{LEASE, holder};
-use helmops_tests::random::Chance;
+use helmops_tests::random::Rng;
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::wait::eventually;
 use tokio::process::Command;
 use tokio::time::sleep;
 
-/// Takeovers take seconds.
+/// With these, a takeover takes seconds.
 const FLAGS: [(&str, &str); 4] = [
     ("HELMOPS_LEASE_DURATION", "3s"),
     ("HELMOPS_RENEW_DEADLINE", "2s"),
     ("HELMOPS_RETRY_PERIOD", "500ms"),
     ("HELMOPS_MIN_POLLING_INTERVAL", "1s"),
 ];
-/// A takeover, on a machine that is busy with other tests.
+/// Enough for a takeover on a machine that is busy with other tests.
 const TAKEOVER: Duration = Duration::from_secs(30);
-/// A leader lives so long at the most: it is killed while it fills its first requests, in the middle of work or later.
-const LIFE: usize = 3000;
+/// The longest life of a leader in milliseconds: it is killed during its first requests, while it reconciles, or later.
+const MAX_LIFE: usize = 3000;
 
-/// The processes that live.
+/// The running processes.
 pub struct Replicas<'b> {
     bed: &'b TestBed,
     alive: Vec<(String, Running)>,
@@ -43,12 +43,12 @@ impl<'b> Replicas<'b> {
         Ok(replicas)
     }
 
-    /// Kills so many leaders, each at a moment by chance, and starts another replica for each of them.
-    pub async fn kill(&mut self, number: usize, chance: &mut Chance) -> Result<()> {
+    /// Kills this number of leaders, each after a random time, and starts another replica for each of them.
+    pub async fn kill(&mut self, number: usize, rng: &mut Rng) -> Result<()> {
         for _ in 0..number {
             self.until_led().await?;
-            sleep(Duration::from_millis(chance.below(LIFE) as u64)).await;
-            // It may be another one by now.
+            sleep(Duration::from_millis(rng.below(MAX_LIFE) as u64)).await;
+            // The leader may have changed.
             let leader = self.until_led().await?;
             let (_, mut killed) = self.alive.remove(leader);
             killed.process.kill().await?;
@@ -57,7 +57,7 @@ impl<'b> Replicas<'b> {
         Ok(())
     }
 
-    /// Waits until one of those who live leads, and says which.
+    /// Waits until one of the running replicas is the leader, and returns its index.
     async fn until_led(&self) -> Result<usize> {
         eventually("a leader", TAKEOVER, async || {
             let holder = holder(&self.bed.kubectl(), LEASE).await?;

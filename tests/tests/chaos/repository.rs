@@ -5,63 +5,63 @@ use std::path::Path;
 
 use anyhow::Result;
 use helmops_tests::chart_server::ChartServer;
-use helmops_tests::random::Chance;
+use helmops_tests::random::Rng;
 use tempfile::TempDir;
 
-/// Its chart.
+/// The chart.
 pub const CHART: &str = "web";
 
 /// Major, minor and patch.
 pub type Version = (u32, u32, u32);
 
-/// A range, and which lines of versions (major and minor) are in it.
+/// A range, and which release lines (major and minor) it contains.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// As a HelmOp has it.
+    /// The range as in a HelmOp.
     pub text: &'static str,
-    has: fn(u32, u32) -> bool,
+    contains: fn(u32, u32) -> bool,
 }
 
-/// The ranges that HelmOps ask for. The last one is a version, which never moves.
+/// The ranges of HelmOps. The last one is a concrete version, which never changes.
 pub const RANGES: [Range; 7] = [
     Range {
         text: "0.x",
-        has: |major, _| major == 0,
+        contains: |major, _| major == 0,
     },
     Range {
         text: "0.1.x",
-        has: |major, minor| (major, minor) == (0, 1),
+        contains: |major, minor| (major, minor) == (0, 1),
     },
     Range {
         text: "~0.2.0",
-        has: |major, minor| (major, minor) == (0, 2),
+        contains: |major, minor| (major, minor) == (0, 2),
     },
     Range {
         text: "1.x",
-        has: |major, _| major == 1,
+        contains: |major, _| major == 1,
     },
     Range {
         text: "^1.1.0",
-        has: |major, minor| major == 1 && minor >= 1,
+        contains: |major, minor| major == 1 && minor >= 1,
     },
     Range {
         text: "*",
-        has: |_, _| true,
+        contains: |_, _| true,
     },
     Range {
         text: "0.1.0",
-        has: |_, _| false,
+        contains: |_, _| false,
     },
 ];
 
 impl Range {
-    /// Whether there may ever be a newer version in it.
+    /// Whether a newer version can be in the range.
     pub fn is_floating(self) -> bool {
         version(self.text).is_none()
     }
 }
 
-/// The lines of versions.
+/// The release lines.
 const LINES: [(u32, u32); 4] = [(0, 1), (0, 2), (1, 0), (1, 1)];
 
 /// The repository, over HTTP.
@@ -73,7 +73,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Begins with one version of each line.
+    /// Starts with one version of each release line.
     pub async fn start() -> Result<Self> {
         let folder = TempDir::new()?;
         let repository = Self {
@@ -89,19 +89,19 @@ impl Repository {
         self.server.url()
     }
 
-    /// Publishes one more version, of any line.
-    pub fn publish(&mut self, chance: &mut Chance) -> Result<()> {
-        self.patches[chance.below(LINES.len())] += 1;
+    /// Publishes another version of a random release line.
+    pub fn publish(&mut self, rng: &mut Rng) -> Result<()> {
+        self.patches[rng.below(LINES.len())] += 1;
         self.write()
     }
 
-    /// Publishes one more version of each line.
+    /// Publishes another version of each release line.
     pub fn publish_all(&mut self) -> Result<()> {
         self.patches = self.patches.map(|patch| patch + 1);
         self.write()
     }
 
-    /// How many versions there are.
+    /// The number of versions.
     pub fn published(&self) -> u32 {
         self.patches.iter().map(|patch| patch + 1).sum()
     }
@@ -111,7 +111,7 @@ impl Repository {
         self.versions().filter(|version| is_in(range, *version)).max()
     }
 
-    /// Whether a version is published, and in a range.
+    /// Whether a version is published and in a range.
     pub fn has(&self, range: Range, version: Version) -> bool {
         is_in(range, version) && self.versions().any(|published| published == version)
     }
@@ -121,7 +121,7 @@ impl Repository {
         lines.flat_map(|(&(major, minor), &newest)| (0..=newest).map(move |patch| (major, minor, patch)))
     }
 
-    /// In one step: nobody reads half an index.
+    /// Replaces the index atomically, so that clients never read an incomplete one.
     fn write(&self) -> Result<()> {
         let mut index = format!("apiVersion: v1\nentries:\n  {CHART}:\n");
         for version in self.versions() {
@@ -138,14 +138,14 @@ impl Repository {
 }
 
 fn is_in(range: Range, version: Version) -> bool {
-    (range.has)(version.0, version.1) || range.text == text(version)
+    (range.contains)(version.0, version.1) || range.text == text(version)
 }
 
 fn text((major, minor, patch): Version) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// Reads a version.
+/// Parses a version.
 pub fn version(text: &str) -> Option<Version> {
     let mut parts = text.split('.').map(|part| part.parse().ok());
     let version = (parts.next()??, parts.next()??, parts.next()??);

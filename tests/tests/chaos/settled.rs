@@ -1,4 +1,4 @@
-//! Whether everything is as it was asked for last.
+//! Checks that all HelmOps and Bundles are in the desired state.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,33 @@ use anyhow::{Context, Result, bail, ensure};
 use helmops_tests::api::Api;
 use serde_json::{Value, json};
 
-use super::driver::{NAMESPACES, Name};
+use super::desired::{DesiredHelmOp, PollClass};
+use super::driver::{Key, NAMESPACES};
 use super::repository::{Range, Repository, version};
-use super::wanted::{Class, Wanted};
 
-/// Compares what there is with what is wanted. Gives the number of HelmOps.
+/// Compares the objects with the desired state. Returns the number of HelmOps.
 ///
 /// # Errors
-/// With what is not as it should be, some of it.
-pub async fn check(api: &Api, wanted: &BTreeMap<Name, Wanted>, repository: &Repository) -> Result<usize> {
+/// With the number of objects that do not match, and the first of them.
+pub async fn check(
+    api: &Api,
+    desired: &BTreeMap<Key, DesiredHelmOp>,
+    repository: &Repository,
+) -> Result<usize> {
     let helmops = all(api, "helmops").await?;
     let mut bundles = all(api, "bundles").await?;
     ensure!(
-        helmops.keys().eq(wanted.keys()),
+        helmops.keys().eq(desired.keys()),
         "{} HelmOps instead of {}",
         helmops.len(),
-        wanted.len()
+        desired.len()
     );
     let mut wrong = Vec::new();
     for (name, helmop) in &helmops {
         let bundle = bundles.remove(name);
         let found = bundle
             .context("there is no Bundle")
-            .and_then(|bundle| one(&wanted[name], helmop, &bundle, repository));
+            .and_then(|bundle| check_one(&desired[name], helmop, &bundle, repository));
         wrong.extend(
             found
                 .err()
@@ -45,7 +49,7 @@ pub async fn check(api: &Api, wanted: &BTreeMap<Name, Wanted>, repository: &Repo
     }
 }
 
-async fn all(api: &Api, resource: &str) -> Result<BTreeMap<Name, Value>> {
+async fn all(api: &Api, resource: &str) -> Result<BTreeMap<Key, Value>> {
     let mut all = BTreeMap::new();
     for namespace in NAMESPACES {
         for object in api.list(namespace, resource).await? {
@@ -56,7 +60,7 @@ async fn all(api: &Api, resource: &str) -> Result<BTreeMap<Name, Value>> {
     Ok(all)
 }
 
-fn one(wanted: &Wanted, helmop: &Value, bundle: &Value, repository: &Repository) -> Result<()> {
+fn check_one(desired: &DesiredHelmOp, helmop: &Value, bundle: &Value, repository: &Repository) -> Result<()> {
     let (metadata, spec) = (&bundle["metadata"], &bundle["spec"]);
     same(
         "owner",
@@ -66,49 +70,52 @@ fn one(wanted: &Wanted, helmop: &Value, bundle: &Value, repository: &Repository)
     same(
         "label team",
         &metadata["labels"]["team"],
-        &json!(wanted.team.to_string()),
+        &json!(desired.team.to_string()),
     )?;
     same("repo", &spec["helm"]["repo"], &json!(repository.url()))?;
-    same("values", &spec["helm"]["values"], &json!({ "a": wanted.values }))?;
-    let token = wanted.token.map_or(Value::Null, |token| json!(token.to_string()));
+    same("values", &spec["helm"]["values"], &json!({ "a": desired.values }))?;
+    let token = desired
+        .token
+        .map_or(Value::Null, |token| json!(token.to_string()));
     same(
         "token",
         &metadata["annotations"]["helmops.fleet.cattle.io/last-handled-poll"],
         &token,
     )?;
-    in_range(wanted, wanted.range, &spec["helm"]["version"], repository)?;
-    targets(wanted, spec, repository)?;
-    status(wanted, helmop, bundle)
+    in_range(desired, desired.range, &spec["helm"]["version"], repository)?;
+    targets(desired, spec, repository)?;
+    status(desired, helmop, bundle)
 }
 
-fn targets(wanted: &Wanted, spec: &Value, repository: &Repository) -> Result<()> {
-    let targets = spec["targets"].as_array().context("no targets")?;
-    if wanted.targets.is_empty() {
+fn targets(desired: &DesiredHelmOp, spec: &Value, repository: &Repository) -> Result<()> {
+    let targets = spec["targets"].as_array().context("the Bundle has no targets")?;
+    if desired.targets.is_empty() {
         return same("targets", &targets[0]["name"], &json!("default"));
     }
-    ensure!(targets.len() == wanted.targets.len(), "targets are {targets:?}");
-    for (target, wanted_target) in targets.iter().zip(&wanted.targets) {
-        let number = wanted_target.number;
+    ensure!(targets.len() == desired.targets.len(), "targets are {targets:?}");
+    for (target, desired_target) in targets.iter().zip(&desired.targets) {
+        let number = desired_target.number;
         same("target", &target["name"], &json!(format!("t{number}")))?;
         let labels = &target["clusterSelector"]["matchLabels"];
         same("selector", labels, &json!({ "number": number.to_string() }))?;
-        match wanted_target.range {
-            Some(range) => in_range(wanted, range, &target["helm"]["version"], repository)?,
+        match desired_target.range {
+            Some(range) => in_range(desired, range, &target["helm"]["version"], repository)?,
             None => same("target's chart", &target["helm"], &Value::Null)?,
         }
     }
     Ok(())
 }
 
-/// Who looks has the newest by now, and everybody has one of those that were asked for.
-fn in_range(wanted: &Wanted, range: Range, found: &Value, repository: &Repository) -> Result<()> {
-    let version = version(found.as_str().context("no version")?).context("no concrete version")?;
-    let looks = match wanted.class {
-        Class::Pinned => false,
-        Class::Asked => true,
-        Class::Polled => wanted.is_polled,
+/// A polled HelmOp has the newest version in the range, and every other one has any version in the range.
+fn in_range(desired: &DesiredHelmOp, range: Range, found: &Value, repository: &Repository) -> Result<()> {
+    let version = version(found.as_str().context("the Bundle has no version")?)
+        .context("the version is not concrete")?;
+    let is_polled = match desired.class {
+        PollClass::Pinned => false,
+        PollClass::OnRequest => true,
+        PollClass::Polled => desired.is_polled,
     };
-    if looks {
+    if is_polled {
         ensure!(
             repository.newest(range) == Some(version),
             "{found} is not the newest of {}",
@@ -119,7 +126,7 @@ fn in_range(wanted: &Wanted, range: Range, found: &Value, repository: &Repositor
     Ok(())
 }
 
-fn status(wanted: &Wanted, helmop: &Value, bundle: &Value) -> Result<()> {
+fn status(desired: &DesiredHelmOp, helmop: &Value, bundle: &Value) -> Result<()> {
     let status = &helmop["status"];
     same(
         "status.version",
@@ -129,15 +136,17 @@ fn status(wanted: &Wanted, helmop: &Value, bundle: &Value) -> Result<()> {
     let generation = &helmop["metadata"]["generation"];
     same("generation", &status["observedGeneration"], generation)?;
     let condition = |name: &str| {
-        let conditions = status["conditions"].as_array().context("no conditions")?;
+        let conditions = status["conditions"]
+            .as_array()
+            .context("the HelmOp has no conditions")?;
         let condition = conditions.iter().find(|condition| condition["type"] == name);
         anyhow::Ok(condition.map_or(Value::Null, |condition| condition["status"].clone()))
     };
     same("Accepted", &condition("Accepted")?, &json!("True"))?;
-    // A version that cannot move is not polled.
-    let ranges = wanted.targets.iter().filter_map(|target| target.range);
-    let is_floating = ranges.chain([wanted.range]).any(Range::is_floating);
-    let polled = if wanted.is_polled && is_floating {
+    // A concrete version is not polled.
+    let ranges = desired.targets.iter().filter_map(|target| target.range);
+    let is_floating = ranges.chain([desired.range]).any(Range::is_floating);
+    let polled = if desired.is_polled && is_floating {
         json!("True")
     } else {
         Value::Null
@@ -145,7 +154,7 @@ fn status(wanted: &Wanted, helmop: &Value, bundle: &Value) -> Result<()> {
     same("Polled", &condition("Polled")?, &polled)
 }
 
-fn same(what: &str, found: &Value, wanted: &Value) -> Result<()> {
-    ensure!(found == wanted, "{what} is {found} instead of {wanted}");
+fn same(what: &str, found: &Value, desired: &Value) -> Result<()> {
+    ensure!(found == desired, "{what} is {found} instead of {desired}");
     Ok(())
 }

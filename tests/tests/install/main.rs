@@ -1,14 +1,14 @@
-//! Helmops installed as its users do, on a control plane with nothing in it.
+//! Installs helmops as its users do, on an empty control plane.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a test fails where something is not as told"
+    reason = "a test fails where something is not as expected"
 )]
 
 mod manifests;
+mod permissions;
 mod readme;
-mod rights;
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Each way to install the manifests.
+//! All ways to install the manifests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::empty;
 
-/// The API server notices new configurations within a second.
+/// The API server loads new webhook configurations within a second.
 const SOON: Duration = Duration::from_secs(30);
 
 pub async fn apply(kubectl: &Kubectl, folder: &str, more: &[&str]) {
@@ -29,7 +29,7 @@ async fn list(kubectl: &Kubectl, kind: &str) -> Vec<Value> {
     found["items"].as_array().unwrap().clone()
 }
 
-/// Has the API server look at the pods that the Deployments ask for; the namespace enforces the strictest rules that it knows.
+/// Has the API server validate the pods of the Deployments; the namespace enforces the restricted Pod Security Standard.
 async fn check_pods(kubectl: &Kubectl) {
     for deployment in list(kubectl, "deployments").await {
         let name = &deployment["metadata"]["name"];
@@ -39,14 +39,14 @@ async fn check_pods(kubectl: &Kubectl) {
             "spec": deployment["spec"]["template"]["spec"],
         });
         let create = ["create", "--dry-run=server", "--filename=-"];
-        let made = kubectl.run_with_input(&create, &pod.to_string()).await.unwrap();
-        assert_eq!(made.stderr, "", "{name}");
-        made.ok().unwrap();
+        let created = kubectl.run_with_input(&create, &pod.to_string()).await.unwrap();
+        assert_eq!(created.stderr, "", "{name}");
+        created.ok().unwrap();
     }
 }
 
-/// What one container of a Deployment is told in its environment.
-async fn told(kubectl: &Kubectl, deployment: &str, variable: &str) -> Value {
+/// The value of an environment variable in the container of a Deployment.
+async fn env_value(kubectl: &Kubectl, deployment: &str, variable: &str) -> Value {
     let found = list(kubectl, "deployments").await;
     let found = found.iter().find(|found| found["metadata"]["name"] == deployment);
     let env = &found.unwrap()["spec"]["template"]["spec"]["containers"][0]["env"];
@@ -55,25 +55,25 @@ async fn told(kubectl: &Kubectl, deployment: &str, variable: &str) -> Value {
 }
 
 #[tokio::test]
-async fn with_own_definitions_and_beyond() {
+async fn the_base_standalone_shard_and_namespaced_manifests_install() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
     apply(&kubectl, ".", &[]).await;
     check_pods(&kubectl).await;
     assert_eq!(
-        told(&kubectl, "helmops-controller", "HELMOPS_CONTROLLERS").await,
+        env_value(&kubectl, "helmops-controller", "HELMOPS_CONTROLLERS").await,
         Value::Null
     );
     apply(&kubectl, "standalone", &[]).await;
     check_pods(&kubectl).await;
     assert_eq!(
-        told(&kubectl, "helmops-controller", "HELMOPS_CONTROLLERS").await,
+        env_value(&kubectl, "helmops-controller", "HELMOPS_CONTROLLERS").await,
         "helmop,bundle"
     );
     apply(&kubectl, "shard", &[]).await;
     check_pods(&kubectl).await;
     assert_eq!(
-        told(&kubectl, "helmops-controller-b", "FLEET_SHARD_ID").await,
+        env_value(&kubectl, "helmops-controller-b", "FLEET_SHARD_ID").await,
         "b"
     );
     let team = ["create", "namespace", "team-a"];
@@ -81,9 +81,9 @@ async fn with_own_definitions_and_beyond() {
     apply(&kubectl, "namespaced", &["--namespace=team-a"]).await;
 }
 
-/// While no replica of the webhook answers, nobody is kept from what it could not refuse.
+/// Without a running replica of the webhook, requests that it would never deny still succeed.
 #[tokio::test]
-async fn an_outage_of_the_webhook_holds_up_specs_alone() {
+async fn an_outage_of_the_webhook_blocks_only_changes_of_specs() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
     apply(&kubectl, "crd", &[]).await;
@@ -98,11 +98,11 @@ async fn an_outage_of_the_webhook_holds_up_specs_alone() {
     };
     kubectl.apply(&helmop("1.0.0")).await.unwrap().ok().unwrap();
     apply(&kubectl, ".", &[]).await;
-    eventually("the webhook to be missed", SOON, async || {
-        let told = kubectl.apply(&helmop("1.0.1")).await?.stderr;
+    eventually("the API server to call the webhook", SOON, async || {
+        let error = kubectl.apply(&helmop("1.0.1")).await?.stderr;
         ensure!(
-            told.contains("failed calling webhook \"validate.helmops"),
-            "it said {told}"
+            error.contains("failed calling webhook \"validate.helmops"),
+            "the error is {error:?}"
         );
         Ok(())
     })
@@ -124,9 +124,9 @@ async fn an_outage_of_the_webhook_holds_up_specs_alone() {
     assert_eq!(kubectl.get("helmop/web").await.unwrap(), None);
 }
 
-/// Fleet's own definitions stay as they are.
+/// Fleet's own CRDs stay as they are.
 #[tokio::test]
-async fn beside_fleet_no_definition_is_touched() {
+async fn beside_fleet_no_crd_is_installed() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
     apply(&kubectl, "beside-fleet", &[]).await;
@@ -137,9 +137,9 @@ async fn beside_fleet_no_definition_is_touched() {
     );
 }
 
-/// What is for other people's operators is put together; the kinds are theirs.
+/// The manifests for other operators can only be built, because their CRDs are not installed.
 #[tokio::test]
-async fn what_is_for_operators_is_put_together() {
+async fn manifests_for_other_operators_build() {
     let bed = empty().await;
     for (folder, kinds) in [
         (

@@ -1,4 +1,4 @@
-//! From an empty cluster to the first HelmOp, and back, by the commands of README.md and docs/install.md alone.
+//! From an empty cluster to the first HelmOp, and back, with only the commands in README.md and docs/install.md.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use tokio::process::Command;
 
 use crate::empty;
 
-/// Helm waits for deletions, and the API server for those of definitions.
+/// Helm waits for deletions, and the API server for those of CRDs.
 const DEADLINE: Duration = Duration::from_mins(1);
-/// The controller manager makes what belongs to a namespace within a second.
-const MADE: Duration = Duration::from_mins(1);
-/// The garbage collector takes pods and their like away within seconds of what they belong to.
-const GONE: Duration = Duration::from_mins(1);
+/// The controller manager creates the default objects of a namespace within a second.
+const CREATED: Duration = Duration::from_mins(1);
+/// The garbage collector deletes pods and other dependents within seconds after their owners.
+const COLLECTED: Duration = Duration::from_mins(1);
 
 fn checkout() -> PathBuf {
     manifests().parent().unwrap().to_owned()
 }
 
-/// The commands under a heading of a document: its first block of shell.
+/// The commands under a heading of a document: its first shell block.
 fn commands(document: &str, heading: &str) -> String {
     let text = std::fs::read_to_string(checkout().join(document)).unwrap();
     let (_, section) = text.split_once(&format!("\n{heading}\n")).unwrap();
@@ -35,7 +35,7 @@ fn commands(document: &str, heading: &str) -> String {
     block.split_once("\n```").unwrap().0.to_owned()
 }
 
-/// Runs them as somebody would who has kubectl and Helm, in the checkout.
+/// Runs the commands under a heading in the checkout, with kubectl and Helm in PATH.
 async fn follow(bed: &TestBed, document: &str, heading: &str) -> String {
     shell(bed, &commands(document, heading)).await
 }
@@ -56,11 +56,11 @@ async fn shell(bed: &TestBed, commands: &str) -> String {
     run(shell, "", DEADLINE).await.unwrap().ok().unwrap()
 }
 
-/// What a node does: it runs the pods, and tells that they are ready.
+/// Does the work of a node: runs the pods and reports that they are ready.
 async fn run_pods(bed: &TestBed) -> [Pod; 2] {
     let webhook = run_webhook(bed, "helmops-webhook-0").await;
     let controller = run_pod(bed, "helmops-controller", "helmops-controller-0").await;
-    node::tell_ready(&bed.kubectl()).await.unwrap();
+    node::mark_pods_ready(&bed.kubectl()).await.unwrap();
     [webhook, controller]
 }
 
@@ -69,7 +69,7 @@ async fn run_pod(bed: &TestBed, deployment: &str, pod: &str) -> Pod {
     node::run_pod(bed, deployment, pod, &command).await.unwrap()
 }
 
-/// Runs a pod of the webhook, and leads its Service there when it is ready.
+/// Runs a pod of the webhook, and routes its Service there when it is ready.
 async fn run_webhook(bed: &TestBed, pod: &str) -> Pod {
     let mut webhook = run_pod(bed, "helmops-webhook", pod).await;
     let Running { process, admin, .. } = &mut webhook.running;
@@ -78,30 +78,30 @@ async fn run_webhook(bed: &TestBed, pod: &str) -> Pod {
     webhook
 }
 
-/// What a node does when a Deployment has new pods: another is ready before the one before it is ended.
+/// A rolling update: the new pod is ready before the old one is terminated.
 async fn replace_webhook(bed: &TestBed, webhook: &mut Pod) {
     let next = run_webhook(bed, "helmops-webhook-1").await;
-    let mut before = std::mem::replace(webhook, next);
-    let status = before.running.process.terminate(DEADLINE).await.unwrap();
+    let mut previous = std::mem::replace(webhook, next);
+    let status = previous.running.process.terminate(DEADLINE).await.unwrap();
     assert!(status.success(), "{status}");
 }
 
-/// Kind, namespace and name of all objects that stay until somebody deletes them.
-async fn everything(kubectl: &Kubectl) -> BTreeSet<String> {
+/// Kind, namespace and name of all objects that exist until a client deletes them.
+async fn all_objects(kubectl: &Kubectl) -> BTreeSet<String> {
     let kinds = ["api-resources", "--verbs=list", "--output=name"];
     let kinds = kubectl.run(&kinds).await.unwrap().ok().unwrap();
-    let passing = |kind: &&str| kind.starts_with("events") || kind.starts_with("apiservices");
-    let kinds: Vec<_> = kinds.lines().filter(|kind| !passing(kind)).collect();
+    let is_transient = |kind: &&str| kind.starts_with("events") || kind.starts_with("apiservices");
+    let kinds: Vec<_> = kinds.lines().filter(|kind| !is_transient(kind)).collect();
     let format = "jsonpath={range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
     let get = ["get", &kinds.join(","), "--all-namespaces", "--output", format];
     let found = kubectl.run(&get).await.unwrap().ok().unwrap();
     found.lines().map(str::to_owned).collect()
 }
 
-/// All that a control plane makes for itself. It makes some of it after its API server is ready.
-async fn nothing_installed(kubectl: &Kubectl) -> BTreeSet<String> {
-    eventually("all that a control plane makes for itself", MADE, async || {
-        let found = everything(kubectl).await;
+/// The objects that a control plane creates itself, some of them after its API server is ready.
+async fn initial_objects(kubectl: &Kubectl) -> BTreeSet<String> {
+    eventually("the initial objects of the control plane", CREATED, async || {
+        let found = all_objects(kubectl).await;
         for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             for (kind, name) in [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")] {
                 let object = format!("{kind}/{namespace}/{name}");
@@ -116,12 +116,12 @@ async fn nothing_installed(kubectl: &Kubectl) -> BTreeSet<String> {
     .unwrap()
 }
 
-/// Checks what is there that was not there before.
-async fn remains(kubectl: &Kubectl, before: &BTreeSet<String>, expected: &[&str]) {
+/// Waits until the objects that did not exist before are the expected ones.
+async fn until_remaining(kubectl: &Kubectl, before: &BTreeSet<String>, expected: &[&str]) {
     let expected: BTreeSet<_> = expected.iter().map(|&object| object.to_owned()).collect();
-    eventually("nothing else to remain", GONE, async || {
-        let now: BTreeSet<_> = &everything(kubectl).await - before;
-        ensure!(now == expected, "there is {now:#?}");
+    eventually("only the expected objects to remain", COLLECTED, async || {
+        let now: BTreeSet<_> = &all_objects(kubectl).await - before;
+        ensure!(now == expected, "these remain: {now:#?}");
         Ok(())
     })
     .await
@@ -142,13 +142,13 @@ async fn first_helmop(bed: &TestBed) {
     kubectl.run(&delete).await.unwrap().ok().unwrap();
 }
 
-/// Installs once more, and replaces the pod of the webhook, while HelmOps are written: none is refused, and the certificate is
-/// trusted after it as before.
+/// Installs again, and replaces the pod of the webhook, while HelmOps are written: none is rejected, and the same CA is trusted
+/// afterwards.
 async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
     let kubectl = bed.kubectl();
     let probe = std::fs::read_to_string(manifests().join("examples/range.yaml")).unwrap();
     let probe = probe.replace("namespace: fleet-default", "namespace: default");
-    let trusted = async || {
+    let ca_bundle = async || {
         let configuration = kubectl
             .get("validatingwebhookconfiguration/helmops")
             .await
@@ -156,7 +156,7 @@ async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
             .unwrap();
         configuration["webhooks"][0]["clientConfig"]["caBundle"].clone()
     };
-    let before = trusted().await;
+    let before = ca_bundle().await;
     assert!(before.is_string(), "{before}");
     let mut writes = 0;
     let mut upgrading = pin!(async {
@@ -181,7 +181,7 @@ async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
         }
     }
     assert!(writes > 0);
-    assert_eq!(trusted().await, before);
+    assert_eq!(ca_bundle().await, before);
     kubectl
         .run_with_input(&create, &probe)
         .await
@@ -190,17 +190,17 @@ async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
         .unwrap();
 }
 
-const DEFINITIONS: [&str; 3] = [
+const CRDS: [&str; 3] = [
     "CustomResourceDefinition//bundles.fleet.cattle.io",
     "CustomResourceDefinition//helmops.fleet.cattle.io",
     "CustomResourceDefinition//policies.fleet.cattle.io",
 ];
 
 #[tokio::test]
-async fn with_kubectl() {
+async fn install_and_uninstall_with_kubectl() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
-    let before = nothing_installed(&kubectl).await;
+    let before = initial_objects(&kubectl).await;
     follow(&bed, "README.md", "### With kubectl").await;
     let mut pods = run_pods(&bed).await;
     first_helmop(&bed).await;
@@ -208,16 +208,16 @@ async fn with_kubectl() {
     upgrade(&bed, again, &mut pods[0]).await;
     drop(pods);
     follow(&bed, "docs/install.md", "### Uninstall with kubectl").await;
-    remains(&kubectl, &before, &DEFINITIONS).await;
+    until_remaining(&kubectl, &before, &CRDS).await;
     follow(&bed, "docs/install.md", "### Delete the CRDs").await;
-    remains(&kubectl, &before, &[]).await;
+    until_remaining(&kubectl, &before, &[]).await;
 }
 
 #[tokio::test]
-async fn with_helm() {
+async fn install_and_uninstall_with_helm() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
-    let before = nothing_installed(&kubectl).await;
+    let before = initial_objects(&kubectl).await;
     let notes = follow(&bed, "README.md", "### With Helm").await;
     assert!(
         notes.contains("helmops 0.1.0 is in namespace helmops-system"),
@@ -225,8 +225,8 @@ async fn with_helm() {
     );
     let mut pods = run_pods(&bed).await;
     first_helmop(&bed).await;
-    let more = "helm upgrade helmops manifests --namespace helmops-system --set webhook.replicas=3";
-    upgrade(&bed, more, &mut pods[0]).await;
+    let scale = "helm upgrade helmops manifests --namespace helmops-system --set webhook.replicas=3";
+    upgrade(&bed, scale, &mut pods[0]).await;
     drop(pods);
     follow(&bed, "docs/install.md", "### Uninstall with Helm").await;
     let namespace = [
@@ -236,7 +236,7 @@ async fn with_helm() {
         "Lease/helmops-system/fleet-helmops-leader-election-shard",
         "Secret/helmops-system/helmops-webhook-tls",
     ];
-    remains(&kubectl, &before, &[&DEFINITIONS[..], &namespace].concat()).await;
+    until_remaining(&kubectl, &before, &[&CRDS[..], &namespace].concat()).await;
     follow(&bed, "docs/install.md", "### Delete what Helm keeps").await;
-    remains(&kubectl, &before, &[]).await;
+    until_remaining(&kubectl, &before, &[]).await;
 }

@@ -1,4 +1,4 @@
-//! The alerts: each fires on what it is about, and says what to do.
+//! The alerts: each fires only on its condition, and has a runbook.
 
 use helmops_tests::helmops::manifests;
 use helmops_tests::prometheus::promtool;
@@ -16,19 +16,19 @@ fn names(alerts: &str) -> Vec<&str> {
     names.collect()
 }
 
-/// The rules as Prometheus reads them without its operator: what is in `spec`. `keeps` says whether annotations stay, which a
-/// test of rules would have to repeat word for word.
-fn rules(alerts: &str, keeps: bool) -> String {
+/// The rules in the format of Prometheus without its operator: the content of `spec`. Without `with_annotations`, the annotations
+/// are removed, because the tests of the rules would have to repeat them.
+fn rules(alerts: &str, with_annotations: bool) -> String {
     let (_, spec) = alerts.split_once("\nspec:\n").unwrap();
-    let mut left_out = None;
+    let mut removed = None;
     let mut rules = String::new();
     for line in spec.lines() {
         let depth = line.len() - line.trim_start().len();
-        if left_out.is_some_and(|above| depth > above) {
+        if removed.is_some_and(|above| depth > above) {
             continue;
         }
-        left_out = (!keeps && line.trim() == "annotations:").then_some(depth);
-        if left_out.is_none() {
+        removed = (!with_annotations && line.trim() == "annotations:").then_some(depth);
+        if removed.is_none() {
             rules.push_str(line.strip_prefix("  ").unwrap());
             rules.push('\n');
         }
@@ -37,7 +37,7 @@ fn rules(alerts: &str, keeps: bool) -> String {
 }
 
 #[tokio::test]
-async fn each_fires_on_what_it_is_about() {
+async fn each_alert_fires_only_on_its_condition() {
     let tools = Monitoring::prepare().await.unwrap();
     let folder = TempDir::new().unwrap();
     let alerts = alerts();
@@ -49,17 +49,17 @@ async fn each_fires_on_what_it_is_about() {
         ["check", "rules", "--lint=all", "--lint-fatal", "all.yaml"].as_slice(),
         &["test", "rules", "cases.yaml"],
     ] {
-        let (is_well, told) = promtool(&tools, folder.path(), arguments, "").await.unwrap();
-        assert!(is_well, "{told}");
+        let (is_ok, output) = promtool(&tools, folder.path(), arguments, "").await.unwrap();
+        assert!(is_ok, "{output}");
     }
     for alert in names(&alerts) {
         let mentions = cases.matches(&format!("alertname: {alert},")).count();
-        assert!(mentions >= 2, "{alert} is not tested both ways");
+        assert!(mentions >= 2, "{alert} is not tested both firing and not firing");
     }
 }
 
 #[test]
-fn each_says_what_to_do() {
+fn each_alert_has_a_runbook_and_documentation() {
     let alerts = alerts();
     let guide = include_str!("../../../docs/monitoring.md");
     let names = names(&alerts);
@@ -72,7 +72,7 @@ fn each_says_what_to_do() {
         assert!(alerts.contains(&runbook), "{name} has no runbook");
         assert!(
             guide.contains(&format!("\n### {name}\n")),
-            "{name} is not explained"
+            "{name} is not documented"
         );
     }
 }

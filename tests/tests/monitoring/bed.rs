@@ -1,4 +1,4 @@
-//! The setting: both processes at work, all loops of the controller on.
+//! The fixture: both processes, with all controllers enabled.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use helmops_tests::chart_server::ChartServer;
 use helmops_tests::charts::ChartRepo;
-use helmops_tests::helmops::{self, Managed, Running};
+use helmops_tests::helmops::{self, ManagedWebhook, Running};
 use helmops_tests::random;
 use helmops_tests::test_bed::TestBed;
 use helmops_tests::tools::Monitoring;
@@ -16,17 +16,17 @@ use serde_json::{Value, json};
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Everything that runs.
+/// All running processes.
 pub struct Monitored {
     pub controller: Running,
-    pub webhook: Managed,
+    pub webhook: ManagedWebhook,
     pub monitoring: Monitoring,
     pub bed: TestBed,
     pub server: ChartServer,
 }
 
 impl Monitored {
-    /// Starts everything, and has a HelmOp deployed to a cluster and another refused.
+    /// Starts all processes, deploys a HelmOp to a cluster, and gets another one denied.
     pub async fn start() -> Result<Self> {
         let monitoring = Monitoring::prepare().await?;
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
@@ -34,15 +34,15 @@ impl Monitored {
         let folder = bed.directory.join("charts");
         let charts = ChartRepo::build(&bed.tools, &folder, &[("alpine", &["0.1.0"])]).await?;
         let server = ChartServer::http(charts.folder()).await?;
-        let plain = |program: &Path| bed.command(program);
-        let both = |program: &Path| {
+        let webhook_command = |program: &Path| bed.command(program);
+        let controller_command = |program: &Path| {
             let mut command = bed.command(program);
             command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
             command
         };
-        let webhook = helmops::start_managed_webhook(&bed, "webhook", &plain).await?;
+        let webhook = helmops::start_managed_webhook(&bed, "webhook", &webhook_command).await?;
         helmops::register_managed_webhook(&bed.kubectl(), &webhook).await?;
-        let controller = helmops::start_controller(&bed, "controller", &both).await?;
+        let controller = helmops::start_controller(&bed, "controller", &controller_command).await?;
         let monitored = Self {
             controller,
             webhook,
@@ -54,15 +54,12 @@ impl Monitored {
         Ok(monitored)
     }
 
-    /// Work for every loop, and an answer of every kind.
+    /// Creates work for every controller.
     async fn deploy(&self) -> Result<()> {
         let kubectl = self.bed.kubectl();
+        kubectl.apply(&object("Cluster", "c0", &json!({}))).await?.ok()?;
         kubectl
-            .apply(&of_fleet("Cluster", "c0", &json!({})))
-            .await?
-            .ok()?;
-        kubectl
-            .apply(&of_fleet("HelmOp", "web", &self.chart("0.x")))
+            .apply(&object("HelmOp", "web", &self.chart("0.x")))
             .await?
             .ok()?;
         eventually("a deployment", SOON, async || {
@@ -72,19 +69,19 @@ impl Monitored {
             Ok(())
         })
         .await?;
-        self.ask_for_something().await
+        self.produce_events().await
     }
 
-    /// Has a HelmOp denied, another accepted and looked up, and one asked for anew.
-    pub async fn ask_for_something(&self) -> Result<()> {
+    /// Gets a HelmOp denied, and requests a poll of the other one.
+    pub async fn produce_events(&self) -> Result<()> {
         let kubectl = self.bed.kubectl();
         let denied = kubectl
-            .apply(&of_fleet("HelmOp", "denied", &self.chart("latest")))
+            .apply(&object("HelmOp", "denied", &self.chart("latest")))
             .await?;
-        ensure!(!denied.status.success(), "it was accepted");
+        ensure!(!denied.status.success(), "the invalid HelmOp was accepted");
         let token = format!("helmops.fleet.cattle.io/poll-requested-at={}", random::word());
-        let ask = ["annotate", "--overwrite", "helmop/web", &token];
-        kubectl.run(&ask).await?.ok()?;
+        let annotate = ["annotate", "--overwrite", "helmop/web", &token];
+        kubectl.run(&annotate).await?.ok()?;
         Ok(())
     }
 
@@ -97,7 +94,7 @@ impl Monitored {
     }
 }
 
-fn of_fleet(kind: &str, name: &str, spec: &Value) -> String {
+fn object(kind: &str, name: &str, spec: &Value) -> String {
     json!({
         "apiVersion": "fleet.cattle.io/v1alpha1",
         "kind": kind,

@@ -1,9 +1,9 @@
-//! What Prometheus sees, judged by its own programs.
+//! The metrics, alerts and dashboard, checked with Prometheus and promtool.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a test fails where something is not as told"
+    reason = "a test fails where something is not as expected"
 )]
 
 mod alerts;

@@ -1,4 +1,4 @@
-//! What the processes tell: judged by `promtool check metrics`, and asked for by every panel of the dashboard.
+//! The metrics of the processes: checked with `promtool check metrics`, and queried by every panel of the dashboard.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::bed::{Monitored, SOON};
 
 #[tokio::test]
-async fn promtool_finds_nothing_to_say_and_every_panel_shows_something() {
+async fn metrics_pass_promtool_and_every_dashboard_panel_has_data() {
     let monitored = Monitored::start().await.unwrap();
     let client = probe::client(None).unwrap();
     for process in [&monitored.controller, &monitored.webhook.running] {
@@ -20,19 +20,22 @@ async fn promtool_finds_nothing_to_say_and_every_panel_shows_something() {
         let text = probe::get(&client, &url).await.unwrap();
         assert_eq!(check(&monitored, &text).await, "", "of {text}");
     }
-    let odd = "# TYPE odd counter\nodd 1\n";
-    assert!(check(&monitored, odd).await.contains("odd"), "it looks");
-    every_panel_shows_something(&monitored).await;
+    let invalid = "# TYPE requests counter\nrequests 1\n";
+    assert!(
+        check(&monitored, invalid).await.contains("requests"),
+        "promtool checks"
+    );
+    every_panel_has_data(&monitored).await;
 }
 
-/// What promtool says of metrics.
+/// The output of promtool for metrics.
 async fn check(monitored: &Monitored, text: &str) -> String {
     let folder = std::env::temp_dir();
     let checked = promtool(&monitored.monitoring, &folder, &["check", "metrics"], text).await;
     checked.unwrap().1
 }
 
-async fn every_panel_shows_something(monitored: &Monitored) {
+async fn every_panel_has_data(monitored: &Monitored) {
     let address = |admin: &str| admin.trim_start_matches("http://").to_owned();
     let targets = BTreeMap::from([
         ("helmops-controller", address(&monitored.controller.admin)),
@@ -45,9 +48,9 @@ async fn every_panel_shows_something(monitored: &Monitored) {
     assert!(queries.len() > 15, "{queries:?}");
     for query in queries {
         eventually(&query, SOON, async || {
-            // A rate needs more than one scrape, and something that happens between them.
-            monitored.ask_for_something().await?;
-            ensure!(!prometheus.query(&query).await?.is_empty(), "nothing is shown");
+            // A rate needs more than one scrape, and events between them.
+            monitored.produce_events().await?;
+            ensure!(!prometheus.query(&query).await?.is_empty(), "the result is empty");
             Ok(())
         })
         .await
@@ -55,7 +58,7 @@ async fn every_panel_shows_something(monitored: &Monitored) {
     }
 }
 
-/// The queries of the dashboard, with what Grafana puts in.
+/// The queries of the dashboard, with the variables that Grafana substitutes.
 fn queries() -> Vec<String> {
     let text = std::fs::read_to_string(manifests().join("monitoring/dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();

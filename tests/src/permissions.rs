@@ -1,6 +1,7 @@
-//! Which rights the processes have, by the manifests, and which they use, by the API server's audit log.
+//! The permissions that the roles in the manifests grant to the processes, and those that the processes use, according to the
+//! audit log of the API server.
 
-pub mod folder;
+pub mod usage;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,65 +14,67 @@ use serde_json::Value;
 use crate::audit::event::{self, Event};
 use crate::helmops::NAMESPACE;
 
-/// The ServiceAccounts of the manifests.
+/// Prefix of the ServiceAccounts of the manifests.
 const ACCOUNTS: &str = "system:serviceaccount:helmops-system:";
-/// How the processes call themselves: what a test asks by kubectl in their name is not their own.
-const PROCESSES: &str = "helmops-";
-/// Why the API server let a request pass, such as
+/// Prefix of the user agents of the processes. Requests that a test sends with kubectl as one of the ServiceAccounts do not count.
+const USER_AGENTS: &str = "helmops-";
+/// Why the API server allowed a request, such as
 /// `RBAC: allowed by RoleBinding "web/helmops-system" of Role "web" to ServiceAccount "web/helmops-system"`.
 const REASON: &str = "authorization.k8s.io/reason";
 const DECISION: &str = "authorization.k8s.io/decision";
 
 /// A verb on a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Right {
+pub struct Permission {
     /// The verb.
     pub verb: String,
     /// Resource and subresource, such as `helmops/status`.
     pub resource: String,
     /// API group; empty for the core.
     pub group: String,
-    /// Name of the object; none for any object.
+    /// Name of the object; `None` for all objects.
     pub name: Option<String>,
 }
 
-/// A right that a role gives.
+/// A permission that a role grants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Granted {
+pub struct GrantedPermission {
     /// Kind and name of the role, such as `ClusterRole helmops-webhook`.
     pub role: String,
-    /// What it gives.
-    pub right: Right,
+    /// The permission.
+    pub permission: Permission,
 }
 
-/// A request of a process.
+/// A request of a process; requests for the same permission are equal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Used {
+pub struct UsedPermission {
     /// Its ServiceAccount.
     pub account: String,
-    /// What it asked for.
-    pub right: Right,
-    /// Kind and name of the role that allowed it; none where it was forbidden.
+    /// The permission that the request needs.
+    pub permission: Permission,
+    /// Kind and name of the role that allowed it; `None` if it was forbidden.
     pub role: Option<String>,
 }
 
-impl Granted {
-    /// Whether the role is one of an account: the manifests name roles after the account that they are for.
+impl GrantedPermission {
+    /// Whether the role belongs to an account: the manifests name roles after their account.
     fn is_of(&self, account: &str) -> bool {
         let name = self.role.split_once(' ').map(|(_, name)| name);
         name.is_some_and(|name| name == account || name.starts_with(&format!("{account}-")))
     }
 }
 
-impl Right {
-    /// Whether who has this may do the other.
-    fn covers(&self, asked: &Self) -> bool {
-        let what = |right: &Self| (right.verb.clone(), right.resource.clone(), right.group.clone());
-        what(self) == what(asked) && (self.name.is_none() || self.name == asked.name)
+impl Permission {
+    /// Whether this permission includes another one.
+    fn covers(&self, other: &Self) -> bool {
+        self.verb == other.verb
+            && self.resource == other.resource
+            && self.group == other.group
+            && (self.name.is_none() || self.name == other.name)
     }
 }
 
-impl fmt::Display for Right {
+impl fmt::Display for Permission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
         if !self.group.is_empty() {
@@ -81,15 +84,18 @@ impl fmt::Display for Right {
     }
 }
 
-/// What speaks against the roles: rights that nobody used, and requests that no role of the account allows.
-pub fn findings(granted: &BTreeSet<Granted>, used: &BTreeSet<Used>) -> Vec<String> {
-    let is_used = |one: &&Granted| {
-        let by = |used: &Used| used.role.as_ref() == Some(&one.role) && one.right.covers(&used.right);
+/// Problems of the roles: permissions that are not used, and forbidden requests that no role of the account allows.
+pub fn findings(granted: &BTreeSet<GrantedPermission>, used: &BTreeSet<UsedPermission>) -> Vec<String> {
+    let is_used = |one: &&GrantedPermission| {
+        let by = |used: &UsedPermission| {
+            used.role.as_ref() == Some(&one.role) && one.permission.covers(&used.permission)
+        };
         used.iter().any(by)
     };
-    // A test may take rights away: missing is only what no manifest gives.
-    let is_granted = |used: &&Used| {
-        let to = |one: &Granted| one.is_of(&used.account) && one.right.covers(&used.right);
+    // A test may remove permissions, so a forbidden request is a problem only if no manifest grants it.
+    let is_granted = |used: &&UsedPermission| {
+        let to =
+            |one: &GrantedPermission| one.is_of(&used.account) && one.permission.covers(&used.permission);
         granted.iter().any(to)
     };
     let unused = granted.iter().filter(|one| !is_used(one));
@@ -97,35 +103,35 @@ pub fn findings(granted: &BTreeSet<Granted>, used: &BTreeSet<Used>) -> Vec<Strin
         .iter()
         .filter(|used| used.role.is_none() && !is_granted(used));
     unused
-        .map(|one| format!("{} gives the right to {}, which nobody used", one.role, one.right))
+        .map(|one| format!("{} grants the unused permission {}", one.role, one.permission))
         .chain(missing.map(|used| {
             format!(
-                "{} was refused to {}, which no role of it allows",
-                used.account, used.right
+                "{} needs the permission {}, which none of its roles grants",
+                used.account, used.permission
             )
         }))
         .collect()
 }
 
-/// Rights that none of `others` is, whatever role gives it.
-pub fn beyond(granted: &BTreeSet<Granted>, others: &BTreeSet<Granted>) -> Vec<String> {
-    let is_other = |one: &&Granted| others.iter().any(|other| other.right == one.right);
+/// Permissions that are not in `others`, regardless of their roles.
+pub fn beyond(granted: &BTreeSet<GrantedPermission>, others: &BTreeSet<GrantedPermission>) -> Vec<String> {
+    let is_other = |one: &&GrantedPermission| others.iter().any(|other| other.permission == one.permission);
     let beyond = granted.iter().filter(|one| !is_other(one));
     beyond
         .map(|one| {
             format!(
-                "{} gives the right to {}, which no other role gives",
-                one.role, one.right
+                "{} grants the permission {}, which no other role grants",
+                one.role, one.permission
             )
         })
         .collect()
 }
 
-/// What the roles among these objects give.
+/// The permissions that the roles among these objects grant.
 ///
 /// # Errors
-/// Where a rule has a wildcard, or something that this does not know.
-pub fn granted(objects: &[Value]) -> Result<BTreeSet<Granted>> {
+/// If a rule has a wildcard or an unknown field.
+pub fn granted(objects: &[Value]) -> Result<BTreeSet<GrantedPermission>> {
     let mut granted = BTreeSet::new();
     for object in objects {
         let object = Role::deserialize(object)?;
@@ -134,13 +140,13 @@ pub fn granted(objects: &[Value]) -> Result<BTreeSet<Granted>> {
         }
         let role = format!("{} {}", object.kind, object.metadata.name);
         for rule in object.rules {
-            let rights = Rule::deserialize(rule).map(|rule| rule.rights());
-            let rights = rights
+            let permissions = Rule::deserialize(rule).map(|rule| rule.permissions());
+            let permissions = permissions
                 .with_context(|| role.clone())?
                 .with_context(|| role.clone())?;
-            granted.extend(rights.into_iter().map(|right| Granted {
+            granted.extend(permissions.into_iter().map(|permission| GrantedPermission {
                 role: role.clone(),
-                right,
+                permission,
             }));
         }
     }
@@ -171,38 +177,41 @@ struct Rule {
 }
 
 impl Rule {
-    fn rights(&self) -> Result<Vec<Right>> {
-        let mut rights = Vec::new();
+    fn permissions(&self) -> Result<Vec<Permission>> {
+        let mut permissions = Vec::new();
         for group in &self.api_groups {
             for resource in &self.resources {
                 for verb in &self.verbs {
                     ensure!(
                         ![group, resource, verb].iter().any(|text| text.contains('*')),
-                        "a wildcard"
+                        "wildcards are not supported"
                     );
-                    let right = |name| Right {
+                    let permission = |name| Permission {
                         verb: verb.clone(),
                         resource: resource.clone(),
                         group: group.clone(),
                         name,
                     };
-                    let named = self.resource_names.iter().map(|name| right(Some(name.clone())));
-                    rights.extend(named);
+                    let named = self
+                        .resource_names
+                        .iter()
+                        .map(|name| permission(Some(name.clone())));
+                    permissions.extend(named);
                     if self.resource_names.is_empty() {
-                        rights.push(right(None));
+                        permissions.push(permission(None));
                     }
                 }
             }
         }
-        Ok(rights)
+        Ok(permissions)
     }
 }
 
-/// What the processes did, by an audit log; each kind of request once.
+/// The permissions that the processes used, according to an audit log.
 ///
 /// # Errors
-/// Where the log cannot be read.
-pub fn used(log: &Path) -> Result<BTreeSet<Used>> {
+/// If the log cannot be read.
+pub fn used(log: &Path) -> Result<BTreeSet<UsedPermission>> {
     let mut used = BTreeSet::new();
     event::read(log, |event| {
         used.extend(request(event));
@@ -211,26 +220,26 @@ pub fn used(log: &Path) -> Result<BTreeSet<Used>> {
     Ok(used)
 }
 
-/// None for what is no request of a process for objects.
-fn request(event: Event) -> Option<Used> {
+/// `None` if the event is not a request of a process for objects.
+fn request(event: Event) -> Option<UsedPermission> {
     let account = event.user.username.strip_prefix(ACCOUNTS)?.to_owned();
     let object = event
         .object_ref
-        .filter(|_| event.user_agent.starts_with(PROCESSES))?;
+        .filter(|_| event.user_agent.starts_with(USER_AGENTS))?;
     let part = if object.subresource.is_empty() { "" } else { "/" };
     let role = match event.annotations.get(DECISION)?.as_str() {
         "allow" => Some(role(event.annotations.get(REASON)?)?),
         _ => None,
     };
-    // Rules name objects of helmops itself, and of the cluster; others would only fill the files.
-    let is_told = !object.name.is_empty() && ["", NAMESPACE].contains(&&*object.namespace);
-    Some(Used {
+    // Rules name only objects in the namespace of helmops and cluster-scoped ones; other names would only enlarge the files.
+    let has_name = !object.name.is_empty() && ["", NAMESPACE].contains(&&*object.namespace);
+    Some(UsedPermission {
         account,
-        right: Right {
+        permission: Permission {
             verb: event.verb,
             resource: format!("{}{part}{}", object.resource, object.subresource),
             group: object.api_group,
-            name: is_told.then_some(object.name),
+            name: has_name.then_some(object.name),
         },
         role,
     })
@@ -249,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    fn role() -> BTreeSet<Granted> {
+    fn role() -> BTreeSet<GrantedPermission> {
         let role = json!({
             "kind": "Role",
             "metadata": { "name": "web" },
@@ -291,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_and_used_is_well() {
+    fn used_permissions_are_no_problem() {
         let role = Some("Role \"web\"");
         let all = [
             event("get", "secrets", "tls", role),
@@ -299,7 +308,7 @@ mod tests {
             event("patch", "deployments/status", "any", role),
         ];
         assert_eq!(found(&all), Vec::<String>::new());
-        // A test that took the right away.
+        // In a test that removed the permission.
         let refused = event("get", "secrets", "tls", None);
         assert_eq!(
             found(&[all.as_slice(), &[refused]].concat()),
@@ -308,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_and_not_used_is_found() {
+    fn unused_permissions_are_found() {
         let role = Some("Role \"web\"");
         let mut foreign = event("list", "deployments/status", "", role);
         foreign["userAgent"] = json!("kubectl/v1");
@@ -320,33 +329,33 @@ mod tests {
         assert_eq!(
             found(&events),
             [
-                "Role web gives the right to get secrets \"tls\", which nobody used",
-                "Role web gives the right to list deployments/status.apps, which nobody used",
-                "Role web gives the right to patch deployments/status.apps, which nobody used",
+                "Role web grants the unused permission get secrets \"tls\"",
+                "Role web grants the unused permission list deployments/status.apps",
+                "Role web grants the unused permission patch deployments/status.apps",
             ]
         );
     }
 
     #[test]
-    fn what_no_role_gives_is_found() {
+    fn a_missing_permission_is_found() {
         let found = found(&[event("delete", "secrets", "tls", None)]);
         let last = found.last().unwrap();
         assert_eq!(
             last,
-            "web was refused to delete secrets \"tls\", which no role of it allows"
+            "web needs the permission delete secrets \"tls\", which none of its roles grants"
         );
     }
 
     #[test]
-    fn what_only_the_role_of_another_account_gives_is_found() {
+    fn a_permission_of_another_account_is_not_sufficient() {
         let mut foreign = event("list", "deployments/status", "", None);
         foreign["user"]["username"] = json!("system:serviceaccount:helmops-system:we");
-        let last = "we was refused to list deployments/status.apps, which no role of it allows";
+        let last = "we needs the permission list deployments/status.apps, which none of its roles grants";
         assert_eq!(found(&[foreign]).last().unwrap(), last);
     }
 
     #[test]
-    fn roles_of_an_account_are_named_after_it() {
+    fn roles_belong_to_the_account_that_they_are_named_after() {
         let of = |role: &str| {
             let role = json!({
                 "kind": "Role", "metadata": { "name": role },
@@ -359,22 +368,25 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_role_gives_is_found() {
+    fn permissions_beyond_those_of_other_roles_are_found() {
         assert_eq!(beyond(&role(), &role()), Vec::<String>::new());
         let mut fewer = role();
         fewer.pop_first();
         let found = beyond(&role(), &fewer);
         assert_eq!(
             found,
-            ["Role web gives the right to get secrets \"tls\", which no other role gives"]
+            ["Role web grants the permission get secrets \"tls\", which no other role grants"]
         );
     }
 
     #[test]
-    fn a_wildcard_is_refused() {
+    fn a_wildcard_is_an_error() {
         let rules = json!([{ "apiGroups": [""], "resources": ["*"], "verbs": ["get"] }]);
         let role = json!({ "kind": "ClusterRole", "metadata": { "name": "web" }, "rules": rules });
         let error = granted(&[role]).unwrap_err();
-        assert_eq!(format!("{error:#}"), "ClusterRole web: a wildcard");
+        assert_eq!(
+            format!("{error:#}"),
+            "ClusterRole web: wildcards are not supported"
+        );
     }
 }

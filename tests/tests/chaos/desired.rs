@@ -1,62 +1,62 @@
-//! What a HelmOp has been asked for last.
+//! The desired state of a HelmOp.
 
-use helmops_tests::random::Chance;
+use helmops_tests::random::Rng;
 use serde_json::{Value, json};
 
 use super::repository::{CHART, RANGES, Range};
 
-/// How often those are polled that are.
+/// The polling interval.
 const INTERVAL: &str = "2s";
 
-/// When the version of a HelmOp may move. It is a part of its name, and so it stays.
+/// When the version of a HelmOp may change. It is part of the name of the HelmOp, so it never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Never: nobody looks for a newer one.
+pub enum PollClass {
+    /// Never: the HelmOp is not polled.
     Pinned,
-    /// When a token asks for it.
-    Asked,
-    /// All the time, unless polling is switched off.
+    /// When a token requests a poll.
+    OnRequest,
+    /// Always, unless polling is disabled.
     Polled,
 }
 
-impl Class {
-    pub fn by(chance: &mut Chance) -> Self {
-        match chance.below(10) {
+impl PollClass {
+    pub fn random(rng: &mut Rng) -> Self {
+        match rng.below(10) {
             0..5 => Self::Pinned,
-            5..7 => Self::Asked,
+            5..7 => Self::OnRequest,
             _ => Self::Polled,
         }
     }
 
-    pub fn word(self) -> &'static str {
+    pub fn prefix(self) -> &'static str {
         match self {
             Self::Pinned => "pinned",
-            Self::Asked => "asked",
+            Self::OnRequest => "on-request",
             Self::Polled => "polled",
         }
     }
 }
 
-/// A target and what is special about it.
+/// A target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// In its selector.
+    /// A label in its selector.
     pub number: usize,
-    /// A range of its own.
+    /// The range of the target, if it overrides that of the HelmOp.
     pub range: Option<Range>,
 }
 
-/// The present wishes.
+/// The current desired state.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    pub class: Class,
+pub struct DesiredHelmOp {
+    pub class: PollClass,
     pub range: Range,
     pub values: usize,
     pub targets: Vec<Target>,
     /// A label of the Bundle.
     pub team: usize,
-    /// A label of the HelmOp, which concerns nobody.
-    pub mood: usize,
+    /// A label of the HelmOp that no controller uses.
+    pub unused_label: usize,
     pub is_polled: bool,
     pub token: Option<usize>,
 }
@@ -67,33 +67,33 @@ impl PartialEq for Range {
     }
 }
 
-impl Wanted {
-    pub fn new(class: Class, chance: &mut Chance) -> Self {
+impl DesiredHelmOp {
+    pub fn new(class: PollClass, rng: &mut Rng) -> Self {
         Self {
             class,
-            range: range(chance),
-            values: chance.below(1000),
-            targets: targets(chance),
-            team: chance.below(5),
-            mood: 0,
-            is_polled: class == Class::Polled,
+            range: range(rng),
+            values: rng.below(1000),
+            targets: targets(rng),
+            team: rng.below(5),
+            unused_label: 0,
+            is_polled: class == PollClass::Polled,
             token: None,
         }
     }
 
-    /// Changes one thing.
-    pub fn change(&mut self, chance: &mut Chance) {
-        match chance.below(10) {
-            0..3 => self.values = chance.below(1000),
-            3..6 => self.range = range(chance),
-            6 => self.targets = targets(chance),
-            7 => self.team = chance.below(5),
-            8 => self.mood = chance.below(1000),
-            _ => self.is_polled = self.class == Class::Polled && !self.is_polled,
+    /// Changes one property.
+    pub fn change(&mut self, rng: &mut Rng) {
+        match rng.below(10) {
+            0..3 => self.values = rng.below(1000),
+            3..6 => self.range = range(rng),
+            6 => self.targets = targets(rng),
+            7 => self.team = rng.below(5),
+            8 => self.unused_label = rng.below(1000),
+            _ => self.is_polled = self.class == PollClass::Polled && !self.is_polled,
         }
     }
 
-    /// The HelmOp, or all that can change of it.
+    /// The HelmOp, with all fields that can change.
     pub fn object(&self, name: &str, repo: &str) -> Value {
         let target = |target: &Target| {
             let mut object = json!({
@@ -114,7 +114,7 @@ impl Wanted {
             "kind": "HelmOp",
             "metadata": {
                 "name": name,
-                "labels": { "mood": self.mood.to_string() },
+                "labels": { "unused": self.unused_label.to_string() },
                 "annotations": annotations,
             },
             "spec": {
@@ -129,15 +129,15 @@ impl Wanted {
     }
 }
 
-fn range(chance: &mut Chance) -> Range {
-    RANGES[chance.below(RANGES.len())]
+fn range(rng: &mut Rng) -> Range {
+    RANGES[rng.below(RANGES.len())]
 }
 
-fn targets(chance: &mut Chance) -> Vec<Target> {
-    let count = chance.below(3);
+fn targets(rng: &mut Rng) -> Vec<Target> {
+    let count = rng.below(3);
     let target = |number| Target {
         number,
-        range: (chance.below(3) == 0).then(|| range(chance)),
+        range: (rng.below(3) == 0).then(|| range(rng)),
     };
     (0..count).map(target).collect()
 }

@@ -1,4 +1,4 @@
-//! What the demo shows.
+//! The steps of the demo.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use super::session::{Session, remark, says};
+use super::session::{Session, ensure_contains, remark};
 use crate::chart_server::ChartServer;
 use crate::charts::ChartRepo;
 use crate::cluster::Cluster;
@@ -14,16 +14,16 @@ use crate::helmops;
 
 const VERSIONS: [&str; 3] = ["0.1.0", "0.2.0", "1.0.0"];
 
-/// Tells the whole story on a cluster.
+/// Runs all steps on a cluster.
 ///
 /// # Errors
-/// When a step is not as told.
-pub async fn tell(cluster: &Cluster, command: &dyn Fn(&Path) -> Command) -> Result<()> {
+/// If the result of a step is not as expected.
+pub async fn run(cluster: &Cluster, command: &dyn Fn(&Path) -> Command) -> Result<()> {
     let folder = TempDir::with_prefix("helmops-demo-")?;
     let session = Session::new(cluster, folder.path().to_owned())?;
 
     let _running = install(&session, cluster, command).await?;
-    session.title("Helm publishes a chart in three versions")?;
+    session.title("Helm publishes three versions of a chart")?;
     let charts = ChartRepo::build(
         &cluster.tools,
         &folder.path().join("charts"),
@@ -36,13 +36,13 @@ pub async fn tell(cluster: &Cluster, command: &dyn Fn(&Path) -> Command) -> Resu
         .await?;
     remark(&format!("the repository is served at {}", server.url()))?;
 
-    range(&session, &server).await?;
-    mistakes(&session, &server).await?;
-    private(&session, &charts).await?;
+    version_range(&session, &server).await?;
+    invalid_helmop(&session, &server).await?;
+    private_repository(&session, &charts).await?;
     update(&session).await?;
     deletion(&session).await?;
 
-    session.title("Done: everything was as told")?;
+    session.title("Done: all results were as expected")?;
     remark("Try it yourself: `make up`, and the quickstart in README.md; `make down` ends it.")
 }
 
@@ -61,24 +61,24 @@ async fn install(
     }
     let webhook = helmops::start_webhook(cluster, "webhook", command).await?;
     remark(&format!(
-        "helmops-webhook serves at {} as its own ServiceAccount, with the rights of rbac.yaml alone",
+        "helmops-webhook serves at {} as its own ServiceAccount, with only the permissions of rbac.yaml",
         webhook.url
     ))?;
     helmops::register_webhook(&cluster.kubectl(), &webhook).await?;
-    remark("both webhook configurations are applied, with that address in place of the Service")?;
+    remark("both webhook configurations are applied, with this address instead of the Service")?;
     let controller = helmops::start_controller(cluster, "controller", command).await?;
-    remark("helmops-controller runs as its own ServiceAccount, with the rights of rbac.yaml alone")?;
+    remark("helmops-controller runs as its own ServiceAccount, with only the permissions of rbac.yaml")?;
     Ok((webhook, controller))
 }
 
-async fn range(session: &Session, server: &ChartServer) -> Result<()> {
-    session.title("A HelmOp with a range becomes a Bundle with one version")?;
+async fn version_range(session: &Session, server: &ChartServer) -> Result<()> {
+    session.title("A HelmOp with a version range becomes a Bundle with one version")?;
     session.file("web.yaml", &helmop("web", &server.url(), "0.x", ""))?;
     session.succeeds("kubectl create namespace shop").await?;
     session
         .succeeds("kubectl -n shop apply --dry-run=server -f web.yaml")
         .await?;
-    says(
+    ensure_contains(
         &session.succeeds("kubectl -n shop apply -f web.yaml").await?,
         "helmop.fleet.cattle.io/web created",
     )?;
@@ -97,11 +97,11 @@ async fn range(session: &Session, server: &ChartServer) -> Result<()> {
     session
         .succeeds("kubectl -n shop wait --for=condition=Accepted helmop/web --timeout=30s")
         .await?;
-    says(&session.succeeds("kubectl -n shop get helmops").await?, "0.2.0")
+    ensure_contains(&session.succeeds("kubectl -n shop get helmops").await?, "0.2.0")
 }
 
-async fn mistakes(session: &Session, server: &ChartServer) -> Result<()> {
-    session.title("Mistakes are refused at once, all of them together")?;
+async fn invalid_helmop(session: &Session, server: &ChartServer) -> Result<()> {
+    session.title("An invalid HelmOp is rejected immediately, with all its errors")?;
     session.file(
         "typo.yaml",
         &helmop(
@@ -112,16 +112,16 @@ async fn mistakes(session: &Session, server: &ChartServer) -> Result<()> {
         ),
     )?;
     let output = session.is_refused("kubectl -n shop apply -f typo.yaml").await?;
-    says(&output, "improper constraint: \"lates\"")?;
-    says(&output, "spec.helm.repo")?;
-    says(&output, "spec.namespace")?;
+    ensure_contains(&output, "improper constraint: \"lates\"")?;
+    ensure_contains(&output, "spec.helm.repo")?;
+    ensure_contains(&output, "spec.namespace")?;
     session
         .until_prints("kubectl -n shop get helmop typo --ignore-not-found", "")
         .await
 }
 
-async fn private(session: &Session, charts: &ChartRepo) -> Result<()> {
-    session.title("A private repository: login and CA in a Secret")?;
+async fn private_repository(session: &Session, charts: &ChartRepo) -> Result<()> {
+    session.title("A private repository: credentials and CA certificate in a Secret")?;
     let server = ChartServer::https(charts.folder()).await?;
     server.require_login("reader", "swordfish");
     session.file(
@@ -156,7 +156,7 @@ async fn private(session: &Session, charts: &ChartRepo) -> Result<()> {
 }
 
 async fn update(session: &Session) -> Result<()> {
-    session.title("Another version is asked for")?;
+    session.title("The version of the HelmOp changes")?;
     session
         .succeeds(
             r#"kubectl -n shop patch helmop web --type merge -p '{"spec":{"helm":{"version":"1.0.0"}}}'"#,

@@ -1,11 +1,11 @@
-//! What the ServiceAccounts may do, as the API server says it.
+//! The permissions of the ServiceAccounts, according to the API server.
 
 use std::collections::BTreeSet;
 
 use helmops_tests::helm::Helm;
 use helmops_tests::helmops::{NAMESPACE, manifests, objects};
 use helmops_tests::kubectl::Kubectl;
-use helmops_tests::rights::{Right, granted};
+use helmops_tests::permissions::{Permission, granted};
 use helmops_tests::service_account::service_account_kubeconfig;
 use helmops_tests::test_bed::TestBed;
 
@@ -18,8 +18,8 @@ async fn as_account(bed: &TestBed, account: &str) -> Kubectl {
     bed.kubectl().with_kubeconfig(&kubeconfig)
 }
 
-/// What `kubectl auth can-i --list` prints of objects, without what everybody may: to ask for one's own rights.
-async fn can(kubectl: &Kubectl, namespace: &str) -> BTreeSet<Right> {
+/// The permissions for objects that `kubectl auth can-i --list` prints, without self reviews, which every user may create.
+async fn list_permissions(kubectl: &Kubectl, namespace: &str) -> BTreeSet<Permission> {
     let list = [
         "auth",
         "can-i",
@@ -29,7 +29,7 @@ async fn can(kubectl: &Kubectl, namespace: &str) -> BTreeSet<Right> {
         namespace,
     ];
     let printed = kubectl.run(&list).await.unwrap().ok().unwrap();
-    let mut rights = BTreeSet::new();
+    let mut permissions = BTreeSet::new();
     for line in printed.lines() {
         let (resource, rest) = line.split_once(char::is_whitespace).unwrap();
         if resource.is_empty() || resource.starts_with("self") {
@@ -52,37 +52,37 @@ async fn can(kubectl: &Kubectl, namespace: &str) -> BTreeSet<Right> {
         let (group, part) = group.split_once('/').unwrap_or((group, ""));
         let slash = if part.is_empty() { "" } else { "/" };
         for verb in verbs {
-            let right = |name| Right {
+            let permission = |name| Permission {
                 verb: verb.clone(),
                 resource: format!("{resource}{slash}{part}"),
                 group: group.to_owned(),
                 name,
             };
-            rights.extend(names.iter().map(|name| right(Some(name.clone()))));
+            permissions.extend(names.iter().map(|name| permission(Some(name.clone()))));
             if names.is_empty() {
-                rights.insert(right(None));
+                permissions.insert(permission(None));
             }
         }
     }
-    rights
+    permissions
 }
 
 #[tokio::test]
-async fn each_account_may_do_what_the_manifests_say_and_nothing_else() {
+async fn each_account_has_exactly_the_permissions_of_the_manifests() {
     let bed = empty().await;
     apply(&bed.kubectl(), "beside-fleet", &[]).await;
-    let given = granted(&objects(&bed.tools, "beside-fleet").await.unwrap()).unwrap();
+    let all = granted(&objects(&bed.tools, "beside-fleet").await.unwrap()).unwrap();
     for account in ["helmops-controller", "helmops-webhook"] {
-        let given = given.iter().filter(|granted| granted.role.ends_with(account));
-        let given: BTreeSet<_> = given.map(|granted| granted.right.clone()).collect();
-        assert!(given.len() > 5, "{given:?}");
+        let granted = all.iter().filter(|granted| granted.role.ends_with(account));
+        let granted: BTreeSet<_> = granted.map(|granted| granted.permission.clone()).collect();
+        assert!(granted.len() > 5, "{granted:?}");
         let kubectl = as_account(&bed, account).await;
-        assert_eq!(can(&kubectl, NAMESPACE).await, given, "{account}");
+        assert_eq!(list_permissions(&kubectl, NAMESPACE).await, granted, "{account}");
     }
 }
 
 #[tokio::test]
-async fn with_rights_in_some_namespaces_the_controller_reads_no_secret_of_another() {
+async fn a_namespaced_controller_reads_no_secret_of_another_namespace() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
     for namespace in [NAMESPACE, "team-a", "team-b"] {
@@ -117,8 +117,8 @@ async fn with_rights_in_some_namespaces_the_controller_reads_no_secret_of_anothe
         "No resources found in team-a namespace.\n"
     );
     for foreign in ["team-b", NAMESPACE, "kube-system"] {
-        let told = secrets(foreign).await.stderr;
-        assert!(told.contains("secrets is forbidden"), "{foreign}: {told}");
+        let error = secrets(foreign).await.stderr;
+        assert!(error.contains("secrets is forbidden"), "{foreign}: {error}");
     }
-    assert_eq!(can(&controller, "team-b").await, BTreeSet::new());
+    assert_eq!(list_permissions(&controller, "team-b").await, BTreeSet::new());
 }

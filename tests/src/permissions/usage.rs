@@ -1,6 +1,6 @@
-//! The folder in which every control plane leaves what was used on it.
+//! The folder in which every control plane records the permissions that were used.
 //!
-//! Some control planes end only after the tests that they were for: who reads the folder waits for them.
+//! Some control planes stop only after their tests, so the reader of the folder waits for them.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -10,34 +10,34 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Used, used};
+use super::{UsedPermission, used};
 use crate::wait::eventually;
 
-/// Names the folder, where somebody wants to know.
-const FOLDER: &str = "HELMOPS_RIGHTS";
-/// Locked by those who have not left anything yet, together; and by the one who reads, alone.
+/// The environment variable with the folder; nothing is recorded without it.
+const FOLDER: &str = "HELMOPS_PERMISSIONS";
+/// Locked by control planes that have not recorded anything yet (shared), and by the reader (exclusive).
 const LOCK: &str = "lock";
-/// Whoever has not left anything by then is stuck: a control plane stops in less.
+/// A control plane that has not recorded anything by then hangs: it stops faster than that.
 const DEADLINE: Duration = Duration::from_mins(2);
-/// How a file ends that is whole.
-const WHOLE: &str = "json";
+/// Extension of a complete file.
+const COMPLETE: &str = "json";
 
-/// Of a control plane that will leave what was used on it: nobody reads the folder before.
+/// Held by a control plane that will record the used permissions; [`read`] waits for it.
 #[derive(Debug)]
-pub struct Leaver {
+pub struct UsageRecorder {
     folder: PathBuf,
     _lock: File,
 }
 
-impl Leaver {
-    /// None where nobody wants to know.
-    pub fn wanted() -> Result<Option<Self>> {
+impl UsageRecorder {
+    /// `None` if the environment variable is not set.
+    pub fn from_env() -> Result<Option<Self>> {
         let folder = std::env::var_os(FOLDER);
         folder.map(|folder| Self::new(Path::new(&folder))).transpose()
     }
 
     fn new(folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let lock = open_lock(folder)?;
         lock.lock_shared()?;
         Ok(Self {
@@ -46,40 +46,40 @@ impl Leaver {
         })
     }
 
-    /// Leaves what was used, by an audit log, in a file of its own.
-    pub fn leave(self, log: &Path) -> Result<()> {
+    /// Records the used permissions, according to an audit log, in a new file.
+    pub fn record(self, log: &Path) -> Result<()> {
         let json = serde_json::to_vec(&used(log)?)?;
-        // It gets the name by which it is found when it is whole.
+        // The reader ignores it until it has the extension of a complete file.
         let mut file = tempfile::Builder::new()
             .suffix(".part")
             .tempfile_in(&self.folder)?;
         file.write_all(&json)?;
-        let whole = file.path().with_extension(WHOLE);
-        file.persist_noclobber(whole)?;
+        let complete = file.path().with_extension(COMPLETE);
+        file.persist_noclobber(complete)?;
         Ok(())
     }
 }
 
-/// What all control planes left.
+/// The permissions that all control planes recorded.
 ///
 /// # Errors
-/// Where one of them does not end.
-pub async fn read(folder: &Path) -> Result<BTreeSet<Used>> {
+/// If one of them does not stop.
+pub async fn read(folder: &Path) -> Result<BTreeSet<UsedPermission>> {
     read_within(folder, DEADLINE).await
 }
 
-async fn read_within(folder: &Path, deadline: Duration) -> Result<BTreeSet<Used>> {
+async fn read_within(folder: &Path, deadline: Duration) -> Result<BTreeSet<UsedPermission>> {
     let lock = open_lock(folder)?;
-    eventually("all control planes to end", deadline, async || {
-        lock.try_lock().context("one of them has not")
+    eventually("all control planes to stop", deadline, async || {
+        lock.try_lock().context("a control plane still holds the lock")
     })
     .await?;
     let mut used = BTreeSet::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let file = entry?.path();
-        if file.extension().is_some_and(|end| end == WHOLE) {
-            let left: BTreeSet<Used> = serde_json::from_slice(&std::fs::read(file)?)?;
-            used.extend(left);
+        if file.extension().is_some_and(|end| end == COMPLETE) {
+            let recorded: BTreeSet<UsedPermission> = serde_json::from_slice(&std::fs::read(file)?)?;
+            used.extend(recorded);
         }
     }
     Ok(used)
@@ -120,37 +120,37 @@ mod tests {
 
     async fn resources(folder: &Path) -> Vec<String> {
         let used = read_within(folder, SOON).await.unwrap();
-        used.into_iter().map(|used| used.right.resource).collect()
+        used.into_iter().map(|used| used.permission.resource).collect()
     }
 
     #[tokio::test]
-    async fn all_that_was_left_is_read() {
+    async fn all_complete_files_are_read() {
         let (logs, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let below = folder.path().join("rights");
+        let below = folder.path().join("permissions");
         for resource in ["pods", "secrets"] {
-            let leaver = Leaver::new(&below).unwrap();
-            leaver.leave(&log(logs.path(), resource)).unwrap();
+            let recorder = UsageRecorder::new(&below).unwrap();
+            recorder.record(&log(logs.path(), resource)).unwrap();
         }
-        // Of one that was killed while it wrote.
+        // The file of a control plane that was killed while it wrote.
         std::fs::write(below.join("killed.part"), "[{\"acc").unwrap();
         assert_eq!(resources(&below).await, ["pods", "secrets"]);
     }
 
     #[tokio::test]
-    async fn nobody_reads_before_all_have_left() {
+    async fn read_waits_for_all_control_planes() {
         let (logs, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let [early, late] = [(); 2].map(|()| Leaver::new(folder.path()).unwrap());
-        early.leave(&log(logs.path(), "pods")).unwrap();
+        let [early, late] = [(); 2].map(|()| UsageRecorder::new(folder.path()).unwrap());
+        early.record(&log(logs.path(), "pods")).unwrap();
         let error = read_within(folder.path(), Duration::from_millis(100))
             .await
             .unwrap_err();
         let error = format!("{error:#}");
         assert!(
-            error.contains("for all control planes to end, in vain"),
+            error.contains("waiting for all control planes to stop"),
             "{error}"
         );
-        let leave = async { late.leave(&log(logs.path(), "secrets")).unwrap() };
-        let (found, ()) = tokio::join!(resources(folder.path()), leave);
+        let record = async { late.record(&log(logs.path(), "secrets")).unwrap() };
+        let (found, ()) = tokio::join!(resources(folder.path()), record);
         assert_eq!(found, ["pods", "secrets"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The first start, further replicas, and configurations that come later.
+//! The first start, further replicas, and webhook configurations that are applied later.
 
 use anyhow::ensure;
 use helmops_tests::service_account::may;
@@ -7,17 +7,17 @@ use serde_json::json;
 
 use crate::bed::{Bed, CONFIGURATIONS, SECRET, SOON, certificates};
 
-/// Those of the configurations, in their order.
+/// The kinds of the webhook configurations, in the order of [`CONFIGURATIONS`].
 const KINDS: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// How often the replica said that there is no such configuration.
-fn misses(bed: &Bed, kind: &str) -> usize {
+/// How often the replica logged that a configuration does not exist.
+fn missing_logs(bed: &Bed, kind: &str) -> usize {
     let log = bed.replicas["one"].running.process.log();
     log.matches(&format!("there is no {kind}")).count()
 }
 
 #[tokio::test]
-async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
+async fn the_first_replica_issues_the_certificate_and_others_use_it() {
     let mut bed = Bed::with_replica(&[]).await.unwrap();
     let secret = bed.until_injected().await.unwrap();
     bed.until_admits().await.unwrap();
@@ -29,12 +29,16 @@ async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
 
     bed.add("two").await.unwrap();
     bed.until_ready("two").await.unwrap();
-    assert_eq!(bed.secret().await.unwrap(), secret, "two issues nothing");
-    bed.end("one").await.unwrap();
+    assert_eq!(
+        bed.secret().await.unwrap(),
+        secret,
+        "the second replica issues no certificate"
+    );
+    bed.terminate("one").await.unwrap();
     for _ in 0..10 {
         bed.until_admits().await.unwrap();
     }
-    // Ninety days, and the CA five years.
+    // Ninety days, and five years for the CA.
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap()
@@ -43,8 +47,8 @@ async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
         ("helmops_webhook_certificate_expiry_timestamp_seconds", 90.0),
         ("helmops_webhook_ca_expiry_timestamp_seconds", 1825.0),
     ] {
-        let left = (bed.metric("two", name, &[]).await.unwrap() - now) / 86_400.0;
-        assert!((left - days).abs() < 0.1, "{name}: {left}");
+        let remaining = (bed.metric("two", name, &[]).await.unwrap() - now) / 86_400.0;
+        assert!((remaining - days).abs() < 0.1, "{name}: {remaining}");
     }
     let failed = [("result", "error")];
     let failed = bed
@@ -52,11 +56,11 @@ async fn the_first_replica_issues_and_injects_and_others_use_the_same() {
         .await
         .unwrap();
     assert!(failed < 0.5, "{failed}");
-    bed.keeps_its_secrets(&secret);
+    bed.assert_no_key_in_logs(&secret);
 }
 
 #[tokio::test]
-async fn replicas_that_start_together_share_what_one_of_them_issues() {
+async fn replicas_that_start_together_share_one_certificate() {
     let mut bed = Bed::start(&[]).await.unwrap();
     bed.configure().await.unwrap();
     for name in ["one", "two", "three"] {
@@ -74,14 +78,17 @@ async fn replicas_that_start_together_share_what_one_of_them_issues() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_comes_later_is_injected_and_the_replica_waits_for_it() {
+async fn a_replica_is_ready_when_configurations_that_are_applied_later_are_injected() {
     let mut bed = Bed::start(&[]).await.unwrap();
     bed.add("one").await.unwrap();
-    eventually("nothing but trust to be missing", SOON, async || {
+    eventually("only the caBundle check to fail", SOON, async || {
         for kind in KINDS {
-            ensure!(misses(&bed, kind) > 0, "it has not looked for a {kind}");
+            ensure!(
+                missing_logs(&bed, kind) > 0,
+                "the replica has not logged that there is no {kind}"
+            );
         }
-        // Nobody trusts it yet.
+        // The API server does not trust it yet.
         let unready = bed.ready("one").await.unwrap_err().to_string();
         let serves = unready.contains("[+]certificate ok");
         ensure!(serves && unready.contains("[-]caBundle failed"), "{unready}");
@@ -90,12 +97,12 @@ async fn a_configuration_that_comes_later_is_injected_and_the_replica_waits_for_
     .await
     .unwrap();
     for kind in KINDS {
-        assert_eq!(misses(&bed, kind), 1, "it is told once");
+        assert_eq!(missing_logs(&bed, kind), 1, "it is logged once");
     }
     for object in CONFIGURATIONS {
         assert!(
             bed.kubectl.get(object).await.unwrap().is_none(),
-            "it is made by nobody"
+            "the webhook does not create it"
         );
     }
 
@@ -104,10 +111,10 @@ async fn a_configuration_that_comes_later_is_injected_and_the_replica_waits_for_
     bed.until_admits().await.unwrap();
     bed.until_injected().await.unwrap();
 
-    // A configuration that goes leaves the replica ready, and one that comes again is injected again.
+    // The replica stays ready after a configuration is deleted, and injects it again after it is recreated.
     bed.run(&["delete", CONFIGURATIONS[1]]).await.unwrap();
-    eventually("the replica to miss it", SOON, async || {
-        ensure!(misses(&bed, KINDS[1]) == 2, "it has not");
+    eventually("the replica to log the missing configuration", SOON, async || {
+        ensure!(missing_logs(&bed, KINDS[1]) == 2, "it has not logged it");
         Ok(())
     })
     .await
@@ -119,7 +126,7 @@ async fn a_configuration_that_comes_later_is_injected_and_the_replica_waits_for_
 }
 
 #[tokio::test]
-async fn only_the_bundle_is_written_and_only_where_it_is_ours() {
+async fn only_the_ca_bundles_of_own_webhooks_are_written() {
     let mut bed = Bed::start(&[]).await.unwrap();
     let mut configuration = bed.configuration("validatingwebhook.yaml").await.unwrap();
     let mut other = configuration["webhooks"][0].clone();
@@ -132,14 +139,19 @@ async fn only_the_bundle_is_written_and_only_where_it_is_ours() {
         .unwrap()
         .ok()
         .unwrap();
-    let mut asked = bed.configuration("mutatingwebhook.yaml").await.unwrap();
-    asked["metadata"]["annotations"] = json!({ "cert-manager.io/inject-ca-from": "a/b" });
-    bed.kubectl.apply(&asked.to_string()).await.unwrap().ok().unwrap();
+    let mut annotated = bed.configuration("mutatingwebhook.yaml").await.unwrap();
+    annotated["metadata"]["annotations"] = json!({ "cert-manager.io/inject-ca-from": "a/b" });
+    bed.kubectl
+        .apply(&annotated.to_string())
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
     bed.add("one").await.unwrap();
-    eventually("the bundle", SOON, async || {
+    eventually("the CA bundle", SOON, async || {
         ensure!(
             certificates(&bed.bundle(CONFIGURATIONS[1]).await?) == 1,
-            "not yet"
+            "it is not injected yet"
         );
         Ok(())
     })
@@ -168,24 +180,24 @@ async fn only_the_bundle_is_written_and_only_where_it_is_ours() {
     assert_eq!(
         bed.bundle(CONFIGURATIONS[0]).await.unwrap(),
         "",
-        "that is cert-manager's"
+        "cert-manager injects it"
     );
     let log = bed.replicas["one"].running.process.log();
     assert!(log.contains("its caBundle is left to cert-manager"), "{log}");
     let unready = bed.ready("one").await.unwrap_err().to_string();
     assert!(
         unready.contains("[-]caBundle failed"),
-        "half trusts it: {unready}"
+        "only one configuration trusts it: {unready}"
     );
-    let ours = ["annotate", CONFIGURATIONS[0], "cert-manager.io/inject-ca-from-"];
-    bed.run(&ours).await.unwrap();
+    let remove = ["annotate", CONFIGURATIONS[0], "cert-manager.io/inject-ca-from-"];
+    bed.run(&remove).await.unwrap();
     bed.until_ready("one").await.unwrap();
 }
 
 #[tokio::test]
-async fn the_webhook_may_do_what_it_does_and_nothing_else() {
+async fn the_webhook_has_only_the_permissions_that_it_needs() {
     let bed = Bed::start(&[]).await.unwrap();
-    for (what, expected) in [
+    for (action, expected) in [
         ("get secret/helmops-webhook-tls", true),
         ("update secret/helmops-webhook-tls", true),
         ("create secrets", true),
@@ -199,7 +211,7 @@ async fn the_webhook_may_do_what_it_does_and_nothing_else() {
         ("create validatingwebhookconfigurations", false),
         ("list mutatingwebhookconfigurations", false),
     ] {
-        let may = may(&bed.kubectl, "helmops-webhook", what).await.unwrap();
-        assert_eq!(may, expected, "{what}");
+        let may = may(&bed.kubectl, "helmops-webhook", action).await.unwrap();
+        assert_eq!(may, expected, "{action}");
     }
 }

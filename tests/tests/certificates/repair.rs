@@ -1,4 +1,4 @@
-//! What somebody wipes or spoils is mended at once.
+//! Deleted or damaged Secrets and CA bundles are repaired immediately.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::bed::{Bed, CONFIGURATIONS, SECRET, SOON, certificates};
 
-/// The settle time of this is ten seconds.
+/// With these, the settle time is ten seconds.
 const FLAGS: [(&str, &str); 2] = [("HELMOPS_TLS_VALIDITY", "2m"), ("HELMOPS_TLS_CA_VALIDITY", "10m")];
 
 fn data(values: &[(&str, &str)]) -> Value {
@@ -23,7 +23,7 @@ fn data(values: &[(&str, &str)]) -> Value {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_deleted_is_made_anew_and_no_request_fails() {
+async fn a_deleted_secret_is_recreated_and_no_request_fails() {
     let mut bed = Bed::with_replica(&FLAGS).await.unwrap();
     bed.add("two").await.unwrap();
     bed.until_ready("two").await.unwrap();
@@ -32,27 +32,31 @@ async fn a_secret_that_is_deleted_is_made_anew_and_no_request_fails() {
     bed.run(&["delete", SECRET]).await.unwrap();
     let deleted = Instant::now();
     let mut both_are_trusted = false;
-    // Longer than it takes until all serve the new certificate, and the CA before goes.
+    // Longer than it takes until all replicas serve the new certificate and the previous CA is removed.
     while deleted.elapsed() < Duration::from_secs(26) {
         bed.admits().await.unwrap();
         let bundle = bed.bundle(CONFIGURATIONS[1]).await.unwrap();
         both_are_trusted |= certificates(&bundle) == 2 && bundle.contains(&before["ca.crt"]);
     }
-    assert!(both_are_trusted, "the CA before stays for a while");
+    assert!(both_are_trusted, "the previous CA is trusted for some time");
     let after = bed.until_injected().await.unwrap();
     assert!(after["ca.crt"] != before["ca.crt"] && after["tls.crt"] != before["tls.crt"]);
-    eventually("the CA before to go", Duration::from_secs(20), async || {
-        let bundle = bed.bundle(CONFIGURATIONS[1]).await?;
-        ensure!(!bundle.contains(&before["ca.crt"]), "it is there");
-        Ok(())
-    })
+    eventually(
+        "the removal of the previous CA",
+        Duration::from_secs(20),
+        async || {
+            let bundle = bed.bundle(CONFIGURATIONS[1]).await?;
+            ensure!(!bundle.contains(&before["ca.crt"]), "the CA bundle contains it");
+            Ok(())
+        },
+    )
     .await
     .unwrap();
     bed.admits().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_secret_that_is_spoiled_is_mended_and_no_request_fails() {
+async fn a_damaged_secret_is_repaired_and_no_request_fails() {
     let bed = Bed::with_replica(&FLAGS).await.unwrap();
     bed.until_admits().await.unwrap();
     let stranger = PrivateCa::new("stranger").unwrap();
@@ -60,19 +64,19 @@ async fn a_secret_that_is_spoiled_is_mended_and_no_request_fails() {
     let elsewhere = stranger.issue(&["elsewhere.example.com"]).unwrap();
     let damages = [
         (
-            "emptied",
+            "empty",
             data(&[("tls.crt", ""), ("tls.key", ""), ("ca.crt", ""), ("ca.key", "")]),
         ),
         (
             "broken",
             data(&[("tls.crt", "-----BEGIN CERTIFICATE-----\nAAAA")]),
         ),
-        ("another's key", data(&[("tls.key", &foreign.key)])),
+        ("key of another CA", data(&[("tls.key", &foreign.key)])),
         (
-            "foreign",
+            "certificate of another CA",
             data(&[("tls.crt", &foreign.certificate), ("tls.key", &foreign.key)]),
         ),
-        ("no authority", data(&[("ca.crt", "garbage")])),
+        ("invalid CA", data(&[("ca.crt", "garbage")])),
         (
             "other names",
             data(&[
@@ -83,27 +87,33 @@ async fn a_secret_that_is_spoiled_is_mended_and_no_request_fails() {
             ]),
         ),
     ];
-    for (what, damage) in &damages {
-        // This one brings a CA that is whole: what is served is given up for it, which takes a moment.
-        let is_given_up = *what == "other names";
+    for (case, damage) in &damages {
+        // This Secret has a valid CA, so the served certificate is replaced, which takes a short time.
+        let is_replaced = *case == "other names";
         let before = bed.until_injected().await.unwrap();
         bed.patch(SECRET, damage).await.unwrap();
-        eventually(what, Duration::from_secs(20), async || {
-            if !is_given_up {
+        eventually(case, Duration::from_secs(20), async || {
+            if !is_replaced {
                 bed.admits().await.unwrap();
             }
             let secret = bed.secret().await?;
-            let is_mended = ["tls.crt", "tls.key", "ca.key"]
+            let is_repaired = ["tls.crt", "tls.key", "ca.key"]
                 .iter()
                 .all(|key| secret[*key].contains("BEGIN"));
-            ensure!(is_mended && secret["tls.crt"] != before["tls.crt"], "not mended");
-            ensure!(secret["tls.crt"] != foreign.certificate, "it is foreign");
+            ensure!(
+                is_repaired && secret["tls.crt"] != before["tls.crt"],
+                "it is not repaired"
+            );
+            ensure!(
+                secret["tls.crt"] != foreign.certificate,
+                "it has the certificate of another CA"
+            );
             Ok(())
         })
         .await
         .unwrap();
         bed.until_injected().await.unwrap();
-        if is_given_up {
+        if is_replaced {
             bed.until_admits().await.unwrap();
         }
         bed.admits().await.unwrap();
@@ -111,7 +121,7 @@ async fn a_secret_that_is_spoiled_is_mended_and_no_request_fails() {
 }
 
 #[tokio::test]
-async fn a_bundle_that_is_spoiled_is_injected_again() {
+async fn a_damaged_ca_bundle_is_injected_again() {
     let bed = Bed::with_replica(&FLAGS).await.unwrap();
     let secret = bed.until_injected().await.unwrap();
     let stranger = STANDARD.encode(PrivateCa::new("stranger").unwrap().pem());
@@ -127,30 +137,30 @@ async fn a_bundle_that_is_spoiled_is_injected_again() {
             let patched = bed
                 .run(&["patch", object, "--type=json", "-p", &change.to_string()])
                 .await;
-            let what = format!("{object}: {bundle}");
+            let case = format!("{object}: {bundle}");
             if bundle != json!(STANDARD.encode("garbage")) {
-                // An API server may refuse what is no PEM.
+                // An API server may reject a bundle that is not PEM.
                 patched.unwrap();
             }
-            let spoiled = Instant::now();
+            let damaged = Instant::now();
             bed.until_injected().await.unwrap();
             bed.until_admits().await.unwrap();
             assert!(
-                spoiled.elapsed() < Duration::from_secs(10),
-                "{what}: {:?}",
-                spoiled.elapsed()
+                damaged.elapsed() < Duration::from_secs(10),
+                "{case}: {:?}",
+                damaged.elapsed()
             );
         }
     }
     assert_eq!(
         bed.secret().await.unwrap()["ca.crt"],
         secret["ca.crt"],
-        "nothing is issued for that"
+        "no certificate is issued"
     );
 }
 
 #[tokio::test]
-async fn a_replica_without_rights_goes_on_serving_and_tells() {
+async fn a_replica_without_permissions_keeps_serving_and_logs_it() {
     let bed = Bed::with_replica(&FLAGS).await.unwrap();
     bed.until_admits().await.unwrap();
     bed.run(&["delete", "rolebinding", "helmops-webhook"])
@@ -159,17 +169,17 @@ async fn a_replica_without_rights_goes_on_serving_and_tells() {
     bed.run(&["delete", "clusterrolebinding", "helmops-webhook"])
         .await
         .unwrap();
-    eventually("the rights to go", SOON, async || {
-        for what in ["create secrets", "patch validatingwebhookconfiguration/helmops"] {
-            let may = may(&bed.kubectl, "helmops-webhook", what).await?;
-            ensure!(!may, "it may still {what}");
+    eventually("the removal of the permissions", SOON, async || {
+        for action in ["create secrets", "patch validatingwebhookconfiguration/helmops"] {
+            let may = may(&bed.kubectl, "helmops-webhook", action).await?;
+            ensure!(!may, "it may still {action}");
         }
         Ok(())
     })
     .await
     .unwrap();
     bed.run(&["delete", SECRET]).await.unwrap();
-    eventually("a word in the log", Duration::from_secs(20), async || {
+    eventually("an error in the log", Duration::from_secs(20), async || {
         let log = bed.replicas["one"].running.process.log();
         ensure!(
             log.contains("failed to update the Secret (there is no Secret")
