@@ -13,7 +13,7 @@ async fn namespace() -> TestNamespace {
     TestNamespace::create(&suite().await.bed, "admit").await.unwrap()
 }
 
-fn good() -> Value {
+fn valid_spec() -> Value {
     json!({
         "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" },
         "targets": [{ "clusterSelector": {} }],
@@ -33,7 +33,7 @@ async fn denied(namespace: &TestNamespace, spec: &Value) -> String {
 async fn go_durations_are_accepted() {
     let namespace = namespace().await;
     for interval in ["15s", "5m", "2h", "1h30m", "300ms", "1.5h", "100µs", "0", "0s"] {
-        let mut spec = good();
+        let mut spec = valid_spec();
         spec["pollingInterval"] = json!(interval);
         let kubectl = namespace.kubectl();
         kubectl
@@ -49,7 +49,7 @@ async fn go_durations_are_accepted() {
 async fn invalid_durations_are_denied() {
     let namespace = namespace().await;
     for interval in ["1d", "1w", "1y", "7d12h", "abc", "5x", "-1h", "5000000h"] {
-        let mut spec = good();
+        let mut spec = valid_spec();
         spec["pollingInterval"] = json!(interval);
         let message = denied(&namespace, &spec).await;
         assert!(
@@ -70,7 +70,7 @@ async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
         "--filename=-",
     ];
     let printed = kubectl
-        .run_with_input(&dry, &helmop("web", &good()))
+        .run_with_input(&dry, &helmop("web", &valid_spec()))
         .await
         .unwrap()
         .ok()
@@ -79,7 +79,7 @@ async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
     assert!(kubectl.get("helmop/web").await.unwrap().is_none());
 
     kubectl
-        .apply(&helmop("web", &good()))
+        .apply(&helmop("web", &valid_spec()))
         .await
         .unwrap()
         .ok()
@@ -143,7 +143,7 @@ async fn contradictory_chart_fields_are_denied() {
             "non-tarball chart with an empty repo field",
         ),
     ] {
-        let mut spec = good();
+        let mut spec = valid_spec();
         match helm {
             Value::Null => drop(spec.as_object_mut().unwrap().remove("helm")),
             helm => spec["helm"] = helm,
@@ -161,7 +161,7 @@ async fn contradictory_chart_fields_are_denied() {
 #[tokio::test]
 async fn all_errors_are_reported_together_in_the_form_of_the_api_server() {
     let namespace = namespace().await;
-    let mut spec = good();
+    let mut spec = valid_spec();
     spec["helm"]["version"] = json!("foo");
     spec["helm"]["repo"] = json!("ftp://charts.example.com");
     spec["labels"] = json!({ "team": "web shop" });
@@ -190,7 +190,7 @@ async fn all_errors_are_reported_together_in_the_form_of_the_api_server() {
 #[tokio::test]
 async fn doubtful_helmops_are_stored_with_a_warning() {
     let namespace = namespace().await;
-    let mut spec = good();
+    let mut spec = valid_spec();
     spec["helm"]["version"] = json!("1.x");
     let output = namespace.kubectl().apply(&helmop("web", &spec)).await.unwrap();
     assert!(output.status.success(), "{}", output.stderr);
@@ -218,7 +218,7 @@ async fn denials_are_counted_by_reason() {
     };
     let before = denials().await;
     let namespace = namespace().await;
-    let mut spec = good();
+    let mut spec = valid_spec();
     // Where the CRD has a rule, it comes first. So this test uses a rule that only the webhook has.
     spec["downstreamResources"] = json!([{ "kind": "Pod", "name": "a" }]);
     let message = denied(&namespace, &spec).await;
@@ -322,7 +322,7 @@ async fn every_field_has_an_example_that_is_accepted() {
         let mut spec: Value = serde_saphyr::from_str(&block).unwrap();
         value_paths(&spec, "", &mut shown);
         if spec["helm"].is_null() {
-            spec["helm"] = good()["helm"].clone();
+            spec["helm"] = valid_spec()["helm"].clone();
         }
         let create = ["create", "--dry-run=server", "--validate=strict", "--filename=-"];
         let shown = helmop("shown", &spec);

@@ -55,7 +55,7 @@ fn helmop(server: &ChartServer, version: &str, interval: &str) -> Value {
     })
 }
 
-/// Removes the finalizer of Fleet's bundle controller, which would keep the test's objects for ever.
+/// Removes the finalizer of Fleet's bundle controller, which would keep the test's objects forever.
 async fn remove_finalizers(namespace: &TestNamespace) {
     let patch = [
         "patch",

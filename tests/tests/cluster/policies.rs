@@ -362,7 +362,7 @@ async fn a_stored_helmop_that_violates_a_policy_stays_editable() {
     );
     let message = until_denied(&namespace, "web", &worse).await;
     assert!(message.contains("disallowed helm chart nginx"), "{message}");
-    // To pause the Bundle would change what is deployed.
+    // Pausing the Bundle would change what is deployed.
     let bundle = namespace.kubectl().get("bundle/web").await.unwrap().unwrap();
     assert_eq!(bundle["spec"].get("paused"), None);
     let delete = ["delete", "helmop/web"];

@@ -283,7 +283,7 @@ async fn bundles_with_one_name_do_not_overwrite_each_other() {
     assert_eq!(first["spec"], now["spec"]);
 }
 
-/// A HelmOp that does not decode is not reconciled, except for its deletion: to remove Fleet's finalizer needs the metadata only.
+/// A HelmOp that does not decode is not reconciled, except for its deletion: removing Fleet's finalizer needs only the metadata.
 #[tokio::test]
 async fn an_invalid_helmop_with_fleets_finalizer_can_be_deleted() {
     let fixture = Fixture::new("clusters", 0).await;

@@ -64,7 +64,7 @@ async fn the_access_secret_follows_its_source() {
             fixture.until_data(cluster, &name, "password", "second").await;
         }
     }
-    // To delete one copy does not affect the other.
+    // Deleting one copy does not affect the other.
     let (of_web, of_db) = (
         fixture.access_name(0, "web").await,
         fixture.access_name(0, "db").await,
