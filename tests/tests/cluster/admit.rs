@@ -1,4 +1,4 @@
-//! What kubectl says to users: defaults, denials and warnings through the API server.
+//! What kubectl shows to users: defaults, denials and warnings, through the API server.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ async fn namespace() -> TestNamespace {
     TestNamespace::create(&suite().await.bed, "admit").await.unwrap()
 }
 
-fn good() -> Value {
+fn valid_spec() -> Value {
     json!({
         "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" },
         "targets": [{ "clusterSelector": {} }],
@@ -21,20 +21,19 @@ fn good() -> Value {
     })
 }
 
-/// Asserts that kubectl is refused, and gives what it prints.
-async fn refused(namespace: &TestNamespace, spec: &Value) -> String {
-    let output = namespace.kubectl().apply(&helmop("refused", spec)).await.unwrap();
+/// Asserts that the API server denies the HelmOp, and returns what kubectl prints.
+async fn denied(namespace: &TestNamespace, spec: &Value) -> String {
+    let output = namespace.kubectl().apply(&helmop("denied", spec)).await.unwrap();
     assert!(!output.status.success(), "{spec} was accepted");
-    assert!(namespace.kubectl().get("helmop/refused").await.unwrap().is_none());
+    assert!(namespace.kubectl().get("helmop/denied").await.unwrap().is_none());
     output.stderr
 }
 
-/// Durations that are accepted, with and without the webhook.
 #[tokio::test]
-async fn durations_that_go_reads_are_accepted() {
+async fn go_durations_are_accepted() {
     let namespace = namespace().await;
     for interval in ["15s", "5m", "2h", "1h30m", "300ms", "1.5h", "100µs", "0", "0s"] {
-        let mut spec = good();
+        let mut spec = valid_spec();
         spec["pollingInterval"] = json!(interval);
         let kubectl = namespace.kubectl();
         kubectl
@@ -46,17 +45,16 @@ async fn durations_that_go_reads_are_accepted() {
     }
 }
 
-/// Durations that are not.
 #[tokio::test]
-async fn other_durations_are_refused() {
+async fn invalid_durations_are_denied() {
     let namespace = namespace().await;
     for interval in ["1d", "1w", "1y", "7d12h", "abc", "5x", "-1h", "5000000h"] {
-        let mut spec = good();
+        let mut spec = valid_spec();
         spec["pollingInterval"] = json!(interval);
-        let told = refused(&namespace, &spec).await;
+        let message = denied(&namespace, &spec).await;
         assert!(
-            told.contains("spec.pollingInterval") && told.contains("must be a valid Go duration"),
-            "{told}"
+            message.contains("spec.pollingInterval") && message.contains("must be a valid Go duration"),
+            "{message}"
         );
     }
 }
@@ -72,7 +70,7 @@ async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
         "--filename=-",
     ];
     let printed = kubectl
-        .run_with_input(&dry, &helmop("web", &good()))
+        .run_with_input(&dry, &helmop("web", &valid_spec()))
         .await
         .unwrap()
         .ok()
@@ -81,7 +79,7 @@ async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
     assert!(kubectl.get("helmop/web").await.unwrap().is_none());
 
     kubectl
-        .apply(&helmop("web", &good()))
+        .apply(&helmop("web", &valid_spec()))
         .await
         .unwrap()
         .ok()
@@ -104,7 +102,7 @@ async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
 }
 
 #[tokio::test]
-async fn charts_of_no_form_are_refused() {
+async fn contradictory_chart_fields_are_denied() {
     let namespace = namespace().await;
     let archive = "https://charts.example.com/web-1.2.3.tgz";
     for (helm, field, words) in [
@@ -145,54 +143,54 @@ async fn charts_of_no_form_are_refused() {
             "non-tarball chart with an empty repo field",
         ),
     ] {
-        let mut spec = good();
+        let mut spec = valid_spec();
         match helm {
             Value::Null => drop(spec.as_object_mut().unwrap().remove("helm")),
             helm => spec["helm"] = helm,
         }
-        let told = refused(&namespace, &spec).await;
+        let message = denied(&namespace, &spec).await;
         assert!(
-            told.starts_with("The HelmOp \"refused\" is invalid: ")
-                && told.contains(field)
-                && told.contains(words),
-            "{told}"
+            message.starts_with("The HelmOp \"denied\" is invalid: ")
+                && message.contains(field)
+                && message.contains(words),
+            "{message}"
         );
     }
 }
 
 #[tokio::test]
-async fn every_error_is_told_at_once_as_the_api_server_tells_its_own() {
+async fn all_errors_are_reported_together_in_the_form_of_the_api_server() {
     let namespace = namespace().await;
-    let mut spec = good();
+    let mut spec = valid_spec();
     spec["helm"]["version"] = json!("foo");
     spec["helm"]["repo"] = json!("ftp://charts.example.com");
     spec["labels"] = json!({ "team": "web shop" });
-    let told = refused(&namespace, &spec).await;
-    let lines: Vec<&str> = told.lines().collect();
+    let message = denied(&namespace, &spec).await;
+    let lines: Vec<&str> = message.lines().collect();
     assert_eq!(
         lines[0].trim_end(),
-        "The HelmOp \"refused\" is invalid:",
-        "{told}"
+        "The HelmOp \"denied\" is invalid:",
+        "{message}"
     );
     assert!(
         lines[1].starts_with("* spec.helm.repo: Invalid value: \"ftp://charts.example.com\""),
-        "{told}"
+        "{message}"
     );
     assert!(
         lines[2].starts_with("* spec.helm.version: Invalid value: \"foo\": improper constraint: \"foo\""),
-        "{told}"
+        "{message}"
     );
     assert!(
         lines[3].starts_with("* spec.labels[team]: Invalid value: \"web shop\""),
-        "{told}"
+        "{message}"
     );
-    assert_eq!(lines.len(), 4, "{told}");
+    assert_eq!(lines.len(), 4, "{message}");
 }
 
 #[tokio::test]
 async fn doubtful_helmops_are_stored_with_a_warning() {
     let namespace = namespace().await;
-    let mut spec = good();
+    let mut spec = valid_spec();
     spec["helm"]["version"] = json!("1.x");
     let output = namespace.kubectl().apply(&helmop("web", &spec)).await.unwrap();
     assert!(output.status.success(), "{}", output.stderr);
@@ -206,7 +204,7 @@ async fn doubtful_helmops_are_stored_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_denial_is_counted_by_its_reason() {
+async fn denials_are_counted_by_reason() {
     let suite = suite().await;
     let url = format!("{}/metrics", suite.webhook.running.admin);
     let denials = async || {
@@ -220,22 +218,25 @@ async fn a_denial_is_counted_by_its_reason() {
     };
     let before = denials().await;
     let namespace = namespace().await;
-    let mut spec = good();
-    // The definition's own rule comes first where it can, so this takes one that only the webhook knows.
+    let mut spec = valid_spec();
+    // Where the CRD has a rule, it comes first. So this test uses a rule that only the webhook has.
     spec["downstreamResources"] = json!([{ "kind": "Pod", "name": "a" }]);
-    let told = refused(&namespace, &spec).await;
-    assert!(told.contains("supported kinds: Secret, ConfigMap"), "{told}");
+    let message = denied(&namespace, &spec).await;
+    assert!(
+        message.contains("supported kinds: Secret, ConfigMap"),
+        "{message}"
+    );
     assert!((denials().await - before).abs() < f64::EPSILON);
     let metrics = Metrics::scrape(&url).await.unwrap();
-    let denied = metrics.sum(
+    let count = metrics.sum(
         "helmops_admission_denials_total",
         &[("reason", "InvalidDownstreamResource")],
     );
-    assert!(denied.is_some_and(|count| count >= 1.0), "{denied:?}");
+    assert!(count.is_some_and(|count| count >= 1.0), "{count:?}");
 }
 
 #[tokio::test]
-async fn explain_reads_like_documentation() {
+async fn kubectl_explain_documents_the_fields() {
     let namespace = namespace().await;
     let kubectl = namespace.kubectl();
     let printed = kubectl
@@ -279,8 +280,8 @@ async fn the_shipped_examples_are_accepted() {
     }
 }
 
-/// The blocks of YAML in a document.
-fn blocks(document: &str) -> Vec<String> {
+/// The YAML blocks in a document.
+fn yaml_blocks(document: &str) -> Vec<String> {
     let text = std::fs::read_to_string(helmops::manifests().join("../docs").join(document)).unwrap();
     let blocks = text.split("\n```yaml\n").skip(1);
     blocks
@@ -288,55 +289,55 @@ fn blocks(document: &str) -> Vec<String> {
         .collect()
 }
 
-/// The paths of all fields below a schema, but for those of label selectors.
-fn paths(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+/// The paths of all fields below a schema, except those of label selectors.
+fn schema_paths(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     let items = schema.get("items").unwrap_or(schema);
     for (name, field) in items["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
         if !name.ends_with("Selector") && name != "selector" {
-            paths(field, &path, found);
+            schema_paths(field, &path, found);
         }
         found.insert(path);
     }
 }
 
 /// The paths of all fields of a value.
-fn named(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+fn value_paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     for item in value.as_array().into_iter().flatten() {
-        named(item, path, found);
+        value_paths(item, path, found);
     }
     for (name, field) in value.as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
-        named(field, &path, found);
+        value_paths(field, &path, found);
         found.insert(path);
     }
 }
 
-/// In `docs/fields.md` every field that means something for a HelmOp has an example, and every example is accepted.
+/// In `docs/fields.md` every field that has a meaning for a HelmOp has an example, and every example is accepted.
 #[tokio::test]
 async fn every_field_has_an_example_that_is_accepted() {
     let namespace = namespace().await;
     let mut shown = BTreeSet::new();
-    for block in blocks("fields.md") {
+    for block in yaml_blocks("fields.md") {
         let mut spec: Value = serde_saphyr::from_str(&block).unwrap();
-        named(&spec, "", &mut shown);
+        value_paths(&spec, "", &mut shown);
         if spec["helm"].is_null() {
-            spec["helm"] = good()["helm"].clone();
+            spec["helm"] = valid_spec()["helm"].clone();
         }
         let create = ["create", "--dry-run=server", "--validate=strict", "--filename=-"];
         let shown = helmop("shown", &spec);
         let output = namespace.kubectl().run_with_input(&create, &shown).await.unwrap();
         assert!(output.status.success(), "{}\n{block}", output.stderr);
     }
-    let definition = namespace
+    let crd = namespace
         .kubectl()
         .get("crd/helmops.fleet.cattle.io")
         .await
         .unwrap()
         .unwrap();
-    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let mut all = BTreeSet::new();
-    paths(schema, "", &mut all);
+    schema_paths(schema, "", &mut all);
     assert!(all.contains(".helm.valuesFrom.secretKeyRef.key"), "{all:?}");
     let meaningless = |path: &&String| {
         let internal = [
@@ -351,7 +352,7 @@ async fn every_field_has_an_example_that_is_accepted() {
         let first = path.split('.').nth(1).unwrap_or_default();
         internal.contains(&first) || *path == ".helm.valuesFiles"
     };
-    // A target takes what the HelmOp itself takes; what is its own is shown.
+    // A target has the fields of the HelmOp itself, and these of its own, which need an example.
     let own = [
         ".targets.name",
         ".targets.clusterName",

@@ -1,4 +1,4 @@
-//! What Fleet's own controller has left.
+//! Takeover of objects that Fleet's own controller wrote.
 
 use anyhow::ensure;
 use helmops_tests::chart_server::ChartServer;
@@ -9,7 +9,7 @@ use crate::suite::{condition, suite, until, until_accepted, until_version};
 
 const FINALIZER: &str = "fleet.cattle.io/helmop-finalizer";
 
-async fn setting() -> (TestNamespace, ChartServer) {
+async fn fixture() -> (TestNamespace, ChartServer) {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "fleet").await.unwrap();
     let server = ChartServer::http(suite.charts.folder()).await.unwrap();
@@ -55,8 +55,8 @@ fn helmop(server: &ChartServer, version: &str, interval: &str) -> Value {
     })
 }
 
-/// Ends the test's objects, which a finalizer of Fleet's bundle controller would hold for ever.
-async fn release(namespace: &TestNamespace) {
+/// Removes the finalizer of Fleet's bundle controller, which would keep the test's objects forever.
+async fn remove_finalizers(namespace: &TestNamespace) {
     let patch = [
         "patch",
         "bundle/web",
@@ -68,8 +68,8 @@ async fn release(namespace: &TestNamespace) {
 }
 
 #[tokio::test]
-async fn a_bundle_with_a_version_that_will_do_stays_as_it_is() {
-    let (namespace, server) = setting().await;
+async fn a_bundle_with_a_satisfying_version_is_adopted_unchanged() {
+    let (namespace, server) = fixture().await;
     let before = apply(&namespace, &bundle(&server, "0.1.0")).await;
     apply(&namespace, &helmop(&server, "0.x", "0s")).await;
     let helmop = until_accepted(&namespace, "web").await;
@@ -77,7 +77,7 @@ async fn a_bundle_with_a_version_that_will_do_stays_as_it_is() {
     assert_eq!(after["spec"], before["spec"]);
     assert_eq!(
         after["metadata"]["generation"], before["metadata"]["generation"],
-        "nothing is deployed anew"
+        "nothing is deployed again"
     );
     assert_eq!(after["metadata"]["finalizers"], before["metadata"]["finalizers"]);
     assert_eq!(
@@ -86,24 +86,24 @@ async fn a_bundle_with_a_version_that_will_do_stays_as_it_is() {
     );
     assert_eq!(helmop["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(helmop["status"]["version"], "0.1.0");
-    assert_eq!(server.requests("/index.yaml"), 0, "and nothing is looked up");
-    release(&namespace).await;
+    assert_eq!(server.requests("/index.yaml"), 0, "and no version is resolved");
+    remove_finalizers(&namespace).await;
 }
 
 #[tokio::test]
-async fn a_bundle_with_a_range_gets_a_version() {
-    let (namespace, server) = setting().await;
+async fn a_bundle_with_a_range_gets_a_resolved_version() {
+    let (namespace, server) = fixture().await;
     apply(&namespace, &bundle(&server, "0.x")).await;
     apply(&namespace, &helmop(&server, "0.x", "12h")).await;
     until_version(&namespace, "web", "0.2.0").await;
-    release(&namespace).await;
+    remove_finalizers(&namespace).await;
 }
 
 #[tokio::test]
-async fn conditions_and_the_time_of_the_last_look_are_taken_up() {
-    let (namespace, server) = setting().await;
+async fn conditions_and_last_poll_time_are_adopted() {
+    let (namespace, server) = fixture().await;
     apply(&namespace, &bundle(&server, "0.1.0")).await;
-    // As if it were stored with its status: Fleet's conditions, and a look that was a moment ago.
+    // As if it were stored with its status: Fleet's conditions, and a recent poll.
     let conditions = json!([
         { "type": "Accepted", "status": "True" },
         { "type": "Polled", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z" },
@@ -133,16 +133,16 @@ async fn conditions_and_the_time_of_the_last_look_are_taken_up() {
     assert_eq!(
         condition(&helmop, "Other").unwrap()["status"],
         "True",
-        "those of others stay"
+        "conditions of other controllers stay"
     );
     assert_eq!(condition(&helmop, "Stalled"), None);
-    release(&namespace).await;
+    remove_finalizers(&namespace).await;
 }
 
-/// Fleet's controller takes the Bundle back, writes the range into it as it does, and ours takes over once more.
+/// Fleet's controller takes the Bundle back and writes the range into it, as it always does. Then ours takes over again.
 #[tokio::test]
-async fn back_to_fleet_and_over_again() {
-    let (namespace, server) = setting().await;
+async fn a_second_takeover_restores_the_resolved_version() {
+    let (namespace, server) = fixture().await;
     apply(&namespace, &helmop(&server, "0.1.0", "0s")).await;
     until_version(&namespace, "web", "0.1.0").await;
     let range = json!({ "spec": { "helm": { "version": "0.1.x" } } }).to_string();

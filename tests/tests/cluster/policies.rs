@@ -1,5 +1,5 @@
-//! What Policies forbid: denied by the webhook, and not deployed by the controller. HelmOps that the webhook would deny are
-//! here before their Policy.
+//! What Policies forbid: the webhook denies it and the controller does not deploy it. HelmOps that the webhook would deny are
+//! created before their Policy.
 
 use anyhow::ensure;
 use helmops_tests::chart_server::ChartServer;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use crate::suite::{SOON, apply, helmop, suite, until, until_accepted, until_refused, until_version};
 
-async fn setting() -> (TestNamespace, ChartServer) {
+async fn fixture() -> (TestNamespace, ChartServer) {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "policies").await.unwrap();
     let server = ChartServer::http(suite.charts.folder()).await.unwrap();
     (namespace, server)
 }
 
-/// A HelmOp's spec with other fields over it.
+/// A HelmOp's spec, with `over` merged over it.
 #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
 fn alpine(server: &ChartServer, over: Value) -> Value {
     let mut spec = json!({ "helm": { "repo": server.url(), "chart": "alpine", "version": "0.x" } });
@@ -30,7 +30,7 @@ fn alpine(server: &ChartServer, over: Value) -> Value {
     spec
 }
 
-/// Makes or replaces the Policy `limits`.
+/// Creates or replaces the Policy `limits`.
 async fn policy(namespace: &TestNamespace, fields: &Value) {
     let mut policy = json!({ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Policy", "metadata": { "name": "limits" } });
     policy
@@ -41,8 +41,8 @@ async fn policy(namespace: &TestNamespace, fields: &Value) {
     applied.ok().unwrap();
 }
 
-/// Waits until kubectl is refused in a dry run, since the webhook hears of a Policy a moment later than who makes it, and
-/// gives what it prints.
+/// Waits until a dry run is denied, and returns what kubectl prints. The webhook observes a Policy a little later than the
+/// client that creates it.
 async fn until_denied(namespace: &TestNamespace, name: &str, spec: &Value) -> String {
     let dry = ["apply", "--dry-run=server", "--filename=-"];
     eventually("a denial", SOON, async || {
@@ -50,17 +50,17 @@ async fn until_denied(namespace: &TestNamespace, name: &str, spec: &Value) -> St
             .kubectl()
             .run_with_input(&dry, &helmop(name, spec))
             .await?;
-        ensure!(!output.status.success(), "it was let pass: {}", output.stdout);
+        ensure!(!output.status.success(), "it was allowed: {}", output.stdout);
         Ok(output.stderr)
     })
     .await
     .unwrap()
 }
 
-/// Each field of a Policy: what it forbids is refused and stays as it is deployed, and what it allows is accepted.
+/// Each field of a Policy: what it forbids is refused, and the deployed Bundle stays unchanged. What it allows is accepted.
 #[tokio::test]
-async fn each_rule_refuses_and_allows() {
-    let (_, server) = setting().await;
+async fn each_policy_rule_denies_and_allows() {
+    let (_, server) = fixture().await;
     for (fields, bad, good, words) in [
         (
             json!({ "requireServiceAccount": true }),
@@ -83,7 +83,7 @@ async fn each_rule_refuses_and_allows() {
         (
             json!({ "helmOp": { "allowedHelmRepoPatterns": ["http://localhost:.*"] } }),
             json!({}),
-            json!({ "helm": { "repo": by_name(&server) } }),
+            json!({ "helm": { "repo": url_by_name(&server) } }),
             "disallowed helm repo http://127.0.0.1",
         ),
         (
@@ -93,8 +93,8 @@ async fn each_rule_refuses_and_allows() {
             "spec.helm.chart: Forbidden: \"alpine\": disallowed helm chart alpine: alpine not in allowed set [^ngin.$]",
         ),
     ] {
-        let (namespace, _) = setting().await;
-        // So that the first look-up needs no Secret.
+        let (namespace, _) = fixture().await;
+        // So that the first resolution needs no Secret.
         apply(&namespace, "web", &alpine(&server, json!({}))).await;
         until_version(&namespace, "web", "0.2.0").await;
         apply(&namespace, "web", &alpine(&server, bad.clone())).await;
@@ -106,7 +106,7 @@ async fn each_rule_refuses_and_allows() {
         assert!(message.contains(words), "{message}");
         assert!(message.contains("of Policy \"limits\""), "{message}");
         let after = namespace.kubectl().get("bundle/web").await.unwrap().unwrap();
-        assert_eq!(before, after, "{fields}: what is deployed stays as it is");
+        assert_eq!(before, after, "{fields}: the deployed Bundle stays unchanged");
         let denied = until_denied(&namespace, "new", &alpine(&server, bad)).await;
         assert!(denied.contains("of Policy \"limits\""), "{denied}");
 
@@ -115,13 +115,13 @@ async fn each_rule_refuses_and_allows() {
     }
 }
 
-/// What a Policy gives to HelmOps reaches the Bundle, is not written into the HelmOp, and goes with the Policy.
+/// The defaults of a Policy are set in the Bundle, not in the HelmOp, and are removed with the Policy.
 #[tokio::test]
-async fn defaults_follow_their_policy() {
-    let (namespace, server) = setting().await;
+async fn defaults_follow_the_policy() {
+    let (namespace, server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, json!({}))).await;
     until_version(&namespace, "web", "0.2.0").await;
-    let gets = async |account: Value, secret: Value| {
+    let until_bundle_has = async |account: Value, secret: Value| {
         let bundle = until(&namespace, "bundle/web", |bundle| {
             let spec = &bundle["spec"];
             let found = (
@@ -144,24 +144,24 @@ async fn defaults_follow_their_policy() {
             &json!({ "requireServiceAccount": true, "allowedServiceAccounts": [account], "helmOp": limits }),
         )
         .await;
-        let helmop = gets(json!(account), json!(secret)).await;
+        let helmop = until_bundle_has(json!(account), json!(secret)).await;
         assert_eq!(helmop["spec"].get("serviceAccount"), None);
         assert_eq!(helmop["spec"].get("helmSecretName"), None);
     }
     let delete = ["delete", "policies.fleet.cattle.io/limits"];
     namespace.kubectl().run(&delete).await.unwrap().ok().unwrap();
-    gets(Value::Null, Value::Null).await;
+    until_bundle_has(Value::Null, Value::Null).await;
     assert_eq!(
         server.requests("/index.yaml"),
         1,
-        "none of it is a reason to look anything up"
+        "none of these changes is a reason to resolve again"
     );
 }
 
-/// What Fleet does not look at: targets, archives and registries.
+/// Fleet does not check targets, archives and registries.
 #[tokio::test]
-async fn there_is_no_way_around() {
-    let (namespace, server) = setting().await;
+async fn targets_archives_and_registries_cannot_bypass_a_policy() {
+    let (namespace, server) = fixture().await;
     let archive = format!("{}/alpine-0.1.0.tgz", server.url());
     let oci = "oci://127.0.0.1:1/charts/web";
     let target = |target: Value| alpine(&server, json!({ "targets": [{ "clusterSelector": {} }, target] }));
@@ -174,7 +174,7 @@ async fn there_is_no_way_around() {
         ),
         (
             "repo",
-            target(json!({ "clusterName": "a", "helm": { "repo": by_name(&server) } })),
+            target(json!({ "clusterName": "a", "helm": { "repo": url_by_name(&server) } })),
         ),
         (
             "account",
@@ -189,7 +189,7 @@ async fn there_is_no_way_around() {
     ] {
         apply(&namespace, name, &spec).await;
     }
-    let reached = [
+    let expected = [
         ("archive", "Accepted"),
         ("registry", "ConnectionFailed"),
         ("chart", "Accepted"),
@@ -197,7 +197,7 @@ async fn there_is_no_way_around() {
         ("account", "Accepted"),
         ("allowed", "Accepted"),
     ];
-    for (name, reason) in reached {
+    for (name, reason) in expected {
         until_reason(&namespace, name, reason).await;
     }
 
@@ -254,16 +254,16 @@ async fn there_is_no_way_around() {
         "allowedServiceAccounts": ["deployer", "root"],
     });
     policy(&namespace, &wider).await;
-    for (name, reason) in reached {
+    for (name, reason) in expected {
         until_reason(&namespace, name, reason).await;
     }
 }
 
-/// A refusal and its end change nothing that is deployed, and ask the repository nothing.
+/// Neither a refusal nor its end changes what is deployed or sends a request to the repository.
 #[tokio::test]
-async fn a_change_of_a_policy_is_seen_at_once_and_changes_no_version() {
+async fn a_policy_change_applies_immediately_and_changes_no_version() {
     let suite = suite().await;
-    let (namespace, _) = setting().await;
+    let (namespace, _) = fixture().await;
     let folder = tempfile::TempDir::new().unwrap();
     let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0"])];
     let charts = ChartRepo::build(&suite.bed.tools, folder.path(), versions)
@@ -293,16 +293,16 @@ async fn a_change_of_a_policy_is_seen_at_once_and_changes_no_version() {
     assert_eq!(
         (&helmop["metadata"]["generation"], &helmop["status"]["version"]),
         (&generation, &json!("0.1.0")),
-        "nobody touched it, and it is what it was"
+        "no client changed it, and its version is the same"
     );
     until_version(&namespace, "web", "0.1.0").await;
     assert_eq!(server.requests("/index.yaml"), 1);
 }
 
-/// kubectl shows the field, the text, the Policy and the remedy.
+/// kubectl shows the field, its text, the Policy and the fix.
 #[tokio::test]
-async fn a_denial_says_what_to_do() {
-    let (namespace, _) = setting().await;
+async fn a_denial_names_the_field_the_policy_and_the_fix() {
+    let (namespace, _) = fixture().await;
     let limits = json!({
         "requireServiceAccount": true,
         "allowedServiceAccounts": ["deployer", "tester"],
@@ -313,8 +313,8 @@ async fn a_denial_says_what_to_do() {
         "helm": { "repo": "https://charts.example.com/stable", "chart": "web", "version": "1.2.3" },
         "helmSecretName": "mine",
     });
-    let told = until_denied(&namespace, "refused", &spec).await;
-    let lines: Vec<_> = told.lines().map(str::trim_end).collect();
+    let message = until_denied(&namespace, "refused", &spec).await;
+    let lines: Vec<_> = message.lines().map(str::trim_end).collect();
     assert_eq!(
         lines,
         [
@@ -327,13 +327,13 @@ async fn a_denial_says_what_to_do() {
              https://charts.example.com/stable: https://charts.example.com/stable not in allowed set [oci://.*]; use one that \
              is, or have it added to helmOp.allowedHelmRepoPatterns of Policy \"limits\"",
         ],
-        "{told}"
+        "{message}"
     );
 }
 
 #[tokio::test]
 async fn a_stored_helmop_that_violates_a_policy_stays_editable() {
-    let (namespace, server) = setting().await;
+    let (namespace, server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, json!({}))).await;
     until_version(&namespace, "web", "0.2.0").await;
     policy(
@@ -360,9 +360,9 @@ async fn a_stored_helmop_that_violates_a_policy_stays_editable() {
         &server,
         json!({ "helm": { "chart": "nginx", "version": "1.1.0" } }),
     );
-    let told = until_denied(&namespace, "web", &worse).await;
-    assert!(told.contains("disallowed helm chart nginx"), "{told}");
-    // The paused Bundle would be a change of what is deployed.
+    let message = until_denied(&namespace, "web", &worse).await;
+    assert!(message.contains("disallowed helm chart nginx"), "{message}");
+    // Pausing the Bundle would change what is deployed.
     let bundle = namespace.kubectl().get("bundle/web").await.unwrap().unwrap();
     assert_eq!(bundle["spec"].get("paused"), None);
     let delete = ["delete", "helmop/web"];
@@ -370,11 +370,11 @@ async fn a_stored_helmop_that_violates_a_policy_stays_editable() {
 }
 
 /// Another URL of the same server.
-fn by_name(server: &ChartServer) -> String {
+fn url_by_name(server: &ChartServer) -> String {
     server.url().replace("127.0.0.1", "localhost")
 }
 
-/// Waits until a HelmOp is accepted or not for this reason, in its present generation.
+/// Waits until a HelmOp is accepted, or refused for this reason, in its current generation.
 async fn until_reason(namespace: &TestNamespace, name: &str, reason: &str) {
     if reason == "Accepted" {
         until_accepted(namespace, name).await;

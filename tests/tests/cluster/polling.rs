@@ -1,4 +1,4 @@
-//! Looking for newer versions.
+//! Polling for newer versions.
 
 use anyhow::{Context, Result, ensure};
 use helmops_tests::chart_server::ChartServer;
@@ -10,15 +10,15 @@ use tempfile::TempDir;
 
 use crate::suite::{SOON, apply, condition, helmop, secret, suite, until, until_accepted, until_version};
 
-/// A repository of its own, whose versions can change: `web` 0.1.0.
-struct Setting {
+/// A namespace with a repository of its own, whose versions can change: `web` 0.1.0.
+struct Fixture {
     namespace: TestNamespace,
     server: ChartServer,
     charts: ChartRepo,
     _folder: TempDir,
 }
 
-impl Setting {
+impl Fixture {
     async fn new() -> Self {
         let suite = suite().await;
         let namespace = TestNamespace::create(&suite.bed, "polling").await.unwrap();
@@ -35,7 +35,7 @@ impl Setting {
         }
     }
 
-    /// Applies HelmOp `web` of any version, with `over` over it.
+    /// Applies HelmOp `web` of any version, with `over` merged over it.
     async fn apply(&self, over: &Value) {
         let mut spec = json!({ "helm": { "repo": self.server.url(), "chart": "web" } });
         json_patch::merge(&mut spec, over);
@@ -66,7 +66,7 @@ impl Setting {
         .await
     }
 
-    /// Waits until a look has failed, or succeeded.
+    /// Waits until condition `Polled` has this status.
     async fn until_polled(&self, status: &str) -> Value {
         self.until_helmop(|helmop| {
             let polled = condition(helmop, "Polled").context("no condition")?;
@@ -76,34 +76,34 @@ impl Setting {
         .await
     }
 
-    /// Waits for a look that began after the one that `helmop` tells of.
-    async fn until_looked_again(&self, helmop: &Value) -> Value {
-        let before = last(helmop).to_owned();
+    /// Waits for a poll that started after the one in the status of `helmop`.
+    async fn until_polled_again(&self, helmop: &Value) -> Value {
+        let before = last_poll(helmop).to_owned();
         self.until_helmop(|helmop| {
-            ensure!(last(helmop) > &*before, "none since {before}");
+            ensure!(last_poll(helmop) > &*before, "none since {before}");
             Ok(())
         })
         .await
     }
 }
 
-fn last(helmop: &Value) -> &str {
+fn last_poll(helmop: &Value) -> &str {
     helmop["status"]["lastPollingTriggered"]
         .as_str()
         .unwrap_or_default()
 }
 
 #[tokio::test]
-async fn a_newer_version_is_deployed_and_each_look_is_told() {
-    let setting = Setting::new().await;
-    setting.apply(&json!({ "pollingInterval": "1s" })).await;
-    setting.until_status_version("0.1.0").await;
-    let first = setting.until_polled("True").await;
-    assert_ne!(last(&first), "");
-    let quiet = setting.until_looked_again(&first).await;
-    assert_eq!(quiet["status"]["version"], "0.1.0");
-    setting.charts.add_version("web", "0.2.0").await.unwrap();
-    let newer = setting.until_status_version("0.2.0").await;
+async fn a_newer_version_is_deployed_and_each_poll_is_reported() {
+    let fixture = Fixture::new().await;
+    fixture.apply(&json!({ "pollingInterval": "1s" })).await;
+    fixture.until_status_version("0.1.0").await;
+    let first = fixture.until_polled("True").await;
+    assert_ne!(last_poll(&first), "");
+    let unchanged = fixture.until_polled_again(&first).await;
+    assert_eq!(unchanged["status"]["version"], "0.1.0");
+    fixture.charts.add_version("web", "0.2.0").await.unwrap();
+    let newer = fixture.until_status_version("0.2.0").await;
     assert_eq!(condition(&newer, "Accepted").unwrap()["status"], "True");
     let polled = condition(&newer, "Polled").unwrap();
     assert_eq!(
@@ -113,16 +113,16 @@ async fn a_newer_version_is_deployed_and_each_look_is_told() {
 }
 
 #[tokio::test]
-async fn a_target_is_polled_too() {
-    let setting = Setting::new().await;
+async fn target_versions_are_polled_too() {
+    let fixture = Fixture::new().await;
     let over = json!({
         "helm": { "version": "0.1.0" }, "pollingInterval": "1s",
         "targets": [{ "clusterSelector": {}, "helm": { "version": "0.x" } }],
     });
-    setting.apply(&over).await;
-    setting.until_status_version("0.1.0").await;
-    setting.charts.add_version("web", "0.2.0").await.unwrap();
-    let bundle = until(&setting.namespace, "bundle/web", |bundle| {
+    fixture.apply(&over).await;
+    fixture.until_status_version("0.1.0").await;
+    fixture.charts.add_version("web", "0.2.0").await.unwrap();
+    let bundle = until(&fixture.namespace, "bundle/web", |bundle| {
         let found = &bundle["spec"]["targets"][0]["helm"]["version"];
         ensure!(found == "0.2.0", "it is {found}");
         Ok(())
@@ -131,10 +131,10 @@ async fn a_target_is_polled_too() {
     assert_eq!(bundle["spec"]["helm"]["version"], "0.1.0");
 }
 
-/// A version that cannot change, or an interval of zero: nobody looks.
+/// The same applies to archives.
 #[tokio::test]
-async fn what_cannot_move_is_not_polled() {
-    let setting = Setting::new().await;
+async fn exact_versions_and_zero_intervals_are_not_polled() {
+    let fixture = Fixture::new().await;
     for (over, requests) in [
         (
             json!({ "helm": { "version": "0.1.0" }, "pollingInterval": "1s" }),
@@ -146,69 +146,69 @@ async fn what_cannot_move_is_not_polled() {
             2,
         ),
     ] {
-        setting.apply(&over).await;
-        setting.until_status_version("0.1.0").await;
-        let helmop = until_accepted(&setting.namespace, "web").await;
+        fixture.apply(&over).await;
+        fixture.until_status_version("0.1.0").await;
+        let helmop = until_accepted(&fixture.namespace, "web").await;
         assert_eq!(condition(&helmop, "Polled"), None, "{over}");
-        assert_eq!(setting.server.requests("/index.yaml"), requests, "{over}");
+        assert_eq!(fixture.server.requests("/index.yaml"), requests, "{over}");
     }
-    let archive = format!("{}/web-0.1.0.tgz", setting.server.url());
+    let archive = format!("{}/web-0.1.0.tgz", fixture.server.url());
     let spec = json!({ "helm": { "chart": archive }, "pollingInterval": "1s" });
-    setting.kubectl(&["delete", "helmop/web"]).await;
-    let applied = setting.namespace.kubectl().apply(&helmop("web", &spec)).await;
+    fixture.kubectl(&["delete", "helmop/web"]).await;
+    let applied = fixture.namespace.kubectl().apply(&helmop("web", &spec)).await;
     applied.unwrap().ok().unwrap();
-    let helmop = until_accepted(&setting.namespace, "web").await;
-    assert_eq!((condition(&helmop, "Polled"), last(&helmop)), (None, ""));
+    let helmop = until_accepted(&fixture.namespace, "web").await;
+    assert_eq!((condition(&helmop, "Polled"), last_poll(&helmop)), (None, ""));
 }
 
 #[tokio::test]
-async fn an_outage_is_told_and_changes_nothing() {
-    let mut setting = Setting::new().await;
-    setting
+async fn an_outage_is_reported_and_changes_nothing() {
+    let mut fixture = Fixture::new().await;
+    fixture
         .apply(&json!({ "helm": { "version": "0.x.x" }, "pollingInterval": "1s" }))
         .await;
-    setting.until_status_version("0.1.0").await;
-    setting.until_polled("True").await;
-    setting.server.close().await;
-    let failed = setting.until_polled("False").await;
+    fixture.until_status_version("0.1.0").await;
+    fixture.until_polled("True").await;
+    fixture.server.close().await;
+    let failed = fixture.until_polled("False").await;
     let polled = condition(&failed, "Polled").unwrap();
     assert_eq!(polled["reason"], "ConnectionFailed", "{polled}");
     assert!(
         polled["message"]
             .as_str()
             .unwrap()
-            .contains("could not look for a newer version"),
+            .contains("could not poll for a newer version"),
         "{polled}"
     );
     assert_eq!(condition(&failed, "Accepted").unwrap()["status"], "True");
-    assert_eq!(condition(&failed, "Stalled"), None, "it may pass by itself");
-    let again = setting.until_looked_again(&failed).await;
+    assert_eq!(condition(&failed, "Stalled"), None, "an outage may be transient");
+    let again = fixture.until_polled_again(&failed).await;
     assert_eq!(again["status"]["version"], "0.1.0");
 
-    // What needs no repository is not held up.
+    // A change that needs no repository is applied.
     let values = json!({ "helm": { "version": "0.x.x", "values": { "a": 1 } }, "pollingInterval": "1s" });
-    setting.apply(&values).await;
-    until(&setting.namespace, "bundle/web", |bundle| {
+    fixture.apply(&values).await;
+    until(&fixture.namespace, "bundle/web", |bundle| {
         ensure!(bundle["spec"]["helm"]["values"]["a"] == 1, "not yet");
         Ok(())
     })
     .await;
-    setting.server.reopen().await.unwrap();
-    let healed = setting.until_polled("True").await;
-    assert_eq!(condition(&healed, "Polled").unwrap().get("message"), None);
+    fixture.server.reopen().await.unwrap();
+    let recovered = fixture.until_polled("True").await;
+    assert_eq!(condition(&recovered, "Polled").unwrap().get("message"), None);
 }
 
 #[tokio::test]
-async fn what_somebody_must_mend_stalls_until_it_is_mended_or_polling_ends() {
-    let setting = Setting::new().await;
-    setting.apply(&json!({ "pollingInterval": "1s" })).await;
-    setting.until_status_version("0.1.0").await;
-    setting.server.require_login("user", "geheim");
-    let stalled = setting.until_polled("False").await;
+async fn an_unauthorized_poll_stalls_until_polling_is_disabled() {
+    let fixture = Fixture::new().await;
+    fixture.apply(&json!({ "pollingInterval": "1s" })).await;
+    fixture.until_status_version("0.1.0").await;
+    fixture.server.require_login("user", "geheim");
+    let stalled = fixture.until_polled("False").await;
     assert_eq!(condition(&stalled, "Polled").unwrap()["reason"], "Unauthorized");
     assert_eq!(condition(&stalled, "Stalled").unwrap()["reason"], "Unauthorized");
-    setting.apply(&json!({ "pollingInterval": "0s" })).await;
-    setting
+    fixture.apply(&json!({ "pollingInterval": "0s" })).await;
+    fixture
         .until_helmop(|helmop| {
             ensure!(condition(helmop, "Polled").is_none(), "still polled");
             ensure!(condition(helmop, "Stalled").is_none(), "still stalled");
@@ -217,77 +217,80 @@ async fn what_somebody_must_mend_stalls_until_it_is_mended_or_polling_ends() {
         .await;
 }
 
-/// A Secret that is mended is tried at once, long before the next try is due.
+/// A changed Secret triggers a retry immediately, long before the next one is due.
 #[tokio::test]
-async fn a_password_that_is_mended_is_tried_at_once() {
-    let setting = Setting::new().await;
-    setting.server.require_login("user", "geheim");
+async fn a_corrected_password_is_tried_immediately() {
+    let fixture = Fixture::new().await;
+    fixture.server.require_login("user", "geheim");
     secret(
-        &setting.namespace,
+        &fixture.namespace,
         json!({ "username": "user", "password": "wrong" }),
     )
     .await;
-    setting.apply(&json!({ "helmSecretName": "access" })).await;
-    // Tries are 5, 10 and 20 seconds apart: after the third there is time enough.
+    fixture.apply(&json!({ "helmSecretName": "access" })).await;
+    // The backoff is 5, 10 and 20 seconds: after the third try there is enough time.
     eventually("three tries", SOON, async || {
-        ensure!(setting.server.requests("/index.yaml") >= 3, "not yet");
+        ensure!(fixture.server.requests("/index.yaml") >= 3, "not yet");
         Ok(())
     })
     .await
     .unwrap();
-    let mended = std::time::Instant::now();
+    let corrected = std::time::Instant::now();
     secret(
-        &setting.namespace,
+        &fixture.namespace,
         json!({ "username": "user", "password": "geheim" }),
     )
     .await;
-    setting.until_status_version("0.1.0").await;
-    let took = mended.elapsed();
-    assert!(took.as_secs() < 12, "{took:?}: by chance at the next try");
+    fixture.until_status_version("0.1.0").await;
+    let took = corrected.elapsed();
+    assert!(
+        took.as_secs() < 12,
+        "{took:?}: it may have been the next scheduled retry"
+    );
 }
 
 #[tokio::test]
-async fn a_token_asks_for_one_look() {
-    let setting = Setting::new().await;
-    setting.apply(&json!({ "helm": { "version": "0.x" } })).await;
-    setting.until_status_version("0.1.0").await;
-    setting.charts.add_version("web", "0.2.0").await.unwrap();
+async fn a_poll_request_annotation_triggers_one_poll() {
+    let fixture = Fixture::new().await;
+    fixture.apply(&json!({ "helm": { "version": "0.x" } })).await;
+    fixture.until_status_version("0.1.0").await;
+    fixture.charts.add_version("web", "0.2.0").await.unwrap();
     let poll = async |token: &str| {
         let annotation = format!("helmops.fleet.cattle.io/poll-requested-at={token}");
-        setting
+        fixture
             .kubectl(&["annotate", "--overwrite", "helmop/web", &annotation])
             .await;
     };
     poll("1").await;
-    let bundle = setting.until_status_version("0.2.0").await;
+    let bundle = fixture.until_status_version("0.2.0").await;
     assert_eq!(condition(&bundle, "Polled"), None, "it is not repeated");
-    let bundle = until_version(&setting.namespace, "web", "0.2.0").await;
+    let bundle = until_version(&fixture.namespace, "web", "0.2.0").await;
     assert_eq!(
         bundle["metadata"]["annotations"]["helmops.fleet.cattle.io/last-handled-poll"],
         "1"
     );
 
-    // The same token once more, and a change that is no look.
-    setting.charts.add_version("web", "0.3.0").await.unwrap();
+    // The same token again, and a change that triggers no poll.
+    fixture.charts.add_version("web", "0.3.0").await.unwrap();
     poll("1").await;
-    setting
+    fixture
         .apply(&json!({ "helm": { "version": "0.x", "values": { "a": 1 } } }))
         .await;
-    let helmop = until_accepted(&setting.namespace, "web").await;
+    let helmop = until_accepted(&fixture.namespace, "web").await;
     assert_eq!(helmop["status"]["version"], "0.2.0");
     poll("2").await;
-    setting.until_status_version("0.3.0").await;
+    fixture.until_status_version("0.3.0").await;
 }
 
-/// A status that somebody wiped is filled again, and nothing is looked up for it.
+/// A wiped status is restored without a request to the repository.
 #[tokio::test]
 async fn a_lost_status_changes_no_version() {
-    let setting = Setting::new().await;
-    setting.apply(&json!({ "pollingInterval": "12h" })).await;
-    let before = setting.until_polled("True").await;
-    setting.charts.add_version("web", "0.2.0").await.unwrap();
-    let requests = setting.server.requests("/index.yaml");
-    setting
+    let fixture = Fixture::new().await;
+    fixture.apply(&json!({ "pollingInterval": "12h" })).await;
+    let before = fixture.until_polled("True").await;
+    fixture.charts.add_version("web", "0.2.0").await.unwrap();
+    let requests = fixture.server.requests("/index.yaml");
+    fixture
         .kubectl(&[
             "patch",
             "helmop/web",
@@ -297,17 +300,17 @@ async fn a_lost_status_changes_no_version() {
             r#"{"status":null}"#,
         ])
         .await;
-    let filled = setting.until_polled("Unknown").await;
-    assert_eq!(filled["status"]["version"], before["status"]["version"]);
-    assert_eq!(setting.server.requests("/index.yaml"), requests);
-    until_version(&setting.namespace, "web", "0.1.0").await;
+    let restored = fixture.until_polled("Unknown").await;
+    assert_eq!(restored["status"]["version"], before["status"]["version"]);
+    assert_eq!(fixture.server.requests("/index.yaml"), requests);
+    until_version(&fixture.namespace, "web", "0.1.0").await;
 }
 
 #[tokio::test]
-async fn an_interval_that_is_too_short_is_raised_and_told() {
-    let setting = Setting::new().await;
-    setting.apply(&json!({ "pollingInterval": "300ms" })).await;
-    let helmop = setting.until_polled("True").await;
+async fn a_too_short_interval_is_raised_and_reported() {
+    let fixture = Fixture::new().await;
+    fixture.apply(&json!({ "pollingInterval": "300ms" })).await;
+    let helmop = fixture.until_polled("True").await;
     let message = condition(&helmop, "Polled").unwrap()["message"]
         .as_str()
         .unwrap()
@@ -315,58 +318,58 @@ async fn an_interval_that_is_too_short_is_raised_and_told() {
     assert!(message.contains("polled every 1s instead of 300ms"), "{message}");
 }
 
-/// Polling that is turned on begins at once, and a shorter interval counts from then on.
+/// A shorter interval applies immediately too.
 #[tokio::test]
-async fn turning_it_on_looks_at_once() {
-    let setting = Setting::new().await;
-    setting.apply(&json!({})).await;
-    setting.until_status_version("0.1.0").await;
-    setting.charts.add_version("web", "0.2.0").await.unwrap();
-    setting.apply(&json!({ "pollingInterval": "12h" })).await;
-    setting.until_status_version("0.2.0").await;
-    let looked = setting.until_polled("True").await;
-    setting.apply(&json!({ "pollingInterval": "1s" })).await;
-    setting.until_looked_again(&looked).await;
+async fn enabling_polling_polls_immediately() {
+    let fixture = Fixture::new().await;
+    fixture.apply(&json!({})).await;
+    fixture.until_status_version("0.1.0").await;
+    fixture.charts.add_version("web", "0.2.0").await.unwrap();
+    fixture.apply(&json!({ "pollingInterval": "12h" })).await;
+    fixture.until_status_version("0.2.0").await;
+    let polled = fixture.until_polled("True").await;
+    fixture.apply(&json!({ "pollingInterval": "1s" })).await;
+    fixture.until_polled_again(&polled).await;
 }
 
-/// New credentials are no new question.
+/// New credentials are no reason to resolve again.
 #[tokio::test]
 async fn a_rotated_secret_changes_no_version() {
-    let setting = Setting::new().await;
+    let fixture = Fixture::new().await;
     secret(
-        &setting.namespace,
+        &fixture.namespace,
         json!({ "username": "user", "password": "old" }),
     )
     .await;
     let spec =
         |values: Value| json!({ "helm": { "version": "0.x", "values": values }, "helmSecretName": "access" });
-    setting.apply(&spec(json!({}))).await;
-    setting.until_status_version("0.1.0").await;
-    let requests = setting.server.requests("/index.yaml");
-    setting.charts.add_version("web", "0.2.0").await.unwrap();
+    fixture.apply(&spec(json!({}))).await;
+    fixture.until_status_version("0.1.0").await;
+    let requests = fixture.server.requests("/index.yaml");
+    fixture.charts.add_version("web", "0.2.0").await.unwrap();
     secret(
-        &setting.namespace,
+        &fixture.namespace,
         json!({ "username": "user", "password": "new" }),
     )
     .await;
-    setting.apply(&spec(json!({ "a": 1 }))).await;
-    let bundle = until(&setting.namespace, "bundle/web", |bundle| {
+    fixture.apply(&spec(json!({ "a": 1 }))).await;
+    let bundle = until(&fixture.namespace, "bundle/web", |bundle| {
         ensure!(bundle["spec"]["helm"]["values"]["a"] == 1, "not yet");
         Ok(())
     })
     .await;
     assert_eq!(bundle["spec"]["helm"]["version"], "0.1.0");
-    assert_eq!(setting.server.requests("/index.yaml"), requests);
+    assert_eq!(fixture.server.requests("/index.yaml"), requests);
 }
 
-/// HelmOps of one repository and interval share their requests.
+/// HelmOps with the same repository and interval share requests.
 #[tokio::test]
-async fn one_request_serves_all_who_poll_a_repository() {
+async fn helmops_that_poll_one_repository_share_requests() {
     const HELMOPS: usize = 20;
-    let setting = Setting::new().await;
-    let spec = json!({ "helm": { "repo": setting.server.url(), "chart": "web" }, "pollingInterval": "3s" });
+    let fixture = Fixture::new().await;
+    let spec = json!({ "helm": { "repo": fixture.server.url(), "chart": "web" }, "pollingInterval": "3s" });
     for number in 0..HELMOPS {
-        let applied = setting
+        let applied = fixture
             .namespace
             .kubectl()
             .apply(&helmop(&format!("web{number}"), &spec))
@@ -374,13 +377,13 @@ async fn one_request_serves_all_who_poll_a_repository() {
         applied.unwrap().ok().unwrap();
     }
     for number in 0..HELMOPS {
-        until_accepted(&setting.namespace, &format!("web{number}")).await;
+        until_accepted(&fixture.namespace, &format!("web{number}")).await;
     }
-    setting.charts.add_version("web", "0.2.0").await.unwrap();
+    fixture.charts.add_version("web", "0.2.0").await.unwrap();
     for number in 0..HELMOPS {
-        until_version(&setting.namespace, &format!("web{number}"), "0.2.0").await;
+        until_version(&fixture.namespace, &format!("web{number}"), "0.2.0").await;
     }
-    let before = setting.server.requests("/index.yaml");
+    let before = fixture.server.requests("/index.yaml");
     let started = std::time::Instant::now();
     eventually("four rounds", SOON, async || {
         ensure!(started.elapsed().as_secs() >= 12, "not yet");
@@ -389,7 +392,7 @@ async fn one_request_serves_all_who_poll_a_repository() {
     .await
     .unwrap();
     let rounds = started.elapsed().as_secs() / 3 + 1;
-    let requests = setting.server.requests("/index.yaml") - before;
+    let requests = fixture.server.requests("/index.yaml") - before;
     assert!(
         requests <= 2 * rounds,
         "{requests} requests in {rounds} rounds of {HELMOPS} HelmOps"

@@ -10,7 +10,7 @@ use crate::suite::{
     until_version,
 };
 
-async fn setting() -> (TestNamespace, ChartServer) {
+async fn fixture() -> (TestNamespace, ChartServer) {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "reconcile").await.unwrap();
     let server = ChartServer::http(suite.charts.folder()).await.unwrap();
@@ -22,8 +22,8 @@ fn alpine(server: &ChartServer, version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_helmop_becomes_a_bundle_and_follows_its_version() {
-    let (namespace, server) = setting().await;
+async fn a_helmop_creates_a_bundle_that_follows_its_version() {
+    let (namespace, server) = fixture().await;
     let mut spec = alpine(&server, "");
     spec["labels"] = json!({ "team": "a" });
     spec["helmSecretName"] = json!("");
@@ -49,7 +49,7 @@ async fn a_helmop_becomes_a_bundle_and_follows_its_version() {
     assert_eq!(
         condition(&helmop, "Ready").unwrap()["reason"],
         "Progressing",
-        "nobody has deployed it"
+        "no agent has deployed it"
     );
 
     apply(&namespace, "web", &alpine(&server, "0.1.0")).await;
@@ -62,7 +62,7 @@ async fn a_helmop_becomes_a_bundle_and_follows_its_version() {
 
 #[tokio::test]
 async fn targets_are_kept_and_their_versions_resolved() {
-    let (namespace, server) = setting().await;
+    let (namespace, server) = fixture().await;
     let mut spec = alpine(&server, "0.x");
     spec["targets"] = json!([
         { "name": "one", "clusterName": "a" },
@@ -83,8 +83,8 @@ async fn targets_are_kept_and_their_versions_resolved() {
 }
 
 #[tokio::test]
-async fn deletion_leaves_nothing() {
-    let (namespace, server) = setting().await;
+async fn deleting_a_helmop_deletes_its_bundle() {
+    let (namespace, server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, "")).await;
     until_version(&namespace, "web", "0.2.0").await;
     namespace
@@ -98,8 +98,8 @@ async fn deletion_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn ranges_find_the_highest_and_exact_versions_replace_them() {
-    let (namespace, server) = setting().await;
+async fn ranges_resolve_to_the_highest_version_and_exact_versions_replace_them() {
+    let (namespace, server) = fixture().await;
     for (number, range) in ["", "*", "0.2.x", "> 0.1", "0.x.x"].into_iter().enumerate() {
         let name = format!("web{number}");
         apply(&namespace, &name, &alpine(&server, range)).await;
@@ -110,8 +110,8 @@ async fn ranges_find_the_highest_and_exact_versions_replace_them() {
 }
 
 #[tokio::test]
-async fn a_range_without_a_version_is_told_with_what_there_is() {
-    let (namespace, server) = setting().await;
+async fn a_range_without_a_match_is_reported_with_the_available_versions() {
+    let (namespace, server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, "0.3.x")).await;
     let message = until_refused(&namespace, "web", "NoMatchingVersion").await;
     assert!(
@@ -123,8 +123,8 @@ async fn a_range_without_a_version_is_told_with_what_there_is() {
 }
 
 #[tokio::test]
-async fn a_refusal_leaves_what_is_deployed() {
-    let (namespace, server) = setting().await;
+async fn a_refused_change_leaves_the_bundle_unchanged() {
+    let (namespace, server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, "0.2.0")).await;
     until_version(&namespace, "web", "0.2.0").await;
     apply(&namespace, "web", &alpine(&server, "9.x")).await;
@@ -136,8 +136,8 @@ async fn a_refusal_leaves_what_is_deployed() {
 }
 
 #[tokio::test]
-async fn a_bundle_of_somebody_else_is_not_touched() {
-    let (namespace, server) = setting().await;
+async fn a_bundle_of_another_owner_is_not_modified() {
+    let (namespace, server) = fixture().await;
     let foreign = r#"{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Bundle","metadata":{"name":"web"},"spec":{"paused":true}}"#;
     namespace.kubectl().apply(foreign).await.unwrap().ok().unwrap();
     apply(&namespace, "web", &alpine(&server, "")).await;
@@ -162,8 +162,8 @@ async fn a_bundle_of_somebody_else_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_bundle_that_is_edited_or_deleted_by_hand_is_mended_with_the_same_version() {
-    let (namespace, mut server) = setting().await;
+async fn an_edited_or_deleted_bundle_is_restored_with_the_same_version() {
+    let (namespace, mut server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, "0.x")).await;
     until_version(&namespace, "web", "0.2.0").await;
     until_accepted(&namespace, "web").await;
@@ -194,9 +194,9 @@ async fn a_bundle_that_is_edited_or_deleted_by_hand_is_mended_with_the_same_vers
 }
 
 #[tokio::test]
-async fn a_version_stays_whatever_else_changes_and_an_outage_blocks_nothing() {
+async fn other_changes_keep_the_version_and_need_no_repository() {
     let suite = suite().await;
-    let (namespace, _) = setting().await;
+    let (namespace, _) = fixture().await;
     let folder = tempfile::TempDir::new().unwrap();
     let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0"])];
     let charts = helmops_tests::charts::ChartRepo::build(&suite.bed.tools, folder.path(), versions)
@@ -238,7 +238,7 @@ async fn a_version_stays_whatever_else_changes_and_an_outage_blocks_nothing() {
     assert_eq!(
         until_accepted(&namespace, "web").await["status"]["version"],
         "0.1.0",
-        "a lost status comes back"
+        "a lost status is restored"
     );
     assert_eq!(server.requests("/index.yaml"), 1);
 
@@ -261,8 +261,8 @@ async fn a_version_stays_whatever_else_changes_and_an_outage_blocks_nothing() {
 }
 
 #[tokio::test]
-async fn what_fleet_leaves_at_deletion_is_cleared_away() {
-    let (namespace, server) = setting().await;
+async fn deletion_removes_fleets_finalizer_and_an_orphaned_bundle() {
+    let (namespace, server) = fixture().await;
     let mut object: Value = serde_json::from_str(&helmop("web", &alpine(&server, ""))).unwrap();
     object["metadata"]["finalizers"] = json!(["fleet.cattle.io/helmop-finalizer"]);
     namespace
@@ -292,8 +292,8 @@ async fn what_fleet_leaves_at_deletion_is_cleared_away() {
 }
 
 #[tokio::test]
-async fn readiness_is_what_the_bundle_says() {
-    let (namespace, server) = setting().await;
+async fn readiness_follows_the_summary_of_the_bundle() {
+    let (namespace, server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, "")).await;
     until_version(&namespace, "web", "0.2.0").await;
     for (summary, ready, reason) in [

@@ -26,9 +26,9 @@ fn record(helmop: &Value) -> &Value {
     &helmop["status"]["resolved"][0]
 }
 
-/// Ranges, exact versions, build metadata, the latest release: what Helm itself takes from the same registry.
+/// Ranges, exact versions, build metadata, the latest release: the versions that Helm itself chooses from the same registry.
 #[tokio::test]
-async fn the_same_version_as_helm() {
+async fn versions_resolve_as_in_helm() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
     let registry = OciRegistry::open(&suite.bed).await.unwrap();
@@ -36,7 +36,7 @@ async fn the_same_version_as_helm() {
         registry.push("web", version).await.unwrap();
     }
     secret(&namespace, json!({ "basicHTTP": "true" })).await;
-    let wanted = [
+    let versions = [
         "",
         "*",
         "0.x",
@@ -49,10 +49,10 @@ async fn the_same_version_as_helm() {
         ">=1.2.0-0 <2",
         "0.1 - 0.2",
     ];
-    for (number, version) in wanted.into_iter().enumerate() {
+    for (number, version) in versions.into_iter().enumerate() {
         apply_web(&namespace, &format!("web{number}"), &registry, version).await;
     }
-    for (number, version) in wanted.into_iter().enumerate() {
+    for (number, version) in versions.into_iter().enumerate() {
         let helms = registry.helms_choice("web", version).await.unwrap();
         until_version(&namespace, &format!("web{number}"), &helms).await;
         let helmop = until_accepted(&namespace, &format!("web{number}")).await;
@@ -77,7 +77,7 @@ async fn the_same_version_as_helm() {
 }
 
 #[tokio::test]
-async fn a_login_and_a_private_authority() {
+async fn a_login_and_a_private_ca_are_used() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
     let registry = OciRegistry::private(&suite.bed).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_login_and_a_private_authority() {
 }
 
 #[tokio::test]
-async fn a_docker_configuration() {
+async fn a_docker_config_is_used() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
     let registry = OciRegistry::private(&suite.bed).await.unwrap();

@@ -1,4 +1,4 @@
-//! The way to repositories: certificates, logins, outages.
+//! Access to repositories: certificates, logins, outages.
 
 use anyhow::{Context, ensure};
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use crate::suite::{
     SOON, apply, assert_no_bundle, helmop, secret, suite, until_accepted, until_refused, until_version,
 };
 
-async fn setting(tls: bool) -> (TestNamespace, ChartServer) {
+async fn fixture(tls: bool) -> (TestNamespace, ChartServer) {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "resolve").await.unwrap();
     let folder = suite.charts.folder();
@@ -36,8 +36,8 @@ async fn apply_web(namespace: &TestNamespace, server: &ChartServer, over: &Value
 }
 
 #[tokio::test]
-async fn an_unknown_authority_is_told_and_can_be_waived() {
-    let (namespace, server) = setting(true).await;
+async fn an_unknown_ca_is_reported_and_verification_can_be_skipped() {
+    let (namespace, server) = fixture(true).await;
     apply_web(&namespace, &server, &json!({})).await;
     let message = until_refused(&namespace, "web", "CertificateError").await;
     assert!(
@@ -54,8 +54,8 @@ async fn an_unknown_authority_is_told_and_can_be_waived() {
 }
 
 #[tokio::test]
-async fn a_repository_with_a_login() {
-    let (namespace, server) = setting(false).await;
+async fn a_login_is_required_and_used() {
+    let (namespace, server) = fixture(false).await;
     server.require_login("reader", "geheim");
     apply_web(&namespace, &server, &json!({})).await;
     let message = until_refused(&namespace, "web", "Unauthorized").await;
@@ -93,8 +93,8 @@ async fn a_repository_with_a_login() {
 }
 
 #[tokio::test]
-async fn a_login_and_a_private_authority() {
-    let (namespace, server) = setting(true).await;
+async fn a_login_and_a_private_ca_are_used() {
+    let (namespace, server) = fixture(true).await;
     server.require_login("reader", "geheim");
     let ca = server.ca().unwrap();
     secret(
@@ -107,8 +107,8 @@ async fn a_login_and_a_private_authority() {
 }
 
 #[tokio::test]
-async fn a_secret_of_no_use_is_told() {
-    let (namespace, server) = setting(true).await;
+async fn an_invalid_secret_is_reported() {
+    let (namespace, server) = fixture(true).await;
     secret(&namespace, json!({ "username": "reader" })).await;
     apply_web(&namespace, &server, &json!({ "helmSecretName": "access" })).await;
     let message = until_refused(&namespace, "web", "InvalidSecret").await;
@@ -128,14 +128,14 @@ async fn a_secret_of_no_use_is_told() {
 }
 
 #[tokio::test]
-async fn answers_that_are_no_index_are_told() {
-    let (namespace, server) = setting(false).await;
+async fn responses_without_a_valid_index_are_reported() {
+    let (namespace, server) = fixture(false).await;
     let page = |status, body: &str| Fixed {
         status,
         content_type: "text/html",
         body: body.to_owned(),
     };
-    let answers = [
+    let responses = [
         (
             page(StatusCode::NOT_FOUND, "<html>gone"),
             "RepositoryNotFound",
@@ -157,9 +157,9 @@ async fn answers_that_are_no_index_are_told() {
             "error code: 503",
         ),
     ];
-    for (number, (answer, reason, words)) in answers.into_iter().enumerate() {
-        server.fix("/index.yaml", answer);
-        // A change, so that it is tried at once.
+    for (number, (response, reason, words)) in responses.into_iter().enumerate() {
+        server.fix("/index.yaml", response);
+        // A change, so that it is tried immediately.
         apply_web(
             &namespace,
             &server,
@@ -177,8 +177,8 @@ async fn answers_that_are_no_index_are_told() {
 }
 
 #[tokio::test]
-async fn a_repository_that_is_down_is_tried_again() {
-    let (namespace, mut server) = setting(false).await;
+async fn a_repository_that_is_down_is_retried() {
+    let (namespace, mut server) = fixture(false).await;
     server.close().await;
     apply_web(&namespace, &server, &json!({})).await;
     let message = until_refused(&namespace, "web", "ConnectionFailed").await;
@@ -188,8 +188,8 @@ async fn a_repository_that_is_down_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_chart_that_is_not_there_is_told() {
-    let (namespace, server) = setting(false).await;
+async fn a_missing_chart_is_reported() {
+    let (namespace, server) = fixture(false).await;
     apply_web(
         &namespace,
         &server,
@@ -205,7 +205,7 @@ async fn a_chart_that_is_not_there_is_told() {
 
 #[tokio::test]
 async fn credentials_in_a_url_are_used_and_never_shown() {
-    let (namespace, server) = setting(false).await;
+    let (namespace, server) = fixture(false).await;
     server.require_login("reader", "geheim");
     let repo = server.url().replace("http://", "http://reader:geheim@");
     apply_web(
@@ -231,7 +231,7 @@ async fn credentials_in_a_url_are_used_and_never_shown() {
 
 #[tokio::test]
 async fn an_archive_needs_no_repository() {
-    let (namespace, server) = setting(false).await;
+    let (namespace, server) = fixture(false).await;
     let archive = format!("{}/alpine-0.1.0.tgz", server.url());
     apply_web(&namespace, &server, &json!({ "helm": { "chart": archive } })).await;
     let helmop = until_accepted(&namespace, "web").await;
@@ -240,16 +240,16 @@ async fn an_archive_needs_no_repository() {
 }
 
 #[tokio::test]
-async fn the_same_version_as_helm() {
+async fn versions_resolve_as_in_helm() {
     let suite = suite().await;
     let namespace = TestNamespace::create(&suite.bed, "resolve").await.unwrap();
     let folder = TempDir::new().unwrap();
-    let versions = ["0.1.0", "0.2.0", "0.10.0", "1.0.0", "1.1.0+build.5", "1.2.0-rc.1"];
-    let charts = ChartRepo::build(&suite.bed.tools, folder.path(), &[("web", &versions)])
+    let available = ["0.1.0", "0.2.0", "0.10.0", "1.0.0", "1.1.0+build.5", "1.2.0-rc.1"];
+    let charts = ChartRepo::build(&suite.bed.tools, folder.path(), &[("web", &available)])
         .await
         .unwrap();
     let server = ChartServer::http(folder.path()).await.unwrap();
-    let wanted = [
+    let versions = [
         "",
         "*",
         "0.x",
@@ -263,12 +263,12 @@ async fn the_same_version_as_helm() {
         "0.1 - 0.2",
         "<1 || >1.0",
     ];
-    for (number, version) in wanted.into_iter().enumerate() {
+    for (number, version) in versions.into_iter().enumerate() {
         let spec = json!({ "helm": { "repo": server.url(), "chart": "web", "version": version } });
         let object = helmop(&format!("web{number}"), &spec);
         namespace.kubectl().apply(&object).await.unwrap().ok().unwrap();
     }
-    for (number, version) in wanted.into_iter().enumerate() {
+    for (number, version) in versions.into_iter().enumerate() {
         let helms = charts.helms_choice(&server.url(), "web", version).await.unwrap();
         until_version(&namespace, &format!("web{number}"), &helms).await;
         let helmop = until_accepted(&namespace, &format!("web{number}")).await;
@@ -278,11 +278,11 @@ async fn the_same_version_as_helm() {
     }
 }
 
-/// More HelmOps than there are workers wait for a server that never answers: the kernel takes its connections, and that is
-/// all.
+/// More HelmOps than there are workers wait for a server that never responds: the kernel accepts the connections, and no
+/// process reads from them.
 #[tokio::test]
-async fn a_slow_repository_holds_up_nobody_else() {
-    let (namespace, server) = setting(false).await;
+async fn a_slow_repository_delays_no_other_helmop() {
+    let (namespace, server) = fixture(false).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent_url = format!("http://{}", silent.local_addr().unwrap());
     let spec = json!({ "helm": { "repo": silent_url, "chart": "web" } });
@@ -296,12 +296,12 @@ async fn a_slow_repository_holds_up_nobody_else() {
         .unwrap()
         .ok()
         .unwrap();
-    eventually("somebody to wait for it", SOON, async || {
+    eventually("a request to wait for it", SOON, async || {
         let metrics = Metrics::scrape(&format!("{}/metrics", suite().await.controller.admin)).await?;
         let waiting = metrics
             .sum("helmops_fetch_in_flight", &[])
             .context("no such metric")?;
-        ensure!(waiting >= 1.0, "nobody");
+        ensure!(waiting >= 1.0, "no request waits");
         Ok(())
     })
     .await

@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Everything that runs.
+/// The control plane, both processes of helmops and a chart repository.
 pub struct Suite {
     pub bed: TestBed,
     pub webhook: Webhook,
@@ -34,7 +34,7 @@ async fn start() -> Result<Suite> {
     let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
     let command = |program: &Path| {
         let mut command = bed.command(program);
-        // Tests need not wait for what protects registries.
+        // The default minimum protects registries; tests need not wait for it.
         command.env("HELMOPS_MIN_POLLING_INTERVAL", "1s");
         command
     };
@@ -58,13 +58,13 @@ pub fn helmop(name: &str, spec: &Value) -> String {
         .to_string()
 }
 
-/// Makes or changes a HelmOp.
+/// Creates or changes a HelmOp.
 pub async fn apply(namespace: &TestNamespace, name: &str, spec: &Value) {
     let applied = namespace.kubectl().apply(&helmop(name, spec)).await.unwrap();
     applied.ok().unwrap();
 }
 
-/// Makes or changes the Secret `access`.
+/// Creates or changes the Secret `access`.
 pub async fn secret(namespace: &TestNamespace, data: Value) {
     let secret =
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "access" }, "stringData": data });
@@ -72,7 +72,7 @@ pub async fn secret(namespace: &TestNamespace, data: Value) {
     applied.ok().unwrap();
 }
 
-/// Waits until an object is as `check` wants it.
+/// Waits until `check` accepts an object.
 pub async fn until(namespace: &TestNamespace, object: &str, check: impl Fn(&Value) -> Result<()>) -> Value {
     eventually(object, SOON, async || {
         let found = namespace.kubectl().get(object).await?.context("there is none")?;
@@ -93,7 +93,7 @@ pub async fn until_version(namespace: &TestNamespace, name: &str, version: &str)
     .await
 }
 
-/// Waits until a HelmOp is not accepted for this reason, and gives the message.
+/// Waits until a HelmOp is refused for this reason, and returns the message.
 pub async fn until_refused(namespace: &TestNamespace, name: &str, reason: &str) -> String {
     let helmop = until(namespace, &format!("helmop/{name}"), |helmop| {
         let accepted = condition(helmop, "Accepted").context("no condition")?;
@@ -108,7 +108,7 @@ pub async fn until_refused(namespace: &TestNamespace, name: &str, reason: &str) 
     assert_eq!(
         (&ready["status"], &ready["reason"]),
         (&json!("False"), &json!(reason)),
-        "never ready meanwhile"
+        "a refused HelmOp is never ready"
     );
     assert_eq!(
         helmop["status"]["observedGeneration"],
@@ -120,7 +120,7 @@ pub async fn until_refused(namespace: &TestNamespace, name: &str, reason: &str) 
         .to_owned()
 }
 
-/// Waits until a HelmOp is accepted in its present generation.
+/// Waits until a HelmOp is accepted in its current generation.
 pub async fn until_accepted(namespace: &TestNamespace, name: &str) -> Value {
     until(namespace, &format!("helmop/{name}"), |helmop| {
         let accepted = condition(helmop, "Accepted").context("no condition")?;

@@ -5,15 +5,15 @@ use helmops_shared::targeting::names;
 use helmops_tests::wait::eventually;
 use serde_json::json;
 
-use crate::bed::{SOON, Setting, decoded, ready, suite};
+use crate::fixture::{Fixture, SOON, decoded, ready, suite};
 
 /// A Cluster object is all that is needed to register one.
 #[tokio::test]
-async fn a_cluster_gets_its_namespace() {
-    let setting = Setting::new("clusters", 1).await;
-    let name = &setting.clusters[0];
+async fn a_cluster_gets_a_namespace() {
+    let fixture = Fixture::new("clusters", 1).await;
+    let name = &fixture.clusters[0];
     assert!(
-        name.starts_with(&format!("cluster-{}", setting.namespace.name())),
+        name.starts_with(&format!("cluster-{}", fixture.namespace.name())),
         "{name}"
     );
     let kubectl = suite().await.bed.kubectl();
@@ -23,17 +23,17 @@ async fn a_cluster_gets_its_namespace() {
     assert_eq!(annotations["fleet.cattle.io/cluster"], "c0");
     assert_eq!(
         annotations["fleet.cattle.io/cluster-namespace"],
-        setting.namespace.name()
+        fixture.namespace.name()
     );
 }
 
-/// What is deployed on a cluster that waits for its time stays until then, also when the cluster is targeted no more.
+/// A cluster outside its schedule keeps its deployments, even when no target selects the cluster any longer.
 #[tokio::test]
-async fn nothing_is_removed_out_of_schedule() {
-    let setting = Setting::new("clusters", 2).await;
-    setting.bundle("web", &json!({})).await;
-    setting.deployment(0, "web").await;
-    setting.deployment(1, "web").await;
+async fn nothing_is_removed_outside_the_schedule() {
+    let fixture = Fixture::new("clusters", 2).await;
+    fixture.bundle("web", &json!({})).await;
+    fixture.deployment(0, "web").await;
+    fixture.deployment(1, "web").await;
     let schedule = async |is_active: bool| {
         let status = json!({ "status": { "scheduled": true, "activeSchedule": is_active } }).to_string();
         let patch = [
@@ -44,46 +44,46 @@ async fn nothing_is_removed_out_of_schedule() {
             "-p",
             &status,
         ];
-        setting.kubectl(&patch).await;
+        fixture.kubectl(&patch).await;
     };
     schedule(false).await;
-    setting
+    fixture
         .until_on(0, "bundledeployment/web", |found| {
             ensure!(found["spec"]["offSchedule"] == true, "it is {}", found["spec"]);
             Ok(())
         })
         .await;
-    setting
+    fixture
         .patch("bundle/web", &json!({ "spec": { "targets": [] } }))
         .await;
-    setting.until_places("web", &[0]).await;
+    fixture.until_clusters_are("web", &[0]).await;
     schedule(true).await;
-    setting.until_places("web", &[]).await;
+    fixture.until_clusters_are("web", &[]).await;
 }
 
-/// A Bundle that no longer decodes is left alone, but for its deletion.
+/// A Bundle that no longer decodes is not reconciled, except for its deletion.
 #[tokio::test]
-async fn an_odd_bundle_can_be_deleted() {
-    let setting = Setting::new("clusters", 1).await;
-    setting.bundle("web", &json!({})).await;
-    setting.deployment(0, "web").await;
-    // The definition takes any whole number; it is more than the field holds.
-    let odd = json!({ "spec": { "rolloutStrategy": { "maxUnavailable": 5_000_000_000_u64 } } });
-    setting.patch("bundle/web", &odd).await;
-    setting.kubectl(&["delete", "bundle/web", "--timeout=30s"]).await;
-    assert!(setting.places("web").await.is_empty());
+async fn an_invalid_bundle_can_be_deleted() {
+    let fixture = Fixture::new("clusters", 1).await;
+    fixture.bundle("web", &json!({})).await;
+    fixture.deployment(0, "web").await;
+    // The CRD allows any integer; this one is more than the field holds.
+    let invalid = json!({ "spec": { "rolloutStrategy": { "maxUnavailable": 5_000_000_000_u64 } } });
+    fixture.patch("bundle/web", &invalid).await;
+    fixture.kubectl(&["delete", "bundle/web", "--timeout=30s"]).await;
+    assert!(fixture.clusters_of("web").await.is_empty());
 }
 
 /// J.6 L1.
 #[tokio::test]
 async fn a_cluster_counts_its_helmops() {
-    let setting = Setting::new("clusters", 1).await;
-    setting.bundle("by-hand", &json!({})).await;
+    let fixture = Fixture::new("clusters", 1).await;
+    fixture.bundle("by-hand", &json!({})).await;
     let labels = json!({ "fleet.cattle.io/fleet-helm-name": "web" });
     let spec = json!({
         "helm": { "chart": "web", "version": "1.2.3" }, "helmOpOptions": {}, "targets": [{ "clusterGroup": "all" }]
     });
-    setting
+    fixture
         .apply(&json!({ "kind": "Bundle", "metadata": { "name": "web", "labels": labels }, "spec": spec }))
         .await;
     let counts = |ready: u64, display: &'static str| {
@@ -97,47 +97,46 @@ async fn a_cluster_counts_its_helmops() {
             Ok(())
         }
     };
-    setting.deployment(0, "web").await;
-    setting.deployment(0, "by-hand").await;
-    setting.until("cluster/c0", counts(0, "0/2")).await;
-    setting.agent_deploys(0, "web").await;
-    setting.until("cluster/c0", counts(1, "1/2")).await;
-    setting.agent_deploys(0, "by-hand").await;
-    let cluster = setting.until("cluster/c0", counts(1, "2/2")).await;
+    fixture.deployment(0, "web").await;
+    fixture.deployment(0, "by-hand").await;
+    fixture.until("cluster/c0", counts(0, "0/2")).await;
+    fixture.agent_deploys(0, "web").await;
+    fixture.until("cluster/c0", counts(1, "1/2")).await;
+    fixture.agent_deploys(0, "by-hand").await;
+    let cluster = fixture.until("cluster/c0", counts(1, "2/2")).await;
     assert_eq!(ready(&cluster).unwrap()["status"], "True");
 }
 
-/// A HelmOp's status tells of its clusters.
+/// A single BundleDeployment that is deleted by hand is created again.
 #[tokio::test]
-async fn deletion_withdraws_from_all_clusters() {
-    let setting = Setting::new("clusters", 2).await;
-    setting
+async fn deleting_a_bundle_removes_it_from_all_clusters() {
+    let fixture = Fixture::new("clusters", 2).await;
+    fixture
         .secret("access", &json!({ "username": "u", "password": "p" }))
         .await;
-    setting
+    fixture
         .bundle(
             "web",
             &json!({ "helmOpOptions": { "helmOpSecretName": "access" } }),
         )
         .await;
     for cluster in 0..2 {
-        setting.deployment(cluster, "web").await;
+        fixture.deployment(cluster, "web").await;
     }
-    setting
+    fixture
         .kubectl(&["delete", "bundle", "web", "--timeout=30s"])
         .await;
     for cluster in 0..2 {
-        setting.until_none_on(cluster, "bundledeployment/web").await;
+        fixture.until_none_on(cluster, "bundledeployment/web").await;
     }
-    // One that somebody deletes by hand comes back.
-    setting.bundle("db", &json!({})).await;
-    let before = setting.deployment(0, "db").await;
-    let kubectl = suite().await.bed.kubectl().in_namespace(&setting.clusters[0]);
+    fixture.bundle("db", &json!({})).await;
+    let before = fixture.deployment(0, "db").await;
+    let kubectl = suite().await.bed.kubectl().in_namespace(&fixture.clusters[0]);
     let deleted = kubectl
         .run(&["delete", "bundledeployment", "db", "--timeout=30s"])
         .await;
     deleted.unwrap().ok().unwrap();
-    setting
+    fixture
         .until_on(0, "bundledeployment/db", |found| {
             ensure!(
                 found["metadata"]["uid"] != before["metadata"]["uid"],
@@ -146,28 +145,28 @@ async fn deletion_withdraws_from_all_clusters() {
             Ok(())
         })
         .await;
-    let found = setting.on(0, "bundledeployment/db").await.unwrap();
+    let found = fixture.on(0, "bundledeployment/db").await.unwrap();
     found.context("it is gone again").unwrap();
 }
 
-/// A cluster whose deployment nobody may remove keeps no other from being cleared.
+/// The other deployments of the Bundle are deleted meanwhile.
 #[tokio::test]
-async fn one_that_cannot_be_withdrawn_holds_up_no_other() {
-    let setting = Setting::new("clusters", 2).await;
-    setting.bundle("web", &json!({})).await;
+async fn a_deployment_that_cannot_be_deleted_blocks_no_other() {
+    let fixture = Fixture::new("clusters", 2).await;
+    fixture.bundle("web", &json!({})).await;
     for cluster in 0..2 {
-        setting.deployment(cluster, "web").await;
+        fixture.deployment(cluster, "web").await;
     }
-    let name = format!("keep-{}", setting.clusters[0]);
+    let name = format!("keep-{}", fixture.clusters[0]);
     let rule = json!({
         "apiGroups": ["fleet.cattle.io"], "apiVersions": ["*"], "resources": ["bundledeployments"], "operations": ["DELETE"],
     });
-    let place = json!({ "matchLabels": { "kubernetes.io/metadata.name": setting.clusters[0] } });
+    let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": fixture.clusters[0] } });
     for mut object in [
         json!({
             "kind": "ValidatingAdmissionPolicy",
             "spec": {
-                "matchConstraints": { "resourceRules": [rule], "namespaceSelector": place },
+                "matchConstraints": { "resourceRules": [rule], "namespaceSelector": selector },
                 "validations": [{ "expression": "false", "message": "it stays" }],
             },
         }),
@@ -178,54 +177,54 @@ async fn one_that_cannot_be_withdrawn_holds_up_no_other() {
     ] {
         object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
         object["metadata"] = json!({ "name": name });
-        let applied = setting.suite.bed.kubectl().apply(&object.to_string()).await;
+        let applied = fixture.suite.bed.kubectl().apply(&object.to_string()).await;
         applied.unwrap().ok().unwrap();
     }
-    let kubectl = setting.suite.bed.kubectl().in_namespace(&setting.clusters[0]);
+    let kubectl = fixture.suite.bed.kubectl().in_namespace(&fixture.clusters[0]);
     eventually("the API server to enforce it", SOON, async || {
-        let try_it = ["delete", "bundledeployment", "web", "--dry-run=server"];
-        let denied = kubectl.run(&try_it).await?;
+        let delete = ["delete", "bundledeployment", "web", "--dry-run=server"];
+        let denied = kubectl.run(&delete).await?;
         ensure!(denied.stderr.contains("it stays"), "{denied:?}");
         Ok(())
     })
     .await
     .unwrap();
-    setting
+    fixture
         .kubectl(&["delete", "bundle", "web", "--wait=false"])
         .await;
-    setting.until_none_on(1, "bundledeployment/web").await;
-    assert!(setting.on(0, "bundledeployment/web").await.unwrap().is_some());
+    fixture.until_none_on(1, "bundledeployment/web").await;
+    assert!(fixture.on(0, "bundledeployment/web").await.unwrap().is_some());
     for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-        setting.kubectl(&["delete", kind, &name]).await;
+        fixture.kubectl(&["delete", kind, &name]).await;
     }
-    setting.until_none_on(0, "bundledeployment/web").await;
+    fixture.until_none_on(0, "bundledeployment/web").await;
 }
 
-/// Neither a wiped status nor a namespace that is gone takes anything from a cluster.
+/// A cluster keeps its deployments when its status is wiped, and gets them again when its namespace is deleted.
 #[tokio::test]
-async fn a_cluster_is_mended() {
-    let setting = Setting::new("clusters", 1).await;
-    setting.bundle("web", &json!({})).await;
-    let before = setting.deployment(0, "web").await;
+async fn a_wiped_status_and_a_deleted_namespace_are_restored() {
+    let fixture = Fixture::new("clusters", 1).await;
+    fixture.bundle("web", &json!({})).await;
+    let before = fixture.deployment(0, "web").await;
     let wiped = vec![("c0".to_owned(), json!({ "status": null }))];
-    let api = &setting.api;
-    api.patch_status(setting.namespace.name(), "clusters", wiped)
+    let api = &fixture.api;
+    api.patch_status(fixture.namespace.name(), "clusters", wiped)
         .await
         .unwrap();
-    setting
+    fixture
         .until("cluster/c0", |cluster| {
             ensure!(
-                cluster["status"]["namespace"] == *setting.clusters[0],
+                cluster["status"]["namespace"] == *fixture.clusters[0],
                 "it is {}",
                 cluster["status"]
             );
             Ok(())
         })
         .await;
-    setting
+    fixture
         .bundle("web", &json!({ "helm": { "version": "1.2.4" } }))
         .await;
-    let after = setting
+    let after = fixture
         .until_on(0, "bundledeployment/web", |found| {
             let version = &found["spec"]["options"]["helm"]["version"];
             ensure!(version == "1.2.4", "it is {version}");
@@ -234,14 +233,14 @@ async fn a_cluster_is_mended() {
         .await;
     assert_eq!(
         before["metadata"]["uid"], after["metadata"]["uid"],
-        "it was never withdrawn"
+        "it was never deleted"
     );
     let kubectl = suite().await.bed.kubectl();
     let deleted = kubectl
-        .run(&["delete", "namespace", &setting.clusters[0], "--wait=false"])
+        .run(&["delete", "namespace", &fixture.clusters[0], "--wait=false"])
         .await;
     deleted.unwrap().ok().unwrap();
-    setting
+    fixture
         .until_on(0, "bundledeployment/web", |found| {
             ensure!(
                 found["metadata"]["uid"] != before["metadata"]["uid"],
@@ -252,12 +251,12 @@ async fn a_cluster_is_mended() {
         .await;
 }
 
-/// Two Bundles of one name on one cluster: the first keeps it.
+/// The first of two Bundles with one name on one cluster keeps the BundleDeployment.
 #[tokio::test]
-async fn bundles_of_one_name_do_not_fight() {
+async fn bundles_with_one_name_do_not_overwrite_each_other() {
     let (home, other) = (
-        Setting::new("clusters", 1).await,
-        Setting::new("clusters", 0).await,
+        Fixture::new("clusters", 1).await,
+        Fixture::new("clusters", 0).await,
     );
     let values = |text: &str| json!({ "helm": { "values": { "of": text } } });
     home.bundle("web", &values("home")).await;
@@ -273,10 +272,10 @@ async fn bundles_of_one_name_do_not_fight() {
     let mut second = values("other");
     second["targets"] = json!([{ "clusterSelector": {} }]);
     other.bundle("web", &second).await;
-    let told = other.until_ready_is("bundle/web", "NotReady").await;
+    let message = other.until_ready_is("bundle/web", "NotReady").await;
     assert!(
-        told.contains("has BundleDeployment web of a Bundle of another namespace"),
-        "{told}"
+        message.contains("already has BundleDeployment web of a Bundle in another namespace"),
+        "{message}"
     );
     let secret = home.until_on(0, "secret/web", |_| Ok(())).await;
     assert_eq!(decoded(&secret, "values").as_deref(), Some(r#"{"of":"home"}"#));
@@ -284,23 +283,23 @@ async fn bundles_of_one_name_do_not_fight() {
     assert_eq!(first["spec"], now["spec"]);
 }
 
-/// A HelmOp that does not decode is left alone, but for its deletion: Fleet's finalizer goes by the metadata.
+/// A HelmOp that does not decode is not reconciled, except for its deletion: removing Fleet's finalizer needs only the metadata.
 #[tokio::test]
-async fn an_odd_helmop_with_fleets_finalizer_can_be_deleted() {
-    let setting = Setting::new("clusters", 0).await;
-    setting
+async fn an_invalid_helmop_with_fleets_finalizer_can_be_deleted() {
+    let fixture = Fixture::new("clusters", 0).await;
+    fixture
         .apply(&json!({
             "kind": "HelmOp",
             "metadata": { "name": "web", "finalizers": ["fleet.cattle.io/helmop-finalizer"] },
-            // The definition takes any whole number; it is more than the field holds.
+            // The CRD allows any integer; this one is more than the field holds.
             "spec": { "rolloutStrategy": { "maxUnavailable": 5_000_000_000_u64 } },
         }))
         .await;
-    setting.kubectl(&["delete", "helmop/web", "--timeout=30s"]).await;
+    fixture.kubectl(&["delete", "helmop/web", "--timeout=30s"]).await;
 }
 
-impl Setting {
-    /// Writes into the status of a Cluster, as its agent may.
+impl Fixture {
+    /// Writes a namespace into the status of a Cluster, as its agent may.
     async fn claim(&self, cluster: usize, namespace: &str) {
         let claim = vec![(
             format!("c{cluster}"),
@@ -322,31 +321,31 @@ impl Setting {
     }
 }
 
-/// An agent may write the status of its own Cluster: the namespaces of others, and of the system, stay theirs.
+/// An agent may write the status of its own Cluster, but cannot claim a namespace of another cluster or of the system.
 #[tokio::test]
-async fn a_cluster_cannot_take_the_namespace_of_another() {
-    let setting = Setting::new("clusters", 2).await;
+async fn a_cluster_cannot_claim_the_namespace_of_another() {
+    let fixture = Fixture::new("clusters", 2).await;
     let targets = json!([
         { "clusterName": "c0", "helm": { "values": { "of": "lab" } } },
         { "clusterName": "c1", "helm": { "values": { "of": "prod" } } },
     ]);
-    setting.bundle("web", &json!({ "targets": targets })).await;
-    setting.deployment(0, "web").await;
-    let before = setting.deployment(1, "web").await;
-    let (lab, prod) = (&setting.clusters[0], &setting.clusters[1]);
+    fixture.bundle("web", &json!({ "targets": targets })).await;
+    fixture.deployment(0, "web").await;
+    let before = fixture.deployment(1, "web").await;
+    let (lab, prod) = (&fixture.clusters[0], &fixture.clusters[1]);
     for claim in [prod, "kube-system", "default", lab, prod] {
-        setting.claim(0, claim).await;
-        setting.until_namespace_is(0, lab).await;
+        fixture.claim(0, claim).await;
+        fixture.until_namespace_is(0, lab).await;
     }
-    // Another round of the Bundle, of which something can be seen.
-    setting
+    // Another reconciliation of the Bundle, with an observable effect.
+    fixture
         .bundle(
             "web",
             &json!({ "targets": targets, "helm": { "version": "1.2.4" } }),
         )
         .await;
     for cluster in 0..2 {
-        setting
+        fixture
             .until_on(cluster, "bundledeployment/web", |found| {
                 let version = &found["spec"]["options"]["helm"]["version"];
                 ensure!(version == "1.2.4", "it is {version}");
@@ -354,7 +353,7 @@ async fn a_cluster_cannot_take_the_namespace_of_another() {
             })
             .await;
     }
-    let after = setting.deployment(1, "web").await;
+    let after = fixture.deployment(1, "web").await;
     assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
     let generation = |found: &serde_json::Value| found["metadata"]["generation"].as_i64();
     assert_eq!(
@@ -363,37 +362,37 @@ async fn a_cluster_cannot_take_the_namespace_of_another() {
         "only the new version"
     );
     assert_eq!(after["metadata"]["labels"]["fleet.cattle.io/cluster"], "c1");
-    let secret = setting.until_on(1, "secret/web", |_| Ok(())).await;
+    let secret = fixture.until_on(1, "secret/web", |_| Ok(())).await;
     assert_eq!(decoded(&secret, "values").as_deref(), Some(r#"{"of":"prod"}"#));
-    let system = setting.suite.bed.kubectl().in_namespace("kube-system");
+    let system = fixture.suite.bed.kubectl().in_namespace("kube-system");
     assert_eq!(system.get("bundledeployment/web").await.unwrap(), None);
 }
 
-/// The name of a cluster's namespace is known beforehand. What somebody else has created there is used only when an
-/// administrator says so.
+/// The name of a cluster's namespace is predictable. A namespace that another client has created under this name is used only
+/// when an administrator labels it.
 #[tokio::test]
-async fn a_namespace_that_was_there_before_must_be_adopted() {
-    let setting = Setting::new("clusters", 0).await;
-    let namespace = names::cluster_namespace(setting.namespace.name(), "late");
+async fn an_existing_namespace_must_be_adopted_explicitly() {
+    let fixture = Fixture::new("clusters", 0).await;
+    let namespace = names::cluster_namespace(fixture.namespace.name(), "late");
     let kubectl = suite().await.bed.kubectl();
     let run = async |arguments: &[&str]| kubectl.run(arguments).await.unwrap().ok().unwrap();
     run(&["create", "namespace", &namespace]).await;
     let labels = json!({ "number": "0" });
-    setting
+    fixture
         .apply(&json!({ "kind": "Cluster", "metadata": { "name": "late", "labels": labels } }))
         .await;
-    let told = setting
+    let cluster = fixture
         .until("cluster/late", |cluster| {
             let ready = ready(cluster).context("no condition")?;
             ensure!(ready["reason"] == "NamespaceConflict", "it is {ready}");
             Ok(())
         })
         .await;
-    let message = ready(&told).unwrap()["message"].as_str().unwrap().to_owned();
+    let message = ready(&cluster).unwrap()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("fleet.cattle.io/managed=true"), "{message}");
-    setting.bundle("web", &json!({})).await;
-    let told = setting.until_ready_is("bundle/web", "NotReady").await;
-    assert!(told.contains(&namespace), "{told}");
+    fixture.bundle("web", &json!({})).await;
+    let message = fixture.until_ready_is("bundle/web", "NotReady").await;
+    assert!(message.contains(&namespace), "{message}");
     run(&["label", "namespace", &namespace, "fleet.cattle.io/managed=true"]).await;
     let in_namespace = kubectl.in_namespace(&namespace);
     eventually("the Bundle to arrive", SOON, async || {

@@ -1,14 +1,14 @@
-//! helmops without Fleet: Bundles are brought to clusters. No agents run; the tests play their part. All tests share one
+//! helmops without Fleet: Bundles are delivered to clusters. No agents run; the tests act as agents. All tests share one
 //! control plane; each has a namespace and clusters of its own.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a test fails where something is not as told"
+    reason = "a test fails where something is not as expected"
 )]
 
-mod bed;
 mod clusters;
+mod fixture;
 mod rollout;
 mod secrets;
 mod targets;

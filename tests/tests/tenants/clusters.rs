@@ -9,64 +9,66 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::bed::{Bed, FLEET, Mode};
+use crate::attack::{Attack, SOON, run};
+use crate::environment::{Environment, FLEET, Mode};
 use crate::neighbour::NAMESPACE;
-use crate::stage::{SOON, Stage, run};
 
-/// The name that makes such a Secret a login in kube-system.
+/// With this name, a bootstrap token Secret is a login in kube-system.
 const TOKEN: &str = "bootstrap-token-abcdef";
-/// The HelmOps of the attacker, which are also the names of their deployments.
+/// The HelmOps of the attacker; their deployments have the same names.
 const WITH_TOKEN: &str = "with-token";
 const PLAIN: &str = "plain";
-/// How often the agent repeats its claim, and how often is looked for what must not happen.
+/// How often the agent repeats its claim, and how often the test checks the result.
 const CLAIMS: usize = 20;
 const CLAIM_PAUSE: Duration = Duration::from_millis(150);
-/// Changes of the other cluster's deployment that have another reason: its creation and its one new option.
+/// Generations of the other cluster's deployment that do not come from the claim: its creation and its one new option.
 const GENERATIONS: u64 = 3;
 
 /// Both clusters are of one workspace; the agent of one claims the namespace of the other.
 #[test]
-fn the_namespace_of_another_cluster() {
+fn claim_of_the_namespace_of_another_cluster() {
     run(
         Mode::Standalone,
         "claim of a cluster's namespace",
-        async |stage| {
-            stage.cluster("lab").await?;
-            let prod = stage.cluster("prod").await?;
-            stage.create("helmops", "web", spec_of(stage, "of-prod")).await?;
-            until_deployed_to(stage.bed, &prod, "of-prod").await?;
-            let misplaced = claim(stage, &prod, async |bed| {
-                let found = deployment(bed, &prod).await?;
+        async |attack| {
+            attack.cluster("lab").await?;
+            let prod = attack.cluster("prod").await?;
+            attack
+                .create("helmops", "web", spec_of(attack, "of-prod"))
+                .await?;
+            until_deployed_to(attack.env, &prod, "of-prod").await?;
+            let misplaced = claim(attack, &prod, async |env| {
+                let found = deployment(env, &prod).await?;
                 let namespace = at(&found, "/spec/options/namespace");
                 Ok((namespace != "of-prod").then(|| format!("the deployment for prod is {namespace}")))
             });
             let misplaced = misplaced.await?;
-            stage.check(misplaced.is_none(), misplaced.unwrap_or_default());
-            let found = deployment(stage.bed, &prod).await?;
+            attack.check(misplaced.is_none(), misplaced.unwrap_or_default());
+            let found = deployment(attack.env, &prod).await?;
             let generation = at(&found, "/metadata/generation").as_u64().unwrap_or_default();
-            stage.check(
+            attack.check(
                 generation <= GENERATIONS,
                 format!("the deployment for prod has generation {generation}"),
             );
 
-            // What is new still arrives where it belongs.
-            let change = json!({ "spec": spec_of(stage, "of-prod-2") });
-            stage
-                .bed
+            // A change is still delivered to the right cluster.
+            let change = json!({ "spec": spec_of(attack, "of-prod-2") });
+            attack
+                .env
                 .api
-                .patch(&stage.tenant, "helmops", "web", change)
+                .patch(&attack.tenant, "helmops", "web", change)
                 .await?;
-            let outcome = until_deployed_to(stage.bed, &prod, "of-prod-2").await;
-            stage.check(outcome.is_ok(), "prod does not get what is new");
-            stage.neighbour_works().await;
+            let outcome = until_deployed_to(attack.env, &prod, "of-prod-2").await;
+            attack.check(outcome.is_ok(), "prod does not get the change");
+            attack.neighbour_works().await;
             Ok(())
         },
     );
 }
 
 #[test]
-fn a_namespace_of_the_system() {
-    run(Mode::Standalone, "claim of kube-system", async |stage| {
+fn claim_of_a_namespace_of_the_system() {
+    run(Mode::Standalone, "claim of kube-system", async |attack| {
         let token = json!({
             "metadata": { "name": TOKEN }, "type": "bootstrap.kubernetes.io/token",
             "stringData": {
@@ -75,33 +77,33 @@ fn a_namespace_of_the_system() {
                 "auth-extra-groups": "system:bootstrappers:tenants",
             },
         });
-        stage.create_core("secrets", token).await?;
-        stage.cluster("lab").await?;
-        let mut spec = spec_of(stage, "of-prod");
+        attack.create_core("secrets", token).await?;
+        attack.cluster("lab").await?;
+        let mut spec = spec_of(attack, "of-prod");
         // Without the Secret, whose type is refused for any cluster, nothing but the claim stops the delivery.
-        stage.create("helmops", PLAIN, spec.clone()).await?;
+        attack.create("helmops", PLAIN, spec.clone()).await?;
         spec["downstreamResources"] = json!([{ "kind": "Secret", "name": TOKEN }]);
-        stage.create("helmops", WITH_TOKEN, spec).await?;
+        attack.create("helmops", WITH_TOKEN, spec).await?;
         for bundle in [PLAIN, WITH_TOKEN] {
-            stage.until_exists("bundles", bundle).await?;
+            attack.until_exists("bundles", bundle).await?;
         }
         for namespace in ["kube-system", NAMESPACE, "made-for-the-tenant"] {
-            let intruded = claim(stage, namespace, async |bed| intrusion(bed, namespace).await).await?;
-            stage.check(intruded.is_none(), intruded.unwrap_or_default());
+            let intruded = claim(attack, namespace, async |env| intrusion(env, namespace).await).await?;
+            attack.check(intruded.is_none(), intruded.unwrap_or_default());
         }
-        let kubectl = stage.bed.kubectl.in_namespace("kube-system");
+        let kubectl = attack.env.kubectl.in_namespace("kube-system");
         kubectl
             .run(&["delete", "secret", TOKEN, "--ignore-not-found"])
             .await?
             .ok()?;
-        stage.neighbour_works().await;
+        attack.neighbour_works().await;
         Ok(())
     });
 }
 
-fn spec_of(stage: &Stage<'_>, namespace: &str) -> Value {
+fn spec_of(attack: &Attack<'_>, namespace: &str) -> Value {
     json!({
-        "helm": stage.chart(),
+        "helm": attack.chart(),
         "targets": [
             { "clusterName": "prod", "namespace": namespace },
             { "clusterName": "lab", "namespace": "of-lab" },
@@ -109,32 +111,32 @@ fn spec_of(stage: &Stage<'_>, namespace: &str) -> Value {
     })
 }
 
-/// The agent of `lab` writes the namespace into its own status, again and again; gives the first that was found wrong.
+/// The agent of `lab` writes the namespace into its own status repeatedly. Returns the first wrong result.
 async fn claim(
-    stage: &Stage<'_>,
+    attack: &Attack<'_>,
     namespace: &str,
-    wrong: impl AsyncFn(&Bed) -> Result<Option<String>>,
+    wrong: impl AsyncFn(&Environment) -> Result<Option<String>>,
 ) -> Result<Option<String>> {
     let status = json!({ "status": { "namespace": namespace } });
     for _ in 0..CLAIMS {
         let patch = vec![("lab".to_owned(), status.clone())];
-        stage
-            .bed
+        attack
+            .env
             .api
-            .patch_status(&stage.tenant, "clusters", patch)
+            .patch_status(&attack.tenant, "clusters", patch)
             .await?;
         sleep(CLAIM_PAUSE).await;
-        if let Some(found) = wrong(stage.bed).await? {
+        if let Some(found) = wrong(attack.env).await? {
             return Ok(Some(found));
         }
     }
     Ok(None)
 }
 
-/// What the controller made in a namespace that is not the cluster's.
-async fn intrusion(bed: &Bed, namespace: &str) -> Result<Option<String>> {
+/// The object that the controller created in a namespace that is not the cluster's.
+async fn intrusion(env: &Environment, namespace: &str) -> Result<Option<String>> {
     let exists = async |path: &str| -> Result<bool> {
-        match bed.api.get(path).await {
+        match env.api.get(path).await {
             Ok(_) => Ok(true),
             Err(error) => {
                 let is_absent = error.to_string().contains(StatusCode::NOT_FOUND.as_str());
@@ -153,21 +155,21 @@ async fn intrusion(bed: &Bed, namespace: &str) -> Result<Option<String>> {
     }
     for path in paths {
         if exists(&path).await? {
-            let _ = bed.api.call(Method::DELETE, &path, Value::Null).await;
-            return Ok(Some(format!("the controller made {path}")));
+            let _ = env.api.call(Method::DELETE, &path, Value::Null).await;
+            return Ok(Some(format!("the controller created {path}")));
         }
     }
     Ok(None)
 }
 
-async fn deployment(bed: &Bed, namespace: &str) -> Result<Value> {
+async fn deployment(env: &Environment, namespace: &str) -> Result<Value> {
     let path = format!("{FLEET}/namespaces/{namespace}/bundledeployments/web");
-    bed.api.get(&path).await
+    env.api.get(&path).await
 }
 
-async fn until_deployed_to(bed: &Bed, cluster: &str, namespace: &str) -> Result<()> {
+async fn until_deployed_to(env: &Environment, cluster: &str, namespace: &str) -> Result<()> {
     let outcome = eventually("the deployment", SOON, async || {
-        let found = deployment(bed, cluster).await?;
+        let found = deployment(env, cluster).await?;
         let at = at(&found, "/spec/options/namespace");
         ensure!(at == namespace, "it is {at}");
         Ok(())

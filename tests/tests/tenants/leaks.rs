@@ -1,4 +1,4 @@
-//! Searches everything that others can read for secrets.
+//! Searches everything that other users can read for secrets.
 
 use std::path::Path;
 
@@ -6,53 +6,53 @@ use anyhow::Result;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_tests::probe;
 
-use crate::bed::Bed;
+use crate::environment::Environment;
 
-/// What people can read who may not read Secrets.
+/// Kinds that users can read who have no permission to read Secrets.
 const KINDS: &str = "helmops,bundles,bundledeployments,clusters,events";
-/// As much of the surroundings as shows where a leak comes from.
+/// How many characters before a secret are shown, enough to find the source of the leak.
 const SHOWN: usize = 160;
 
-/// A secret, and whose it is.
+/// A secret that must not appear anywhere.
 #[derive(Clone, Debug)]
-pub struct Planted {
-    /// Whose it is.
-    pub what: &'static str,
+pub struct PlantedSecret {
+    /// What it is, and its owner.
+    pub description: &'static str,
     /// The secret.
     pub text: String,
 }
 
-/// Where secrets are found in logs, objects, events or metrics, one line for each. What was in the logs at the last search is
-/// not searched again.
-pub async fn search(bed: &mut Bed) -> Result<Vec<String>> {
-    let mut places = logs(&bed.testbed.directory)?;
-    for (name, text) in &mut places {
-        let read = bed.searched.insert(name.clone(), text.len()).unwrap_or_default();
+/// Finds secrets in logs, objects, events and metrics, and returns one line for each. The part of the logs that was searched
+/// before is not searched again.
+pub async fn search(env: &mut Environment) -> Result<Vec<String>> {
+    let mut sources = logs(&env.testbed.directory)?;
+    for (name, text) in &mut sources {
+        let read = env.searched.insert(name.clone(), text.len()).unwrap_or_default();
         text.drain(..read);
     }
-    let objects = bed
+    let objects = env
         .kubectl
         .run(&["get", KINDS, "--all-namespaces", "--output=json"])
         .await?;
-    places.push(("the objects".to_owned(), objects.ok()?));
-    for (name, admin) in bed.admin_ports() {
+    sources.push(("the objects".to_owned(), objects.ok()?));
+    for (name, admin) in env.admin_ports() {
         let metrics = probe::get(&probe::client(None)?, &format!("{admin}/metrics")).await;
-        // A process that does not respond is another complaint's.
-        places.push((format!("the metrics of the {name}"), metrics.unwrap_or_default()));
+        // A process that does not respond is reported by the watchdog.
+        sources.push((format!("the metrics of the {name}"), metrics.unwrap_or_default()));
     }
     let mut found = Vec::new();
-    for (place, text) in &places {
+    for (source, text) in &sources {
         found.extend(
-            bed.planted
+            env.planted
                 .iter()
-                .filter_map(|planted| planted.found(place, text)),
+                .filter_map(|planted| planted.find_in(source, text)),
         );
     }
     Ok(found)
 }
 
-impl Planted {
-    fn found(&self, place: &str, text: &str) -> Option<String> {
+impl PlantedSecret {
+    fn find_in(&self, source: &str, text: &str) -> Option<String> {
         let encoded = STANDARD.encode(&self.text);
         let hits = |form: &str| text.matches(form).count();
         let count = hits(&self.text) + hits(&encoded);
@@ -60,8 +60,8 @@ impl Planted {
         let before: String = text[..at].chars().rev().take(SHOWN).collect();
         let before: String = before.chars().rev().collect();
         Some(format!(
-            "{} is in {place}, {count} times, after {before:?}",
-            self.what
+            "{} is in {source}, {count} times, after {before:?}",
+            self.description
         ))
     }
 }

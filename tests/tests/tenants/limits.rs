@@ -1,4 +1,4 @@
-//! What the manifests allow a pod, and how the kubelet probes it.
+//! The memory limit and the liveness probe of a pod in the manifests.
 
 use std::time::Duration;
 

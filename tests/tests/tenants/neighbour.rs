@@ -16,9 +16,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::bed::{FLEET, Mode};
-use crate::control;
-use crate::stage::SOON;
+use crate::attack::SOON;
+use crate::environment::{FLEET, Mode};
+use crate::write_latency;
 
 /// The namespace of the tenant.
 pub const NAMESPACE: &str = "neighbour";
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(40);
 
 /// The tenant. Each of its HelmOps has a repository of its own, so that no cache and no kept connection helps.
 pub struct Neighbour {
-    /// Its repositories are below, by the name of the host: DNS is part of the way.
+    /// The base URL of its repositories, with the name of the host, so that DNS is included.
     pub repo: String,
     /// The index of the repository.
     pub index: String,
@@ -39,14 +39,14 @@ pub struct Neighbour {
     pub password: String,
     _server: ChartServer,
     mode: Mode,
-    made: u32,
+    helmops: u32,
     folder: PathBuf,
-    /// The namespace of its cluster, in the mode that delivers to clusters.
+    /// The namespace of its cluster, in the mode that deploys to clusters.
     cluster: String,
 }
 
 impl Neighbour {
-    /// Creates the namespace and what is in it.
+    /// Creates the namespace and its objects.
     pub async fn create(bed: &TestBed, api: &Api, mode: Mode, charts: &ChartRepo) -> Result<Self> {
         let server = ChartServer::http(charts.folder()).await?;
         let password = random::word();
@@ -55,14 +55,14 @@ impl Neighbour {
         kubectl.run(&["create", "namespace", NAMESPACE]).await?.ok()?;
         let kubectl = kubectl.in_namespace(NAMESPACE);
         write_access(&kubectl, ACCESS, &password).await?;
-        control::create(api).await?;
+        write_latency::create(api).await?;
         let mut neighbour = Self {
             repo: server.url().replace("127.0.0.1", "localhost"),
             index: std::fs::read_to_string(charts.folder().join("index.yaml"))?,
             password,
             _server: server,
             mode,
-            made: 0,
+            helmops: 0,
             folder: charts.folder().to_owned(),
             cluster: String::new(),
         };
@@ -72,14 +72,14 @@ impl Neighbour {
         Ok(neighbour)
     }
 
-    /// Creates a HelmOp with a chart of a repository below this address, and gives its name.
+    /// Creates a HelmOp with a chart of a repository below this URL, and returns its name.
     pub async fn create_helmop(&mut self, api: &Api, repo: &str, secret: &str) -> Result<String> {
-        self.made += 1;
-        let name = format!("web-{}", self.made);
-        let place = self.folder.join(&name);
-        if !place.exists() {
-            // The same charts at another address.
-            symlink(&self.folder, place)?;
+        self.helmops += 1;
+        let name = format!("web-{}", self.helmops);
+        let link = self.folder.join(&name);
+        if !link.exists() {
+            // The same charts at another URL.
+            symlink(&self.folder, link)?;
         }
         let repo = format!("{repo}/{name}");
         let helmop = json!({
@@ -120,7 +120,7 @@ impl Neighbour {
             .with_context(|| format!("{name} is not deployed after {deadline:?}"))
     }
 
-    /// Creates a HelmOp and gives the time until it is deployed, admission included.
+    /// Creates a HelmOp and returns the time until it is deployed, admission included.
     pub async fn deploy(&mut self, api: &Api, repo: &str, deadline: Duration) -> Result<Duration> {
         let start = Instant::now();
         let name = timeout(deadline, self.create_helmop(api, repo, ACCESS))
@@ -138,7 +138,7 @@ impl Neighbour {
     }
 }
 
-/// Writes a Secret with the login, as users do: kubectl keeps all of it in an annotation.
+/// Writes a Secret with the login, as users do: kubectl stores all of it in an annotation too.
 pub async fn write_access(kubectl: &Kubectl, name: &str, password: &str) -> Result<()> {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name },
@@ -147,7 +147,7 @@ pub async fn write_access(kubectl: &Kubectl, name: &str, password: &str) -> Resu
     kubectl.apply(&secret.to_string()).await?.ok().map(drop)
 }
 
-/// Registers a cluster and gives its namespace.
+/// Registers a cluster and returns its namespace.
 pub async fn create_cluster(api: &Api, namespace: &str, name: &str, deadline: Duration) -> Result<String> {
     let path = format!("{FLEET}/namespaces/{namespace}/clusters");
     let labels = json!({ "name": name });

@@ -1,17 +1,17 @@
-//! Many objects that are as large as they may be.
+//! Many objects of nearly the largest size that the API server stores.
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::bed::Mode;
-use crate::stage::{Stage, run};
+use crate::attack::{Attack, run};
+use crate::environment::Mode;
 
-/// With their Bundles more than the memory of the controller.
+/// Together with their Bundles, they are larger than the memory of the controller.
 const HELMOPS: usize = 140;
-/// Less than the spec of a HelmOp may have, in bytes.
+/// Slightly less than the largest spec of a HelmOp, in bytes.
 const VALUES: usize = 900 << 10;
-/// As many Secrets as fit into several pages of a list.
+/// Enough Secrets for several pages of a list.
 const SECRETS: usize = 100;
 /// Nearly as much as the API server stores of one object, in bytes.
 const MANAGED_FIELDS: usize = 1_200 << 10;
@@ -30,7 +30,7 @@ fn many_large_helmops_standalone() {
 
 #[test]
 fn many_large_managed_fields() {
-    run(Mode::BesideFleet, "100 large managedFields", async |stage| {
+    run(Mode::BesideFleet, "100 large managedFields", async |attack| {
         let fields: serde_json::Map<String, Value> = (0..MANAGED_FIELDS / 16)
             .map(|number| (format!("f:{number:010}"), json!({})))
             .collect();
@@ -39,35 +39,35 @@ fn many_large_managed_fields() {
         });
         let secret = |number| {
             let metadata = json!({ "name": format!("large-{number}"), "managedFields": [entry] });
-            stage.create_core("secrets", json!({ "metadata": metadata }))
+            attack.create_core("secrets", json!({ "metadata": metadata }))
         };
         let created = stream::iter(0..SECRETS).map(secret).buffer_unordered(AT_A_TIME);
         created.try_collect::<Vec<()>>().await?;
-        with_a_new_controller(stage).await
+        with_a_new_controller(attack).await
     });
 }
 
-async fn large_helmops(stage: &mut Stage<'_>) -> Result<()> {
-    let mut chart = stage.chart();
+async fn large_helmops(attack: &mut Attack<'_>) -> Result<()> {
+    let mut chart = attack.chart();
     chart["values"] = json!({ "text": "x".repeat(VALUES) });
     let spec = json!({ "helm": chart });
     {
-        let (stage, spec) = (&*stage, &spec);
+        let (attack, spec) = (&*attack, &spec);
         let create = |number| async move {
             let name = format!("large-{number}");
-            stage.create("helmops", &name, spec.clone()).await
+            attack.create("helmops", &name, spec.clone()).await
         };
         let created = stream::iter(0..HELMOPS).map(create).buffer_unordered(AT_A_TIME);
         created.try_collect::<Vec<()>>().await?;
     }
-    with_a_new_controller(stage).await
+    with_a_new_controller(attack).await
 }
 
-/// A controller that runs sees the objects one by one; one that starts lists them.
-async fn with_a_new_controller(stage: &mut Stage<'_>) -> Result<()> {
-    stage.neighbour_works().await;
-    if stage.restart_controller().await? {
-        stage.neighbour_works().await;
+/// A running controller watches the objects one by one; a new one lists them.
+async fn with_a_new_controller(attack: &mut Attack<'_>) -> Result<()> {
+    attack.neighbour_works().await;
+    if attack.restart_controller().await? {
+        attack.neighbour_works().await;
     }
     Ok(())
 }

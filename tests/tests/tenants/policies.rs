@@ -1,4 +1,4 @@
-//! Secrets that a Policy does not allow, taken to a cluster as downstream resources.
+//! Secrets that a Policy does not allow, copied to a cluster as downstream resources.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use helmops_tests::api::Api;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::bed::{FLEET, Mode};
+use crate::attack::{Attack, SOON, create_in, run};
+use crate::environment::{FLEET, Mode};
 use crate::neighbour::create_cluster;
-use crate::stage::{SOON, Stage, create_in, run};
 
 /// A Secret that no HelmOp may use.
 const FORBIDDEN: &str = "prod-kubeconfig";
-/// Enough for a status on a busy machine; a Policy that is not enforced costs as much.
+/// Enough for a status on a busy machine. A Policy that is not enforced takes all of this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[test]
@@ -35,31 +35,31 @@ fn downstream_resources_standalone() {
 }
 
 /// Refused by the webhook, and by the controller where the HelmOp was stored before the Policy.
-async fn downstream_resources(stage: &mut Stage<'_>) -> Result<()> {
-    let namespace = stage.namespace(json!({})).await?;
+async fn downstream_resources(attack: &mut Attack<'_>) -> Result<()> {
+    let namespace = attack.namespace(json!({})).await?;
     let spec = json!({
-        "helm": stage.chart(), "serviceAccount": "deployer", "targets": [{ "clusterSelector": {} }],
+        "helm": attack.chart(), "serviceAccount": "deployer", "targets": [{ "clusterSelector": {} }],
         "downstreamResources": [{ "kind": "Secret", "name": FORBIDDEN }],
     });
-    create_in(stage.bed, &namespace, "helmops", "early", spec.clone()).await?;
+    create_in(attack.env, &namespace, "helmops", "early", spec.clone()).await?;
     let policy = json!({
         "requireServiceAccount": true, "allowedServiceAccounts": ["deployer"],
         "helmOp": { "allowedHelmSecretNames": ["charts-access"] },
     });
-    create_in(stage.bed, &namespace, "policies", "limits", policy).await?;
+    create_in(attack.env, &namespace, "policies", "limits", policy).await?;
 
-    let stored = refused_by_controller(&stage.bed.api, &namespace).await;
-    stage.check(stored.is_ok(), format!("stored before the Policy: {stored:?}"));
-    let denied = denied_by_webhook(stage, &namespace, &spec).await;
-    stage.check(denied.is_ok(), format!("created after the Policy: {denied:?}"));
-    if stage.bed.mode == Mode::Standalone {
-        bundle_copies_nothing(stage, &namespace).await?;
+    let stored = refused_by_controller(&attack.env.api, &namespace).await;
+    attack.check(stored.is_ok(), format!("stored before the Policy: {stored:?}"));
+    let denied = denied_by_webhook(attack, &namespace, &spec).await;
+    attack.check(denied.is_ok(), format!("created after the Policy: {denied:?}"));
+    if attack.env.mode == Mode::Standalone {
+        bundle_copies_nothing(attack, &namespace).await?;
     }
-    stage.neighbour_works().await;
+    attack.neighbour_works().await;
     Ok(())
 }
 
-/// The condition is awaited no longer than a tenant would need to see the Policy at work.
+/// Waits at most [`PATIENCE`] for the condition, so that the Policy must apply soon.
 async fn refused_by_controller(api: &Api, namespace: &str) -> Result<()> {
     let path = format!("{FLEET}/namespaces/{namespace}/helmops/early");
     eventually("the refusal", PATIENCE, async || {
@@ -72,54 +72,54 @@ async fn refused_by_controller(api: &Api, namespace: &str) -> Result<()> {
             .find(|condition| condition["type"] == "Accepted")
             .context("no condition")?;
         ensure!(accepted["reason"] == "PolicyViolation", "it is {accepted}");
-        names_what_is_wrong(&accepted["message"])
+        names_field_and_secret(&accepted["message"])
     })
     .await
 }
 
-async fn denied_by_webhook(stage: &Stage<'_>, namespace: &str, spec: &Value) -> Result<()> {
+async fn denied_by_webhook(attack: &Attack<'_>, namespace: &str, spec: &Value) -> Result<()> {
     let mut number = 0;
     eventually("the denial", PATIENCE, async || {
         number += 1;
         let name = format!("late-{number}");
-        match create_in(stage.bed, namespace, "helmops", &name, spec.clone()).await {
+        match create_in(attack.env, namespace, "helmops", &name, spec.clone()).await {
             Ok(()) => anyhow::bail!("it is accepted"),
-            Err(error) => names_what_is_wrong(&json!(format!("{error:#}"))),
+            Err(error) => names_field_and_secret(&json!(format!("{error:#}"))),
         }
     })
     .await
 }
 
-fn names_what_is_wrong(message: &Value) -> Result<()> {
+fn names_field_and_secret(message: &Value) -> Result<()> {
     let text = message.as_str().context("no message")?;
     let is_clear = text.contains("spec.downstreamResources") && text.contains(FORBIDDEN);
     ensure!(is_clear, "the message is {text}");
     Ok(())
 }
 
-/// A Bundle that no HelmOp made.
-async fn bundle_copies_nothing(stage: &mut Stage<'_>, namespace: &str) -> Result<()> {
-    let cluster = create_cluster(&stage.bed.api, namespace, "c0", SOON).await?;
+/// The same with a Bundle that no HelmOp owns.
+async fn bundle_copies_nothing(attack: &mut Attack<'_>, namespace: &str) -> Result<()> {
+    let cluster = create_cluster(&attack.env.api, namespace, "c0", SOON).await?;
     let path = format!("api/v1/namespaces/{namespace}/secrets");
     let secret = json!({ "metadata": { "name": FORBIDDEN }, "stringData": { "kubeconfig": "of prod" } });
-    stage.bed.api.call(reqwest::Method::POST, &path, secret).await?;
+    attack.env.api.call(reqwest::Method::POST, &path, secret).await?;
     let spec = json!({
-        "helm": { "repo": stage.bed.charts.url(), "chart": "web", "version": "1.2.0" }, "helmOpOptions": {},
+        "helm": { "repo": attack.env.charts.url(), "chart": "web", "version": "1.2.0" }, "helmOpOptions": {},
         "serviceAccount": "deployer", "targets": [{ "clusterSelector": {} }],
         "downstreamResources": [{ "kind": "Secret", "name": FORBIDDEN }],
     });
-    create_in(stage.bed, namespace, "bundles", "by-hand", spec).await?;
+    create_in(attack.env, namespace, "bundles", "by-hand", spec).await?;
     let path = format!("{FLEET}/namespaces/{namespace}/bundles/by-hand");
     let refused = eventually("the refusal of the Bundle", PATIENCE, async || {
-        let bundle = stage.bed.api.get(&path).await?;
+        let bundle = attack.env.api.get(&path).await?;
         let text = bundle["status"]["conditions"].to_string();
         ensure!(text.contains("PolicyViolation"), "it is {text}");
-        names_what_is_wrong(&json!(text))
+        names_field_and_secret(&json!(text))
     });
     let refused = refused.await;
-    stage.check(refused.is_ok(), format!("a Bundle by hand: {refused:?}"));
+    attack.check(refused.is_ok(), format!("a Bundle by hand: {refused:?}"));
     let copy = format!("api/v1/namespaces/{cluster}/secrets/{FORBIDDEN}");
-    let is_copied = stage.bed.api.get(&copy).await.is_ok();
-    stage.check(!is_copied, "the Secret is copied to the cluster");
+    let is_copied = attack.env.api.get(&copy).await.is_ok();
+    attack.check(!is_copied, "the Secret is copied to the cluster");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Connections that say nothing.
+//! Connections that send nothing.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
 
-use crate::bed::Mode;
-use crate::stage::{Stage, run};
+use crate::attack::{Attack, run};
+use crate::environment::Mode;
 
 /// Pods of the attacker.
 const PEERS: u8 = 8;
-/// Of each of them; together more than either port takes at a time.
+/// Connections of each pod; together more than either port accepts at a time.
 const CONNECTIONS: usize = 80;
 /// How long a new client may wait for any response.
 const RESPONSE: Duration = Duration::from_secs(2);
-/// How long the connections are waited for, less than the server grants a silent one.
+/// How long to wait for the connections: less than the server keeps a silent one open.
 const FILLED: Duration = Duration::from_secs(5);
-/// A peer that was sent away comes back after this time.
-const AGAIN: Duration = Duration::from_secs(1);
+/// A peer whose connection is closed connects again after this time.
+const RECONNECT: Duration = Duration::from_secs(1);
 
 #[test]
 fn silent_connections_to_the_admin_port() {
     run(
         Mode::BesideFleet,
         "silent connections, admin port",
-        async |stage| {
-            let admin = stage.bed.admin_ports()[0].1.to_owned();
-            stay_silent(stage, &admin, &probe::client(None)?).await
+        async |attack| {
+            let admin = attack.env.admin_ports()[0].1.to_owned();
+            stay_silent(attack, &admin, &probe::client(None)?).await
         },
     );
 }
@@ -44,24 +44,24 @@ fn silent_connections_to_the_probe_port() {
     run(
         Mode::BesideFleet,
         "silent connections, probe port",
-        async |stage| {
-            let probes = stage.bed.probe_port()?;
-            stay_silent(stage, &probes, &probe::client(None)?).await
+        async |attack| {
+            let probes = attack.env.probe_port()?;
+            stay_silent(attack, &probes, &probe::client(None)?).await
         },
     );
 }
 
 #[test]
 fn silent_connections_to_the_webhook() {
-    run(Mode::BesideFleet, "silent connections, webhook", async |stage| {
-        let url = stage.bed.webhook.url.clone();
-        // Another API server has no connection yet.
-        let client = probe::client(Some(&stage.bed.webhook.ca))?;
-        stay_silent(stage, &url, &client).await
+    run(Mode::BesideFleet, "silent connections, webhook", async |attack| {
+        let url = attack.env.webhook.url.clone();
+        // A client without a connection, like another API server.
+        let client = probe::client(Some(&attack.env.webhook.ca))?;
+        stay_silent(attack, &url, &client).await
     });
 }
 
-async fn stay_silent(stage: &mut Stage<'_>, url: &str, client: &Client) -> Result<()> {
+async fn stay_silent(attack: &mut Attack<'_>, url: &str, client: &Client) -> Result<()> {
     let (_, address) = url.split_once("://").context("no URL")?;
     let address: SocketAddr = address.parse()?;
     let connected = Arc::<AtomicUsize>::default();
@@ -77,15 +77,15 @@ async fn stay_silent(stage: &mut Stage<'_>, url: &str, client: &Client) -> Resul
         ensure!(connected.load(Ordering::Relaxed) >= all, "some wait");
         Ok(())
     });
-    // Where the kernel's queue is full, some wait in vain, and so does everybody else.
+    // Where the kernel's queue is full, some are never accepted, and neither are those of other clients.
     let _ = filled.await;
-    stage.check(connected.load(Ordering::Relaxed) > 0, "no connection is accepted");
+    attack.check(connected.load(Ordering::Relaxed) > 0, "no connection is accepted");
     let response = client.get(url).timeout(RESPONSE).send().await;
-    stage.check(
+    attack.check(
         response.is_ok(),
         format!("a new client has no response: {response:?}"),
     );
-    stage.neighbour_works().await;
+    attack.neighbour_works().await;
     Ok(())
 }
 
@@ -96,7 +96,7 @@ async fn keep_connected(from: Ipv4Addr, to: SocketAddr, connected: Arc<AtomicUsi
             connected.fetch_add(1, Ordering::Relaxed);
             let _ = stream.read(&mut [0]).await;
         }
-        sleep(AGAIN).await;
+        sleep(RECONNECT).await;
     }
 }
 

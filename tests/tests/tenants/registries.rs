@@ -1,4 +1,4 @@
-//! A registry with more tags than there is memory.
+//! A registry with more tags than fit into memory.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use serde_json::json;
 
-use crate::bed::Mode;
-use crate::hostile::{ADDRESS, Hostile};
-use crate::stage::{Stage, run, until_steady};
+use crate::attack::{Attack, run, until_steady};
+use crate::environment::Mode;
+use crate::hostile_server::{ADDRESS, HostileServer};
 
-/// As many as a page may have.
+/// The largest number on a page.
 const TAGS: usize = 100_000;
-/// As many as are read.
+/// The largest number of pages that are read.
 const PAGES: usize = 100;
 const REPOSITORY: &str = "/v2/charts/web/tags/list";
 
@@ -28,18 +28,18 @@ fn millions_of_tags_standalone() {
     run(Mode::Standalone, "registry of 10 million tags", millions_of_tags);
 }
 
-async fn millions_of_tags(stage: &mut Stage<'_>) -> Result<()> {
-    let registry = Hostile::serve(ADDRESS, |path| page(&path)).await?;
+async fn millions_of_tags(attack: &mut Attack<'_>) -> Result<()> {
+    let registry = HostileServer::serve(ADDRESS, |path| page(&path)).await?;
     let access = json!({ "metadata": { "name": "access" }, "stringData": { "basicHTTP": "true" } });
-    stage.create_core("secrets", access).await?;
+    attack.create_core("secrets", access).await?;
     let repo = format!("oci://{}/charts/web", registry.address);
     let spec = json!({ "helm": { "repo": repo, "version": ">=0.0.0" }, "helmSecretName": "access" });
-    stage.create("helmops", "tags", spec).await?;
-    // A killed controller asks for no more pages, and neither does one that has enough.
-    stage
+    attack.create("helmops", "tags", spec).await?;
+    // A killed controller requests no more pages, and neither does one that has reached its limit.
+    attack
         .neighbour_works_during(until_steady(|| registry.requests()))
         .await;
-    stage.check(registry.requests() > 0, "the registry was not asked");
+    attack.check(registry.requests() > 0, "no request to the registry");
     Ok(())
 }
 

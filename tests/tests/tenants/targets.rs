@@ -1,12 +1,12 @@
-//! As many targets as the API server stores.
+//! The largest number of targets that the API server stores.
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use crate::bed::Mode;
-use crate::stage::{Stage, run};
+use crate::attack::{Attack, run};
+use crate::environment::Mode;
 
-/// The first is what fits into an object; the definitions and the webhook may refuse the larger ones.
+/// The first is the largest number that fits into an object; the CRD and the webhook may refuse the larger ones.
 const NUMBERS: [usize; 7] = [40_000, 10_000, 4_000, 2_000, 1_000, 500, 100];
 
 #[test]
@@ -19,27 +19,27 @@ fn many_targets_standalone() {
     run(Mode::Standalone, "40,000 targets", many_targets);
 }
 
-async fn many_targets(stage: &mut Stage<'_>) -> Result<()> {
-    let stored = create_largest(stage).await?;
-    if stage.bed.mode == Mode::BesideFleet {
-        stage.check(
+async fn many_targets(attack: &mut Attack<'_>) -> Result<()> {
+    let stored = create_largest(attack).await?;
+    if attack.env.mode == Mode::BesideFleet {
+        attack.check(
             stored == NUMBERS[0],
-            format!("only {stored} targets are stored with Fleet's definitions"),
+            format!("only {stored} targets are stored with Fleet's CRDs"),
         );
     }
-    stage.neighbour_works().await;
+    attack.neighbour_works().await;
     Ok(())
 }
 
-/// Creates a HelmOp with as many targets as are accepted, and gives their number.
-async fn create_largest(stage: &mut Stage<'_>) -> Result<usize> {
+/// Creates a HelmOp with as many targets as are accepted, and returns their number.
+async fn create_largest(attack: &mut Attack<'_>) -> Result<usize> {
     for number in NUMBERS {
-        let spec = json!({ "helm": stage.chart(), "targets": targets(number) });
-        let Err(error) = stage.create("helmops", "many", spec).await else {
+        let spec = json!({ "helm": attack.chart(), "targets": targets(number) });
+        let Err(error) = attack.create("helmops", "many", spec).await else {
             return Ok(number);
         };
         let text = format!("{error:#}");
-        stage.check(
+        attack.check(
             text.contains("spec.targets"),
             format!("the refusal names no field: {text}"),
         );

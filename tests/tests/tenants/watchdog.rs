@@ -14,25 +14,25 @@ use tokio::time::{Instant, sleep};
 
 use crate::limits::Limits;
 
-/// Far more often than the kubelet, so that a short attack has many probes.
+/// Far more often than the kubelet probes, so that a short attack has many probes.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
-/// A process that allocates without bound gains some MiB in this time.
+/// A process that allocates without bound grows by some MiB in this time.
 const MEMORY_PERIOD: Duration = Duration::from_millis(10);
-/// Makes the kernel forget the peak of a process.
+/// Resets the peak of a process in the kernel.
 const RESET_PEAK: &str = "5";
 
 /// Probes a process and measures its memory until it is dropped.
 pub struct Watchdog {
-    /// Which process.
+    /// The name of the process.
     pub name: &'static str,
     limits: Limits,
-    seen: Arc<Mutex<Seen>>,
+    observations: Arc<Mutex<Observations>>,
     _tasks: JoinSet<()>,
 }
 
-/// What happened to the process.
+/// What was observed of the process.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Observations {
     /// How many probes there were.
     pub probes: u64,
     /// The slowest response of `/livez`; a missing one counts with its timeout.
@@ -42,49 +42,49 @@ pub struct Seen {
     /// Missing responses in a row until now.
     missed: u64,
     /// What would have restarted the container.
-    faults: Vec<String>,
+    restart_causes: Vec<String>,
 }
 
 impl Watchdog {
-    /// Starts with a peak of what the process uses now.
+    /// Starts to watch a process; its peak is reset to its present memory.
     pub fn start(name: &'static str, running: &Running, limits: Limits) -> Result<Self> {
         let pid = running.process.pid()?;
         std::fs::write(format!("/proc/{pid}/clear_refs"), RESET_PEAK)?;
-        let seen = Arc::<Mutex<Seen>>::default();
+        let observations = Arc::<Mutex<Observations>>::default();
         let mut tasks = JoinSet::new();
         let client = probe::client(None)?;
         let url = format!("{}/livez", running.probes);
-        tasks.spawn(probe_on(client, url, limits, Arc::clone(&seen)));
-        tasks.spawn(measure_on(pid, limits, Arc::clone(&seen)));
+        tasks.spawn(probe_on(client, url, limits, Arc::clone(&observations)));
+        tasks.spawn(measure_on(pid, limits, Arc::clone(&observations)));
         Ok(Self {
             name,
             limits,
-            seen,
+            observations,
             _tasks: tasks,
         })
     }
 
-    /// What happened until now.
-    pub fn seen(&self) -> Seen {
-        lock(&self.seen).clone()
+    /// What was observed until now.
+    pub fn observations(&self) -> Observations {
+        lock(&self.observations).clone()
     }
 
-    /// What is wrong, one line for each.
-    pub fn complaints(&self) -> Vec<String> {
-        let seen = self.seen();
-        let mut complaints = seen.faults;
-        if seen.peak > self.limits.memory {
-            let (peak, limit) = (seen.peak >> 10, self.limits.memory >> 10);
-            complaints.push(format!("{peak} MiB of memory, and the limit is {limit} MiB"));
+    /// The violations, one line for each.
+    pub fn violations(&self) -> Vec<String> {
+        let observations = self.observations();
+        let mut violations = observations.restart_causes;
+        if observations.peak > self.limits.memory {
+            let (peak, limit) = (observations.peak >> 10, self.limits.memory >> 10);
+            violations.push(format!("{peak} MiB of memory, and the limit is {limit} MiB"));
         }
-        let named = complaints
+        let named = violations
             .into_iter()
             .map(|text| format!("{}: {text}", self.name));
         named.collect()
     }
 }
 
-async fn probe_on(client: Client, url: String, limits: Limits, seen: Arc<Mutex<Seen>>) {
+async fn probe_on(client: Client, url: String, limits: Limits, observations: Arc<Mutex<Observations>>) {
     loop {
         let start = Instant::now();
         // The kubelet opens a connection for each probe.
@@ -97,17 +97,17 @@ async fn probe_on(client: Client, url: String, limits: Limits, seen: Arc<Mutex<S
             Ok::<_, reqwest::Error>((response.status(), response.text().await?))
         };
         let response = response.await;
-        lock(&seen).probed(start.elapsed(), response, limits);
+        lock(&observations).record_probe(start.elapsed(), response, limits);
         sleep(PROBE_PERIOD).await;
     }
 }
 
-async fn measure_on(pid: u32, limits: Limits, seen: Arc<Mutex<Seen>>) {
+async fn measure_on(pid: u32, limits: Limits, observations: Arc<Mutex<Observations>>) {
     while let Ok(memory) = usage::memory(pid) {
         let peak = {
-            let mut seen = lock(&seen);
-            seen.peak = seen.peak.max(memory.peak);
-            seen.peak
+            let mut observations = lock(&observations);
+            observations.peak = observations.peak.max(memory.peak);
+            observations.peak
         };
         if peak > limits.memory {
             // As the kernel does, and before it uses up the memory of this machine.
@@ -123,8 +123,8 @@ fn kill(pid: u32) -> Result<()> {
     Ok(kill_process(pid.context("a process id")?, Signal::KILL)?)
 }
 
-impl Seen {
-    fn probed(
+impl Observations {
+    fn record_probe(
         &mut self,
         elapsed: Duration,
         response: Result<(StatusCode, String), reqwest::Error>,
@@ -134,12 +134,12 @@ impl Seen {
         self.slowest = self.slowest.max(elapsed);
         match response {
             Ok((StatusCode::OK, _)) => self.missed = 0,
-            Ok((status, text)) => self.fault(format!("/livez: {status}: {}", text.trim())),
+            Ok((status, text)) => self.add_restart_cause(format!("/livez: {status}: {}", text.trim())),
             Err(_) => {
                 self.missed += 1;
                 if self.missed >= limits.failures {
                     let (times, timeout) = (limits.failures, limits.timeout);
-                    self.fault(format!(
+                    self.add_restart_cause(format!(
                         "/livez: no response within {timeout:?}, {times} times in a row"
                     ));
                 }
@@ -147,16 +147,16 @@ impl Seen {
         }
     }
 
-    /// Keeps the first of each kind.
-    fn fault(&mut self, text: String) {
+    /// Adds the first of each kind only.
+    fn add_restart_cause(&mut self, text: String) {
         let kind = |text: &str| text.chars().take(16).collect::<String>();
-        if !self.faults.iter().any(|known| kind(known) == kind(&text)) {
-            self.faults.push(text);
+        if !self.restart_causes.iter().any(|known| kind(known) == kind(&text)) {
+            self.restart_causes.push(text);
         }
     }
 }
 
 /// A task that panicked while it held the lock has failed already.
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(observations: &Mutex<Observations>) -> MutexGuard<'_, Observations> {
+    observations.lock().unwrap_or_else(PoisonError::into_inner)
 }

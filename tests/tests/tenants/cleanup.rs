@@ -1,4 +1,4 @@
-//! Removes what an attack left.
+//! Deletes the objects of an attack.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use reqwest::Method;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::bed::FLEET;
+use crate::environment::FLEET;
 
 /// Kinds that the attacker can create.
 const DELETED: [&str; 4] = ["helmops", "bundles", "clusters", "policies"];
 const DELETED_OF_CORE: [&str; 2] = ["secrets", "configmaps"];
-/// Kinds that the controller may have to release.
+/// Kinds with finalizers that the controller may have to remove.
 const AWAITED: [&str; 2] = ["helmops", "bundles"];
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Deletes the attacker's objects and waits until they are gone.
 ///
 /// # Errors
-/// Where their number does not decrease for as long as `patience`.
+/// Where their number does not decrease within `patience`.
 pub async fn clear(api: &Api, namespaces: &[String], patience: Duration) -> Result<()> {
     let mut collections: Vec<_> = namespaces
         .iter()
@@ -28,7 +28,7 @@ pub async fn clear(api: &Api, namespaces: &[String], patience: Duration) -> Resu
         .collect();
     let (mut fewest, mut since) = (usize::MAX, Instant::now());
     loop {
-        // To delete many large objects can take longer than the client's timeout. Then the rest is deleted again.
+        // Deleting many large objects can take longer than the client's timeout. Then the deletion is repeated.
         let mut failed = Vec::new();
         for path in collections {
             if api.call(Method::DELETE, &path, Value::Null).await.is_err() {
@@ -36,16 +36,16 @@ pub async fn clear(api: &Api, namespaces: &[String], patience: Duration) -> Resu
             }
         }
         collections = failed;
-        let left = left(api, namespaces).await?;
-        if left == 0 && collections.is_empty() {
+        let remaining = remaining(api, namespaces).await?;
+        if remaining == 0 && collections.is_empty() {
             return Ok(());
         }
-        if left < fewest {
-            (fewest, since) = (left, Instant::now());
+        if remaining < fewest {
+            (fewest, since) = (remaining, Instant::now());
         }
         ensure!(
             since.elapsed() < patience,
-            "{left} objects are left, as many as {patience:?} ago; not deleted: {collections:?}"
+            "{remaining} objects remain, as many as {patience:?} ago; not deleted: {collections:?}"
         );
         sleep(PAUSE).await;
     }
@@ -57,13 +57,13 @@ fn collections(namespace: &str) -> Vec<String> {
     of_fleet.into_iter().chain(of_core).collect()
 }
 
-/// How many objects there are that the controller may have to release.
-async fn left(api: &Api, namespaces: &[String]) -> Result<usize> {
-    let mut left = 0;
+/// How many objects remain of the kinds with finalizers.
+async fn remaining(api: &Api, namespaces: &[String]) -> Result<usize> {
+    let mut remaining = 0;
     for namespace in namespaces {
         for resource in AWAITED {
-            left += api.count(namespace, resource).await?;
+            remaining += api.count(namespace, resource).await?;
         }
     }
-    Ok(left)
+    Ok(remaining)
 }

@@ -1,4 +1,4 @@
-//! How long a bare write takes, to tell a slow machine from a slow controller.
+//! How long a bare write takes, to distinguish a slow machine from a slow controller.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use tokio::time::{Instant, sleep};
 
 use crate::neighbour::NAMESPACE;
 
-/// What is written.
-const NAME: &str = "control";
-/// Seldom enough to be no load.
+/// The ConfigMap that is written.
+const NAME: &str = "write-latency";
+/// Rare enough to be no load.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Creates what is written.
+/// Creates the ConfigMap.
 pub async fn create(api: &Api) -> Result<()> {
     let path = format!("api/v1/namespaces/{NAMESPACE}/configmaps");
     let object = json!({ "metadata": { "name": NAME } });
     api.call(Method::POST, &path, object).await.map(drop)
 }
 
-/// Does `work`, and gives the longest time of a bare write meanwhile.
-pub async fn beside<T>(api: &Api, work: impl Future<Output = T>) -> (T, Duration) {
+/// Runs `work`, and returns the longest time of a bare write meanwhile.
+pub async fn measure_during<T>(api: &Api, work: impl Future<Output = T>) -> (T, Duration) {
     let slowest = Cell::new(Duration::ZERO);
-    let begun = Cell::new(None::<Instant>);
-    let end = || {
-        let taken = begun.take().map(|begun| begun.elapsed());
+    let started = Cell::new(None::<Instant>);
+    let record = || {
+        let taken = started.take().map(|start| start.elapsed());
         slowest.set(slowest.get().max(taken.unwrap_or_default()));
     };
     let writes = async {
         let mut number = 0;
         loop {
             number += 1;
-            begun.set(Some(Instant::now()));
-            // One that fails counts too.
+            started.set(Some(Instant::now()));
+            // A failed write counts too.
             let _ = write(api, number).await;
-            end();
+            record();
             sleep(PERIOD).await;
         }
     };
@@ -47,8 +47,8 @@ pub async fn beside<T>(api: &Api, work: impl Future<Output = T>) -> (T, Duration
         value = work => value,
         never = writes => never,
     };
-    // The last one may be under way.
-    end();
+    // The last write may still be running.
+    record();
     (value, slowest.get())
 }
 

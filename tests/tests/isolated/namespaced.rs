@@ -1,4 +1,4 @@
-//! Rights in some namespaces in place of rights in the whole cluster.
+//! Permissions in some namespaces instead of permissions in the whole cluster.
 
 use anyhow::{Context, ensure};
 use helmops_tests::helmops;
@@ -6,25 +6,25 @@ use helmops_tests::service_account::may;
 use helmops_tests::wait::eventually;
 use serde_json::json;
 
-use crate::bed::{Alone, SOON, start_controller, until, until_version};
+use crate::fixture::{Fixture, SOON, start_controller, until, until_version};
 
 const FLAGS: [(&str, &str); 2] = [
     ("HELMOPS_WATCH_NAMESPACES", "team-a,team-b"),
     ("HELMOPS_MIN_POLLING_INTERVAL", "1s"),
 ];
 
-impl Alone {
-    /// Takes the rights in the whole cluster away, and gives some in two of three namespaces.
-    async fn narrow(&mut self) {
+impl Fixture {
+    /// Replaces the permissions in the whole cluster by Roles in two of three namespaces.
+    async fn restrict_permissions(&mut self) {
         self.stop_controller().await;
         for kind in ["clusterrolebinding", "clusterrole"] {
             self.run(&["delete", kind, "helmops-controller"]).await;
         }
-        let rights = helmops::manifests().join("namespaced");
+        let roles = helmops::manifests().join("namespaced");
         for namespace in ["team-a", "team-b", "team-c"] {
             self.run(&["create", "namespace", namespace]).await;
             if namespace != "team-c" {
-                let apply = ["apply", "--namespace", namespace, "-k", rights.to_str().unwrap()];
+                let apply = ["apply", "--namespace", namespace, "-k", roles.to_str().unwrap()];
                 self.run(&apply).await;
             }
         }
@@ -37,9 +37,9 @@ impl Alone {
 }
 
 #[tokio::test]
-async fn rights_in_some_namespaces_will_do() {
-    let mut alone = Alone::start(None).await.unwrap();
-    alone.narrow().await;
+async fn permissions_in_some_namespaces_are_sufficient() {
+    let mut fixture = Fixture::start(None).await.unwrap();
+    fixture.restrict_permissions().await;
     for (what, namespace, expected) in [
         ("get secrets", "team-a", true),
         ("get secrets", "team-c", false),
@@ -52,19 +52,19 @@ async fn rights_in_some_namespaces_will_do() {
         ("update secrets", "team-a", false),
     ] {
         assert_eq!(
-            alone.may(what, namespace).await,
+            fixture.may(what, namespace).await,
             expected,
             "{what} in {namespace}"
         );
     }
 
-    let [a, b, c] = ["team-a", "team-b", "team-c"].map(|name| alone.kubectl.in_namespace(name));
-    alone.server.require_login("user", "geheim");
+    let [a, b, c] = ["team-a", "team-b", "team-c"].map(|name| fixture.kubectl.in_namespace(name));
+    fixture.server.require_login("user", "geheim");
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "access" },
         "stringData": { "username": "user", "password": "geheim" },
     });
-    let helmop = alone.helmop(
+    let helmop = fixture.helmop(
         "web",
         &json!({ "helmSecretName": "access", "pollingInterval": "1s" }),
     );
@@ -73,30 +73,32 @@ async fn rights_in_some_namespaces_will_do() {
             kubectl.apply(object).await.unwrap().ok().unwrap();
         }
     }
-    // It returns when the controller is ready.
-    alone.controller = start_controller(&alone.bed, "namespaced", &FLAGS).await.unwrap();
+    // This returns when the controller is ready.
+    fixture.controller = start_controller(&fixture.bed, "namespaced", &FLAGS)
+        .await
+        .unwrap();
     for kubectl in [&a, &b] {
         until_version(kubectl, "web", "0.2.0").await;
     }
-    alone.charts.add_version("alpine", "0.3.0").await.unwrap();
+    fixture.charts.add_version("alpine", "0.3.0").await.unwrap();
     for kubectl in [&a, &b] {
         until_version(kubectl, "web", "0.3.0").await;
     }
 
-    // What somebody spoils or deletes is repaired, as it is in the whole cluster.
-    let spoil = [
+    // An edited or deleted Bundle is restored, as with permissions in the whole cluster.
+    let edit = [
         "patch",
         "bundle/web",
         "--type=merge",
         "-p",
         r#"{"spec":{"helm":{"version":"0.1.0"}}}"#,
     ];
-    a.run(&spoil).await.unwrap().ok().unwrap();
+    a.run(&edit).await.unwrap().ok().unwrap();
     b.run(&["delete", "bundle/web"]).await.unwrap().ok().unwrap();
     for kubectl in [&a, &b] {
         until_version(kubectl, "web", "0.3.0").await;
     }
-    // What Fleet's own controller left on a HelmOp does not hold it up.
+    // The finalizer of Fleet's own controller does not block a deletion.
     let finalizer = r#"{"metadata":{"finalizers":["fleet.cattle.io/helmop-finalizer"]}}"#;
     for arguments in [
         &["patch", "helmop/web", "--type=merge", "-p", finalizer][..],
@@ -118,7 +120,7 @@ async fn rights_in_some_namespaces_will_do() {
     .await
     .unwrap();
 
-    // A Policy speaks for its namespace.
+    // A Policy applies to its namespace.
     let policy = json!({
         "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Policy", "metadata": { "name": "limits" },
         "requireServiceAccount": true,
@@ -126,15 +128,15 @@ async fn rights_in_some_namespaces_will_do() {
     a.apply(&policy.to_string()).await.unwrap().ok().unwrap();
     until(&a, "web", "Accepted", "PolicyViolation").await;
     let values =
-        json!({ "values": { "a": 1 }, "repo": alone.server.url(), "chart": "alpine", "version": "0.1.0" });
-    let changed = alone.helmop("web", &json!({ "helmSecretName": "access", "helm": values }));
+        json!({ "values": { "a": 1 }, "repo": fixture.server.url(), "chart": "alpine", "version": "0.1.0" });
+    let changed = fixture.helmop("web", &json!({ "helmSecretName": "access", "helm": values }));
     b.apply(&changed).await.unwrap().ok().unwrap();
     until_version(&b, "web", "0.1.0").await;
 
-    let left_alone = c.get("helmop/web").await.unwrap().unwrap();
-    assert_eq!(left_alone.get("status"), None, "{left_alone}");
+    let ignored = c.get("helmop/web").await.unwrap().unwrap();
+    assert_eq!(ignored.get("status"), None, "{ignored}");
     assert_eq!(c.get("bundle/web").await.unwrap(), None);
-    // It asks for nothing that it may not have.
-    let log = alone.controller.process.log();
+    // The controller sends no request that it has no permission for.
+    let log = fixture.controller.process.log();
     assert!(!log.to_lowercase().contains("forbidden"), "{log}");
 }

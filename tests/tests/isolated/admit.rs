@@ -1,16 +1,15 @@
-//! What cannot be deployed: the rule of the webhook is the controller's too, and spares what is old.
+//! HelmOps that cannot be deployed: the controller has the rules of the webhook, which allows changes of old invalid objects.
 
 use anyhow::ensure;
 use helmops_tests::helmops;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::bed::{Alone, SOON};
+use crate::fixture::{Fixture, SOON};
 
-/// The rule of the webhook is the controller's too.
 #[tokio::test]
-async fn the_controller_refuses_what_the_webhook_would() {
-    let alone = Alone::start(None).await.unwrap();
+async fn the_controller_refuses_what_the_webhook_would_deny() {
+    let fixture = Fixture::start(None).await.unwrap();
     let archive = "https://charts.example.com/web-1.2.3.tgz";
     let cases = [
         (Value::Null, "HelmRequired", "helm options are empty"),
@@ -62,12 +61,12 @@ async fn the_controller_refuses_what_the_webhook_would() {
     ];
     for (number, (helm, reason, words)) in cases.into_iter().enumerate() {
         let name = format!("v{number}");
-        alone.apply(&name, &json!({ "helm": helm })).await;
-        let message = alone.until(&name, "Accepted", reason).await;
+        fixture.apply(&name, &json!({ "helm": helm })).await;
+        let message = fixture.until(&name, "Accepted", reason).await;
         assert!(message.contains(words), "{message}");
-        assert_eq!(alone.until(&name, "Ready", reason).await, message);
+        assert_eq!(fixture.until(&name, "Ready", reason).await, message);
         assert!(
-            alone
+            fixture
                 .kubectl
                 .get(&format!("bundle/{name}"))
                 .await
@@ -75,38 +74,40 @@ async fn the_controller_refuses_what_the_webhook_would() {
                 .is_none()
         );
     }
-    // Mended, it is accepted.
-    alone.apply("v9", &json!({})).await;
-    assert_eq!(alone.until("v9", "Accepted", "Accepted").await, "");
+    // The corrected HelmOp is accepted.
+    fixture.apply("v9", &json!({})).await;
+    assert_eq!(fixture.until("v9", "Accepted", "Accepted").await, "");
 }
 
 #[tokio::test]
-async fn objects_stored_before_the_webhook_came_stay_editable() {
-    let alone = Alone::start(None).await.unwrap();
-    let bad = json!({ "repo": "https://charts.example.com", "chart": "web", "version": "foo" });
-    alone.apply("old", &json!({ "helm": bad })).await;
-    alone.apply("doomed", &json!({ "helm": bad })).await;
+async fn invalid_objects_stored_before_the_webhook_stay_editable() {
+    let fixture = Fixture::start(None).await.unwrap();
+    let invalid = json!({ "repo": "https://charts.example.com", "chart": "web", "version": "foo" });
+    fixture.apply("old", &json!({ "helm": invalid })).await;
+    fixture.apply("deleted", &json!({ "helm": invalid })).await;
     let finalizer = r#"{"metadata":{"finalizers":["example.com/hold"]}}"#;
-    alone
+    fixture
         .kubectl
-        .run(&["patch", "helmop/doomed", "--type=merge", "-p", finalizer])
+        .run(&["patch", "helmop/deleted", "--type=merge", "-p", finalizer])
         .await
         .unwrap()
         .ok()
         .unwrap();
-    let webhook = helmops::start_webhook(&alone.bed, "webhook", &|program| alone.bed.command(program))
+    let webhook = helmops::start_webhook(&fixture.bed, "webhook", &|program| fixture.bed.command(program))
         .await
         .unwrap();
-    helmops::register_webhook(&alone.kubectl, &webhook).await.unwrap();
+    helmops::register_webhook(&fixture.kubectl, &webhook)
+        .await
+        .unwrap();
 
     let patch = async |name: &str, patch: &str| {
-        alone
+        fixture
             .kubectl
             .run(&["patch", &format!("helmop/{name}"), "--type=merge", "-p", patch])
             .await
             .unwrap()
     };
-    alone
+    fixture
         .kubectl
         .run(&["label", "helmop/old", "team=a"])
         .await
@@ -134,19 +135,22 @@ async fn objects_stored_before_the_webhook_came_stay_editable() {
         worse.stderr
     );
 
-    alone
+    fixture
         .kubectl
-        .run(&["delete", "helmop/doomed", "--wait=false"])
+        .run(&["delete", "helmop/deleted", "--wait=false"])
         .await
         .unwrap()
         .ok()
         .unwrap();
-    patch("doomed", r#"{"metadata":{"finalizers":null}}"#)
+    patch("deleted", r#"{"metadata":{"finalizers":null}}"#)
         .await
         .ok()
         .unwrap();
     eventually("the HelmOp to go", SOON, async || {
-        ensure!(alone.kubectl.get("helmop/doomed").await?.is_none(), "it is there");
+        ensure!(
+            fixture.kubectl.get("helmop/deleted").await?.is_none(),
+            "it is there"
+        );
         Ok(())
     })
     .await

@@ -1,4 +1,4 @@
-//! Servers of an attacker, on loopback addresses of their own.
+//! HTTP servers of an attacker, each on a loopback address of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,16 +24,16 @@ pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 /// Often enough that no timeout between two bytes ends the request.
 const DRIP: Duration = Duration::from_millis(500);
 
-/// A server that ends when it is dropped.
-pub struct Hostile {
-    /// Where it is.
+/// A server that stops when it is dropped.
+pub struct HostileServer {
+    /// The address that it listens on.
     pub address: SocketAddr,
     requests: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
-impl Hostile {
-    /// Responds by a function of the path and query.
+impl HostileServer {
+    /// Starts a server whose responses are a function of the path and query.
     pub async fn serve<F>(address: Ipv4Addr, respond: F) -> Result<Self>
     where
         F: Fn(String) -> Response + Clone + Send + Sync + 'static,
@@ -46,14 +46,14 @@ impl Hostile {
             }
         };
         let router = Router::new().fallback(any(handler));
-        Self::listen(address, move |stream| Box::pin(converse(stream, router.clone()))).await
+        Self::listen(address, move |stream| Box::pin(handle(stream, router.clone()))).await
     }
 
-    /// Begins a body for each request and sends a byte of it now and then.
+    /// Starts a server that starts a body for each request and sends a byte of it in each period of [`DRIP`].
     pub async fn dripping(address: Ipv4Addr) -> Result<Self> {
         Self::listen(address, |stream| {
             Box::pin(async move {
-                // The peer may close the connection whenever it likes.
+                // The client may close the connection at any time.
                 let _ = drip(stream).await;
             })
         })
@@ -62,7 +62,7 @@ impl Hostile {
 
     async fn listen(
         address: Ipv4Addr,
-        converse: impl Fn(TcpStream) -> BoxFuture<'static, ()> + Send + 'static,
+        handle: impl Fn(TcpStream) -> BoxFuture<'static, ()> + Send + 'static,
     ) -> Result<Self> {
         let listener = TcpListener::bind((address, 0)).await?;
         let address = listener.local_addr()?;
@@ -73,7 +73,7 @@ impl Hostile {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 counter.fetch_add(1, Ordering::Relaxed);
-                connections.spawn(converse(stream));
+                connections.spawn(handle(stream));
                 while connections.try_join_next().is_some() {}
             }
         });
@@ -95,7 +95,7 @@ impl Hostile {
     }
 }
 
-async fn converse(stream: TcpStream, router: Router) {
+async fn handle(stream: TcpStream, router: Router) {
     let service = TowerToHyperService::new(router);
     let connection = http1::Builder::new()
         .keep_alive(false)

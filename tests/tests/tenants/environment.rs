@@ -18,26 +18,26 @@ use tokio::process::Command;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-use crate::leaks::Planted;
+use crate::attack::SOON;
+use crate::leaks::PlantedSecret;
 use crate::limits::Limits;
 use crate::neighbour::Neighbour;
-use crate::stage::SOON;
 
-/// The API group of all kinds of Fleet.
+/// The path of Fleet's API group.
 pub const FLEET: &str = "apis/fleet.cattle.io/v1alpha1";
-/// A namespace with this label has no webhook: one can be bypassed or down, and the controller must do without.
-pub const UNGUARDED: &str = "helmops.dev/unguarded";
+/// The webhook ignores namespaces with this label: it can be bypassed or down, and the controller must work without it.
+pub const WITHOUT_WEBHOOK: &str = "helmops.dev/without-webhook";
 /// Charts are served on loopback.
 const ALLOWED: &str = "127.0.0.0/8,::1/128";
 /// Addresses that the controller must not reach.
 const DENIED: &str = "127.0.0.9/32";
-/// What the shipped definitions bound, and Fleet's do not.
+/// Bounds that are in the shipped CRDs but not in Fleet's.
 const BOUNDS: [&str; 3] = ["maxItems", "maxLength", "x-kubernetes-validations"];
 
-/// All processes and connections live as long as the program; a runtime of one test would end before the next one.
+/// All processes and connections live as long as the program. The runtime of one test would end before the next test.
 pub static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 /// The control planes. Only one attack runs at a time, or one would disturb what the other measures.
-pub static BEDS: Mutex<Beds> = Mutex::const_new(Beds {
+pub static ENVIRONMENTS: Mutex<Environments> = Mutex::const_new(Environments {
     beside_fleet: None,
     standalone: None,
 });
@@ -45,46 +45,46 @@ pub static BEDS: Mutex<Beds> = Mutex::const_new(Beds {
 /// How helmops is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// With the default loops and Fleet's definitions, which bound less than the shipped ones.
+    /// With the default controllers, and CRDs like Fleet's, which bound less than the shipped ones.
     BesideFleet,
-    /// With both loops and the shipped definitions.
+    /// With all controllers and the shipped CRDs.
     Standalone,
 }
 
 /// The control plane of each mode, once it is needed.
-pub struct Beds {
-    beside_fleet: Option<Bed>,
-    standalone: Option<Bed>,
+pub struct Environments {
+    beside_fleet: Option<Environment>,
+    standalone: Option<Environment>,
 }
 
-impl Beds {
+impl Environments {
     /// The control plane of a mode; the first call starts it.
-    pub async fn of(&mut self, mode: Mode) -> Result<&mut Bed> {
-        let bed = match mode {
+    pub async fn of(&mut self, mode: Mode) -> Result<&mut Environment> {
+        let env = match mode {
             Mode::BesideFleet => &mut self.beside_fleet,
             Mode::Standalone => &mut self.standalone,
         };
-        if bed.is_none() {
-            *bed = Some(Bed::start(mode).await?);
+        if env.is_none() {
+            *env = Some(Environment::start(mode).await?);
         }
-        bed.as_mut().context("no control plane")
+        env.as_mut().context("no control plane")
     }
 }
 
-/// Everything that runs.
-pub struct Bed {
+/// Everything that runs in one mode.
+pub struct Environment {
     pub mode: Mode,
     pub testbed: TestBed,
     pub api: Api,
     pub kubectl: Kubectl,
     pub webhook: Webhook,
-    /// Nothing where it did not start.
+    /// None where it did not start.
     pub controller: Option<Running>,
     pub neighbour: Neighbour,
-    /// The same charts for everybody, without a login.
+    /// The same charts, without a login.
     pub charts: ChartServer,
-    /// What must not be found anywhere.
-    pub planted: Vec<Planted>,
+    /// Secrets that must not appear in logs, objects, events or metrics.
+    pub planted: Vec<PlantedSecret>,
     pub controller_limits: Limits,
     pub webhook_limits: Limits,
     /// How much of each log was searched.
@@ -92,7 +92,7 @@ pub struct Bed {
     starts: u32,
 }
 
-impl Bed {
+impl Environment {
     async fn start(mode: Mode) -> Result<Self> {
         let testbed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), false).await?;
         let kubectl = testbed.kubectl();
@@ -104,8 +104,8 @@ impl Bed {
         let controller = start_controller(&testbed, mode, controller_limits, 1).await?;
         let api = Api::new(&testbed)?;
         let neighbour = Neighbour::create(&testbed, &api, mode, &charts).await?;
-        let password = Planted {
-            what: "the neighbour's password",
+        let password = PlantedSecret {
+            description: "the neighbour's password",
             text: neighbour.password.clone(),
         };
         Ok(Self {
@@ -133,7 +133,7 @@ impl Bed {
         if let Some(mut controller) = self.controller.take() {
             controller.process.kill().await?;
         }
-        // A killed process releases no Lease; waiting for its end is not the subject here.
+        // A killed process releases no Lease; this test does not wait for its expiry.
         let lease = format!("lease/{LEASE}");
         let kubectl = self.kubectl.in_namespace(helmops::NAMESPACE);
         kubectl
@@ -183,7 +183,7 @@ async fn start_controller(testbed: &TestBed, mode: Mode, limits: Limits, number:
         }
         command
     };
-    // A log for each, since all of them are searched.
+    // Each process has a log of its own, since all logs are searched.
     helmops::start_controller(testbed, &format!("controller-{number}"), &command).await
 }
 
@@ -192,7 +192,7 @@ async fn start_webhook(testbed: &TestBed, number: u32) -> Result<Webhook> {
     let webhook = helmops::start_webhook(testbed, &format!("webhook-{number}"), &command).await?;
     let kubectl = testbed.kubectl();
     helmops::register_webhook(&kubectl, &webhook).await?;
-    exempt_unguarded(&kubectl).await?;
+    exempt_namespaces(&kubectl).await?;
     Ok(webhook)
 }
 
@@ -200,29 +200,29 @@ async fn install(kubectl: &Kubectl, mode: Mode) -> Result<()> {
     match mode {
         Mode::Standalone => helmops::apply_standalone(kubectl).await,
         Mode::BesideFleet => {
-            let definitions = helmops::manifests().join("standalone/crds");
-            let definitions = definitions.to_str().context("a path that is not UTF-8")?;
+            let crds = helmops::manifests().join("standalone/crds");
+            let crds = crds.to_str().context("a path that is not UTF-8")?;
             kubectl
-                .run(&["apply", "--server-side", "--filename", definitions])
+                .run(&["apply", "--server-side", "--filename", crds])
                 .await?
                 .ok()?;
-            unbound_definitions(kubectl).await
+            remove_crd_bounds(kubectl).await
         }
     }
 }
 
-/// Removes from the definitions what Fleet's do not have.
-async fn unbound_definitions(kubectl: &Kubectl) -> Result<()> {
+/// Removes the bounds that Fleet's CRDs do not have.
+async fn remove_crd_bounds(kubectl: &Kubectl) -> Result<()> {
     let names = ["get", "customresourcedefinitions", "--output=name"];
     let names = kubectl.run(&names).await?.ok()?;
     for name in names.lines() {
-        // The API server writes the status of a new definition meanwhile.
-        eventually("a definition without bounds", SOON, async || {
-            let mut definition = kubectl.get(name).await?.context("it is gone")?;
-            unbound(&mut definition["spec"]);
+        // The API server writes the status of a new CRD at the same time, so this may conflict.
+        eventually("a CRD without bounds", SOON, async || {
+            let mut crd = kubectl.get(name).await?.context("it is gone")?;
+            remove_bounds(&mut crd["spec"]);
             let replace = ["replace", "--filename=-"];
             kubectl
-                .run_with_input(&replace, &definition.to_string())
+                .run_with_input(&replace, &crd.to_string())
                 .await?
                 .ok()
                 .map(drop)
@@ -232,21 +232,21 @@ async fn unbound_definitions(kubectl: &Kubectl) -> Result<()> {
     Ok(())
 }
 
-fn unbound(schema: &mut Value) {
+fn remove_bounds(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             for bound in BOUNDS {
                 fields.remove(bound);
             }
-            fields.values_mut().for_each(unbound);
+            fields.values_mut().for_each(remove_bounds);
         }
-        Value::Array(items) => items.iter_mut().for_each(unbound),
+        Value::Array(items) => items.iter_mut().for_each(remove_bounds),
         _ => {}
     }
 }
 
-async fn exempt_unguarded(kubectl: &Kubectl) -> Result<()> {
-    let selector = json!({ "matchExpressions": [{ "key": UNGUARDED, "operator": "DoesNotExist" }] });
+async fn exempt_namespaces(kubectl: &Kubectl) -> Result<()> {
+    let selector = json!({ "matchExpressions": [{ "key": WITHOUT_WEBHOOK, "operator": "DoesNotExist" }] });
     let patch =
         json!([{ "op": "add", "path": "/webhooks/0/namespaceSelector", "value": selector }]).to_string();
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {

@@ -1,4 +1,4 @@
-//! Shards: each has controllers of its own, which work on the HelmOps whose label names it.
+//! Shards: each has controllers of its own, which reconcile the HelmOps whose label names it.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use helmops_tests::leader::{LEASE, holder};
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::bed::{Alone, SOON, start_controller};
+use crate::fixture::{Fixture, SOON, start_controller};
 
 const LABEL: &str = "fleet.cattle.io/shard-ref";
 
-impl Alone {
+impl Fixture {
     /// Creates a HelmOp of a shard.
     async fn apply_to(&self, name: &str, shard: &str) {
         let mut helmop: Value = serde_json::from_str(&self.helmop(name, &json!({}))).unwrap();
@@ -41,20 +41,20 @@ impl Alone {
 }
 
 #[tokio::test]
-async fn each_shard_works_on_its_own() {
-    let alone = Alone::start(None).await.unwrap();
+async fn each_shard_reconciles_its_own_helmops() {
+    let fixture = Fixture::start(None).await.unwrap();
     let manifests = helmops::manifests();
     let shard = manifests.join("shard");
-    alone.run(&["apply", "-k", shard.to_str().unwrap()]).await;
-    let mut other = start_controller(&alone.bed, "shard-b", &[("FLEET_SHARD_ID", "b")])
+    fixture.run(&["apply", "-k", shard.to_str().unwrap()]).await;
+    let mut other = start_controller(&fixture.bed, "shard-b", &[("FLEET_SHARD_ID", "b")])
         .await
         .unwrap();
     for (lease, name) in [
         (LEASE.to_owned(), "controller_"),
         (format!("{LEASE}-b"), "shard-b_"),
     ] {
-        eventually("both to lead", SOON, async || {
-            let holder = holder(&alone.kubectl, &lease).await?;
+        eventually("both to become leader", SOON, async || {
+            let holder = holder(&fixture.kubectl, &lease).await?;
             ensure!(holder.starts_with(name), "{holder} holds {lease}");
             Ok(())
         })
@@ -62,54 +62,54 @@ async fn each_shard_works_on_its_own() {
         .unwrap();
     }
 
-    alone.apply("web", &json!({})).await;
-    alone.apply_to("shop", "b").await;
-    alone.apply_to("lost", "c").await;
+    fixture.apply("web", &json!({})).await;
+    fixture.apply_to("shop", "b").await;
+    fixture.apply_to("unassigned", "c").await;
     for name in ["web", "shop"] {
-        alone.until(name, "Accepted", "Accepted").await;
-        alone.until_version(name, "0.2.0").await;
+        fixture.until(name, "Accepted", "Accepted").await;
+        fixture.until_version(name, "0.2.0").await;
     }
-    alone.until_bundle_in("web", &Value::Null).await;
-    alone.until_bundle_in("shop", &json!("b")).await;
+    fixture.until_bundle_in("web", &Value::Null).await;
+    fixture.until_bundle_in("shop", &json!("b")).await;
 
-    // Whoever looked anew would find this one.
-    alone.charts.add_version("alpine", "0.3.0").await.unwrap();
-    let asked = alone.server.requests("/index.yaml");
-    alone.run(&["label", "helmop/web", &format!("{LABEL}=b")]).await;
-    alone.run(&["label", "helmop/shop", &format!("{LABEL}-")]).await;
-    alone.until_bundle_in("web", &json!("b")).await;
-    alone.until_bundle_in("shop", &Value::Null).await;
+    // A new resolution would choose this version.
+    fixture.charts.add_version("alpine", "0.3.0").await.unwrap();
+    let requests = fixture.server.requests("/index.yaml");
+    fixture.run(&["label", "helmop/web", &format!("{LABEL}=b")]).await;
+    fixture.run(&["label", "helmop/shop", &format!("{LABEL}-")]).await;
+    fixture.until_bundle_in("web", &json!("b")).await;
+    fixture.until_bundle_in("shop", &Value::Null).await;
     for name in ["web", "shop"] {
-        alone.until_version(name, "0.2.0").await;
+        fixture.until_version(name, "0.2.0").await;
     }
-    assert_eq!(alone.server.requests("/index.yaml"), asked);
+    assert_eq!(fixture.server.requests("/index.yaml"), requests);
 
-    // From now on the other one works on it.
+    // From now on the other shard reconciles each of them.
     for name in ["web", "shop"] {
-        alone
+        fixture
             .run(&[
                 "annotate",
                 &format!("helmop/{name}"),
                 "helmops.fleet.cattle.io/poll-requested-at=1",
             ])
             .await;
-        alone.until_version(name, "0.3.0").await;
+        fixture.until_version(name, "0.3.0").await;
     }
-    assert_eq!(alone.kubectl.get("bundle/lost").await.unwrap(), None);
-    let writes = audit::writes(&alone.bed.audit_log()).unwrap();
+    assert_eq!(fixture.kubectl.get("bundle/unassigned").await.unwrap(), None);
+    let writes = audit::writes(&fixture.bed.audit_log()).unwrap();
     let shards = shards(&writes);
-    assert_eq!(hands("web", &writes, &shards), ["", "-b"]);
-    assert_eq!(hands("shop", &writes, &shards), ["-b", ""]);
-    assert!(hands("lost", &writes, &shards).is_empty());
+    assert_eq!(shards_of("web", &writes, &shards), ["", "-b"]);
+    assert_eq!(shards_of("shop", &writes, &shards), ["-b", ""]);
+    assert!(shards_of("unassigned", &writes, &shards).is_empty());
     for shard in ["", "-b"] {
         let own = writes.iter().filter(|write| shards[&write.writer] == shard);
         let own: Vec<_> = own.cloned().collect();
         assert_eq!(audit::terms(&own).unwrap().hands, 1);
     }
-    // It gives its own Lease back.
+    // At its end it releases its own Lease.
     assert!(other.process.terminate(SOON).await.unwrap().success());
     let lease = format!("lease/{LEASE}-b");
-    let lease = alone
+    let lease = fixture
         .bed
         .kubectl()
         .in_namespace(NAMESPACE)
@@ -120,7 +120,7 @@ async fn each_shard_works_on_its_own() {
     assert_eq!(lease["spec"]["holderIdentity"], "");
 }
 
-/// The shard of each writer, by the Lease that it writes: nothing, or `-` and its name.
+/// The shard of each writer, from the Lease that it writes: nothing, or `-` and the name of the shard.
 fn shards(writes: &[Write]) -> BTreeMap<String, String> {
     let leases = writes
         .iter()
@@ -133,12 +133,12 @@ fn shards(writes: &[Write]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The shards that worked on a HelmOp, one after the other.
-fn hands(name: &str, writes: &[Write], shards: &BTreeMap<String, String>) -> Vec<String> {
+/// The shards that wrote a HelmOp, one after the other.
+fn shards_of(name: &str, writes: &[Write], shards: &BTreeMap<String, String>) -> Vec<String> {
     let of_helmop = writes
         .iter()
         .filter(|write| write.name == name && write.is_accepted());
-    let mut hands: Vec<_> = of_helmop.map(|write| shards[&write.writer].clone()).collect();
-    hands.dedup();
-    hands
+    let mut found: Vec<_> = of_helmop.map(|write| shards[&write.writer].clone()).collect();
+    found.dedup();
+    found
 }

@@ -1,4 +1,4 @@
-//! What is told of deployments, and of what happened.
+//! Reports on deployments and changes: status, metrics, events and log.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use helmops_tests::metrics::Metrics;
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::bed::{Alone, SOON};
+use crate::fixture::{Fixture, SOON};
 
-impl Alone {
-    /// Says what a bundle controller would of Bundle `web` as it is now.
-    async fn bundle_says(&self, summary: Value) {
+impl Fixture {
+    /// Writes the status of Bundle `web` in its current generation, as a bundle controller would.
+    async fn write_bundle_summary(&self, summary: Value) {
         let bundle = self.kubectl.get("bundle/web").await.unwrap().unwrap();
         let generation = &bundle["metadata"]["generation"];
         self.patch_status(
@@ -21,9 +21,9 @@ impl Alone {
         .await;
     }
 
-    /// Waits until HelmOp `web` tells of so many clusters.
-    async fn until_web_counts(&self, ready: u64, desired: u64) {
-        // A kind that is installed later is looked for twice a minute.
+    /// Waits until the status of HelmOp `web` has these numbers of clusters.
+    async fn until_ready_clusters_are(&self, ready: u64, desired: u64) {
+        // The controller checks twice a minute for a CRD that is installed later.
         eventually("the status", Duration::from_mins(1), async || {
             let helmop = self.kubectl.get("helmop/web").await?.context("there is none")?;
             let status = &helmop["status"];
@@ -40,8 +40,8 @@ impl Alone {
     }
 }
 
-/// The definition of a kind that the controller only reads; any bundle controller brings its own.
-fn deployments_definition() -> Value {
+/// The CRD of a kind that the controller only reads; every bundle controller installs its own.
+fn bundledeployments_crd() -> Value {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -71,55 +71,59 @@ fn deployment_of_web() -> Value {
     })
 }
 
-/// What a bundle controller and an agent do, by hand: the status of the HelmOp follows.
+/// The test acts as bundle controller and agent, and the status of the HelmOp follows.
 #[tokio::test]
-async fn readiness_is_what_the_deployments_say() {
-    let alone = Alone::start(None).await.unwrap();
-    alone
+async fn readiness_follows_the_deployments() {
+    let fixture = Fixture::start(None).await.unwrap();
+    fixture
         .apply("web", &json!({ "targets": [{ "clusterSelector": {} }] }))
         .await;
-    alone.until_version("web", "0.2.0").await;
-    // Installed only now: the controller was there before.
-    alone.apply_object(&deployments_definition()).await;
+    fixture.until_version("web", "0.2.0").await;
+    // The CRD is installed after the start of the controller.
+    fixture.apply_object(&bundledeployments_crd()).await;
     let crd = "crd/bundledeployments.fleet.cattle.io";
-    alone.run(&["wait", "--for=condition=Established", crd]).await;
-    alone.apply_object(&deployment_of_web()).await;
-    alone.bundle_says(json!({ "ready": 0, "desiredReady": 1 })).await;
-    alone.until_web_counts(0, 1).await;
+    fixture.run(&["wait", "--for=condition=Established", crd]).await;
+    fixture.apply_object(&deployment_of_web()).await;
+    fixture
+        .write_bundle_summary(json!({ "ready": 0, "desiredReady": 1 }))
+        .await;
+    fixture.until_ready_clusters_are(0, 1).await;
 
     let deployed = json!({ "appliedDeploymentID": "s:1", "ready": true, "nonModified": true });
-    alone.patch_status("bundledeployment/web", &deployed).await;
-    alone.bundle_says(json!({ "ready": 1, "desiredReady": 1 })).await;
-    assert_eq!(alone.until("web", "Ready", "Ready").await, "");
-    alone.until_web_counts(1, 1).await;
-    let metrics = Metrics::scrape(&format!("{}/metrics", alone.controller.admin))
+    fixture.patch_status("bundledeployment/web", &deployed).await;
+    fixture
+        .write_bundle_summary(json!({ "ready": 1, "desiredReady": 1 }))
+        .await;
+    assert_eq!(fixture.until("web", "Ready", "Ready").await, "");
+    fixture.until_ready_clusters_are(1, 1).await;
+    let metrics = Metrics::scrape(&format!("{}/metrics", fixture.controller.admin))
         .await
         .unwrap();
     let labels = [("name", "web"), ("namespace", "default"), ("version", "0.2.0")];
     assert_eq!(metrics.sum("fleet_helmop_ready_clusters", &labels), Some(1.0));
 
-    alone.run(&["delete", "bundledeployment/web"]).await;
-    alone.until_web_counts(0, 0).await;
+    fixture.run(&["delete", "bundledeployment/web"]).await;
+    fixture.until_ready_clusters_are(0, 0).await;
 }
 
-/// What happened can be read with `kubectl describe`, once.
+/// `kubectl describe` shows each change once.
 #[tokio::test]
-async fn events_tell_what_happened() {
-    let alone = Alone::start(None).await.unwrap();
-    let helm = |version: &str| json!({ "helm": { "repo": alone.server.url(), "chart": "alpine", "version": version } });
+async fn each_change_is_reported_in_one_event() {
+    let fixture = Fixture::start(None).await.unwrap();
+    let helm = |version: &str| json!({ "helm": { "repo": fixture.server.url(), "chart": "alpine", "version": version } });
     let until_event = async |reason: &str| {
         eventually(reason, SOON, async || {
             let list = ["get", "events.events.k8s.io", "--output=json"];
-            let list: Value = serde_json::from_str(&alone.kubectl.run(&list).await?.ok()?)?;
+            let list: Value = serde_json::from_str(&fixture.kubectl.run(&list).await?.ok()?)?;
             let events = list["items"].as_array().context("no list")?;
-            let told: Vec<_> = events.iter().filter(|event| event["reason"] == reason).collect();
-            ensure!(told.len() == 1, "{} of them", told.len());
-            Ok(told[0].clone())
+            let matching: Vec<_> = events.iter().filter(|event| event["reason"] == reason).collect();
+            ensure!(matching.len() == 1, "{} of them", matching.len());
+            Ok(matching[0].clone())
         })
         .await
         .unwrap()
     };
-    alone.apply("web", &helm("7.x")).await;
+    fixture.apply("web", &helm("7.x")).await;
     let refused = until_event("NoMatchingVersion").await;
     assert_eq!(
         (&refused["type"], &refused["regarding"]["name"]),
@@ -129,35 +133,40 @@ async fn events_tell_what_happened() {
         refused["note"].as_str().unwrap().contains("its versions are"),
         "{refused}"
     );
-    alone.apply("web", &helm("0.1.0")).await;
+    fixture.apply("web", &helm("0.1.0")).await;
     until_event("Accepted").await;
-    alone.until_version("web", "0.1.0").await;
-    alone.apply("web", &helm("0.x")).await;
+    fixture.until_version("web", "0.1.0").await;
+    fixture.apply("web", &helm("0.x")).await;
     let newer = until_event("GotNewChartVersion").await;
     assert_eq!(newer["note"], "0.2.0 (before: 0.1.0)");
     assert_eq!(newer["reportingController"], "helmops-controller");
 }
 
-/// Rancher labels what its users make.
+/// Rancher labels the objects that its users create.
 #[tokio::test]
-async fn the_log_tells_whose_a_helmop_is() {
-    let alone = Alone::start(None).await.unwrap();
-    let mut labelled: Value = serde_json::from_str(&alone.helmop("hers", &json!({}))).unwrap();
+async fn log_lines_of_a_helmop_name_its_user() {
+    let fixture = Fixture::start(None).await.unwrap();
+    let mut labelled: Value = serde_json::from_str(&fixture.helmop("labelled", &json!({}))).unwrap();
     labelled["metadata"]["labels"] = json!({ "fleet.cattle.io/created-by-user-id": "u-4711" });
-    alone.apply_object(&labelled).await;
-    alone.apply("nobodys", &json!({})).await;
-    alone.until_version("hers", "0.2.0").await;
-    alone.until_version("nobodys", "0.2.0").await;
-    let log = alone.controller.process.log();
-    let of = |name: &str| {
+    fixture.apply_object(&labelled).await;
+    fixture.apply("unlabelled", &json!({})).await;
+    fixture.until_version("labelled", "0.2.0").await;
+    fixture.until_version("unlabelled", "0.2.0").await;
+    let log = fixture.controller.process.log();
+    let lines_of = |name: &str| {
         let name = format!("helmop=\"default/{name}\"");
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(&name)).collect();
         assert!(!lines.is_empty(), "nothing of {name} in {log}");
         lines
     };
     assert!(
-        of("hers").iter().all(|line| line.contains("userID=\"u-4711\"")),
+        lines_of("labelled")
+            .iter()
+            .all(|line| line.contains("userID=\"u-4711\"")),
         "{log}"
     );
-    assert!(of("nobodys").iter().all(|line| !line.contains("userID")), "{log}");
+    assert!(
+        lines_of("unlabelled").iter().all(|line| !line.contains("userID")),
+        "{log}"
+    );
 }

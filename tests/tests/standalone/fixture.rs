@@ -1,4 +1,4 @@
-//! The setting of each test: a namespace with clusters.
+//! The fixture of each test: a namespace with clusters.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Everything that runs.
+/// The control plane and the controller.
 pub struct Suite {
     pub bed: TestBed,
     _controller: Running,
@@ -44,20 +44,20 @@ async fn start() -> Result<Suite> {
 }
 
 /// A namespace with clusters `c0`, `c1` and so on, and the group `all` of them.
-pub struct Setting {
+pub struct Fixture {
     pub suite: &'static Suite,
-    /// Of its own: a connection lives no longer than the test that made it.
+    /// Each test has a client of its own: a connection ends with the runtime of the test that opened it.
     pub api: Api,
     pub namespace: TestNamespace,
     /// The namespace of each cluster.
     pub clusters: Vec<String>,
 }
 
-impl Setting {
+impl Fixture {
     pub async fn new(prefix: &str, clusters: usize) -> Self {
         let suite = suite().await;
         let namespace = TestNamespace::create(&suite.bed, prefix).await.unwrap();
-        let mut setting = Self {
+        let mut fixture = Self {
             suite,
             api: Api::new(&suite.bed).unwrap(),
             namespace,
@@ -65,28 +65,28 @@ impl Setting {
         };
         let group =
             json!({ "kind": "ClusterGroup", "metadata": { "name": "all" }, "spec": { "selector": {} } });
-        setting.apply(&group).await;
+        fixture.apply(&group).await;
         for number in 0..clusters {
             let parity = if number % 2 == 0 { "even" } else { "odd" };
             let labels = json!({ "number": number.to_string(), "parity": parity });
             let cluster =
                 json!({ "kind": "Cluster", "metadata": { "name": format!("c{number}"), "labels": labels } });
-            setting.apply(&cluster).await;
+            fixture.apply(&cluster).await;
         }
         for number in 0..clusters {
-            let cluster = setting
+            let cluster = fixture
                 .until(&format!("cluster/c{number}"), |cluster| {
                     ensure!(cluster["status"]["namespace"].is_string(), "no namespace");
                     Ok(())
                 })
                 .await;
             let namespace = cluster["status"]["namespace"].as_str().unwrap();
-            setting.clusters.push(namespace.to_owned());
+            fixture.clusters.push(namespace.to_owned());
         }
-        setting
+        fixture
     }
 
-    /// Makes or changes an object; the kind is one of Fleet's unless it says otherwise.
+    /// Creates or changes an object, of Fleet's API version by default.
     pub async fn apply(&self, object: &Value) {
         let mut object = object.clone();
         if object.get("apiVersion").is_none() {
@@ -96,7 +96,7 @@ impl Setting {
         applied.unwrap().ok().unwrap();
     }
 
-    /// Makes or changes a Bundle of a chart.
+    /// Creates or changes a Bundle of a chart, with `over` merged over its spec.
     pub async fn bundle(&self, name: &str, over: &Value) {
         let mut spec = json!({
             "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" },
@@ -126,7 +126,7 @@ impl Setting {
             .await;
     }
 
-    /// Waits until an object of the namespace is as `check` wants it.
+    /// Waits until `check` accepts an object of the namespace.
     pub async fn until(&self, object: &str, check: impl Fn(&Value) -> Result<()>) -> Value {
         eventually(object, SOON, async || {
             let found = self
@@ -148,7 +148,7 @@ impl Setting {
         kubectl.get(object).await
     }
 
-    /// Waits until an object in the namespace of a cluster is as `check` wants it.
+    /// Waits until `check` accepts an object in the namespace of a cluster.
     pub async fn until_on(
         &self,
         cluster: usize,
@@ -164,7 +164,7 @@ impl Setting {
         .unwrap()
     }
 
-    /// Waits until a Bundle is on a cluster.
+    /// Waits until a Bundle has a BundleDeployment for a cluster, and returns it.
     pub async fn deployment(&self, cluster: usize, bundle: &str) -> Value {
         self.until_on(cluster, &format!("bundledeployment/{bundle}"), |_| Ok(()))
             .await
@@ -172,38 +172,42 @@ impl Setting {
 
     /// Waits until there is no such object on a cluster.
     pub async fn until_none_on(&self, cluster: usize, object: &str) {
-        eventually(&format!("{object} to leave c{cluster}"), SOON, async || {
-            ensure!(self.on(cluster, object).await?.is_none(), "it is there");
-            Ok(())
-        })
+        eventually(
+            &format!("{object} to be removed from c{cluster}"),
+            SOON,
+            async || {
+                ensure!(self.on(cluster, object).await?.is_none(), "it is there");
+                Ok(())
+            },
+        )
         .await
         .unwrap();
     }
 
-    /// Which clusters a Bundle is on now.
-    pub async fn places(&self, bundle: &str) -> Vec<usize> {
-        let mut places = Vec::new();
+    /// The clusters that a Bundle is on now.
+    pub async fn clusters_of(&self, bundle: &str) -> Vec<usize> {
+        let mut clusters = Vec::new();
         for cluster in 0..self.clusters.len() {
             let object = format!("bundledeployment/{bundle}");
             if self.on(cluster, &object).await.unwrap().is_some() {
-                places.push(cluster);
+                clusters.push(cluster);
             }
         }
-        places
+        clusters
     }
 
-    /// Waits until a Bundle is on these clusters.
-    pub async fn until_places(&self, bundle: &str, wanted: &[usize]) {
+    /// Waits until a Bundle is on exactly these clusters.
+    pub async fn until_clusters_are(&self, bundle: &str, expected: &[usize]) {
         eventually("its clusters", SOON, async || {
-            let places = self.places(bundle).await;
-            ensure!(places == wanted, "it is on {places:?}");
+            let clusters = self.clusters_of(bundle).await;
+            ensure!(clusters == expected, "it is on {clusters:?}");
             Ok(())
         })
         .await
         .unwrap();
     }
 
-    /// Waits until the condition `Ready` of an object has this reason, in the present generation, and gives its message.
+    /// Waits until the condition `Ready` of an object has this reason, in the current generation, and returns its message.
     pub async fn until_ready_is(&self, object: &str, reason: &str) -> String {
         let found = self
             .until(object, |found| {
@@ -222,11 +226,11 @@ impl Setting {
             .to_owned()
     }
 
-    /// Plays the agent of a cluster: deploys what is asked for now.
+    /// Acts as the agent of a cluster: deploys the current version of the BundleDeployment.
     pub async fn agent_deploys(&self, cluster: usize, bundle: &str) {
         let deployment = self.deployment(cluster, bundle).await;
         let id = &deployment["spec"]["deploymentID"];
-        self.agent_says(
+        self.agent_reports(
             cluster,
             bundle,
             &json!({ "appliedDeploymentID": id, "ready": true, "nonModified": true }),
@@ -234,7 +238,8 @@ impl Setting {
         .await;
     }
 
-    pub async fn agent_says(&self, cluster: usize, bundle: &str, status: &Value) {
+    /// Acts as the agent of a cluster: writes the status of a BundleDeployment.
+    pub async fn agent_reports(&self, cluster: usize, bundle: &str, status: &Value) {
         let patch = vec![(bundle.to_owned(), json!({ "status": status }))];
         let api = &self.api;
         api.patch_status(&self.clusters[cluster], "bundledeployments", patch)
@@ -249,7 +254,7 @@ pub fn ready(object: &Value) -> Option<&Value> {
     conditions.iter().find(|condition| condition["type"] == "Ready")
 }
 
-/// What a Secret holds under a key.
+/// The decoded value of a key of a Secret.
 pub fn decoded(secret: &Value, key: &str) -> Option<String> {
     let text = secret["data"][key].as_str()?;
     String::from_utf8(STANDARD.decode(text).ok()?).ok()

@@ -1,4 +1,4 @@
-//! The setting of each test.
+//! The fixture of each test.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 /// A reconciliation takes milliseconds; the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// A control plane with the controller in it, and a repository.
-pub struct Alone {
+/// A control plane with the controller in it, and a chart repository.
+pub struct Fixture {
     pub controller: Running,
     pub server: ChartServer,
     pub kubectl: Kubectl,
@@ -25,21 +25,21 @@ pub struct Alone {
     pub charts: ChartRepo,
 }
 
-impl Alone {
-    /// `change` is done to the definitions before anything else starts.
-    pub async fn start(change: Option<&str>) -> Result<Self> {
+impl Fixture {
+    /// Starts everything; before the controller, the CRD of HelmOp gets the JSON patch `crd_patch`.
+    pub async fn start(crd_patch: Option<&str>) -> Result<Self> {
         let bed = helmops::control_plane(Path::new(env!("CARGO_BIN_EXE_testbed")), true).await?;
         let kubectl = bed.kubectl();
-        if let Some(change) = change {
-            let crd = [
+        if let Some(patch) = crd_patch {
+            let arguments = [
                 "patch",
                 "crd",
                 "helmops.fleet.cattle.io",
                 "--type=json",
                 "-p",
-                change,
+                patch,
             ];
-            kubectl.run(&crd).await?.ok()?;
+            kubectl.run(&arguments).await?.ok()?;
         }
         let folder = bed.directory.join("charts");
         let versions: &[(&str, &[&str])] = &[("alpine", &["0.1.0", "0.2.0"])];
@@ -77,12 +77,12 @@ impl Alone {
         until_version(&self.kubectl, name, version).await;
     }
 
-    /// Waits until the condition of that type has this reason, and gives its message.
+    /// Waits until the condition of that type has this reason, and returns its message.
     pub async fn until(&self, name: &str, r#type: &str, reason: &str) -> String {
         until(&self.kubectl, name, r#type, reason).await
     }
 
-    /// Writes of helmops that the API server has seen: new and changed Bundles, and statuses.
+    /// The writes of helmops that the API server has counted: created Bundles, updated Bundles, and statuses.
     pub async fn writes(&self) -> [u64; 3] {
         let count = async |resource, verb| api_requests(&self.bed, resource, verb).await.unwrap();
         [
@@ -92,7 +92,7 @@ impl Alone {
         ]
     }
 
-    /// Waits until the controller has reconciled so many times more than `before`.
+    /// Waits until the controller has reconciled this many times more than `before`.
     pub async fn until_reconciled(&self, before: f64, times: f64) {
         eventually("reconciliations", SOON, async || {
             let now = self.reconciled().await?;
@@ -125,10 +125,10 @@ impl Alone {
 
     pub async fn stop_controller(&mut self) {
         let status = self.controller.process.terminate(SOON).await.unwrap();
-        assert_eq!(status.code(), Some(0), "SIGTERM is a clean end");
+        assert_eq!(status.code(), Some(0), "SIGTERM ends the process cleanly");
     }
 
-    /// Writes a status as somebody else would.
+    /// Writes a status as another controller would.
     pub async fn patch_status(&self, object: &str, status: &Value) {
         let patch = json!({ "status": status }).to_string();
         self.run(&[
@@ -148,7 +148,7 @@ impl Alone {
     }
 }
 
-/// Starts the controller with what else it is to know, as environment twins of flags.
+/// Starts the controller with flags, set through their environment variables.
 pub async fn start_controller(bed: &TestBed, name: &str, flags: &[(&str, &str)]) -> Result<Running> {
     let command = |program: &Path| {
         let mut command = bed.command(program);
@@ -171,7 +171,7 @@ pub async fn until_version(kubectl: &Kubectl, name: &str, version: &str) {
     .unwrap();
 }
 
-/// Waits until the condition of that type of a HelmOp has this reason, and gives its message.
+/// Waits until the condition of that type of a HelmOp has this reason, and returns its message.
 pub async fn until(kubectl: &Kubectl, name: &str, r#type: &str, reason: &str) -> String {
     let helmop = format!("helmop/{name}");
     eventually(&helmop, SOON, async || {
@@ -182,7 +182,7 @@ pub async fn until(kubectl: &Kubectl, name: &str, r#type: &str, reason: &str) ->
         let condition = conditions
             .iter()
             .find(|condition| condition["type"] == r#type)
-            .context("not that one")?;
+            .context("no condition of this type")?;
         ensure!(condition["reason"] == reason, "it is {condition}");
         Ok(condition["message"].as_str().unwrap_or_default().to_owned())
     })
