@@ -69,12 +69,11 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
 
     /// When to retry after an error; `None` if it is not retried until something changes.
     pub fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> RequeueAfter {
-        let delay = match error.backoff_policy() {
-            Some(policy) => Some(self.backoff.failed(key.clone(), retry_key, policy)),
-            None => {
-                self.backoff.forget(key);
-                None
-            }
+        let delay = if let Some(policy) = error.backoff_policy() {
+            Some(self.backoff.failed(key.clone(), retry_key, policy))
+        } else {
+            self.backoff.forget(key);
+            None
         };
         let retry_after = delay.map(tracing::field::debug);
         if error.is_benign() {

@@ -107,7 +107,9 @@ impl Api {
             .pointer("/items")
             .and_then(Value::as_array)
             .map_or(0, Vec::len);
-        let more = at(&list, "/metadata/remainingItemCount").as_u64().unwrap_or(0);
+        let more = value_at(&list, "/metadata/remainingItemCount")
+            .as_u64()
+            .unwrap_or(0);
         Ok(listed + usize::try_from(more)?)
     }
 
@@ -173,6 +175,6 @@ impl Api {
 }
 
 /// The value at a JSON pointer; null if there is none.
-pub fn at(object: &Value, pointer: &str) -> Value {
+pub fn value_at(object: &Value, pointer: &str) -> Value {
     object.pointer(pointer).cloned().unwrap_or_default()
 }

@@ -40,7 +40,7 @@ pub struct Write {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// How often a replica acquired the Lease.
-    pub hands: usize,
+    pub acquisitions: usize,
     /// The number of other writes, each by the holder of the Lease.
     pub other_writes: usize,
 }
@@ -108,10 +108,10 @@ fn write(event: Event) -> Result<Option<Write>> {
 ///
 /// # Errors
 /// With the first write of another replica.
-pub fn terms(writes: &[Write]) -> Result<Terms> {
+pub fn check_terms(writes: &[Write]) -> Result<Terms> {
     let mut holder = None;
     let mut terms = Terms {
-        hands: 0,
+        acquisitions: 0,
         other_writes: 0,
     };
     let is_applied =
@@ -119,7 +119,7 @@ pub fn terms(writes: &[Write]) -> Result<Terms> {
     for write in writes.iter().filter(is_applied) {
         let is_holder = holder == Some(&write.writer);
         if write.resource == LEASES {
-            terms.hands += usize::from(!is_holder);
+            terms.acquisitions += usize::from(!is_holder);
             holder = Some(&write.writer);
         } else {
             ensure!(is_holder, "{} wrote without the Lease: {write:?}", write.writer);
@@ -174,10 +174,10 @@ mod tests {
             ("a", "leases", 504),
         ]);
         let expected = Terms {
-            hands: 2,
+            acquisitions: 2,
             other_writes: 3,
         };
-        assert_eq!(terms(&writes).unwrap(), expected);
+        assert_eq!(check_terms(&writes).unwrap(), expected);
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
             &[("a", "leases", 200), ("b", "bundles", 500)],
             &[("a", "leases", 200), ("b", "leases", 200), ("a", "bundles", 200)],
         ] {
-            let error = terms(&writes_from_log(writes)).unwrap_err().to_string();
+            let error = check_terms(&writes_from_log(writes)).unwrap_err().to_string();
             assert!(error.contains("wrote without the Lease"), "{error}");
         }
     }

@@ -43,13 +43,13 @@ struct ServerState {
     folder: PathBuf,
     /// The `Authorization` header that requests must have.
     authorization: Option<String>,
-    fixed: BTreeMap<String, Fixed>,
+    fixed: BTreeMap<String, FixedResponse>,
     responses: BTreeMap<(String, StatusCode), u64>,
 }
 
 /// A response that does not come from the folder.
 #[derive(Clone, Debug)]
-pub struct Fixed {
+pub struct FixedResponse {
     /// The status.
     pub status: StatusCode,
     /// The value of `Content-Type`.
@@ -110,12 +110,12 @@ impl ChartServer {
     }
 
     /// From now on, requests for `path` get this response, with or without a login.
-    pub fn fix(&self, path: &str, response: Fixed) {
+    pub fn set_response(&self, path: &str, response: FixedResponse) {
         self.state().fixed.insert(path.to_owned(), response);
     }
 
     /// Serves `path` from the folder again.
-    pub fn unfix(&self, path: &str) {
+    pub fn reset_response(&self, path: &str) {
         self.state().fixed.remove(path);
     }
 
@@ -130,7 +130,7 @@ impl ChartServer {
     }
 
     /// The number of responses to requests for `path` with this status.
-    pub fn answers(&self, path: &str, status: StatusCode) -> u64 {
+    pub fn responses(&self, path: &str, status: StatusCode) -> u64 {
         let key = (path.to_owned(), status);
         self.state().responses.get(&key).copied().unwrap_or_default()
     }

@@ -61,7 +61,7 @@ impl ChartRepo {
     ///
     /// # Errors
     /// If it finds none.
-    pub async fn helms_choice(&self, url: &str, chart: &str, version: &str) -> Result<String> {
+    pub async fn resolve_with_helm(&self, url: &str, chart: &str, version: &str) -> Result<String> {
         let arguments = [chart, "--repo", url, "--version", version];
         self.helm.resolve(&arguments).await
     }

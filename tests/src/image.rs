@@ -80,7 +80,7 @@ impl Image {
     }
 
     /// Adds a name to its /etc/hosts, as the kubelet does.
-    pub fn make_known(&self, name: &str, address: &str) -> Result<()> {
+    pub fn add_host(&self, name: &str, address: &str) -> Result<()> {
         Ok(std::fs::write(
             self.root().join("etc/hosts"),
             format!("{address} {name}\n"),

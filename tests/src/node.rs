@@ -146,7 +146,7 @@ fn container(deployment: &Value) -> Result<(Container, String)> {
 
 /// Routes requests of the API server for the Service of the webhook to a pod. The port 443 of the Service is not available on
 /// this machine, so the configurations get the port of the pod.
-pub async fn lead_to(kubectl: &Kubectl, pod: &Pod) -> Result<()> {
+pub async fn route_service_to(kubectl: &Kubectl, pod: &Pod) -> Result<()> {
     let service = json!({ "spec": { "type": "ExternalName", "externalName": pod.https.ip() } }).to_string();
     let patch = [
         "patch",

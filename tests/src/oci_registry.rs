@@ -104,7 +104,7 @@ impl OciRegistry {
     ///
     /// # Errors
     /// If it finds none.
-    pub async fn helms_choice(&self, chart: &str, version: &str) -> Result<String> {
+    pub async fn resolve_with_helm(&self, chart: &str, version: &str) -> Result<String> {
         let url = format!("oci://{}/charts/{chart}", self.host);
         let arguments = [&[&*url, "--version", version], &*self.connection_flags()].concat();
         self.helm.resolve(&arguments).await

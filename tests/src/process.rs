@@ -182,7 +182,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::chart_server::{ChartServer, Fixed};
+    use crate::chart_server::{ChartServer, FixedResponse};
     use crate::wait::eventually;
 
     const SOON: Duration = Duration::from_secs(10);
@@ -224,12 +224,12 @@ mod tests {
             .await
             .unwrap_err();
         assert!(format!("{error:#}").contains("404 Not Found"), "{error:#}");
-        let ok = Fixed {
+        let ok = FixedResponse {
             status: StatusCode::OK,
             content_type: "text/plain",
             body: "ok".into(),
         };
-        admin.fix("/readyz", ok);
+        admin.set_response("/readyz", ok);
         process.until_ready(&admin.url(), SOON).await.unwrap();
     }
 

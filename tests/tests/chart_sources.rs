@@ -1,7 +1,7 @@
 //! Chart repositories, and the test server for them.
 
 use anyhow::Result;
-use helmops_tests::chart_server::{ChartServer, Fixed};
+use helmops_tests::chart_server::{ChartServer, FixedResponse};
 use helmops_tests::charts::ChartRepo;
 use helmops_tests::probe;
 use helmops_tests::tools::Tools;
@@ -72,8 +72,8 @@ async fn requests_are_counted_by_path_and_status() {
     assert_eq!(missing.status(), StatusCode::NOT_FOUND);
 
     assert_eq!(server.requests(INDEX), 2);
-    assert_eq!(server.answers(INDEX, StatusCode::OK), 1);
-    assert_eq!(server.answers(INDEX, StatusCode::NOT_MODIFIED), 1);
+    assert_eq!(server.responses(INDEX, StatusCode::OK), 1);
+    assert_eq!(server.responses(INDEX, StatusCode::NOT_MODIFIED), 1);
     assert_eq!(server.requests("/x.tgz"), 1);
     assert_eq!(server.requests("/never"), 0);
 }
@@ -95,7 +95,7 @@ async fn a_login_is_required_and_checked() {
         status(get().basic_auth("robot", Some("s3cret"))).await,
         StatusCode::OK
     );
-    assert_eq!(server.answers(INDEX, StatusCode::UNAUTHORIZED), 2);
+    assert_eq!(server.responses(INDEX, StatusCode::UNAUTHORIZED), 2);
 }
 
 #[tokio::test]
@@ -118,12 +118,12 @@ async fn a_fixed_response_can_be_set_and_removed() {
     let server = ChartServer::http(folder.path()).await.unwrap();
     let client = probe::client(None).unwrap();
     let url = format!("{}{INDEX}", server.url());
-    server.fix(INDEX, unavailable());
+    server.set_response(INDEX, unavailable());
     let response = client.get(&url).send().await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(response.headers()["content-type"], "text/html");
     assert_eq!(response.text().await.unwrap(), "<h1>later</h1>");
-    server.unfix(INDEX);
+    server.reset_response(INDEX);
     assert_eq!(probe::get(&client, &url).await.unwrap(), "entries: {}\n");
 }
 
@@ -143,8 +143,8 @@ async fn a_closed_server_refuses_connections_until_it_is_reopened() {
     assert_eq!(server.requests(INDEX), 2);
 }
 
-fn unavailable() -> Fixed {
-    Fixed {
+fn unavailable() -> FixedResponse {
+    FixedResponse {
         status: StatusCode::SERVICE_UNAVAILABLE,
         content_type: "text/html",
         body: "<h1>later</h1>".into(),

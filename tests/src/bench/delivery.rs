@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::usage;
-use crate::api::{Api, at};
+use crate::api::{Api, value_at};
 use crate::chart_server::ChartServer;
 use crate::helmops::{self, Running};
 use crate::metrics::{Metrics, api_requests};
@@ -147,7 +147,7 @@ fn object(kind: &str, metadata: &Value, spec: &Value) -> Value {
 
 /// The namespace of an object.
 fn namespace(object: &Value) -> String {
-    at(object, "/metadata/namespace")
+    value_at(object, "/metadata/namespace")
         .as_str()
         .unwrap_or_default()
         .to_owned()
@@ -224,7 +224,7 @@ impl Setting {
             let found = self.api.list_all("bundledeployments", &selector).await?;
             ensure!(found.len() == CLUSTERS, "{} of {bundle}", found.len());
             let each = found.iter().map(|deployment| {
-                let id = at(deployment, "/spec/deploymentID");
+                let id = value_at(deployment, "/spec/deploymentID");
                 let status = json!({ "appliedDeploymentID": id, "ready": true, "nonModified": true });
                 (namespace(deployment), bundle.clone(), json!({ "status": status }))
             });
@@ -241,7 +241,7 @@ impl Setting {
             let wanted = json!(CLUSTERS);
             let ready = helmops
                 .iter()
-                .filter(|helmop| at(helmop, "/status/readyClusters") == wanted)
+                .filter(|helmop| value_at(helmop, "/status/readyClusters") == wanted)
                 .count();
             ensure!(ready == HELMOPS, "{ready} of {HELMOPS}");
             Ok(())
@@ -263,11 +263,11 @@ impl Setting {
                 "--output=json",
             ];
             let listed: Value = serde_json::from_str(&listed.run(&arguments).await?.ok()?)?;
-            let items = at(&listed, "/items");
+            let items = value_at(&listed, "/items");
             let items = items.as_array().context("no list")?;
             let done = items
                 .iter()
-                .filter(|secret| at(secret, "/data/password") == wanted)
+                .filter(|secret| value_at(secret, "/data/password") == wanted)
                 .count();
             ensure!(done == CLUSTERS, "{done} of {CLUSTERS}");
             Ok(())
@@ -319,9 +319,9 @@ impl Setting {
         let mut objects = Vec::new();
         for number in 0..HELMOPS {
             for deployment in &found {
-                let labels = at(deployment, "/metadata/labels");
+                let labels = value_at(deployment, "/metadata/labels");
                 let metadata = json!({ "name": format!("bare-{number}"), "labels": labels });
-                let copy = object("BundleDeployment", &metadata, &at(deployment, "/spec"));
+                let copy = object("BundleDeployment", &metadata, &value_at(deployment, "/spec"));
                 objects.push((namespace(deployment), copy));
             }
         }

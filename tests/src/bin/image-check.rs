@@ -56,7 +56,7 @@ async fn check(archive: &Path) -> Result<()> {
         "it runs as {:?}",
         image.user()
     );
-    image.make_known(CHARTS, "127.0.0.1")?;
+    image.add_host(CHARTS, "127.0.0.1")?;
     let bed = TestBed::start(&binary("testbed")?, &Options::default()).await?;
     let install = manifests();
     let install = install.to_str().context("a path that is not UTF-8")?;
@@ -69,7 +69,7 @@ async fn check(archive: &Path) -> Result<()> {
     image.trust(server.ca().context("a server without TLS")?)?;
     let mut webhook = start(&bed, &image, "helmops-webhook").await?;
     let mut controller = start(&bed, &image, "helmops-controller").await?;
-    node::lead_to(&bed.kubectl(), &webhook).await?;
+    node::route_service_to(&bed.kubectl(), &webhook).await?;
     for pod in [&mut webhook, &mut controller] {
         let admin = pod.running.admin.clone();
         pod.running.process.until_ready(&admin, DEADLINE).await?;

@@ -53,7 +53,7 @@ async fn versions_resolve_as_in_helm() {
         apply_web(&namespace, &format!("web{number}"), &registry, version).await;
     }
     for (number, version) in versions.into_iter().enumerate() {
-        let helms = registry.helms_choice("web", version).await.unwrap();
+        let helms = registry.resolve_with_helm("web", version).await.unwrap();
         until_version(&namespace, &format!("web{number}"), &helms).await;
         let helmop = until_accepted(&namespace, &format!("web{number}")).await;
         let record = record(&helmop);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use axum::http::StatusCode;
-use helmops_tests::chart_server::{ChartServer, Fixed};
+use helmops_tests::chart_server::{ChartServer, FixedResponse};
 use helmops_tests::charts::ChartRepo;
 use helmops_tests::metrics::Metrics;
 use helmops_tests::namespace::TestNamespace;
@@ -130,7 +130,7 @@ async fn an_invalid_secret_is_reported() {
 #[tokio::test]
 async fn responses_without_a_valid_index_are_reported() {
     let (namespace, server) = fixture(false).await;
-    let page = |status, body: &str| Fixed {
+    let page = |status, body: &str| FixedResponse {
         status,
         content_type: "text/html",
         body: body.to_owned(),
@@ -158,7 +158,7 @@ async fn responses_without_a_valid_index_are_reported() {
         ),
     ];
     for (number, (response, reason, words)) in responses.into_iter().enumerate() {
-        server.fix("/index.yaml", response);
+        server.set_response("/index.yaml", response);
         // A change, so that it is tried immediately.
         apply_web(
             &namespace,
@@ -172,7 +172,7 @@ async fn responses_without_a_valid_index_are_reported() {
             "{message}"
         );
     }
-    server.unfix("/index.yaml");
+    server.reset_response("/index.yaml");
     until_version(&namespace, "web", "0.2.0").await;
 }
 
@@ -269,7 +269,10 @@ async fn versions_resolve_as_in_helm() {
         namespace.kubectl().apply(&object).await.unwrap().ok().unwrap();
     }
     for (number, version) in versions.into_iter().enumerate() {
-        let helms = charts.helms_choice(&server.url(), "web", version).await.unwrap();
+        let helms = charts
+            .resolve_with_helm(&server.url(), "web", version)
+            .await
+            .unwrap();
         until_version(&namespace, &format!("web{number}"), &helms).await;
         let helmop = until_accepted(&namespace, &format!("web{number}")).await;
         let record = &helmop["status"]["resolved"][0];

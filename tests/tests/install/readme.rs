@@ -74,7 +74,7 @@ async fn run_webhook(bed: &TestBed, pod: &str) -> Pod {
     let mut webhook = run_pod(bed, "helmops-webhook", pod).await;
     let Running { process, admin, .. } = &mut webhook.running;
     process.until_ready(admin, DEADLINE).await.unwrap();
-    node::lead_to(&bed.kubectl(), &webhook).await.unwrap();
+    node::route_service_to(&bed.kubectl(), &webhook).await.unwrap();
     webhook
 }
 

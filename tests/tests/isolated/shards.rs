@@ -104,7 +104,7 @@ async fn each_shard_reconciles_its_own_helmops() {
     for shard in ["", "-b"] {
         let own = writes.iter().filter(|write| shards[&write.writer] == shard);
         let own: Vec<_> = own.cloned().collect();
-        assert_eq!(audit::terms(&own).unwrap().hands, 1);
+        assert_eq!(audit::check_terms(&own).unwrap().acquisitions, 1);
     }
     // At its end it releases its own Lease.
     assert!(other.process.terminate(SOON).await.unwrap().success());

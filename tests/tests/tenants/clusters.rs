@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use helmops_tests::api::at;
+use helmops_tests::api::value_at;
 use helmops_tests::wait::eventually;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -39,13 +39,15 @@ fn claim_of_the_namespace_of_another_cluster() {
             until_deployed_to(attack.env, &prod, "of-prod").await?;
             let misplaced = claim(attack, &prod, async |env| {
                 let found = deployment(env, &prod).await?;
-                let namespace = at(&found, "/spec/options/namespace");
+                let namespace = value_at(&found, "/spec/options/namespace");
                 Ok((namespace != "of-prod").then(|| format!("the deployment for prod is {namespace}")))
             });
             let misplaced = misplaced.await?;
             attack.check(misplaced.is_none(), misplaced.unwrap_or_default());
             let found = deployment(attack.env, &prod).await?;
-            let generation = at(&found, "/metadata/generation").as_u64().unwrap_or_default();
+            let generation = value_at(&found, "/metadata/generation")
+                .as_u64()
+                .unwrap_or_default();
             attack.check(
                 generation <= GENERATIONS,
                 format!("the deployment for prod has generation {generation}"),
@@ -170,7 +172,7 @@ async fn deployment(env: &Environment, namespace: &str) -> Result<Value> {
 async fn until_deployed_to(env: &Environment, cluster: &str, namespace: &str) -> Result<()> {
     let outcome = eventually("the deployment", SOON, async || {
         let found = deployment(env, cluster).await?;
-        let at = at(&found, "/spec/options/namespace");
+        let at = value_at(&found, "/spec/options/namespace");
         ensure!(at == namespace, "it is {at}");
         Ok(())
     });

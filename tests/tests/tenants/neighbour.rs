@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use helmops_tests::api::{Api, at};
+use helmops_tests::api::{Api, value_at};
 use helmops_tests::chart_server::ChartServer;
 use helmops_tests::charts::ChartRepo;
 use helmops_tests::kubectl::Kubectl;
@@ -108,7 +108,7 @@ impl Neighbour {
         let polling = async {
             loop {
                 if let Ok(found) = api.get(&path).await
-                    && at(&found, pointer) == VERSION
+                    && value_at(&found, pointer) == VERSION
                 {
                     return;
                 }
@@ -157,7 +157,7 @@ pub async fn create_cluster(api: &Api, namespace: &str, name: &str, deadline: Du
     api.call(Method::POST, &path, cluster).await?;
     eventually("the namespace of a cluster", deadline, async || {
         let cluster = api.get(&format!("{path}/{name}")).await?;
-        match at(&cluster, "/status/namespace").as_str() {
+        match value_at(&cluster, "/status/namespace").as_str() {
             Some(namespace) => {
                 ensure!(!namespace.is_empty(), "it is empty");
                 Ok(namespace.to_owned())

@@ -68,11 +68,10 @@ fn sized(schema: &Value, path: &str, measure: Measure, size: usize) -> HelmOp {
 fn every_limit_is_in_the_crd_and_in_admission() {
     let schema = schema("helmops.yaml");
     for (path, measure, max) in limits::of_helmop() {
-        assert_eq!(
-            field(&schema, &path)[measure.keyword()],
-            json!(max),
-            "{path} in the CRD"
-        );
+        let in_schema = &field(&schema, &path)[measure.keyword()];
+        // Admission alone checks release names, so that its message is not hidden by that of the schema.
+        let is_for_admission = path.ends_with("releaseName");
+        assert_eq!(*in_schema == json!(max), !is_for_admission, "{path} in the CRD");
 
         let within = errors(&sized(&schema, &path, measure, max));
         let exceeds = within

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::scenario::{Scenario, name};
-use crate::api::{Api, at};
+use crate::api::{Api, value_at};
 use crate::bench::usage;
 use crate::chart_server::ChartServer;
 use crate::helmops::{self, Running};
@@ -134,8 +134,8 @@ impl Setting {
         let mut cost = Cost {
             cpu: usage::cpu_time(pid)?,
             peak: usage::memory(pid)?.peak,
-            downloads: self.server.answers("/index.yaml", StatusCode::OK),
-            revalidations: self.server.answers("/index.yaml", StatusCode::NOT_MODIFIED),
+            downloads: self.server.responses("/index.yaml", StatusCode::OK),
+            revalidations: self.server.responses("/index.yaml", StatusCode::NOT_MODIFIED),
             writes: writes(&self.bed).await?,
         };
         if let Some(before) = before {
@@ -184,7 +184,7 @@ async fn check(api: &Api, scenario: Scenario) -> Result<()> {
     let helmops = api.list(NAMESPACE, "helmops").await?;
     let done = helmops
         .iter()
-        .filter(|helmop| at(helmop, "/status/version").is_string())
+        .filter(|helmop| value_at(helmop, "/status/version").is_string())
         .count();
     ensure!(
         done == scenario.helmops,
@@ -212,14 +212,14 @@ async fn bare(api: &Api, objects: Vec<Value>, bundles: &[Value]) -> Result<Durat
     api.create(BARE, "helmops", objects).await?;
     let copy = |bundle: &Value| {
         json!({
-            "apiVersion": at(bundle, "/apiVersion"),
-            "kind": at(bundle, "/kind"),
+            "apiVersion": value_at(bundle, "/apiVersion"),
+            "kind": value_at(bundle, "/kind"),
             "metadata": {
-                "name": at(bundle, "/metadata/name"),
-                "labels": at(bundle, "/metadata/labels"),
-                "annotations": at(bundle, "/metadata/annotations"),
+                "name": value_at(bundle, "/metadata/name"),
+                "labels": value_at(bundle, "/metadata/labels"),
+                "annotations": value_at(bundle, "/metadata/annotations"),
             },
-            "spec": at(bundle, "/spec"),
+            "spec": value_at(bundle, "/spec"),
         })
     };
     let bundles: Vec<Value> = bundles.iter().map(copy).collect();
