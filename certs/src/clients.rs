@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use x509_parser::extensions::GeneralName;
 
 use crate::causes::with_causes;
-use crate::resolver::CertResolver;
+use crate::hot::CertResolver;
 
 /// A list of CAs has some kilobytes.
 const MAX_FILE: u64 = 1 << 20;

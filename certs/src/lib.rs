@@ -11,15 +11,15 @@
 
 pub mod causes;
 pub mod clients;
+pub mod hot;
 pub mod issue;
 #[cfg(feature = "managed")]
 pub mod managed;
 pub mod pair;
 pub mod reload;
-pub mod resolver;
 
 pub use clients::{ClientCaError, Clients, server_config_for};
+pub use hot::{CertResolver, server_config};
 pub use issue::{Ca, IssueError, Leaf, issue_ca, issue_leaf};
 pub use pair::{PairError, PairPaths, PemFile, ServingPair, Validity};
 pub use reload::{ReloadEvent, watch};
-pub use resolver::{CertResolver, server_config};

@@ -24,8 +24,8 @@ use super::rate_limiter::RateLimiter;
 use super::store::{Store, data};
 use super::stored::{Leaf, Stored};
 use super::transition_log::{TransitionLog, Watched};
+use crate::hot::CertResolver;
 use crate::reload::ReloadEvent;
-use crate::resolver::CertResolver;
 
 /// Longest time between two heartbeats: a wait, and the API calls of one reconciliation, each with its deadline.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(30 + 6 * DEADLINE.as_secs());
@@ -179,7 +179,7 @@ impl CertificateManager {
             self.log.retain_due(plan.step.is_some(), &plan.inject);
             match &plan.step {
                 Some((step, why)) if self.step_limiter.wait_until(now.monotonic).is_none() => {
-                    self.step(step, why).await
+                    self.step(step, why).await;
                 }
                 Some(_) | None if self.inject_all(&plan, now.monotonic).await => {}
                 Some(_) | None => return self.next_plan(&plan, now.monotonic),

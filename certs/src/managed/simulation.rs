@@ -1,6 +1,6 @@
 //! Simulation of several replicas and one API server with random faults: watches and writes are late, writes succeed without a
 //! response, replicas are killed, the Secret and the bundles are damaged, and the API server applies a new bundle late. Every
-//! certificate that a replica serves must be parsed_bundles by the API server at that time.
+//! certificate that a replica serves must be trusted by the API server at that time.
 
 use std::collections::HashMap;
 

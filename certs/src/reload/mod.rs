@@ -7,8 +7,8 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes::with_causes;
+use crate::hot::CertResolver;
 use crate::pair::{PairContents, PairError, PairPaths, ServingPair, Validity};
-use crate::resolver::CertResolver;
 
 /// Shorter intervals would only waste CPU time, and the interval of a timer cannot be zero.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);

@@ -15,8 +15,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
+use crate::hot::server_config;
 use crate::issue::{Ca, Leaf, issue_ca, issue_leaf};
-use crate::resolver::server_config;
 
 const DAY: Duration = Duration::from_hours(24);
 

@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// The fix for text that is not meant as a template.
-const LITERAL: &str = "if it is not a template, set helm.disablePreProcess: true, or write ${\"${\"} for a literal ${";
+const LITERAL: &str =
+    "if it is not a template, set helm.disablePreProcess: true, or write ${\"${\"} for a literal ${";
 
 /// The problems in the templates of the spec and of its targets, with paths from `spec`.
 pub fn problems(spec: &HelmOpSpec) -> Vec<TemplateProblem> {
@@ -19,10 +20,14 @@ pub fn problems(spec: &HelmOpSpec) -> Vec<TemplateProblem> {
     let budget = values::check_budget();
     let mut problems = Vec::new();
     let mut check = |path: &str, helm: &HelmOptions| {
-        problems.extend(values::check(helm, &budget).into_iter().map(|problem| TemplateProblem {
-            path: format!("{path}.{}", problem.path),
-            ..problem
-        }));
+        problems.extend(
+            values::check(helm, &budget)
+                .into_iter()
+                .map(|problem| TemplateProblem {
+                    path: format!("{path}.{}", problem.path),
+                    ..problem
+                }),
+        );
     };
     let is_literal = |helm: &Option<HelmOptions>| helm.as_ref().is_some_and(|helm| helm.disable_pre_process);
     // A target can disable templates, and cannot enable them again.
@@ -36,7 +41,12 @@ pub fn problems(spec: &HelmOpSpec) -> Vec<TemplateProblem> {
         check("spec", helm);
     }
     for (index, target) in targets.iter().enumerate() {
-        if let Some(helm) = target.options.helm.as_ref().filter(|helm| !helm.disable_pre_process) {
+        if let Some(helm) = target
+            .options
+            .helm
+            .as_ref()
+            .filter(|helm| !helm.disable_pre_process)
+        {
             check(&format!("spec.targets[{index}]"), helm);
         }
     }
@@ -45,9 +55,17 @@ pub fn problems(spec: &HelmOpSpec) -> Vec<TemplateProblem> {
 
 /// Adds an error for each template that cannot be parsed.
 pub fn add_errors(errors: &mut FieldErrors, problems: &[TemplateProblem]) {
-    for problem in problems.iter().filter(|problem| problem.kind == ProblemKind::Invalid) {
+    for problem in problems
+        .iter()
+        .filter(|problem| problem.kind == ProblemKind::Invalid)
+    {
         let detail = format!("not a template: {}; {LITERAL}", problem.message);
-        errors.invalid(&Path::root(&problem.path), Reason::InvalidValues, &problem.piece, detail);
+        errors.invalid(
+            &Path::root(&problem.path),
+            Reason::InvalidValues,
+            &problem.piece,
+            detail,
+        );
     }
 }
 

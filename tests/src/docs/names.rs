@@ -187,7 +187,9 @@ fn is_alert(token: &str) -> bool {
 /// Whether a page is documentation for users. Other pages, and those that are generated, quote types and values of the code.
 fn is_for_users(page: &Page) -> bool {
     let is_generated = page.path == REASONS || page.path.starts_with("docs/reference/");
-    page.is_markdown() && !is_generated && (page.path.starts_with("docs/") || page.path.ends_with("README.md"))
+    page.is_markdown()
+        && !is_generated
+        && (page.path.starts_with("docs/") || page.path.ends_with("README.md"))
 }
 
 /// What the first cell of a row has in backticks.
