@@ -104,9 +104,11 @@ impl Lifetimes {
         } else {
             not_before
         };
-        let life = not_after.saturating_sub(begin);
-        let due = life.checked_mul(2).map_or(not_after, |twice| begin + twice / 3);
-        due.saturating_add(self.jitter_of(life))
+        let lifetime = not_after.saturating_sub(begin);
+        let due = lifetime
+            .checked_mul(2)
+            .map_or(not_after, |twice| begin + twice / 3);
+        due.saturating_add(self.jitter_of(lifetime))
     }
 
     #[expect(
@@ -114,8 +116,8 @@ impl Lifetimes {
         clippy::cast_possible_truncation,
         reason = "a fraction of some years in seconds, where a second does not matter"
     )]
-    fn jitter_of(&self, life: i64) -> i64 {
-        (life as f64 / JITTER_PART * self.jitter) as i64
+    fn jitter_of(&self, lifetime: i64) -> i64 {
+        (lifetime as f64 / JITTER_PART * self.jitter) as i64
     }
 }
 

@@ -143,12 +143,12 @@ fn check_patch(response: &Response<'_>, expected: bool) -> Result<(), ResponseEr
             .unwrap_or_else(|_| text.clone().into_bytes()),
     };
     let kind = response.patch_type.as_deref();
-    let expected = if expected {
+    let is_expected = if expected {
         kind == Some("JSONPatch") && sets_polling_interval(&patch)
     } else {
         kind.is_none() && patch.is_empty()
     };
-    if expected {
+    if is_expected {
         return Ok(());
     }
     let found = match (kind, patch.as_slice()) {
