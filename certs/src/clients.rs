@@ -209,10 +209,8 @@ impl ClientCertVerifier for Clients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verifier = self.verifier.load();
-        let verified = verifier
-            .inner
-            .verify_client_cert(end_entity, intermediates, now)?;
+        let current = self.verifier.load();
+        let verified = current.inner.verify_client_cert(end_entity, intermediates, now)?;
         self.check_name(end_entity)?;
         Ok(verified)
     }

@@ -59,7 +59,7 @@ pub(crate) struct Plan {
     /// Whether the API server trusts the served certificate.
     pub(crate) is_injected: bool,
     /// When to plan again even if nothing changes.
-    pub(crate) next_plan: Instant,
+    pub(crate) recheck_at: Instant,
 }
 
 /// The desired state.
@@ -87,7 +87,7 @@ impl Observed {
             inject,
             is_injected: self.is_injected(serve.or(self.served()), now.monotonic),
             bundle,
-            next_plan: now.monotonic + self.idle_time(desired, now),
+            recheck_at: now.monotonic + self.idle_time(desired, now),
         }
     }
 

@@ -194,7 +194,7 @@ impl CertificateManager {
             .inject
             .iter()
             .filter_map(|kind| self.injection_limiters.of(*kind).wait_until(now));
-        injections.chain(step).fold(plan.next_plan, Instant::min)
+        injections.chain(step).fold(plan.recheck_at, Instant::min)
     }
 
     fn serve(&mut self, leaf: Leaf, on_event: &mut (impl FnMut(ReloadEvent<'_>) + Send)) {

@@ -250,7 +250,7 @@ impl World {
         self.check();
         match event {
             Event::WriteArrives(at, generation, write, has_response) => {
-                self.write_arrives(at, generation, write, has_response)
+                self.write_arrives(at, generation, write, has_response);
             }
             Event::UpdateArrives(at, generation, update) if self.replicas[at].generation == generation => {
                 if self.replicas[at].is_writing {
@@ -360,7 +360,7 @@ impl World {
         if self.replicas[at].is_writing {
             return;
         }
-        let mut next_plan = plan.next_plan;
+        let mut next_plan = plan.recheck_at;
         if let Some((step, _)) = &plan.step {
             match self.replicas[at].step_limiter.wait_until(now.monotonic) {
                 None => return self.step(at, step, now),

@@ -137,7 +137,7 @@ fn a_settled_replica_has_no_step() {
     let plan = replica.plan();
     assert!(plan.step.is_none() && plan.serve.is_none() && plan.inject.is_empty());
     assert!(plan.is_injected);
-    assert!(plan.next_plan > replica.now.monotonic);
+    assert!(plan.recheck_at > replica.now.monotonic);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn the_next_ca_is_trusted_before_it_is_used() {
     replica.apply_plan();
     replica.advance(ALMOST);
     assert!(replica.plan().step.is_none());
-    let wait = replica.plan().next_plan - replica.now.monotonic;
+    let wait = replica.plan().recheck_at - replica.now.monotonic;
     assert_eq!(wait, Duration::from_secs(1), "the next plan is on time");
     replica.advance(Duration::from_secs(1));
     assert_eq!(replica.step(), Step::Switch);
