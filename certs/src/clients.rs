@@ -1,4 +1,4 @@
-//! Who may connect: clients with a certificate of an authority that a file names.
+//! Client authentication: clients need a certificate from a CA in a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 use x509_parser::extensions::GeneralName;
 
 use crate::causes::with_causes;
-use crate::hot::CertResolver;
+use crate::resolver::CertResolver;
 
-/// A list of authorities has some kilobytes.
+/// A list of CAs has some kilobytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Why authorities cannot be used.
+/// Why the client CAs cannot be used.
 #[derive(Debug, ThisError)]
 pub enum ClientCaError {
     /// The file cannot be read.
@@ -33,18 +33,18 @@ pub enum ClientCaError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// The file holds more than any list of authorities.
-    #[error("--client-ca-file {} has more than {MAX_FILE} bytes; give the CA of the API server's client certificate alone", file.display())]
+    /// The file is larger than any list of CAs.
+    #[error("--client-ca-file {} has more than {MAX_FILE} bytes; it should contain only the CA of the API server's client certificate", file.display())]
     TooLarge {
         /// The file.
         file: PathBuf,
     },
-    /// The file is not PEM, or holds no certificate that can be an authority.
-    #[error("--client-ca-file {} has no usable CA certificate ({reason}); give one or more in PEM", file.display())]
+    /// The file is not PEM, or contains no certificate that can be a CA.
+    #[error("--client-ca-file {} has no usable CA certificate ({reason}); it must contain at least one in PEM", file.display())]
     Unusable {
         /// The file.
         file: PathBuf,
@@ -53,24 +53,24 @@ pub enum ClientCaError {
     },
 }
 
-/// A certificate of a known authority, for another name.
+/// A certificate from a known CA, for a name that is not allowed.
 #[derive(Debug, ThisError)]
 #[error("the client certificate is for {found}, and --allowed-client-names allows {allowed}")]
-struct OtherName {
+struct NameNotAllowed {
     found: String,
     allowed: String,
 }
 
-/// Verifies client certificates against authorities that can be replaced at any time.
+/// Verifies client certificates against CAs that can be replaced at any time.
 #[derive(Debug)]
 pub struct Clients {
     file: PathBuf,
-    /// Empty for any name.
+    /// Allowed names; empty for any name.
     names: Vec<String>,
     verifier: ArcSwap<Verifier>,
 }
 
-/// `ArcSwap` takes sized values alone.
+/// A struct, because `ArcSwap` takes only sized values.
 #[derive(Debug)]
 struct Verifier {
     text: Vec<u8>,
@@ -78,11 +78,11 @@ struct Verifier {
 }
 
 impl Clients {
-    /// Clients whose certificate an authority in `file` has issued, and that have one of `names` as common name or DNS
-    /// name; with any name where there are none.
+    /// Allows clients with a certificate from a CA in `file` that has one of `names` as common name or DNS name; any name if
+    /// `names` is empty.
     ///
     /// # Errors
-    /// Where the file has no authority.
+    /// If the file has no usable CA.
     pub async fn read(file: PathBuf, names: Vec<String>) -> Result<Arc<Self>, ClientCaError> {
         let verifier = ArcSwap::from_pointee(Verifier::parse(&file, text(&file).await?)?);
         Ok(Arc::new(Self {
@@ -92,14 +92,14 @@ impl Clients {
         }))
     }
 
-    /// Reads the file every `interval` and uses what is new in it from the next handshake on. What cannot be used is
-    /// logged once, and the last good authorities stay. Ends only on `stop`.
+    /// Reads the file every `interval` and uses its CAs from the next handshake on. Each error is logged once, and the last
+    /// valid CAs stay. Returns only on `stop`.
     pub async fn watch(self: Arc<Self>, interval: Duration, stop: CancellationToken) {
         let mut logged = None;
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-            match self.look().await {
+            match self.reload().await {
                 Ok(()) => logged = None,
                 Err(error) => {
                     let reason = with_causes(&error);
@@ -112,7 +112,7 @@ impl Clients {
         }
     }
 
-    async fn look(&self) -> Result<(), ClientCaError> {
+    async fn reload(&self) -> Result<(), ClientCaError> {
         let text = text(&self.file).await?;
         if self.verifier.load().text != text {
             self.verifier.store(Arc::new(Verifier::parse(&self.file, text)?));
@@ -121,7 +121,7 @@ impl Clients {
         Ok(())
     }
 
-    fn has_name(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+    fn check_name(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         if self.names.is_empty() {
             return Ok(());
         }
@@ -129,11 +129,11 @@ impl Clients {
         if found.iter().any(|name| self.names.contains(name)) {
             return Ok(());
         }
-        let other = OtherName {
-            found: cut(&format!("{found:?}")),
+        let error = NameNotAllowed {
+            found: truncated(&format!("{found:?}")),
             allowed: format!("{:?}", self.names),
         };
-        Err(CertificateError::Other(OtherError(Arc::new(other))).into())
+        Err(CertificateError::Other(OtherError(Arc::new(error))).into())
     }
 }
 
@@ -172,8 +172,8 @@ async fn text(file: &std::path::Path) -> Result<Vec<u8>, ClientCaError> {
     tokio::fs::read(file).await.map_err(failed)
 }
 
-/// What a stranger calls itself is not repeated at length.
-fn cut(text: &str) -> String {
+/// The start of a text from an unknown client: messages must not grow with it.
+fn truncated(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
@@ -198,7 +198,7 @@ fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
 }
 
 impl ClientCertVerifier for Clients {
-    /// None: a client has one certificate for this server and sends it.
+    /// Empty: a client has one certificate for this server and sends it.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -209,11 +209,9 @@ impl ClientCertVerifier for Clients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let authority = self.verifier.load();
-        let verified = authority
-            .inner
-            .verify_client_cert(end_entity, intermediates, now)?;
-        self.has_name(end_entity)?;
+        let current = self.verifier.load();
+        let verified = current.inner.verify_client_cert(end_entity, intermediates, now)?;
+        self.check_name(end_entity)?;
         Ok(verified)
     }
 
@@ -246,16 +244,16 @@ impl ClientCertVerifier for Clients {
     }
 }
 
-/// As [`crate::server_config`], for clients with a certificate alone. Sessions are not resumed: that would pass by the
-/// authorities.
+/// Like [`crate::server_config`], but requires client certificates. Sessions are not resumed: a resumed session would bypass
+/// the verification.
 ///
 /// # Errors
-/// Only when ring lacks what TLS 1.2 or 1.3 needs, which a build settles.
-pub fn server_config_for(hot: Arc<CertResolver>, clients: Arc<Clients>) -> Result<ServerConfig, Error> {
+/// Only if ring lacks what TLS 1.2 or 1.3 needs, which the build decides.
+pub fn server_config_for(resolver: Arc<CertResolver>, clients: Arc<Clients>) -> Result<ServerConfig, Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients)
-        .with_cert_resolver(hot);
+        .with_cert_resolver(resolver);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

@@ -1,4 +1,4 @@
-//! What the binary does: arguments in, files and instructions out.
+//! The command line: arguments in, files and instructions out.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use helmops_certs::issue::{BACKDATED, CA_COMMON_NAME};
 use helmops_certs::{Ca, IssueError, PemFile, issue_ca, issue_leaf};
 
-use crate::output::{Existing, OutputError, Secrecy, WantedFile, write_all};
+use crate::output::{Existing, OutputError, OutputFile, Permissions, write_all};
 
 /// Serving certificates of the helmops webhook
 #[derive(Debug, Parser)]
@@ -19,7 +19,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Issue a serving certificate, and a CA for it unless one is given
@@ -37,15 +37,15 @@ pub(crate) struct Issue {
     #[arg(long = "ip", value_name = "ADDR")]
     ips: Vec<IpAddr>,
 
-    /// Days from now until the certificate ends
+    /// Days from now until the certificate expires
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=3649), value_name = "N")]
     days: u64,
 
-    /// Directory to write ca.crt, tls.crt and tls.key to; made if it does not exist
+    /// Directory to write ca.crt, tls.crt and tls.key to; created if it does not exist
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
-    /// Namespace that the webhook runs in
+    /// Namespace of the webhook
     #[arg(long, default_value = "helmops-system")]
     namespace: String,
 
@@ -79,19 +79,19 @@ pub(crate) enum CommandError {
     /// The files were not written.
     #[error("cannot write the files")]
     Output(#[source] OutputError),
-    /// The files are there, but nobody could be told.
+    /// The files are written, but the report is not.
     #[error("the files are written, but standard output is closed")]
     Report(#[source] io::Error),
 }
 
-/// A CA whose key is kept has to outlive many certificates, and replacing it means changing every `caBundle`.
-const KEPT_CA_LIFETIME: Duration = Duration::from_hours(3650 * 24);
+/// A CA whose key is stored must outlive many certificates: replacing it requires a change of every `caBundle`.
+const STORED_CA_LIFETIME: Duration = Duration::from_hours(3650 * 24);
 
-/// The Service and the Secret of the manifests.
+/// The Service and the Secret in the manifests.
 const SERVICE: &str = "helmops-webhook";
 const SECRET: &str = "helmops-webhook-tls";
 
-/// Does what `command` says at the time `now` and tells `out` what it did and what to do next.
+/// Runs `command` at the time `now`, and writes to `out` what was done and what to do next.
 pub(crate) fn run(command: &Command, now: SystemTime, out: &mut impl Write) -> Result<(), CommandError> {
     match command {
         Command::Issue(args) => issue(args, now, out),
@@ -105,45 +105,45 @@ fn issue(args: &Issue, now: SystemTime, out: &mut impl Write) -> Result<(), Comm
     let dns_names = dns_names(args);
     let leaf = issue_leaf(&ca, &dns_names, &args.ips, not_before, lifetime).map_err(CommandError::Issue)?;
     let mut files = vec![
-        WantedFile {
+        OutputFile {
             name: "ca.crt",
             content: ca.cert_pem().to_owned(),
-            secrecy: Secrecy::Public,
+            permissions: Permissions::Public,
         },
-        WantedFile {
+        OutputFile {
             name: "tls.crt",
             content: leaf.cert_pem,
-            secrecy: Secrecy::Public,
+            permissions: Permissions::Public,
         },
-        WantedFile {
+        OutputFile {
             name: "tls.key",
             content: leaf.key_pem,
-            secrecy: Secrecy::Secret,
+            permissions: Permissions::Private,
         },
     ];
     if args.keep_ca_key {
-        files.push(WantedFile {
+        files.push(OutputFile {
             name: "ca.key",
             content: ca.key_pem(),
-            secrecy: Secrecy::Secret,
+            permissions: Permissions::Private,
         });
     }
     let existing = if args.force {
         Existing::Overwrite
     } else {
-        Existing::Refuse
+        Existing::Fail
     };
-    // A new CA's certificate beside an old CA's key would look like a pair and be none.
-    let foreign = (args.ca_cert.is_none() && !args.keep_ca_key).then_some("ca.key");
-    let written = write_all(&args.out, &files, foreign, existing).map_err(CommandError::Output)?;
+    // The certificate of a new CA next to the key of an old CA would look like a pair, but not match.
+    let forbidden = (args.ca_cert.is_none() && !args.keep_ca_key).then_some("ca.key");
+    let written = write_all(&args.out, &files, forbidden, existing).map_err(CommandError::Output)?;
     report(args, &dns_names, &written, out).map_err(CommandError::Report)
 }
 
 fn ca_for(args: &Issue, not_before: SystemTime, lifetime: Duration) -> Result<Ca, CommandError> {
     let (Some(cert), Some(key)) = (&args.ca_cert, &args.ca_key) else {
-        // Without its key a CA is of no use after its only certificate.
+        // A CA without its key is useless after its only certificate expires.
         let lifetime = if args.keep_ca_key {
-            KEPT_CA_LIFETIME
+            STORED_CA_LIFETIME
         } else {
             lifetime
         };
@@ -170,7 +170,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     })
 }
 
-/// The API server asks for this very name when the webhook configuration names a Service.
+/// The API server verifies exactly this name if the webhook configuration names a Service.
 fn dns_names(args: &Issue) -> Vec<String> {
     if args.dns_names.is_empty() && args.ips.is_empty() {
         return vec![format!("{SERVICE}.{}.svc", args.namespace)];
@@ -194,7 +194,7 @@ fn report(args: &Issue, dns_names: &[String], written: &[PathBuf], out: &mut imp
         writeln!(out, "  {}", path.display())?;
     }
     let file = |name: &str| shell_quoted(&args.out.join(name).to_string_lossy());
-    writeln!(out, "\nMake the Secret that the webhook mounts:")?;
+    writeln!(out, "\nCreate the Secret that the webhook mounts:")?;
     writeln!(
         out,
         "  kubectl -n {} create secret tls {SECRET} --cert={} --key={}",

@@ -1,47 +1,47 @@
-//! Write the files, all or none as far as a file system allows, and keys for their owner only.
+//! Writes the files: all or none as far as a file system allows, and keys readable by their owner only.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Who may read a file.
+/// Permissions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Secrecy {
-    /// Everybody.
+pub(crate) enum Permissions {
+    /// Readable by every user.
     Public,
-    /// The owner alone.
-    Secret,
+    /// Readable by the owner only.
+    Private,
 }
 
 /// What to do about files that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// Write nothing.
-    Refuse,
+    /// Fail, and write nothing.
+    Fail,
     /// Replace them.
     Overwrite,
 }
 
-/// One file to be written.
-pub(crate) struct WantedFile {
+/// A file to write.
+pub(crate) struct OutputFile {
     pub(crate) name: &'static str,
     pub(crate) content: String,
-    pub(crate) secrecy: Secrecy,
+    pub(crate) permissions: Permissions,
 }
 
 /// Why nothing, or not everything, was written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    /// Files are in the way.
+    /// Files exist already.
     #[error(
         "{} exist already; choose another --out, or overwrite with --force",
         Paths(paths)
     )]
     Exists { paths: Vec<PathBuf> },
-    /// A file that would no longer fit the new ones.
-    #[error("{} belongs to what is there now and not to what would be written; move it away first", path.display())]
-    Foreign { path: PathBuf },
+    /// A file of another CA exists.
+    #[error("{} belongs to the existing files and not to the new ones; move it away first", path.display())]
+    OtherCa { path: PathBuf },
     /// The file system refused.
     #[error("cannot write {}", path.display())]
     Write { path: PathBuf, source: io::Error },
@@ -56,22 +56,26 @@ impl std::fmt::Display for Paths<'_> {
     }
 }
 
-/// Writes `files` into `dir`, which is made if need be, and returns their paths. A file called `foreign` must
-/// not lie there.
+/// Writes `files` into `dir`, which is created if necessary, and returns their paths. Fails if `dir` contains a file with the
+/// name `forbidden`.
 pub(crate) fn write_all(
     dir: &Path,
-    files: &[WantedFile],
-    foreign: Option<&str>,
+    files: &[OutputFile],
+    forbidden: Option<&str>,
     existing: Existing,
 ) -> Result<Vec<PathBuf>, OutputError> {
     let paths: Vec<_> = files.iter().map(|file| dir.join(file.name)).collect();
-    if let Some(path) = foreign.map(|name| dir.join(name)).filter(|path| lies_there(path)) {
-        return Err(OutputError::Foreign { path });
+    if let Some(path) = forbidden.map(|name| dir.join(name)).filter(|path| exists(path)) {
+        return Err(OutputError::OtherCa { path });
     }
-    let in_the_way: Vec<_> = paths.iter().filter(|path| lies_there(path)).cloned().collect();
+    let existing_paths: Vec<_> = paths.iter().filter(|path| exists(path)).cloned().collect();
     match existing {
-        Existing::Refuse if !in_the_way.is_empty() => return Err(OutputError::Exists { paths: in_the_way }),
-        Existing::Refuse | Existing::Overwrite => {}
+        Existing::Fail if !existing_paths.is_empty() => {
+            return Err(OutputError::Exists {
+                paths: existing_paths,
+            });
+        }
+        Existing::Fail | Existing::Overwrite => {}
     }
     fs::create_dir_all(dir).map_err(|source| OutputError::Write {
         path: dir.to_owned(),
@@ -86,28 +90,28 @@ pub(crate) fn write_all(
     Ok(paths)
 }
 
-/// A link counts, wherever it points.
-fn lies_there(path: &Path) -> bool {
+/// A symbolic link counts, wherever it points.
+fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// A new file beside it, moved over it: never half a file, and never the permissions of an older one.
-fn write_one(file: &WantedFile, path: &Path) -> io::Result<()> {
-    let fresh = path.with_file_name(format!(".{}.new", file.name));
-    match fs::remove_file(&fresh) {
+/// Writes a new file and renames it: never a partial file, and never the permissions of an old one.
+fn write_one(file: &OutputFile, path: &Path) -> io::Result<()> {
+    let temporary = path.with_file_name(format!(".{}.new", file.name));
+    match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mode = match file.secrecy {
-        Secrecy::Public => 0o644,
-        Secrecy::Secret => 0o600,
+    let mode = match file.permissions {
+        Permissions::Public => 0o644,
+        Permissions::Private => 0o600,
     };
     let mut handle = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(mode)
-        .open(&fresh)?;
+        .open(&temporary)?;
     handle.write_all(file.content.as_bytes())?;
     handle.sync_all()?;
-    fs::rename(&fresh, path)
+    fs::rename(&temporary, path)
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use helmops_certs::{
-    hot::CertResolver,
     managed::{CertificateManager, ManagedMetrics},
     reload::{self, ReloadEvent},
+    resolver::CertResolver,
 };
 use helmops_shared::runtime::{Gate, Health, Supervisor};
 use kube::Client;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use helmops_certs::{
     clients::{Clients, server_config_for},
-    hot::{CertResolver, server_config},
     reload,
+    resolver::{CertResolver, server_config},
 };
 use helmops_shared::runtime::{
     self, Health, Limits, PlainPort, ServeMetrics, Supervisor, Transport, admin, kube_client::PolicyCache,

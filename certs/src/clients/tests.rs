@@ -12,10 +12,10 @@ use super::*;
 use crate::issue::{issue_ca, issue_leaf};
 use crate::pair::{PemFile, ServingPair};
 
-/// An authority of client certificates.
-struct Authority(String, Issuer<'static, KeyPair>);
+/// A CA for client certificates.
+struct ClientCa(String, Issuer<'static, KeyPair>);
 
-impl Authority {
+impl ClientCa {
     fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -35,18 +35,18 @@ impl Authority {
     }
 }
 
-/// A server with a file of authorities.
-struct Stage {
+/// A server with a file of client CAs.
+struct TestServer {
     dir: TempDir,
     clients: Arc<Clients>,
     config: Arc<ServerConfig>,
     roots: RootCertStore,
 }
 
-async fn stage(authority: &Authority, names: &[&str]) -> Stage {
+async fn test_server(client_ca: &ClientCa, names: &[&str]) -> TestServer {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ca.crt");
-    fs::write(&file, &authority.0).unwrap();
+    fs::write(&file, &client_ca.0).unwrap();
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     let clients = Clients::read(file, names).await.unwrap();
     let (now, day) = (SystemTime::now(), Duration::from_hours(24));
@@ -62,7 +62,7 @@ async fn stage(authority: &Authority, names: &[&str]) -> Stage {
     roots
         .add(CertificateDer::from_pem_slice(ca.cert_pem().as_bytes()).unwrap())
         .unwrap();
-    Stage {
+    TestServer {
         dir,
         clients,
         config: Arc::new(config),
@@ -72,8 +72,8 @@ async fn stage(authority: &Authority, names: &[&str]) -> Stage {
 
 type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
-impl Stage {
-    /// Whether the server takes a client, or why not.
+impl TestServer {
+    /// Connects; the error is that of the server.
     async fn connect(&self, identity: Option<Identity>) -> Result<(), String> {
         let (here, there) = duplex(1 << 16);
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -100,21 +100,21 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn only_clients_of_the_authority_connect() {
-    let (ours, theirs) = (Authority::new(), Authority::new());
-    let stage = stage(&ours, &[]).await;
-    stage.connect(Some(ours.client("apiserver"))).await.unwrap();
+async fn only_clients_with_a_certificate_of_the_ca_connect() {
+    let (ours, theirs) = (ClientCa::new(), ClientCa::new());
+    let server = test_server(&ours, &[]).await;
+    server.connect(Some(ours.client("apiserver"))).await.unwrap();
     for identity in [None, Some(theirs.client("apiserver"))] {
-        stage.connect(identity).await.unwrap_err();
+        server.connect(identity).await.unwrap_err();
     }
 }
 
 #[tokio::test]
-async fn another_name_is_refused_with_both() {
-    let ours = Authority::new();
-    let stage = stage(&ours, &["apiserver", "other"]).await;
-    stage.connect(Some(ours.client("apiserver"))).await.unwrap();
-    let error = stage.connect(Some(ours.client("kubelet"))).await.unwrap_err();
+async fn a_name_that_is_not_allowed_is_rejected_with_both_names_in_the_error() {
+    let ours = ClientCa::new();
+    let server = test_server(&ours, &["apiserver", "other"]).await;
+    server.connect(Some(ours.client("apiserver"))).await.unwrap();
+    let error = server.connect(Some(ours.client("kubelet"))).await.unwrap_err();
     assert!(
         error.contains("kubelet") && error.contains("apiserver"),
         "{error}"
@@ -122,25 +122,25 @@ async fn another_name_is_refused_with_both() {
 }
 
 #[tokio::test]
-async fn authorities_are_replaced_and_bad_ones_are_not_taken() {
-    let (before, after) = (Authority::new(), Authority::new());
-    let stage = stage(&before, &[]).await;
-    let file = stage.dir.path().join("ca.crt");
+async fn cas_are_reloaded_and_invalid_files_are_ignored() {
+    let (before, after) = (ClientCa::new(), ClientCa::new());
+    let server = test_server(&before, &[]).await;
+    let file = server.dir.path().join("ca.crt");
     fs::write(&file, "nothing").unwrap();
-    let error = stage.clients.look().await.unwrap_err().to_string();
+    let error = server.clients.reload().await.unwrap_err().to_string();
     assert!(
         error.contains("--client-ca-file") && error.contains("ca.crt"),
         "{error}"
     );
-    stage.connect(Some(before.client("a"))).await.unwrap();
+    server.connect(Some(before.client("a"))).await.unwrap();
     fs::write(&file, &after.0).unwrap();
-    stage.clients.look().await.unwrap();
-    stage.connect(Some(after.client("a"))).await.unwrap();
-    stage.connect(Some(before.client("a"))).await.unwrap_err();
+    server.clients.reload().await.unwrap();
+    server.connect(Some(after.client("a"))).await.unwrap();
+    server.connect(Some(before.client("a"))).await.unwrap_err();
 }
 
 #[tokio::test]
-async fn without_authorities_there_is_no_start() {
+async fn a_missing_or_empty_file_fails_at_startup() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ca.crt");
     assert!(matches!(

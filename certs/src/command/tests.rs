@@ -5,7 +5,7 @@ use helmops_certs::causes::with_causes;
 
 use super::*;
 
-/// Runs the command line and returns what it printed.
+/// Runs the command line and returns its output.
 fn call(args: &[&str], now: SystemTime) -> Result<String, CommandError> {
     let cli = Cli::try_parse_from([&["helmops-certs", "issue"], args].concat()).expect("arguments parse");
     let mut out = Vec::new();
@@ -51,7 +51,7 @@ fn pair_in(dir: &Path) -> helmops_certs::ServingPair {
 }
 
 #[test]
-fn it_writes_a_pair_that_loads_and_says_what_to_do_with_it() {
+fn issue_writes_a_pair_that_loads_and_prints_the_next_commands() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("new");
     let now = SystemTime::now();
@@ -79,7 +79,7 @@ fn it_writes_a_pair_that_loads_and_says_what_to_do_with_it() {
 }
 
 #[test]
-fn names_addresses_and_namespace_are_taken_from_the_arguments() {
+fn names_addresses_and_namespace_come_from_the_arguments() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
     let now = SystemTime::now();
@@ -101,10 +101,10 @@ fn names_addresses_and_namespace_are_taken_from_the_arguments() {
 }
 
 #[test]
-fn existing_files_stay_unless_forced_and_then_lose_their_permissions() {
+fn existing_files_are_overwritten_only_with_force_and_get_new_permissions() {
     let dir = tempfile::tempdir().unwrap();
     let (out, key) = (dir.path().to_str().unwrap(), dir.path().join("tls.key"));
-    fs::write(&key, "precious").unwrap();
+    fs::write(&key, "existing").unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o666)).unwrap();
     let error = call(&["--out", out], SystemTime::now()).unwrap_err();
     let text = with_causes(&error);
@@ -113,14 +113,14 @@ fn existing_files_stay_unless_forced_and_then_lose_their_permissions() {
         "{text}"
     );
     assert_eq!(names_in(dir.path()), ["tls.key"], "nothing else was written");
-    assert_eq!(fs::read_to_string(&key).unwrap(), "precious");
+    assert_eq!(fs::read_to_string(&key).unwrap(), "existing");
     call(&["--out", out, "--force"], SystemTime::now()).unwrap();
     assert_eq!(mode(&key), 0o600);
     pair_in(dir.path());
 }
 
 #[test]
-fn a_kept_ca_key_issues_the_next_certificate_for_the_same_ca_bundle() {
+fn a_stored_ca_key_issues_the_next_certificate_for_the_same_ca_bundle() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
     let now = SystemTime::now();
@@ -157,21 +157,21 @@ fn a_kept_ca_key_issues_the_next_certificate_for_the_same_ca_bundle() {
 }
 
 #[test]
-fn a_new_ca_never_comes_to_lie_beside_an_old_cas_key() {
+fn a_new_ca_is_never_written_next_to_the_key_of_an_old_ca() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
     call(&["--out", out, "--keep-ca-key"], SystemTime::now()).unwrap();
     let before = fs::read(dir.path().join("ca.crt")).unwrap();
     let error = call(&["--out", out, "--force"], SystemTime::now()).unwrap_err();
     assert!(
-        with_causes(&error).contains("ca.key belongs to what is there now"),
+        with_causes(&error).contains("ca.key belongs to the existing files"),
         "{error:?}"
     );
     assert_eq!(fs::read(dir.path().join("ca.crt")).unwrap(), before);
 }
 
 #[test]
-fn arguments_that_contradict_each_other_are_refused() {
+fn contradicting_or_invalid_arguments_are_rejected() {
     for args in [
         &["--out", "x", "--ca-cert", "a"][..],
         &["--out", "x", "--ca-cert", "a", "--ca-key", "b", "--keep-ca-key"],
@@ -186,7 +186,7 @@ fn arguments_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn the_longest_lifetime_that_may_be_asked_for_is_granted() {
+fn the_longest_allowed_lifetime_is_issued() {
     let dir = tempfile::tempdir().unwrap();
     call(
         &["--out", dir.path().to_str().unwrap(), "--days", "3649"],

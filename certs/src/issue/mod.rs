@@ -1,4 +1,4 @@
-//! Issue a CA and a serving certificate. Keys come from the system's randomness; the time is a parameter.
+//! Issues a CA and a serving certificate. Keys come from the random generator of the system; the time is a parameter.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,38 +13,38 @@ use thiserror::Error;
 
 use crate::pair::{PairError, PemFile, ServingPair, parse_chain, parse_x509, unix_seconds};
 
-/// Ten years. A longer life is a typing error more often than a wish.
+/// Ten years. A longer lifetime is more likely a mistake than intended.
 const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// A certificate is made valid from this long before it is issued: clocks of nodes differ.
+/// A certificate is valid from this long before it is issued: clocks of nodes differ.
 pub const BACKDATED: Duration = Duration::from_hours(1);
 
-/// What an authority of the webhook's own is called.
+/// Common name of the webhook's own CA.
 pub const CA_COMMON_NAME: &str = "helmops webhook CA";
 
-/// Nobody verifies it; it names the certificate to people.
+/// Common name of the certificate, for users only: no client verifies it.
 const LEAF_COMMON_NAME: &str = "helmops serving certificate";
 
 /// Why nothing was issued.
 #[derive(Debug, Error)]
 pub enum IssueError {
-    /// A certificate without a name serves nobody.
+    /// No client accepts a certificate without a name.
     #[error("no DNS name and no IP address given; the API server needs SERVICE.NAMESPACE.svc")]
     NoNames,
     /// Not a DNS name.
     #[error("{name:?} is not a DNS name; expected something like helmops-webhook.helmops-system.svc")]
     DnsName {
-        /// The name as given.
+        /// The invalid name.
         name: String,
     },
-    /// The lifetime is nothing, or too long.
+    /// The lifetime is too short or too long.
     #[error("a lifetime of {} hours is not between one hour and ten years", lifetime.as_secs() / 3600)]
     Lifetime {
-        /// The lifetime as asked for.
+        /// The requested lifetime.
         lifetime: Duration,
     },
-    /// The certificate would be valid for longer than its CA, which ends it early and at a bad moment.
-    #[error("the certificate would outlive its CA by {hours} hours; ask for fewer days, or issue a new CA")]
+    /// The certificate would be valid for longer than its CA, so that it would stop working unexpectedly.
+    #[error("the certificate would outlive its CA by {hours} hours; request fewer days, or issue a new CA")]
     OutlivesCa {
         /// By how much, rounded up.
         hours: u64,
@@ -52,8 +52,8 @@ pub enum IssueError {
     /// The CA's files are unusable.
     #[error("cannot use the CA")]
     CaFiles(#[source] PairError),
-    /// The certificate given as a CA is none.
-    #[error("the certificate in {file} is not a CA; give the CA's own certificate")]
+    /// The given certificate is not that of a CA.
+    #[error("the certificate in {file} is not a CA; use the CA's own certificate")]
     NotACa {
         /// The file.
         file: String,
@@ -78,7 +78,7 @@ pub struct Leaf {
     pub key_pem: String,
 }
 
-/// Never a key.
+/// Without the key.
 impl fmt::Debug for Ca {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ca")
@@ -87,7 +87,7 @@ impl fmt::Debug for Ca {
     }
 }
 
-/// Never a key.
+/// Without the key.
 impl fmt::Debug for Leaf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leaf").finish_non_exhaustive()
@@ -95,10 +95,10 @@ impl fmt::Debug for Leaf {
 }
 
 impl Ca {
-    /// Takes a CA from its files, to issue another certificate that `caBundle` already trusts.
+    /// Loads a CA from its files, to issue another certificate that `caBundle` already trusts.
     ///
     /// # Errors
-    /// A file is unusable, the key is not the certificate's, or the certificate is no CA.
+    /// A file is unusable, the key does not match the certificate, or the certificate is not that of a CA.
     pub fn from_pem(cert: PemFile<'_>, key: PemFile<'_>) -> Result<Self, IssueError> {
         let pair = ServingPair::from_pem(cert, key).map_err(IssueError::CaFiles)?;
         let chain = parse_chain(cert).map_err(IssueError::CaFiles)?;
@@ -123,18 +123,18 @@ impl Ca {
         })
     }
 
-    /// Its certificate, PEM: what goes into `caBundle`.
+    /// Its certificate for `caBundle`, PEM.
     pub fn cert_pem(&self) -> &str {
         &self.cert_pem
     }
 
-    /// Its private key, PKCS#8 PEM. Whoever has it can impersonate the webhook.
+    /// Its private key, PKCS#8 PEM. With it, one can impersonate the webhook.
     pub fn key_pem(&self) -> String {
         self.issuer.key().serialize_pem()
     }
 }
 
-/// A new self-signed CA (ECDSA P-256) that may sign serving certificates and nothing below them.
+/// A new self-signed CA (ECDSA P-256) that may sign serving certificates, but no further CAs.
 ///
 /// # Errors
 /// The lifetime is out of bounds.
@@ -155,7 +155,7 @@ pub fn issue_ca(name: &str, not_before: SystemTime, lifetime: Duration) -> Resul
 /// A serving certificate (ECDSA P-256) for these names, signed by `ca`.
 ///
 /// # Errors
-/// No name, a name that is none, a lifetime that is out of bounds or longer than the CA's.
+/// No name, an invalid name, a lifetime that is out of bounds or longer than that of the CA.
 pub fn issue_leaf(
     ca: &Ca,
     dns_names: &[String],
@@ -173,7 +173,7 @@ pub fn issue_leaf(
     params.subject_alt_names = alternative_names(dns_names, ips)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // Tells a verifier with two CAs of the same name (during a rotation) which one to use.
+    // Lets a verifier with two CAs of the same name (during a rotation) find the right one.
     params.use_authority_key_identifier_extension = true;
     let key = new_key()?;
     let cert = params.signed_by(&key, &ca.issuer).map_err(IssueError::Library)?;
@@ -212,11 +212,11 @@ fn alternative_names(dns_names: &[String], ips: &[IpAddr]) -> Result<Vec<SanType
 }
 
 fn dns_name(name: &str) -> Result<SanType, IssueError> {
-    let refused = || IssueError::DnsName {
+    let invalid = || IssueError::DnsName {
         name: name.to_owned(),
     };
-    DnsName::try_from(name.strip_prefix("*.").unwrap_or(name)).map_err(|_| refused())?;
-    Ok(SanType::DnsName(name.try_into().map_err(|_| refused())?))
+    DnsName::try_from(name.strip_prefix("*.").unwrap_or(name)).map_err(|_| invalid())?;
+    Ok(SanType::DnsName(name.try_into().map_err(|_| invalid())?))
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-/// What a verifier that trusts `ca` alone says to `leaf` under `name` at `when`.
-fn verdict(ca: &Ca, leaf: &Leaf, name: &str, when: SystemTime) -> Result<(), TlsError> {
+/// Verifies `leaf` for `name` at `when`, trusting only `ca`.
+fn verify(ca: &Ca, leaf: &Leaf, name: &str, when: SystemTime) -> Result<(), TlsError> {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(ca.cert_pem().as_bytes()).unwrap())
@@ -33,38 +33,38 @@ fn verdict(ca: &Ca, leaf: &Leaf, name: &str, when: SystemTime) -> Result<(), Tls
 }
 
 #[test]
-fn a_leaf_is_trusted_for_its_names_and_its_time_alone() {
-    // A time in the past: nothing here may look at the clock.
+fn a_leaf_is_trusted_only_for_its_names_and_its_lifetime() {
+    // A time in the past: no code here may read the clock.
     let start = SystemTime::UNIX_EPOCH + 365 * 40 * DAY;
     let ca = issue_ca("test CA", start, 3 * DAY).unwrap();
     let ip = "10.1.2.3".parse().unwrap();
     let leaf = issue_leaf(&ca, &names(&["a.b.svc", "*.c.svc"]), &[ip], start + DAY, DAY).unwrap();
     let noon = start + DAY + DAY / 2;
     for name in ["a.b.svc", "x.c.svc", "10.1.2.3"] {
-        assert_eq!(verdict(&ca, &leaf, name, noon), Ok(()), "{name}");
+        assert_eq!(verify(&ca, &leaf, name, noon), Ok(()), "{name}");
     }
-    let refused = |name, when| match verdict(&ca, &leaf, name, when) {
+    let rejected = |name, when| match verify(&ca, &leaf, name, when) {
         Err(TlsError::InvalidCertificate(reason)) => reason,
         other => panic!("{other:?}"),
     };
     assert!(matches!(
-        refused("z.b.svc", noon),
+        rejected("z.b.svc", noon),
         CertificateError::NotValidForNameContext { .. }
     ));
     assert!(matches!(
-        refused("a.b.svc", start),
+        rejected("a.b.svc", start),
         CertificateError::NotValidYetContext { .. }
     ));
     assert!(matches!(
-        refused("a.b.svc", start + 2 * DAY + DAY / 2),
+        rejected("a.b.svc", start + 2 * DAY + DAY / 2),
         CertificateError::ExpiredContext { .. }
     ));
-    let stranger = issue_ca("test CA", start, 3 * DAY).unwrap();
-    assert!(verdict(&stranger, &leaf, "a.b.svc", noon).is_err());
+    let other_ca = issue_ca("test CA", start, 3 * DAY).unwrap();
+    assert!(verify(&other_ca, &leaf, "a.b.svc", noon).is_err());
 }
 
 #[test]
-fn a_ca_from_its_files_issues_what_its_certificate_is_trusted_for() {
+fn a_ca_loaded_from_files_issues_certificates_that_its_certificate_verifies() {
     let now = SystemTime::now();
     let first = issue_ca("test CA", now, 2 * DAY).unwrap();
     let key = first.key_pem();
@@ -72,7 +72,7 @@ fn a_ca_from_its_files_issues_what_its_certificate_is_trusted_for() {
         name: "ca.crt",
         bytes: first.cert_pem().as_bytes(),
     };
-    let again = Ca::from_pem(
+    let loaded = Ca::from_pem(
         cert,
         PemFile {
             name: "ca.key",
@@ -80,15 +80,15 @@ fn a_ca_from_its_files_issues_what_its_certificate_is_trusted_for() {
         },
     )
     .unwrap();
-    assert_eq!(again.cert_pem(), first.cert_pem());
-    let leaf = issue_leaf(&again, &names(&["a.b.svc"]), &[], now, DAY).unwrap();
-    assert_eq!(verdict(&first, &leaf, "a.b.svc", now + DAY / 2), Ok(()));
-    let error = issue_leaf(&again, &names(&["a.b.svc"]), &[], now, 3 * DAY).unwrap_err();
+    assert_eq!(loaded.cert_pem(), first.cert_pem());
+    let leaf = issue_leaf(&loaded, &names(&["a.b.svc"]), &[], now, DAY).unwrap();
+    assert_eq!(verify(&first, &leaf, "a.b.svc", now + DAY / 2), Ok(()));
+    let error = issue_leaf(&loaded, &names(&["a.b.svc"]), &[], now, 3 * DAY).unwrap_err();
     assert!(matches!(error, IssueError::OutlivesCa { hours: 24 }), "{error}");
 }
 
 #[test]
-fn a_leaf_or_anothers_key_is_no_ca() {
+fn a_leaf_or_a_key_of_another_certificate_is_not_a_ca() {
     let now = SystemTime::now();
     let ca = issue_ca("test CA", now, DAY).unwrap();
     let leaf = issue_leaf(&ca, &names(&["a.b.svc"]), &[], now, DAY).unwrap();
@@ -117,7 +117,7 @@ fn a_leaf_or_anothers_key_is_no_ca() {
 }
 
 #[test]
-fn names_and_lifetimes_that_make_no_sense_are_refused() {
+fn invalid_names_and_lifetimes_are_rejected() {
     let now = SystemTime::now();
     let ca = issue_ca("test CA", now, DAY).unwrap();
     let error = issue_leaf(&ca, &[], &[], now, DAY).unwrap_err();
@@ -140,10 +140,10 @@ fn keys_stay_out_of_debug_output() {
     let now = SystemTime::now();
     let ca = issue_ca("test CA", now, DAY).unwrap();
     let leaf = issue_leaf(&ca, &names(&["a.b.svc"]), &[], now, DAY).unwrap();
-    for (key, shown) in [
+    for (key, output) in [
         (ca.key_pem(), format!("{ca:?}")),
         (leaf.key_pem.clone(), format!("{leaf:?}")),
     ] {
-        assert!(!shown.contains(key.lines().nth(1).unwrap()), "{shown}");
+        assert!(!output.contains(key.lines().nth(1).unwrap()), "{output}");
     }
 }

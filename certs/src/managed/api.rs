@@ -1,4 +1,4 @@
-//! Calls of the API server, and what can be said of those that fail.
+//! Calls of the API server, and their errors without the content of objects.
 
 use std::time::Duration;
 
@@ -8,68 +8,71 @@ use kube::runtime::watcher;
 use thiserror::Error;
 use tokio::time::timeout;
 
-/// Whose fields these are.
+/// The field manager of all writes.
 pub(crate) const FIELD_MANAGER: &str = "helmops-certs";
 
-/// Longest time for one call. It holds nobody up: what is loaded is served meanwhile.
+/// Longest time for one call. It delays no handshake: the loaded certificate is served meanwhile.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Why a call did not do what it should.
+/// Why a call failed.
 #[derive(Debug, Error)]
-pub(crate) enum Failure {
-    /// Somebody else was quicker: look again.
-    #[error("somebody else was quicker")]
-    Overtaken,
-    /// It failed; never with what an object holds.
+pub(crate) enum CallError {
+    /// The object was changed or created meanwhile: read it again.
+    #[error("the object has changed meanwhile")]
+    Conflict,
+    /// Any other error; never with the content of an object.
     #[error("{0}")]
     Failed(String),
 }
 
-impl From<kube::Error> for Failure {
+impl From<kube::Error> for CallError {
     fn from(error: kube::Error) -> Self {
         match &error {
-            kube::Error::Api(status) if status.code == 409 => Self::Overtaken,
-            error => Self::Failed(told(error)),
+            kube::Error::Api(status) if status.code == 409 => Self::Conflict,
+            error => Self::Failed(describe(error)),
         }
     }
 }
 
 /// Bounds a call, which the client itself does not.
-pub(crate) async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+pub(crate) async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
     match timeout(DEADLINE, call).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Failure::Failed(format!(
-            "the API server did not answer within {} s",
+        Ok(response) => Ok(response?),
+        Err(_) => Err(CallError::Failed(format!(
+            "the API server did not respond within {} s",
             DEADLINE.as_secs()
         ))),
     }
 }
 
-/// What can be said of an error about an object that may hold a key.
-fn told(error: &kube::Error) -> String {
+/// Describes an error without the content of the object, which may be a key.
+fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => told_by_server(status),
-        // A decoder quotes what it does not understand.
-        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => "the answer does not decode".to_owned(),
+        kube::Error::Api(status) => describe_status(status),
+        // A decoder quotes the text that it rejects.
+        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => "the response cannot be decoded".to_owned(),
         error => with_causes(error),
     }
 }
 
-fn told_by_server(status: &Status) -> String {
+fn describe_status(status: &Status) -> String {
     let hint = match status.code {
-        403 => "; the rights are in manifests/base/rbac.yaml",
+        403 => "; the permissions are in manifests/base/rbac.yaml",
         _ => "",
     };
-    format!("the API server says {}: {}{hint}", status.code, status.message)
+    format!(
+        "the API server returned {}: {}{hint}",
+        status.code, status.message
+    )
 }
 
-/// The same for a watch.
-pub(crate) fn told_of_watch(error: &watcher::Error) -> String {
+/// Describes an error of a watch, without the content of the object.
+pub(crate) fn describe_watch_error(error: &watcher::Error) -> String {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => told(error),
-        WatchError(status) => told_by_server(status),
-        NoResourceVersion => "the answer has no resource version".to_owned(),
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => describe(error),
+        WatchError(status) => describe_status(status),
+        NoResourceVersion => "the response has no resource version".to_owned(),
     }
 }
 
@@ -82,24 +85,27 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_to_do_and_never_what_an_object_holds() {
-        assert!(matches!(Failure::from(api(409, "exists")), Failure::Overtaken));
-        let forbidden = Failure::from(api(403, "may not")).to_string();
+    fn an_error_names_the_fix_and_never_the_content_of_an_object() {
+        assert!(matches!(CallError::from(api(409, "exists")), CallError::Conflict));
+        let forbidden = CallError::from(api(403, "may not")).to_string();
         assert_eq!(
             forbidden,
-            "the API server says 403: may not; the rights are in manifests/base/rbac.yaml"
+            "the API server returned 403: may not; the permissions are in manifests/base/rbac.yaml"
         );
-        let odd = serde_json::from_str::<u8>("\"PRIVATE\"").unwrap_err();
-        assert!(odd.to_string().contains("PRIVATE"), "the reason for this");
-        let odd = watcher::Error::WatchFailed(kube::Error::SerdeError(odd));
-        assert_eq!(told_of_watch(&odd), "the answer does not decode");
+        let undecodable = serde_json::from_str::<u8>("\"PRIVATE\"").unwrap_err();
+        assert!(
+            undecodable.to_string().contains("PRIVATE"),
+            "the decoder quotes the content"
+        );
+        let error = watcher::Error::WatchFailed(kube::Error::SerdeError(undecodable));
+        assert_eq!(describe_watch_error(&error), "the response cannot be decoded");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_without_an_answer_is_given_up() {
-        let failure = bounded(std::future::pending::<kube::Result<()>>())
+    async fn a_call_without_a_response_times_out() {
+        let error = bounded(std::future::pending::<kube::Result<()>>())
             .await
             .unwrap_err();
-        assert_eq!(failure.to_string(), "the API server did not answer within 10 s");
+        assert_eq!(error.to_string(), "the API server did not respond within 10 s");
     }
 }

@@ -1,4 +1,4 @@
-//! The flags of a webhook that keeps its own certificate.
+//! The flags of a webhook that manages its own certificate.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use rustls::pki_types::DnsName;
 use thiserror::Error;
 
 use super::lifetimes::{LifetimeError, Lifetimes};
-use super::plan::Wanted;
+use super::plan::Desired;
 
 /// The namespace of the manifests.
 const NAMESPACE: &str = "helmops-system";
@@ -68,22 +68,22 @@ pub struct ManagedArgs {
     pub tls_ca_validity: Duration,
 }
 
-/// What the flags say, checked.
+/// The settings from the flags, checked.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) namespace: String,
     pub(crate) secret: String,
     pub(crate) configuration: String,
-    pub(crate) wanted: Wanted,
+    pub(crate) desired: Desired,
 }
 
-/// Flags that cannot be followed.
+/// Invalid flags.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SettingsError {
-    /// Lifetimes that do not go together.
+    /// Lifetimes that contradict each other.
     #[error(transparent)]
     Lifetime(#[from] LifetimeError),
-    /// No name and no address.
+    /// Neither a DNS name nor an IP address.
     #[error(
         "{0:?} is neither a DNS name nor an IP address; see --tls-service, --namespace and --tls-extra-names"
     )]
@@ -91,30 +91,30 @@ pub enum SettingsError {
 }
 
 impl ManagedArgs {
-    /// What the flags say.
+    /// The settings from the flags.
     ///
     /// # Errors
-    /// Names the flags that cannot be followed.
+    /// Names the invalid flags.
     pub fn settings(&self) -> Result<Settings, SettingsError> {
         let namespace = self.namespace.clone().or_else(own_namespace);
         let namespace = namespace.unwrap_or_else(|| NAMESPACE.to_owned());
         let service = format!("{}.{namespace}.svc", self.tls_service);
         let mut names = vec![service.clone(), format!("{service}.cluster.local")];
         names.extend(self.tls_extra_names.iter().map(|name| canonical(name)));
-        if let Some(odd) = names.iter().find(|name| !is_name(name)) {
-            return Err(SettingsError::Name(odd.clone()));
+        if let Some(invalid) = names.iter().find(|name| !is_name(name)) {
+            return Err(SettingsError::Name(invalid.clone()));
         }
-        let lifetimes = Lifetimes::new(self.tls_validity, self.tls_ca_validity, chance())?;
+        let lifetimes = Lifetimes::new(self.tls_validity, self.tls_ca_validity, jitter())?;
         Ok(Settings {
             namespace,
             secret: self.tls_secret.clone(),
             configuration: self.webhook_configuration.clone(),
-            wanted: Wanted { names, lifetimes },
+            desired: Desired { names, lifetimes },
         })
     }
 }
 
-/// As a certificate tells it: addresses have more than one spelling.
+/// The spelling that a certificate uses: addresses have more than one.
 fn canonical(name: &str) -> String {
     name.parse::<IpAddr>()
         .map_or_else(|_| name.to_owned(), |address| address.to_string())
@@ -124,8 +124,8 @@ fn is_name(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || DnsName::try_from(name).is_ok()
 }
 
-/// A number between 0 and 1 that other processes do not have.
-fn chance() -> f64 {
+/// A random number between 0 and 1, different for each process.
+fn jitter() -> f64 {
     let number = RandomState::new().hash_one(std::process::id()) % 1000;
     f64::from(u32::try_from(number).unwrap_or_default()) / 1000.0
 }
@@ -148,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_is_for_the_service_and_what_else_is_told() {
-        let names = |args| settings(args).unwrap().wanted.names;
+    fn the_certificate_has_the_names_of_the_service_and_the_extra_names() {
+        let names = |args| settings(args).unwrap().desired.names;
         assert_eq!(
             names(&[]),
             [
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused() {
+    fn invalid_names_and_lifetimes_are_rejected() {
         let error = settings(&["--tls-extra-names=a b"]).unwrap_err().to_string();
         assert!(
             error.starts_with("\"a b\" is neither a DNS name nor an IP address"),
@@ -186,14 +186,17 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_an_environment_twin() {
+    fn every_flag_has_an_environment_variable() {
         for arg in Cli::command().get_arguments() {
             let Some(long) = arg.get_long() else { continue };
-            let twin = match long {
+            let variable = match long {
                 "namespace" => "POD_NAMESPACE".to_owned(),
                 long => format!("HELMOPS_{}", long.to_uppercase().replace('-', "_")),
             };
-            assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(twin.as_str()));
+            assert_eq!(
+                arg.get_env().and_then(|env| env.to_str()),
+                Some(variable.as_str())
+            );
         }
     }
 }

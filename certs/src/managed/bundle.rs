@@ -1,4 +1,4 @@
-//! The authorities that a caller trusts, as PEM and as values.
+//! The CA certificates of a `caBundle`, as PEM and parsed.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use crate::pair::unix_seconds;
 /// Characters of base64 in a line of PEM.
 const LINE: usize = 64;
 
-/// The certificate of an authority. Two are equal where every byte is.
+/// The certificate of a CA. Two are equal if all their bytes are.
 #[derive(Clone)]
 pub(crate) struct CaCertificate {
     der: CertificateDer<'static>,
@@ -32,7 +32,7 @@ impl PartialEq for CaCertificate {
 
 impl Eq for CaCertificate {}
 
-/// As an admin finds it in `openssl x509 -text`.
+/// The serial number as `openssl x509 -text` shows it.
 impl fmt::Display for CaCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CA {} (until {})", self.serial, self.not_after)
@@ -46,7 +46,7 @@ impl fmt::Debug for CaCertificate {
 }
 
 impl CaCertificate {
-    /// `None` for what is no certificate, or none of an authority.
+    /// `None` if it is not a certificate, or not that of a CA.
     pub(crate) fn from_der(der: CertificateDer<'static>) -> Option<Self> {
         let (_, x509) = x509_parser::parse_x509_certificate(&der).ok()?;
         if !x509.is_ca() {
@@ -62,7 +62,7 @@ impl CaCertificate {
         })
     }
 
-    /// That of an authority whose key is at hand.
+    /// The certificate of `ca`.
     pub(crate) fn of(ca: &Ca) -> Option<Self> {
         Self::from_der(CertificateDer::from_pem_slice(ca.cert_pem().as_bytes()).ok()?)
     }
@@ -101,13 +101,13 @@ impl CaCertificate {
     }
 }
 
-/// The authorities in a PEM text, each once. What is damaged, and what is no authority, is left out.
+/// The CA certificates in a PEM text, without duplicates. Damaged certificates and those of no CA are left out.
 pub(crate) fn read(pem: &[u8]) -> Vec<CaCertificate> {
     let certificates = CertificateDer::pem_slice_iter(pem).map_while(Result::ok);
     distinct(certificates.filter_map(CaCertificate::from_der))
 }
 
-/// The first of each, in their order.
+/// The values without duplicates, in their order.
 pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for value in values {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_is_written_as_it_was_read() {
+    fn a_bundle_round_trips() {
         let (one, other) = (ca(), ca());
         let text = format!("{}{}", one.cert_pem(), other.cert_pem()).replace("\r\n", "\n");
         let authorities = read(text.as_bytes());
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_foreign_or_told_twice_is_left_out() {
+    fn damaged_duplicate_and_non_ca_certificates_are_left_out() {
         let ca = ca();
         let leaf =
             crate::issue::issue_leaf(&ca, &["a.b.svc".to_owned()], &[], SystemTime::now(), DAY).unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_valid_between_its_ends() {
+    fn a_ca_is_valid_within_its_validity_period() {
         let authority = CaCertificate::of(&ca()).unwrap();
         let now = SystemTime::now();
         assert!(authority.is_valid(now));

@@ -1,4 +1,4 @@
-//! The `caBundle` of both webhook configurations, and nothing else of them.
+//! Injects `caBundle` into both webhook configurations, and changes nothing else in them.
 
 use std::fmt;
 
@@ -13,48 +13,48 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::api::{FIELD_MANAGER, Failure, bounded};
-use super::sight::{Configuration, Hook, Kind};
+use super::api::{CallError, FIELD_MANAGER, bounded};
+use super::observed::{Configuration, ConfigurationKind, Webhook};
 
-/// The webhooks of this project. Others in the same configuration are somebody else's.
-const HOOKS: [&str; 2] = [
+/// The webhooks of this project. Others in the same configuration have another owner.
+const WEBHOOKS: [&str; 2] = [
     "mutate.helmops.fleet.cattle.io",
     "validate.helmops.fleet.cattle.io",
 ];
 
-/// The annotations by which cert-manager is asked to inject.
+/// The annotations that request injection by cert-manager.
 const INJECTORS: [&str; 3] = [
     "cert-manager.io/inject-ca-from",
     "cert-manager.io/inject-ca-from-secret",
     "cert-manager.io/inject-apiserver-ca",
 ];
 
-/// The way to the configurations.
+/// Watches and patches the webhook configurations.
 pub(crate) struct Injector {
     mutating: Api<MutatingWebhookConfiguration>,
     validating: Api<ValidatingWebhookConfiguration>,
     pub(crate) name: String,
 }
 
-/// A kind of webhook configurations.
-trait Webhooks: Resource<DynamicType = ()> {
+/// A kind of webhook configuration.
+trait WebhookConfiguration: Resource<DynamicType = ()> {
     fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)>;
 }
 
-impl Webhooks for MutatingWebhookConfiguration {
+impl WebhookConfiguration for MutatingWebhookConfiguration {
     fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)> {
-        let hooks = self.webhooks.iter().flatten();
-        hooks
-            .map(|hook| (hook.name.as_str(), &hook.client_config))
+        let webhooks = self.webhooks.iter().flatten();
+        webhooks
+            .map(|webhook| (webhook.name.as_str(), &webhook.client_config))
             .collect()
     }
 }
 
-impl Webhooks for ValidatingWebhookConfiguration {
+impl WebhookConfiguration for ValidatingWebhookConfiguration {
     fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)> {
-        let hooks = self.webhooks.iter().flatten();
-        hooks
-            .map(|hook| (hook.name.as_str(), &hook.client_config))
+        let webhooks = self.webhooks.iter().flatten();
+        webhooks
+            .map(|webhook| (webhook.name.as_str(), &webhook.client_config))
             .collect()
     }
 }
@@ -68,27 +68,27 @@ impl Injector {
         }
     }
 
-    /// What becomes of the configuration of this kind, from now on.
+    /// Watches the configuration of this kind.
     pub(crate) fn watch(
         &self,
-        kind: Kind,
+        kind: ConfigurationKind,
     ) -> futures::stream::BoxStream<'static, watcher::Result<Option<Configuration>>> {
         match kind {
-            Kind::Mutating => watch(&self.mutating, &self.name).boxed(),
-            Kind::Validating => watch(&self.validating, &self.name).boxed(),
+            ConfigurationKind::Mutating => watch(&self.mutating, &self.name).boxed(),
+            ConfigurationKind::Validating => watch(&self.validating, &self.name).boxed(),
         }
     }
 
-    /// Gives the bundle to each webhook of the configuration as it was seen.
+    /// Injects the bundle into each webhook of the observed configuration.
     pub(crate) async fn apply(
         &self,
-        kind: Kind,
-        seen: &Configuration,
+        kind: ConfigurationKind,
+        observed: &Configuration,
         bundle: &str,
-    ) -> Result<Configuration, Failure> {
+    ) -> Result<Configuration, CallError> {
         match kind {
-            Kind::Mutating => apply(&self.mutating, &self.name, seen, bundle).await,
-            Kind::Validating => apply(&self.validating, &self.name, seen, bundle).await,
+            ConfigurationKind::Mutating => apply(&self.mutating, &self.name, observed, bundle).await,
+            ConfigurationKind::Validating => apply(&self.validating, &self.name, observed, bundle).await,
         }
     }
 }
@@ -98,18 +98,18 @@ fn watch<K>(
     name: &str,
 ) -> impl Stream<Item = watcher::Result<Option<Configuration>>> + Send + use<K>
 where
-    K: Webhooks + Clone + fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+    K: WebhookConfiguration + Clone + fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
 {
     let objects = watcher::watch_object(api.clone(), name).default_backoff();
     objects.map(|object| object.map(|object| object.as_ref().map(read)))
 }
 
-fn read<K: Webhooks>(object: &K) -> Configuration {
+fn read<K: WebhookConfiguration>(object: &K) -> Configuration {
     let ours = object
         .webhooks()
         .into_iter()
-        .filter(|(name, _)| HOOKS.contains(name));
-    let hook = |(name, client): (&str, &WebhookClientConfig)| Hook {
+        .filter(|(name, _)| WEBHOOKS.contains(name));
+    let webhook = |(name, client): (&str, &WebhookClientConfig)| Webhook {
         name: name.to_owned(),
         bundle: client
             .ca_bundle
@@ -124,7 +124,7 @@ fn read<K: Webhooks>(object: &K) -> Configuration {
     Configuration {
         uid: object.uid(),
         resource_version: object.resource_version(),
-        hooks: ours.map(hook).collect(),
+        webhooks: ours.map(webhook).collect(),
         injector: injector.map(|annotation| (*annotation).to_owned()),
     }
 }
@@ -132,30 +132,30 @@ fn read<K: Webhooks>(object: &K) -> Configuration {
 async fn apply<K>(
     api: &Api<K>,
     name: &str,
-    seen: &Configuration,
+    observed: &Configuration,
     bundle: &str,
-) -> Result<Configuration, Failure>
+) -> Result<Configuration, CallError>
 where
-    K: Webhooks + Clone + fmt::Debug + serde::de::DeserializeOwned,
+    K: WebhookConfiguration + Clone + fmt::Debug + serde::de::DeserializeOwned,
 {
     let (version, kind) = (K::api_version(&()), K::kind(&()));
-    let wanted = wanted(&version, &kind, name, seen, bundle);
-    // Whoever has written the field before gives it up: two owners of it would keep each other from changing it.
+    let patch = apply_patch(&version, &kind, name, observed, bundle);
+    // Forced: with two field managers of this field, neither could change it without a conflict.
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let applied = bounded(api.patch(name, &params, &Patch::Apply(wanted))).await?;
+    let applied = bounded(api.patch(name, &params, &Patch::Apply(patch))).await?;
     Ok(read(&applied))
 }
 
-/// The fields that are to be this project's. With the version, a request that was long on its way changes nothing that has
-/// changed since; with that and the UID, none makes a configuration that is not there.
-fn wanted(version: &str, kind: &str, name: &str, seen: &Configuration, bundle: &str) -> Value {
+/// The fields that this project owns. With the resource version, a delayed request changes nothing that has changed since;
+/// with the resource version and the UID, no request creates a configuration that does not exist.
+fn apply_patch(version: &str, kind: &str, name: &str, observed: &Configuration, bundle: &str) -> Value {
     let bundle = STANDARD.encode(bundle);
-    let hook = |hook: &Hook| json!({ "name": hook.name, "clientConfig": { "caBundle": bundle } });
+    let webhook = |webhook: &Webhook| json!({ "name": webhook.name, "clientConfig": { "caBundle": bundle } });
     json!({
         "apiVersion": version,
         "kind": kind,
-        "metadata": { "name": name, "uid": seen.uid, "resourceVersion": seen.resource_version },
-        "webhooks": seen.hooks.iter().map(hook).collect::<Vec<_>>(),
+        "metadata": { "name": name, "uid": observed.uid, "resourceVersion": observed.resource_version },
+        "webhooks": observed.webhooks.iter().map(webhook).collect::<Vec<_>>(),
     })
 }
 
@@ -163,8 +163,8 @@ fn wanted(version: &str, kind: &str, name: &str, seen: &Configuration, bundle: &
 mod tests {
     use super::*;
 
-    fn configuration(over: &Value) -> Configuration {
-        let hook = |name: &str, bundle: &str| {
+    fn configuration(annotations: &Value) -> Configuration {
+        let webhook = |name: &str, bundle: &str| {
             json!({
                 "name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"],
                 "clientConfig": { "url": "https://localhost/validate", "caBundle": STANDARD.encode(bundle) },
@@ -172,21 +172,30 @@ mod tests {
         };
         let mut object = json!({
             "metadata": { "name": "helmops", "uid": "u", "resourceVersion": "7", "annotations": {} },
-            "webhooks": [hook("validate.helmops.fleet.cattle.io", "old"), hook("other.example.com", "theirs")],
+            "webhooks": [webhook("validate.helmops.fleet.cattle.io", "old"), webhook("other.example.com", "theirs")],
         });
-        if let (Some(object), Some(over)) = (object.pointer_mut("/metadata/annotations"), over.as_object()) {
-            *object = Value::Object(over.clone());
+        if let (Some(object), Some(annotations)) = (
+            object.pointer_mut("/metadata/annotations"),
+            annotations.as_object(),
+        ) {
+            *object = Value::Object(annotations.clone());
         }
         read(&serde_json::from_value::<ValidatingWebhookConfiguration>(object).unwrap())
     }
 
     #[test]
-    fn only_our_own_webhooks_are_seen_and_written_and_only_their_bundle() {
-        let seen = configuration(&json!({}));
-        assert!(seen.is_ours() && seen.holds("old") && !seen.holds("new"));
-        let wanted = wanted("admissionregistration.k8s.io/v1", "K", "helmops", &seen, "new");
+    fn only_the_ca_bundle_of_our_webhooks_is_read_and_patched() {
+        let observed = configuration(&json!({}));
+        assert!(observed.is_ours() && observed.has_bundle("old") && !observed.has_bundle("new"));
+        let patch = apply_patch(
+            "admissionregistration.k8s.io/v1",
+            "K",
+            "helmops",
+            &observed,
+            "new",
+        );
         assert_eq!(
-            wanted,
+            patch,
             json!({
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": "K",
@@ -199,9 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cert_manager_injects_into_is_left_to_it() {
-        let seen = configuration(&json!({ "cert-manager.io/inject-ca-from": "a/b" }));
-        assert!(!seen.is_ours());
-        assert_eq!(seen.injector.as_deref(), Some("cert-manager.io/inject-ca-from"));
+    fn a_configuration_with_a_cert_manager_annotation_is_not_ours() {
+        let observed = configuration(&json!({ "cert-manager.io/inject-ca-from": "a/b" }));
+        assert!(!observed.is_ours());
+        assert_eq!(
+            observed.injector.as_deref(),
+            Some("cert-manager.io/inject-ca-from")
+        );
     }
 }

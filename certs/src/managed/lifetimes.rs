@@ -1,4 +1,4 @@
-//! How long certificates live, and when it is time for the next.
+//! Validity of certificates, and when to issue the next one.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,24 +7,25 @@ use thiserror::Error;
 use crate::issue::BACKDATED;
 use crate::pair::unix_seconds;
 
-/// Less would only keep the API server busy.
+/// Shorter validities would only keep the API server busy.
 const SHORTEST: Duration = Duration::from_secs(10);
 
-/// What the library takes, without what a certificate is backdated by.
+/// What the library accepts, minus the time by which a certificate is backdated.
 const LONGEST: Duration = Duration::from_hours(10 * 365 * 24 - 1);
 
-/// An authority whose successor is due after two thirds of its life can always issue a whole certificate until then.
+/// The successor of a CA is due after two thirds of its validity; with this factor it can issue certificates of full length
+/// until then.
 const AUTHORITY_OUTLIVES: u32 = 3;
 
-/// The settle time is this part of a certificate's life, within bounds.
+/// The settle time is this fraction of a certificate's validity, within bounds.
 const SETTLE_PART: u32 = 12;
 const LONGEST_SETTLE: Duration = Duration::from_hours(1);
 const SHORTEST_SETTLE: Duration = Duration::from_secs(2);
 
-/// Replicas renew up to this part of the life apart, so that one of them does.
+/// Replicas renew up to this fraction of the validity apart, so that only one of them does.
 const JITTER_PART: f64 = 60.0;
 
-/// How long what lives.
+/// Validity of certificates and CAs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lifetimes {
     leaf: Duration,
@@ -33,7 +34,7 @@ pub struct Lifetimes {
     jitter: f64,
 }
 
-/// Lifetimes that do not go together.
+/// Lifetimes that contradict each other.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum LifetimeError {
     /// Out of bounds.
@@ -43,8 +44,8 @@ pub enum LifetimeError {
     Leaf(Duration),
     /// Out of bounds.
     #[error("--tls-ca-validity {0:?} is too long: at most ten years; the default is 43800h")]
-    CaCertificate(Duration),
-    /// A certificate would outlive its authority.
+    Ca(Duration),
+    /// A certificate would outlive its CA.
     #[error(
         "--tls-ca-validity {authority:?} must be at least three times --tls-validity {leaf:?}, or certificates would outlive their CA"
     )]
@@ -57,7 +58,7 @@ pub enum LifetimeError {
 }
 
 impl Lifetimes {
-    /// Checks lifetimes against each other. `jitter` is a number between 0 and 1 that other replicas do not have.
+    /// Checks lifetimes against each other. `jitter` is a number between 0 and 1, different for each replica.
     ///
     /// # Errors
     /// Names the flags that are out of bounds, or contradict each other.
@@ -66,7 +67,7 @@ impl Lifetimes {
             return Err(LifetimeError::Leaf(leaf));
         }
         if authority > LONGEST {
-            return Err(LifetimeError::CaCertificate(authority));
+            return Err(LifetimeError::Ca(authority));
         }
         if authority < leaf * AUTHORITY_OUTLIVES {
             return Err(LifetimeError::TooClose { leaf, authority });
@@ -78,48 +79,49 @@ impl Lifetimes {
         })
     }
 
-    /// Of a serving certificate.
+    /// Validity of a serving certificate.
     pub(crate) fn leaf(&self) -> Duration {
         self.leaf
     }
 
-    /// Of an authority.
+    /// Validity of a CA.
     pub(crate) fn authority(&self) -> Duration {
         self.authority
     }
 
-    /// How long it takes, at the most, until every API server trusts what is in `caBundle`, and every replica serves what is
-    /// in the Secret. Nothing is hurried by it: what is overlapping stays trusted meanwhile.
+    /// The longest time until every API server trusts the content of `caBundle`, and every replica serves the certificate in
+    /// the Secret. A longer one does no harm: both CAs stay trusted meanwhile.
     pub(crate) fn settle(&self) -> Duration {
         (self.leaf / SETTLE_PART).clamp(SHORTEST_SETTLE, LONGEST_SETTLE)
     }
 
-    /// When a certificate with this validity, in seconds since 1970, is to be followed by another: after two thirds of its
-    /// life, as told by itself.
+    /// When a certificate with this validity, in seconds since 1970, must be replaced: after two thirds of its own validity.
     pub(crate) fn due(&self, not_before: i64, not_after: i64) -> i64 {
         let backdated = i64::try_from(BACKDATED.as_secs()).unwrap_or_default();
-        // A foreign one may be shorter than that.
+        // A certificate from elsewhere may be valid for less than that.
         let begin = if not_before + backdated < not_after {
             not_before + backdated
         } else {
             not_before
         };
-        let life = not_after.saturating_sub(begin);
-        let due = life.checked_mul(2).map_or(not_after, |twice| begin + twice / 3);
-        due.saturating_add(self.jitter_of(life))
+        let lifetime = not_after.saturating_sub(begin);
+        let due = lifetime
+            .checked_mul(2)
+            .map_or(not_after, |twice| begin + twice / 3);
+        due.saturating_add(self.jitter_of(lifetime))
     }
 
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
-        reason = "a part of some years in seconds, where a second is of no concern"
+        reason = "a fraction of some years in seconds, where a second does not matter"
     )]
-    fn jitter_of(&self, life: i64) -> i64 {
-        (life as f64 / JITTER_PART * self.jitter) as i64
+    fn jitter_of(&self, lifetime: i64) -> i64 {
+        (lifetime as f64 / JITTER_PART * self.jitter) as i64
     }
 }
 
-/// The time from `now` to a point in seconds since 1970; nothing if that is over.
+/// The time from `now` to a time in seconds since 1970; zero if that has passed.
 pub(crate) fn until(now: SystemTime, seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds.saturating_sub(unix_seconds(now))).unwrap_or_default())
 }
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_renewed_after_two_thirds_of_its_life() {
+    fn a_certificate_is_renewed_after_two_thirds_of_its_validity() {
         let hours = |number: i64| number * 3600;
         // Issued at 1000 h, backdated by one, for 90 days.
         assert_eq!(
@@ -146,17 +148,17 @@ mod tests {
             lifetimes(1.0).due(hours(999), hours(1000 + 2160)),
             hours(1000 + 1440 + 36)
         );
-        // One that somebody else issued, for less than an hour.
+        // A certificate from elsewhere, for less than an hour.
         assert_eq!(lifetimes(0.0).due(0, 1800), 1200);
         assert_eq!(
             lifetimes(0.0).due(i64::MIN / 2, i64::MAX),
             i64::MAX,
-            "an odd one is not due early"
+            "an extreme validity is not due early"
         );
     }
 
     #[test]
-    fn the_settle_time_is_an_hour_and_less_for_short_lives() {
+    fn the_settle_time_is_one_hour_or_less_for_short_validities() {
         assert_eq!(lifetimes(0.0).settle(), HOUR);
         let settle = |seconds| {
             let leaf = Duration::from_secs(seconds);
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_that_do_not_go_together_are_refused_with_the_flags_named() {
+    fn contradicting_lifetimes_are_rejected_with_the_flags_named() {
         let new = |leaf, authority| Lifetimes::new(leaf, authority, 0.0).unwrap_err().to_string();
         for (text, words) in [
             (

@@ -1,14 +1,14 @@
-//! What Prometheus sees of the care for certificates.
+//! Prometheus metrics of the managed certificate.
 
 use helmops_shared::runtime::metrics::registered;
 use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 
 use super::plan::Step;
 
-/// What is done to the Secret or a configuration.
+/// An action on the Secret or a webhook configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
-    Anew,
+    IssueAll,
     Renew,
     Prepare,
     Switch,
@@ -16,18 +16,18 @@ pub(crate) enum Action {
     Inject,
 }
 
-/// What came of it.
+/// The result of an action.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Outcome {
-    Done,
-    /// Another replica, or an admin, was quicker.
-    Overtaken,
-    Failed,
+pub(crate) enum ActionResult {
+    Success,
+    /// Another replica or a user changed the object first.
+    Conflict,
+    Error,
 }
 
 impl Action {
     const ALL: [Self; 6] = [
-        Self::Anew,
+        Self::IssueAll,
         Self::Renew,
         Self::Prepare,
         Self::Switch,
@@ -37,7 +37,7 @@ impl Action {
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Anew => "issue_all",
+            Self::IssueAll => "issue_all",
             Self::Renew => "renew_certificate",
             Self::Prepare => "prepare_ca",
             Self::Switch => "switch_ca",
@@ -50,7 +50,7 @@ impl Action {
 impl From<&Step> for Action {
     fn from(step: &Step) -> Self {
         match step {
-            Step::Anew { .. } => Self::Anew,
+            Step::IssueAll { .. } => Self::IssueAll,
             Step::Renew { .. } => Self::Renew,
             Step::Prepare => Self::Prepare,
             Step::Switch => Self::Switch,
@@ -59,14 +59,14 @@ impl From<&Step> for Action {
     }
 }
 
-impl Outcome {
-    const ALL: [Self; 3] = [Self::Done, Self::Overtaken, Self::Failed];
+impl ActionResult {
+    const ALL: [Self; 3] = [Self::Success, Self::Conflict, Self::Error];
 
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Done => "success",
-            Self::Overtaken => "conflict",
-            Self::Failed => "error",
+            Self::Success => "success",
+            Self::Conflict => "conflict",
+            Self::Error => "error",
         }
     }
 }
@@ -79,10 +79,10 @@ pub struct ManagedMetrics {
 }
 
 impl ManagedMetrics {
-    /// Makes the metrics and registers them, with every label value that can occur.
+    /// Creates and registers the metrics, with every label value that can occur.
     ///
     /// # Errors
-    /// Where one of them is registered already.
+    /// If one of them is registered already.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let authority_expiry = registered(
             registry,
@@ -102,8 +102,8 @@ impl ManagedMetrics {
             )?,
         )?;
         for action in Action::ALL {
-            for outcome in Outcome::ALL {
-                actions.with_label_values(&[action.as_str(), outcome.as_str()]);
+            for result in ActionResult::ALL {
+                actions.with_label_values(&[action.as_str(), result.as_str()]);
             }
         }
         Ok(Self {
@@ -112,13 +112,13 @@ impl ManagedMetrics {
         })
     }
 
-    pub(crate) fn authority_expires(&self, not_after: i64) {
+    pub(crate) fn set_ca_expiry(&self, not_after: i64) {
         self.authority_expiry.set(not_after);
     }
 
-    pub(crate) fn acted(&self, action: Action, outcome: Outcome) {
+    pub(crate) fn record(&self, action: Action, result: ActionResult) {
         self.actions
-            .with_label_values(&[action.as_str(), outcome.as_str()])
+            .with_label_values(&[action.as_str(), result.as_str()])
             .inc();
     }
 }

@@ -1,17 +1,16 @@
-//! A webhook that keeps its own certificate: issued in the process, shared by all replicas, trusted before it is served.
+//! A webhook that manages its own certificate: issued in the process, shared by all replicas, trusted before it is served.
 //!
 //! ```text
 //!                    ┌──────────── watch ────────────┐
-//! Secret ──watch──► Sight ──► plan ──► Step ──► mint ──► Secret (create, or update of the version that was seen)
-//! configurations ──► │          ├────► caBundle ───────► both webhook configurations (server-side apply)
-//!                    │          └────► HotPair ────────► TLS handshakes
-//!                 what is so,
-//!                 since when
+//! Secret ──watch──► Observed ─► plan ──► Step ─► changes ─► Secret (create, or update of the observed version)
+//! configurations ──► │           ├────► caBundle ─────────► both webhook configurations (server-side apply)
+//!                    │           └────► CertResolver ─────► TLS handshakes
+//!             state, and since when
 //! ```
 //!
-//! `sight`, `plan` and `mint` reach for nothing: what is seen and both clocks are parameters. Every replica runs the same
-//! loop; whoever is first changes the Secret, and the API server refuses all others by its version. What is in the Secret
-//! says how far a rotation has come, so that any replica goes on where another was killed.
+//! `observed`, `plan` and `changes` do no I/O: the observed objects and both clocks are parameters. Every replica runs the same
+//! loop. The first replica changes the Secret, and the API server rejects the updates of all others by the resource version.
+//! The content of the Secret shows the progress of a rotation, so that any replica continues where another was killed.
 
 mod api;
 mod args;
@@ -19,16 +18,16 @@ mod bundle;
 mod inject;
 mod lifetimes;
 mod metrics;
-mod mint;
-mod pace;
+mod changes;
+mod rate_limiter;
 mod plan;
 mod run;
-mod sight;
+mod observed;
 #[cfg(test)]
 mod simulation;
 mod store;
 mod stored;
-mod telling;
+mod transition_log;
 #[cfg(test)]
 mod tests;
 

@@ -1,12 +1,12 @@
-//! What is to be done about what was seen. It reaches for nothing: both clocks are parameters.
+//! Computes the next step from the observed state. No I/O: both clocks are parameters.
 //!
-//! An authority is followed by another in three steps, each of which any replica can take, whoever took the one before:
+//! A CA is replaced in three steps. Any replica can take each of them, whichever replica took the previous one:
 //!
 //! ```text
 //! Secret: authorities  certificate of   step      taken when
-//! old                  old              Prepare   two thirds of the life of old are over
+//! old                  old              Prepare   two thirds of the validity of old are over
 //! old, next            old              Switch    every caBundle has held next for the settle time
-//! next, old            next             Retire    the certificate of next has been there for twice the settle time
+//! next, old            next             Retire    the certificate of next is twice the settle time old
 //! next                 next
 //! ```
 
@@ -17,163 +17,164 @@ use tokio::time::Instant;
 
 use super::bundle::{self, CaCertificate};
 use super::lifetimes::{Lifetimes, until};
-use super::sight::{Kind, Known, Now, Observed};
+use super::observed::{ConfigurationKind, Now, ObjectState, Observed};
 use super::stored::{Issuer, Leaf, Stored};
 use crate::pair::unix_seconds;
 
-/// A look at the clock at least this often.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Longest time between two plans: the wall clock may be changed.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A change of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A new authority and a certificate of it. The authorities that are trusted already stay for a while.
-    Anew {
-        /// Those that stay.
+    /// Issues a new CA and a certificate from it. The CAs that are trusted already stay for a while.
+    IssueAll {
+        /// The CAs that stay.
         retained: Vec<CaCertificate>,
     },
-    /// A new certificate of the same authority, for these names beside the wanted ones.
+    /// Issues a new certificate from the same CA, for the desired names and these.
     Renew {
-        /// Those that another replica may want.
+        /// Names that another replica may need.
         names: Vec<String>,
     },
-    /// A next authority is made known.
+    /// Issues the next CA and distributes its certificate.
     Prepare,
-    /// A certificate of the next authority.
+    /// Issues a certificate from the next CA.
     Switch,
-    /// Only the authority of the certificate stays.
+    /// Removes all CAs but that of the certificate.
     Retire,
 }
 
-/// What to do now.
+/// The actions to take now.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// A certificate to serve in place of the one served.
+    /// A new certificate to serve.
     pub(crate) serve: Option<Leaf>,
     /// A change of the Secret, and why.
     pub(crate) step: Option<(Step, String)>,
-    /// The bundle of every caller; `None` while it is not known which.
+    /// The `caBundle` to inject; `None` while it is unknown.
     pub(crate) bundle: Option<String>,
-    /// The configurations that do not have it.
-    pub(crate) inject: Vec<Kind>,
-    /// Whether callers trust what is served.
+    /// The configurations without it.
+    pub(crate) inject: Vec<ConfigurationKind>,
+    /// Whether the API server trusts the served certificate.
     pub(crate) is_injected: bool,
-    /// When to look again though nothing has changed.
-    pub(crate) again: Instant,
+    /// When to plan again even if nothing changes.
+    pub(crate) recheck_at: Instant,
 }
 
-/// What is wanted.
+/// The desired state.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Desired {
     /// The names of the certificate, DNS names and addresses.
     pub(crate) names: Vec<String>,
     pub(crate) lifetimes: Lifetimes,
 }
 
 impl Observed {
-    /// What to do now.
-    pub(crate) fn plan(&self, wanted: &Wanted, now: Now) -> Plan {
+    /// The actions to take now.
+    pub(crate) fn plan(&self, desired: &Desired, now: Now) -> Plan {
         let stored = self.secret().get();
-        let usable = stored.and_then(|stored| usable(stored, wanted, now.wall));
-        let serve = usable.filter(|leaf| self.takes_up(leaf, wanted, now));
+        let usable = stored.and_then(|stored| usable(stored, desired, now.wall));
+        let serve = usable.filter(|leaf| self.should_serve(leaf, desired, now));
         let bundle = usable.and(stored).map(|stored| bundle::pem(&stored.authorities));
         let inject = bundle
             .as_deref()
-            .map(|bundle| self.lacking(bundle))
+            .map(|bundle| self.lacking_bundle(bundle))
             .unwrap_or_default();
         Plan {
             serve: serve.cloned(),
-            step: self.step(wanted, now),
+            step: self.step(desired, now),
             inject,
-            is_injected: self.is_injected(serve.or(self.served()), now.steady),
+            is_injected: self.is_injected(serve.or(self.served()), now.monotonic),
             bundle,
-            again: now.steady + self.wait(wanted, now),
+            recheck_at: now.monotonic + self.idle_time(desired, now),
         }
     }
 
-    /// Whether the certificate in the Secret is to be served in place of the one that is.
+    /// Whether to replace the served certificate by the one in the Secret.
     ///
-    /// After a mishap it is of an authority that callers do not trust yet. The one that is served still is of one that they
-    /// trust, and goes on being served until all of them know better.
-    fn takes_up(&self, leaf: &Leaf, wanted: &Wanted, now: Now) -> bool {
+    /// If the Secret was deleted or damaged, its new certificate may be of a CA that is not in every `caBundle` yet. The served
+    /// certificate is of a trusted CA, and stays until the API server trusts the new one.
+    fn should_serve(&self, leaf: &Leaf, desired: &Desired, now: Now) -> bool {
         let Some(served) = self.served() else { return true };
-        if served.is(leaf) {
+        if served.is_same(leaf) {
             return false;
         }
-        let trusted = |leaf: &Leaf| self.trusted_for(&leaf.authority, now.steady);
+        let trusted = |leaf: &Leaf| self.trusted_for(&leaf.authority, now.monotonic);
         served.authority == leaf.authority
             || !served.is_valid(now.wall)
-            || trusted(leaf).is_some_and(|time| time >= wanted.lifetimes.settle())
+            || trusted(leaf).is_some_and(|time| time >= desired.lifetimes.settle())
             || (trusted(leaf).is_some() && trusted(served).is_none())
     }
 
-    /// The configurations that lack this bundle.
-    fn lacking(&self, bundle: &str) -> Vec<Kind> {
-        let lacks = |kind: &Kind| {
+    /// The configurations without this bundle.
+    fn lacking_bundle(&self, bundle: &str) -> Vec<ConfigurationKind> {
+        let lacks = |kind: &ConfigurationKind| {
             let configuration = self.configuration(*kind).get();
-            configuration.is_some_and(|configuration| configuration.is_ours() && !configuration.holds(bundle))
+            configuration
+                .is_some_and(|configuration| configuration.is_ours() && !configuration.has_bundle(bundle))
         };
-        Kind::ALL.into_iter().filter(lacks).collect()
+        ConfigurationKind::ALL.into_iter().filter(lacks).collect()
     }
 
-    /// Whether there is a configuration, and every one that there is trusts this certificate. One that is left to
-    /// cert-manager does not.
+    /// Whether there is a configuration, and every existing one trusts this certificate. One that cert-manager manages does
+    /// not.
     fn is_injected(&self, leaf: Option<&Leaf>, now: Instant) -> bool {
-        let calling: Vec<_> = Kind::ALL
+        let configurations: Vec<_> = ConfigurationKind::ALL
             .into_iter()
             .filter_map(|kind| self.configuration(kind).get())
-            .filter(|configuration| !configuration.hooks.is_empty())
+            .filter(|configuration| !configuration.webhooks.is_empty())
             .collect();
         let is_trusted = |leaf: &Leaf| self.trusted_for(&leaf.authority, now).is_some();
-        let are_ours = calling.iter().all(|configuration| configuration.is_ours());
-        !calling.is_empty() && are_ours && leaf.is_some_and(is_trusted)
+        let are_ours = configurations.iter().all(|configuration| configuration.is_ours());
+        !configurations.is_empty() && are_ours && leaf.is_some_and(is_trusted)
     }
 
-    /// The next change of the Secret, if it is time for one.
-    fn step(&self, wanted: &Wanted, now: Now) -> Option<(Step, String)> {
+    /// The next change of the Secret, if one is due.
+    fn step(&self, desired: &Desired, now: Now) -> Option<(Step, String)> {
         let stored = match self.secret() {
-            Known::Unknown => return None,
-            Known::Absent => {
+            ObjectState::Unknown => return None,
+            ObjectState::Absent => {
                 return self
-                    .anew(None, now.wall)
+                    .issue_all(None, now.wall)
                     .map(|step| (step, "there is no Secret".to_owned()));
             }
-            Known::Is(stored) => stored,
+            ObjectState::Present(stored) => stored,
         };
-        let Some(leaf) = usable(stored, wanted, now.wall) else {
-            return self.mend(stored, now.wall);
+        let Some(leaf) = usable(stored, desired, now.wall) else {
+            return self.repair(stored, now.wall);
         };
-        let issuer = able(stored.issuer.as_ref(), now.wall);
-        if let Some(change) = renewal(leaf, issuer, wanted, now.wall) {
+        let issuer = can_issue(stored.issuer.as_ref(), now.wall);
+        if let Some(change) = renewal(leaf, issuer, desired, now.wall) {
             return Some(change);
         }
-        self.rotation(stored, leaf, issuer, wanted, now)
+        self.rotation(stored, leaf, issuer, desired, now)
     }
 
-    /// What to do about a Secret without a certificate that can be served.
-    fn mend(&self, stored: &Arc<Stored>, now: SystemTime) -> Option<(Step, String)> {
+    /// The step that repairs a Secret without a usable certificate.
+    fn repair(&self, stored: &Arc<Stored>, now: SystemTime) -> Option<(Step, String)> {
         let (why, names) = match &stored.leaf {
-            Err(flaw) => (flaw.to_string(), Vec::new()),
+            Err(error) => (error.to_string(), Vec::new()),
             Ok(leaf) if !leaf.is_valid(now) => ("the certificate is not valid now".to_owned(), Vec::new()),
-            // Another replica, of another version or with other flags, may want those that are in it.
+            // Another replica, of another version or with other flags, may need the names in it.
             Ok(leaf) => (
-                "the certificate is not for all names".to_owned(),
+                "the certificate lacks some of the names".to_owned(),
                 leaf.pair.names().to_vec(),
             ),
         };
-        // A certificate of the same authority is trusted at once.
-        let step = if able(stored.issuer.as_ref(), now).is_some() {
+        // A certificate from the same CA is trusted immediately.
+        let step = if can_issue(stored.issuer.as_ref(), now).is_some() {
             Some(Step::Renew { names })
         } else {
-            self.anew(Some(stored), now)
+            self.issue_all(Some(stored), now)
         };
         step.map(|step| (step, why))
     }
 
-    /// From the beginning. Whoever is trusted anywhere stays trusted until all replicas have the new certificate; while it is
-    /// not known who is, nothing is done.
-    fn anew(&self, stored: Option<&Arc<Stored>>, now: SystemTime) -> Option<Step> {
-        if Kind::ALL
+    /// Issues everything again. Every CA that is trusted anywhere stays trusted until all replicas have the new certificate;
+    /// while a configuration is unknown, there is no step.
+    fn issue_all(&self, stored: Option<&Arc<Stored>>, now: SystemTime) -> Option<Step> {
+        if ConfigurationKind::ALL
             .into_iter()
             .any(|kind| self.configuration(kind).is_unknown())
         {
@@ -181,9 +182,12 @@ impl Observed {
         }
         let served = self.served().map(|leaf| leaf.authority.clone());
         let stored = stored.iter().flat_map(|stored| stored.authorities.clone());
-        let trusted = served.into_iter().chain(self.injected()).chain(stored);
+        let trusted = served
+            .into_iter()
+            .chain(self.injected_authorities())
+            .chain(stored);
         let retained = bundle::distinct(trusted.filter(|authority| authority.is_valid(now)));
-        Some(Step::Anew { retained })
+        Some(Step::IssueAll { retained })
     }
 
     fn rotation(
@@ -191,14 +195,14 @@ impl Observed {
         stored: &Stored,
         leaf: &Leaf,
         issuer: Option<&Issuer>,
-        wanted: &Wanted,
+        desired: &Desired,
         now: Now,
     ) -> Option<(Step, String)> {
-        let settle = wanted.lifetimes.settle();
-        if let Some(next) = able(stored.next.as_ref(), now.wall) {
-            let trusted = self.trusted_for(&next.authority, now.steady);
+        let settle = desired.lifetimes.settle();
+        if let Some(next) = can_issue(stored.next.as_ref(), now.wall) {
+            let trusted = self.trusted_for(&next.authority, now.monotonic);
             let is_settled = trusted.is_some_and(|time| time >= settle);
-            return is_settled.then(|| (Step::Switch, "every caller trusts the next CA".to_owned()));
+            return is_settled.then(|| (Step::Switch, "every caBundle contains the next CA".to_owned()));
         }
         if issuer.is_none() {
             return Some((
@@ -206,39 +210,42 @@ impl Observed {
                 "the key of the CA is missing or damaged".to_owned(),
             ));
         }
-        if unix_seconds(now.wall) >= due(&leaf.authority, wanted) {
-            return Some((Step::Prepare, "two thirds of the CA's life are over".to_owned()));
+        if unix_seconds(now.wall) >= due(&leaf.authority, desired) {
+            return Some((
+                Step::Prepare,
+                "two thirds of the validity of the CA are over".to_owned(),
+            ));
         }
         let is_over = |time: Option<Duration>| time.is_some_and(|time| time >= 2 * settle);
-        let has_settled = is_over(self.signs_for(&leaf.authority, now.steady))
-            && is_over(self.trusted_for(&leaf.authority, now.steady));
+        let has_settled = is_over(self.signing_for(&leaf.authority, now.monotonic))
+            && is_over(self.trusted_for(&leaf.authority, now.monotonic));
         (stored.authorities.len() > 1 && has_settled).then(|| {
             (
                 Step::Retire,
-                "every replica serves a certificate of the new CA".to_owned(),
+                "every replica serves a certificate from the new CA".to_owned(),
             )
         })
     }
 
-    /// How long nothing will be to do, if nothing changes.
-    fn wait(&self, wanted: &Wanted, now: Now) -> Duration {
-        let settle = wanted.lifetimes.settle();
-        let mut waits = vec![LONGEST_WAIT];
+    /// How long nothing will be due, if nothing changes.
+    fn idle_time(&self, desired: &Desired, now: Now) -> Duration {
+        let settle = desired.lifetimes.settle();
+        let mut waits = vec![MAX_WAIT];
         if let Some(stored) = self.secret().get() {
             for authority in &stored.authorities {
                 let times = [
-                    self.trusted_for(authority, now.steady),
-                    self.signs_for(authority, now.steady),
+                    self.trusted_for(authority, now.monotonic),
+                    self.signing_for(authority, now.monotonic),
                 ];
                 let ends = [settle, 2 * settle];
                 let rest = |time: Duration| ends.map(|end| end.saturating_sub(time));
                 waits.extend(times.into_iter().flatten().flat_map(rest));
-                waits.push(until(now.wall, due(authority, wanted)));
+                waits.push(until(now.wall, due(authority, desired)));
                 waits.push(until(now.wall, authority.not_after()));
             }
             if let Ok(leaf) = &stored.leaf {
                 let pair = &leaf.pair;
-                let due = wanted.lifetimes.due(pair.not_before(), pair.not_after());
+                let due = desired.lifetimes.due(pair.not_before(), pair.not_after());
                 waits.push(until(now.wall, due));
                 waits.push(until(now.wall, pair.not_after()));
             }
@@ -248,42 +255,47 @@ impl Observed {
             .into_iter()
             .filter(|wait| !wait.is_zero())
             .min()
-            .unwrap_or(LONGEST_WAIT)
+            .unwrap_or(MAX_WAIT)
     }
 }
 
 /// The certificate in the Secret, if it can be served now.
-fn usable<'s>(stored: &'s Stored, wanted: &Wanted, now: SystemTime) -> Option<&'s Leaf> {
+fn usable<'s>(stored: &'s Stored, desired: &Desired, now: SystemTime) -> Option<&'s Leaf> {
     let leaf = stored.leaf.as_ref().ok();
-    leaf.filter(|leaf| leaf.is_valid(now) && leaf.is_for(&wanted.names))
+    leaf.filter(|leaf| leaf.is_valid(now) && leaf.is_for(&desired.names))
 }
 
-/// One that can issue now.
-fn able(issuer: Option<&Issuer>, now: SystemTime) -> Option<&Issuer> {
+/// The CA, if it can issue now.
+fn can_issue(issuer: Option<&Issuer>, now: SystemTime) -> Option<&Issuer> {
     issuer.filter(|issuer| issuer.authority.is_valid(now))
 }
 
-/// Whether a certificate that can be served is to be followed by another of the same authority.
-fn renewal(leaf: &Leaf, issuer: Option<&Issuer>, wanted: &Wanted, now: SystemTime) -> Option<(Step, String)> {
+/// The step that renews a usable certificate from the same CA, if it is due.
+fn renewal(
+    leaf: &Leaf,
+    issuer: Option<&Issuer>,
+    desired: &Desired,
+    now: SystemTime,
+) -> Option<(Step, String)> {
     let issuer = issuer?;
     let pair = &leaf.pair;
-    let due = wanted.lifetimes.due(pair.not_before(), pair.not_after());
+    let due = desired.lifetimes.due(pair.not_before(), pair.not_after());
     if pair.not_after() >= issuer.authority.not_after() {
-        // It could not be longer, only sooner.
+        // A new certificate would not be valid for longer.
         return None;
     }
     let renew = || {
         (
             Step::Renew { names: Vec::new() },
-            "two thirds of its life are over".to_owned(),
+            "two thirds of its validity are over".to_owned(),
         )
     };
     (unix_seconds(now) >= due).then(renew)
 }
 
-/// When an authority is to be followed by another, in seconds since 1970.
-fn due(authority: &CaCertificate, wanted: &Wanted) -> i64 {
-    wanted
+/// When a CA must be replaced, in seconds since 1970.
+fn due(authority: &CaCertificate, desired: &Desired) -> i64 {
+    desired
         .lifetimes
         .due(authority.not_before(), authority.not_after())
 }

@@ -1,4 +1,4 @@
-//! The loop: look, plan, act.
+//! The reconcile loop: observe, plan, act.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,55 +13,55 @@ use kube::{Client, ResourceExt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::api::{DEADLINE, Failure};
+use super::api::{CallError, DEADLINE};
 use super::args::Settings;
+use super::changes::changes_for;
 use super::inject::Injector;
-use super::metrics::{Action, ManagedMetrics, Outcome};
-use super::mint::mint;
-use super::pace::Pace;
-use super::plan::{Plan, Step, Wanted};
-use super::sight::{Configuration, Each, Kind, Now, Observed};
+use super::metrics::{Action, ActionResult, ManagedMetrics};
+use super::observed::{Configuration, ConfigurationKind, Now, Observed, PerKind};
+use super::plan::{Desired, Plan, Step};
+use super::rate_limiter::RateLimiter;
 use super::store::{Store, data};
 use super::stored::{Leaf, Stored};
-use super::telling::{Telling, Watched};
-use crate::hot::CertResolver;
+use super::transition_log::{TransitionLog, Watched};
 use crate::reload::ReloadEvent;
+use crate::resolver::CertResolver;
 
-/// Longest time without a sign of life: a wait, and the calls of a round, none of which takes longer than its deadline.
-const SILENCE: Duration = Duration::from_secs(30 + 6 * DEADLINE.as_secs());
+/// Longest time between two heartbeats: a wait, and the API calls of one reconciliation, each with its deadline.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(30 + 6 * DEADLINE.as_secs());
 
-/// Longest pause between tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Longest delay between attempts.
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// What a watch tells.
+/// An event of a watch.
 enum Event {
     Secret(Box<watcher::Result<Option<Secret>>>),
-    Configuration(Kind, watcher::Result<Option<Configuration>>),
+    Configuration(ConfigurationKind, watcher::Result<Option<Configuration>>),
 }
 
-/// A replica's care for the certificate that all of them share.
+/// Manages the certificate that all replicas share.
 pub struct CertificateManager {
     store: Store,
     injector: Injector,
-    wanted: Wanted,
-    sight: Observed,
-    /// As it was last seen: a change is made of this one or not at all.
+    desired: Desired,
+    observed: Observed,
+    /// As last observed: updates apply to this resource version only.
     secret: Option<Secret>,
-    hot: Arc<CertResolver>,
+    resolver: Arc<CertResolver>,
     metrics: ManagedMetrics,
     injected: Gate,
     heartbeat: Heartbeat,
-    steps: Pace,
-    injections: Each<Pace>,
-    telling: Telling,
+    step_limiter: RateLimiter,
+    injection_limiters: PerKind<RateLimiter>,
+    log: TransitionLog,
 }
 
 impl CertificateManager {
-    /// Puts certificates into `hot`, and opens the gate `caBundle` of `health` when callers trust them.
+    /// Serves certificates with `resolver`, and opens the gate `caBundle` of `health` when the API server trusts them.
     pub fn new(
         client: Client,
         settings: &Settings,
-        hot: Arc<CertResolver>,
+        resolver: Arc<CertResolver>,
         metrics: ManagedMetrics,
         health: &Health,
     ) -> Self {
@@ -69,77 +69,80 @@ impl CertificateManager {
             namespace,
             secret,
             configuration,
-            wanted,
+            desired,
         } = settings.clone();
-        let longest = wanted.lifetimes.settle().min(LONGEST_PAUSE);
+        let max_delay = desired.lifetimes.settle().min(MAX_DELAY);
         Self {
             store: Store::new(client.clone(), &namespace, &secret),
             injector: Injector::new(client, &configuration),
-            telling: Telling::new(format!("{namespace}/{secret}"), configuration),
-            wanted,
-            sight: Observed::default(),
+            log: TransitionLog::new(format!("{namespace}/{secret}"), configuration),
+            desired,
+            observed: Observed::default(),
             secret: None,
-            hot,
+            resolver,
             metrics,
             injected: health.gate("caBundle"),
-            heartbeat: health.heartbeat("certificate keeper", SILENCE),
-            steps: Pace::new(longest),
-            injections: Each {
-                mutating: Pace::new(longest),
-                validating: Pace::new(longest),
+            heartbeat: health.heartbeat("certificate manager", HEARTBEAT_TIMEOUT),
+            step_limiter: RateLimiter::new(max_delay),
+            injection_limiters: PerKind {
+                mutating: RateLimiter::new(max_delay),
+                validating: RateLimiter::new(max_delay),
             },
         }
     }
 
-    /// Keeps the Secret, `caBundle` and what is served until `stop`. Whatever goes wrong is tried again, for ever, and what
-    /// is served is served meanwhile. `on_event` hears of every certificate that is taken into use, and must not block.
+    /// Reconciles the Secret, `caBundle` and the served certificate until `stop`. Every failure is retried without limit, and
+    /// the loaded certificate is served meanwhile. `on_event` is called with every certificate that is served from then on, and
+    /// must not block.
     pub async fn run(mut self, stop: CancellationToken, mut on_event: impl FnMut(ReloadEvent<'_>) + Send) {
         let mut events = pin!(self.events());
         loop {
-            let round = async {
-                let again = self.round(&mut on_event).await;
+            let next = async {
+                let next_plan = self.reconcile(&mut on_event).await;
                 tokio::select! {
                     event = events.next() => event,
-                    () = sleep_until(again) => None,
+                    () = sleep_until(next_plan) => None,
                 }
             };
-            match stop.run_until_cancelled(round).await {
+            match stop.run_until_cancelled(next).await {
                 None => return,
                 Some(None) => {}
-                Some(Some(event)) => self.take(event),
+                Some(Some(event)) => self.handle(event),
             }
         }
     }
 
     fn events(&self) -> impl Stream<Item = Event> + Send + use<> {
         let secrets = self.store.watch().map(Box::new).map(Event::Secret).boxed();
-        let configurations = Kind::ALL.map(|kind| {
-            let seen = self.injector.watch(kind);
-            seen.map(move |seen| Event::Configuration(kind, seen)).boxed()
+        let configurations = ConfigurationKind::ALL.map(|kind| {
+            let configurations = self.injector.watch(kind);
+            configurations
+                .map(move |configuration| Event::Configuration(kind, configuration))
+                .boxed()
         });
         stream::select_all([secrets].into_iter().chain(configurations))
     }
 
-    fn take(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
             Event::Secret(secret) => match *secret {
                 Ok(secret) => {
-                    self.telling.watch_works(Watched::Secret);
-                    self.secret_is(secret);
+                    self.log.watch_succeeded(Watched::Secret);
+                    self.observe_secret(secret);
                 }
-                Err(error) => self.telling.watch_fails(Watched::Secret, &error),
+                Err(error) => self.log.watch_failed(Watched::Secret, &error),
             },
-            Event::Configuration(kind, Ok(seen)) => {
-                self.telling.watch_works(Watched::Configuration(kind));
-                self.configuration_is(kind, seen);
+            Event::Configuration(kind, Ok(configuration)) => {
+                self.log.watch_succeeded(Watched::Configuration(kind));
+                self.observe_configuration(kind, configuration);
             }
             Event::Configuration(kind, Err(error)) => {
-                self.telling.watch_fails(Watched::Configuration(kind), &error);
+                self.log.watch_failed(Watched::Configuration(kind), &error);
             }
         }
     }
 
-    fn secret_is(&mut self, secret: Option<Secret>) {
+    fn observe_secret(&mut self, secret: Option<Secret>) {
         let version = |secret: &Option<Secret>| secret.as_ref().and_then(ResourceExt::resource_version);
         let is_same = secret.is_some() && version(&secret) == version(&self.secret);
         if !is_same {
@@ -147,135 +150,138 @@ impl CertificateManager {
                 .as_ref()
                 .map(|secret| Arc::new(Stored::read(&data(secret))));
             if let Some(leaf) = stored.as_ref().and_then(|stored| stored.leaf.as_ref().ok()) {
-                self.metrics.authority_expires(leaf.authority.not_after());
+                self.metrics.set_ca_expiry(leaf.authority.not_after());
             }
-            self.sight.secret_is(stored, Instant::now());
+            self.observed.set_secret(stored, Instant::now());
             self.secret = secret;
         }
     }
 
-    fn configuration_is(&mut self, kind: Kind, seen: Option<Configuration>) {
-        self.telling.configuration(kind, seen.as_ref());
-        self.sight.configuration_is(kind, seen, Instant::now());
+    fn observe_configuration(&mut self, kind: ConfigurationKind, configuration: Option<Configuration>) {
+        self.log.configuration(kind, configuration.as_ref());
+        self.observed
+            .set_configuration(kind, configuration, Instant::now());
     }
 
-    /// Does what is to be done now, and gives the time to look again.
-    async fn round(&mut self, on_event: &mut (impl FnMut(ReloadEvent<'_>) + Send)) -> Instant {
+    /// Does everything that is due, and returns when to plan again.
+    async fn reconcile(&mut self, on_event: &mut (impl FnMut(ReloadEvent<'_>) + Send)) -> Instant {
         loop {
             self.heartbeat.beat();
             let now = now();
-            let plan = self.sight.plan(&self.wanted, now);
+            let plan = self.observed.plan(&self.desired, now);
             if let Some(leaf) = &plan.serve {
                 self.serve(leaf.clone(), on_event);
             }
             if plan.is_injected {
                 self.injected.open();
             }
-            self.telling.validity(self.sight.served(), now.wall);
-            self.telling.due(plan.step.is_some(), &plan.inject);
+            self.log.validity(self.observed.served(), now.wall);
+            self.log.retain_due(plan.step.is_some(), &plan.inject);
             match &plan.step {
-                Some((step, why)) if self.steps.wait(now.steady).is_none() => self.step(step, why).await,
-                Some(_) | None if self.injects(&plan, now.steady).await => {}
-                Some(_) | None => return self.again(&plan, now.steady),
+                Some((step, why)) if self.step_limiter.wait_until(now.monotonic).is_none() => {
+                    self.step(step, why).await;
+                }
+                Some(_) | None if self.inject_all(&plan, now.monotonic).await => {}
+                Some(_) | None => return self.next_plan(&plan, now.monotonic),
             }
         }
     }
 
-    /// When to look again, if nothing is told before.
-    fn again(&self, plan: &Plan, now: Instant) -> Instant {
-        let step = plan.step.as_ref().and_then(|_| self.steps.wait(now));
+    /// When to plan again, unless an event comes first.
+    fn next_plan(&self, plan: &Plan, now: Instant) -> Instant {
+        let step = plan.step.as_ref().and_then(|_| self.step_limiter.wait_until(now));
         let injections = plan
             .inject
             .iter()
-            .filter_map(|kind| self.injections.of(*kind).wait(now));
-        injections.chain(step).fold(plan.again, Instant::min)
+            .filter_map(|kind| self.injection_limiters.of(*kind).wait_until(now));
+        injections.chain(step).fold(plan.recheck_at, Instant::min)
     }
 
     fn serve(&mut self, leaf: Leaf, on_event: &mut (impl FnMut(ReloadEvent<'_>) + Send)) {
-        self.telling.serves(&leaf);
-        self.hot.replace(Arc::clone(&leaf.pair));
+        self.log.loaded(&leaf);
+        self.resolver.replace(Arc::clone(&leaf.pair));
         on_event(ReloadEvent::Loaded(&leaf.pair));
-        self.sight.serves(leaf);
+        self.observed.set_served(leaf);
     }
 
     /// Changes the Secret.
     async fn step(&mut self, step: &Step, why: &str) {
-        self.steps.tried(Instant::now());
+        self.step_limiter.record_attempt(Instant::now());
         let written = self.write(step).await;
         let action = Action::from(step);
-        self.metrics.acted(action, outcome(&written));
+        self.metrics.record(action, action_result(&written));
         match written {
             Ok(secret) => {
-                self.telling.stepped(action, why);
-                self.secret_is(Some(secret));
+                self.log.step_succeeded(action, why);
+                self.observe_secret(Some(secret));
             }
-            Err(Failure::Overtaken) => {
-                self.telling.overtaken(action);
-                self.look().await;
+            Err(CallError::Conflict) => {
+                self.log.conflict(action);
+                self.read_secret().await;
             }
-            Err(failure) => self.telling.step_fails(action, why, &failure),
+            Err(error) => self.log.step_failed(action, why, &error),
         }
     }
 
-    async fn write(&self, step: &Step) -> Result<Secret, Failure> {
-        let stored = self.sight.secret().get().map(AsRef::as_ref);
-        let changes = mint(step, stored, &self.wanted, SystemTime::now());
-        let changes = changes.map_err(|error| Failure::Failed(error.to_string()))?;
+    async fn write(&self, step: &Step) -> Result<Secret, CallError> {
+        let stored = self.observed.secret().get().map(AsRef::as_ref);
+        let changes = changes_for(step, stored, &self.desired, SystemTime::now());
+        let changes = changes.map_err(|error| CallError::Failed(error.to_string()))?;
         self.store.write(self.secret.as_ref(), changes).await
     }
 
-    /// Reads the Secret, without waiting for the watch to tell of it.
-    async fn look(&mut self) {
+    /// Reads the Secret without waiting for the event of the watch.
+    async fn read_secret(&mut self) {
         match self.store.read().await {
-            Ok(secret) => self.secret_is(secret),
-            Err(failure) => self.telling.look_fails(&failure),
+            Ok(secret) => self.observe_secret(secret),
+            Err(error) => self.log.read_failed(&error),
         }
     }
 
-    /// Gives the bundle to the configurations that lack it, and tells whether anything was tried.
-    async fn injects(&mut self, plan: &Plan, now: Instant) -> bool {
+    /// Injects the bundle into the configurations without it, and returns whether there was an attempt.
+    async fn inject_all(&mut self, plan: &Plan, now: Instant) -> bool {
         let Some(bundle) = &plan.bundle else { return false };
-        let mut is_tried = false;
+        let mut is_attempted = false;
         for kind in &plan.inject {
-            let Some(seen) = self.sight.configuration(*kind).get().cloned() else {
+            let Some(configuration) = self.observed.configuration(*kind).get().cloned() else {
                 continue;
             };
-            let pace = self.injections.of_mut(*kind);
-            if pace.wait(now).is_none() {
-                pace.tried(now);
-                is_tried = true;
-                self.inject(*kind, &seen, bundle).await;
+            let limiter = self.injection_limiters.of_mut(*kind);
+            if limiter.wait_until(now).is_none() {
+                limiter.record_attempt(now);
+                is_attempted = true;
+                self.inject(*kind, &configuration, bundle).await;
             }
         }
-        is_tried
+        is_attempted
     }
 
-    async fn inject(&mut self, kind: Kind, seen: &Configuration, bundle: &str) {
-        let applied = self.injector.apply(kind, seen, bundle).await;
-        self.metrics.acted(Action::Inject, outcome(&applied));
+    async fn inject(&mut self, kind: ConfigurationKind, observed: &Configuration, bundle: &str) {
+        let applied = self.injector.apply(kind, observed, bundle).await;
+        self.metrics.record(Action::Inject, action_result(&applied));
         match applied {
             Ok(applied) => {
-                self.telling.injected(kind);
-                self.configuration_is(kind, Some(applied));
+                self.log.injected(kind);
+                self.observe_configuration(kind, Some(applied));
             }
-            // The watch will tell how it is now.
-            Err(Failure::Overtaken) => self.telling.overtaken(Action::Inject),
-            Err(failure) => self.telling.injection_fails(kind, &failure),
+            // The watch delivers the current state.
+            Err(CallError::Conflict) => self.log.conflict(Action::Inject),
+            Err(error) => self.log.injection_failed(kind, &error),
         }
     }
 }
 
-fn outcome<T>(result: &Result<T, Failure>) -> Outcome {
+fn action_result<T>(result: &Result<T, CallError>) -> ActionResult {
     match result {
-        Ok(_) => Outcome::Done,
-        Err(Failure::Overtaken) => Outcome::Overtaken,
-        Err(Failure::Failed(_)) => Outcome::Failed,
+        Ok(_) => ActionResult::Success,
+        Err(CallError::Conflict) => ActionResult::Conflict,
+        Err(CallError::Failed(_)) => ActionResult::Error,
     }
 }
 
 fn now() -> Now {
     Now {
         wall: SystemTime::now(),
-        steady: Instant::now(),
+        monotonic: Instant::now(),
     }
 }

@@ -1,6 +1,6 @@
-//! Several replicas, one API server, and everything between them that can go wrong: watches and writes that are late, writes
-//! that are carried out although nobody hears of it, replicas that are killed, a Secret and bundles that are damaged, and an
-//! API server that notices a new bundle late. Whoever is asked presents a certificate that is trusted.
+//! Simulation of several replicas and one API server with random faults: watches and writes are late, writes succeed without a
+//! response, replicas are killed, the Secret and the bundles are damaged, and the API server applies a new bundle late. Every
+//! certificate that a replica serves must be trusted by the API server at that time.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::bundle::{self, CaCertificate};
+use super::changes::{Changes, changes_for};
 use super::lifetimes::Lifetimes;
-use super::mint::{Changes, mint};
-use super::pace::Pace;
-use super::plan::{Step, Wanted};
-use super::sight::{Configuration, Each, Hook, Kind, Now, Observed};
-use super::stored::{AUTHORITIES, Data, ISSUER_KEY, LEAF_CERT, LEAF_KEY, Stored};
+use super::observed::{Configuration, ConfigurationKind, Now, Observed, PerKind, Webhook};
+use super::plan::{Desired, Step};
+use super::rate_limiter::RateLimiter;
+use super::stored::{AUTHORITIES, ISSUER_KEY, LEAF_CERT, LEAF_KEY, SecretData, Stored};
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,84 +23,84 @@ use tokio::time::Instant;
 const REPLICAS: usize = 3;
 const LEAF: Duration = Duration::from_mins(1);
 const AUTHORITY: Duration = Duration::from_mins(3);
-/// Milliseconds. Together they are shorter than the settle time, which is what that is for.
-const LONGEST_WATCH: u64 = 1200;
-const LONGEST_WRITE: u64 = 800;
-const LONGEST_NOTICE: u64 = 1000;
-/// Whoever gets no answer gives up.
-const GIVEN_UP: u64 = 3000;
-/// How long after a bundle was damaged, or after a start soon after the Secret was, a request may fail.
-const MENDED: u64 = 12_000;
-/// With things going wrong.
-const TROUBLE: u64 = 250_000;
-/// Long enough for an authority to be followed by another.
-const PEACE: u64 = 200_000;
+/// Milliseconds. The settle time must be longer than all delays together.
+const MAX_WATCH_DELAY: u64 = 1200;
+const MAX_WRITE_DELAY: u64 = 800;
+const MAX_EFFECT_DELAY: u64 = 1000;
+/// A write without a response times out.
+const WRITE_TIMEOUT: u64 = 3000;
+/// How long requests may fail after a bundle was damaged, or after a start soon after the Secret was damaged.
+const RECOVERY: u64 = 12_000;
+/// Time with faults.
+const FAULT_PERIOD: u64 = 250_000;
+/// Time without faults; long enough for the rotation of a CA.
+const QUIET_PERIOD: u64 = 200_000;
 
-/// An object with its version, if it is there.
+/// An object with its resource version, if it exists.
 type Object<T> = Option<(T, u64)>;
 
 #[derive(Clone)]
 enum Write {
     Secret(Option<u64>, Changes),
-    Bundle(Kind, u64, String),
+    Bundle(ConfigurationKind, u64, String),
 }
 
-/// Something that a replica is told.
+/// The new state of an object, from a watch or a response.
 #[derive(Clone)]
-enum News {
-    Secret(Object<Data>),
-    Bundle(Kind, Object<Vec<u8>>),
+enum Update {
+    Secret(Object<SecretData>),
+    Bundle(ConfigurationKind, Object<Vec<u8>>),
 }
 
-enum Happening {
-    /// A write reaches the API server; the answer goes to the replica, if it still lives and anything is answered.
-    Arrives(usize, u64, Write, bool),
-    /// News of a watch reach a replica in a life.
-    Reaches(usize, u64, News),
-    /// The write of a replica is over, and this is the answer, if there is any.
-    Answered(usize, u64, Option<News>),
-    /// A replica looks at the clock.
-    Wakes(usize, u64),
-    /// Somebody does something.
-    Trouble,
+enum Event {
+    /// A write reaches the API server; the replica gets a response, if it still runs and there is one.
+    WriteArrives(usize, u64, Write, bool),
+    /// An update of a watch reaches a replica of this generation.
+    UpdateArrives(usize, u64, Update),
+    /// The write of a replica returns, with a response if there is one.
+    WriteReturns(usize, u64, Option<Update>),
+    /// The timer of a replica fires.
+    Timer(usize, u64),
+    /// A fault is injected.
+    Fault,
 }
 
 struct Replica {
-    life: u64,
-    born: u64,
-    sight: Observed,
+    generation: u64,
+    started: u64,
+    observed: Observed,
     version: Option<u64>,
     is_ready: bool,
     is_writing: bool,
-    /// What the watches told while it waited for an answer: it listens to one thing at a time.
-    held: Vec<News>,
-    steps: Pace,
-    injections: Each<Pace>,
-    /// When the last news of each object arrive: none overtakes another.
+    /// Updates of the watches during a write: a replica handles one event at a time.
+    pending: Vec<Update>,
+    step_limiter: RateLimiter,
+    injection_limiters: PerKind<RateLimiter>,
+    /// When the last update of each object arrives: they arrive in order.
     latest: [u64; 3],
-    /// How far its clock is off, in milliseconds.
+    /// Offset of its clock, in milliseconds.
     skew: u64,
 }
 
 struct World {
-    secret: Object<Data>,
-    bundles: Each<Object<Vec<u8>>>,
-    /// What the API server goes by, from which time on.
-    noticed: Each<Vec<(u64, Vec<u8>)>>,
+    secret: Object<SecretData>,
+    bundles: PerKind<Object<Vec<u8>>>,
+    /// The bundles that the API server uses, each from a time on.
+    effective: PerKind<Vec<(u64, Vec<u8>)>>,
     replicas: Vec<Replica>,
-    agenda: Vec<(u64, u64, Happening)>,
-    read: HashMap<u64, Arc<Stored>>,
-    trusted: HashMap<Vec<u8>, Vec<CaCertificate>>,
-    chance: TestRng,
+    events: Vec<(u64, u64, Event)>,
+    parsed: HashMap<u64, Arc<Stored>>,
+    parsed_bundles: HashMap<Vec<u8>, Vec<CaCertificate>>,
+    rng: TestRng,
     counter: u64,
     time: u64,
     wall: SystemTime,
-    steady: Instant,
-    wanted: Wanted,
+    monotonic: Instant,
+    desired: Desired,
     bundle_damaged: u64,
     secret_damaged: u64,
     writes: u64,
-    done: Vec<&'static str>,
+    steps_taken: Vec<&'static str>,
     checks: u64,
 }
 
@@ -108,110 +108,111 @@ impl World {
     fn new(seed: &[u8; 32]) -> Self {
         let lifetimes = Lifetimes::new(LEAF, AUTHORITY, 0.5).unwrap();
         assert!(
-            lifetimes.settle().as_millis() > u128::from(LONGEST_WATCH + 2 * LONGEST_WRITE + LONGEST_NOTICE)
+            lifetimes.settle().as_millis()
+                > u128::from(MAX_WATCH_DELAY + 2 * MAX_WRITE_DELAY + MAX_EFFECT_DELAY)
         );
         let mut world = Self {
             secret: None,
-            bundles: Each {
+            bundles: PerKind {
                 mutating: Some((Vec::new(), 1)),
                 validating: Some((Vec::new(), 2)),
             },
-            noticed: Each::default(),
+            effective: PerKind::default(),
             replicas: Vec::new(),
-            agenda: Vec::new(),
-            read: HashMap::new(),
-            trusted: HashMap::new(),
-            chance: TestRng::from_seed(RngAlgorithm::ChaCha, seed),
+            events: Vec::new(),
+            parsed: HashMap::new(),
+            parsed_bundles: HashMap::new(),
+            rng: TestRng::from_seed(RngAlgorithm::ChaCha, seed),
             counter: 10,
             time: 0,
             wall: SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
-            steady: Instant::now(),
-            wanted: Wanted {
+            monotonic: Instant::now(),
+            desired: Desired {
                 names: vec!["a.b.svc".to_owned(), "127.0.0.1".to_owned()],
                 lifetimes,
             },
             bundle_damaged: 0,
             secret_damaged: 0,
             writes: 0,
-            done: Vec::new(),
+            steps_taken: Vec::new(),
             checks: 0,
         };
         for at in 0..REPLICAS {
-            let replica = world.newborn();
+            let replica = world.new_replica();
             world.replicas.push(replica);
             world.list(at);
         }
-        world.plan_trouble();
+        world.schedule_fault();
         world
     }
 
-    fn newborn(&mut self) -> Replica {
+    fn new_replica(&mut self) -> Replica {
         self.counter += 1;
-        let longest = self.wanted.lifetimes.settle();
+        let max_delay = self.desired.lifetimes.settle();
         Replica {
-            life: self.counter,
-            born: self.time,
-            sight: Observed::default(),
+            generation: self.counter,
+            started: self.time,
+            observed: Observed::default(),
             version: None,
             is_ready: false,
             is_writing: false,
-            held: Vec::new(),
-            steps: Pace::new(longest),
-            injections: Each {
-                mutating: Pace::new(longest),
-                validating: Pace::new(longest),
+            pending: Vec::new(),
+            step_limiter: RateLimiter::new(max_delay),
+            injection_limiters: PerKind {
+                mutating: RateLimiter::new(max_delay),
+                validating: RateLimiter::new(max_delay),
             },
             latest: [0; 3],
-            skew: self.chance.random_range(0..2000),
+            skew: self.rng.random_range(0..2000),
         }
     }
 
-    fn is_peaceful(&self) -> bool {
-        self.time >= TROUBLE
+    fn is_quiet(&self) -> bool {
+        self.time >= FAULT_PERIOD
     }
 
-    fn delay(&mut self, longest: u64) -> u64 {
-        if self.chance.random_ratio(700, 1000) {
-            1 + self.chance.random_range(0..60)
+    fn delay(&mut self, max: u64) -> u64 {
+        if self.rng.random_ratio(700, 1000) {
+            1 + self.rng.random_range(0..60)
         } else {
-            1 + self.chance.random_range(0..longest)
+            1 + self.rng.random_range(0..max)
         }
     }
 
-    fn at(&mut self, time: u64, happening: Happening) {
+    fn schedule(&mut self, time: u64, event: Event) {
         self.counter += 1;
-        self.agenda.push((time, self.counter, happening));
+        self.events.push((time, self.counter, event));
     }
 
-    fn plan_trouble(&mut self) {
-        let next = self.time + 2000 + self.chance.random_range(0..40_000);
-        self.at(next, Happening::Trouble);
+    fn schedule_fault(&mut self) {
+        let next = self.time + 2000 + self.rng.random_range(0..40_000);
+        self.schedule(next, Event::Fault);
     }
 
-    /// A watch begins with what there is.
+    /// A watch starts with a list.
     fn list(&mut self, at: usize) {
-        self.send(at, News::Secret(self.secret.clone()));
-        for kind in Kind::ALL {
-            self.send(at, News::Bundle(kind, self.bundles.of(kind).clone()));
+        self.send(at, Update::Secret(self.secret.clone()));
+        for kind in ConfigurationKind::ALL {
+            self.send(at, Update::Bundle(kind, self.bundles.of(kind).clone()));
         }
     }
 
-    fn send(&mut self, at: usize, news: News) {
-        let arrival = self.time + self.delay(LONGEST_WATCH);
+    fn send(&mut self, at: usize, update: Update) {
+        let arrival = self.time + self.delay(MAX_WATCH_DELAY);
         let replica = &mut self.replicas[at];
-        let latest = match &news {
-            News::Secret(_) => &mut replica.latest[0],
-            News::Bundle(Kind::Mutating, _) => &mut replica.latest[1],
-            News::Bundle(Kind::Validating, _) => &mut replica.latest[2],
+        let latest = match &update {
+            Update::Secret(_) => &mut replica.latest[0],
+            Update::Bundle(ConfigurationKind::Mutating, _) => &mut replica.latest[1],
+            Update::Bundle(ConfigurationKind::Validating, _) => &mut replica.latest[2],
         };
         *latest = arrival.max(*latest + 1);
-        let (arrival, life) = (*latest, replica.life);
-        self.at(arrival, Happening::Reaches(at, life, news));
+        let (arrival, generation) = (*latest, replica.generation);
+        self.schedule(arrival, Event::UpdateArrives(at, generation, update));
     }
 
-    fn tell_all(&mut self, news: &News) {
+    fn broadcast(&mut self, update: &Update) {
         for at in 0..REPLICAS {
-            self.send(at, news.clone());
+            self.send(at, update.clone());
         }
     }
 
@@ -219,65 +220,67 @@ impl World {
         let time = Duration::from_millis(self.time);
         Now {
             wall: self.wall + time + Duration::from_millis(self.replicas[at].skew),
-            steady: self.steady + time,
+            monotonic: self.monotonic + time,
         }
     }
 
-    fn set_secret(&mut self, secret: Option<Data>) {
+    fn set_secret(&mut self, secret: Option<SecretData>) {
         self.counter += 1;
         self.secret = secret.map(|data| (data, self.counter));
-        self.tell_all(&News::Secret(self.secret.clone()));
+        self.broadcast(&Update::Secret(self.secret.clone()));
     }
 
-    fn set_bundle(&mut self, kind: Kind, bundle: Vec<u8>) {
+    fn set_bundle(&mut self, kind: ConfigurationKind, bundle: Vec<u8>) {
         self.counter += 1;
-        let noticed = self.noticed.of(kind).last().map_or(0, |(time, _)| *time);
-        let noticed = noticed.max(self.time + self.chance.random_range(0..LONGEST_NOTICE));
-        self.noticed.of_mut(kind).push((noticed, bundle.clone()));
+        let effective = self.effective.of(kind).last().map_or(0, |(time, _)| *time);
+        let effective = effective.max(self.time + self.rng.random_range(0..MAX_EFFECT_DELAY));
+        self.effective.of_mut(kind).push((effective, bundle.clone()));
         *self.bundles.of_mut(kind) = Some((bundle, self.counter));
-        self.tell_all(&News::Bundle(kind, self.bundles.of(kind).clone()));
+        self.broadcast(&Update::Bundle(kind, self.bundles.of(kind).clone()));
     }
 
-    /// The next thing that happens.
+    /// Runs the next event.
     fn advance(&mut self) {
-        let next = (0..self.agenda.len())
-            .min_by_key(|&at| (self.agenda[at].0, self.agenda[at].1))
+        let next = (0..self.events.len())
+            .min_by_key(|&at| (self.events[at].0, self.events[at].1))
             .unwrap();
-        let (time, _, happening) = self.agenda.swap_remove(next);
-        // What was noticed in between counts from then on.
+        let (time, _, event) = self.events.swap_remove(next);
+        // Bundles that took effect before this event count in this check.
         self.time = time;
         self.check();
-        match happening {
-            Happening::Arrives(at, life, write, is_answered) => self.arrives(at, life, write, is_answered),
-            Happening::Reaches(at, life, news) if self.replicas[at].life == life => {
+        match event {
+            Event::WriteArrives(at, generation, write, has_response) => {
+                self.write_arrives(at, generation, write, has_response);
+            }
+            Event::UpdateArrives(at, generation, update) if self.replicas[at].generation == generation => {
                 if self.replicas[at].is_writing {
-                    self.replicas[at].held.push(news);
+                    self.replicas[at].pending.push(update);
                 } else {
-                    self.take(at, news);
+                    self.apply_update(at, update);
                     self.act(at);
                 }
             }
-            Happening::Answered(at, life, answer) if self.replicas[at].life == life => {
+            Event::WriteReturns(at, generation, response) if self.replicas[at].generation == generation => {
                 self.replicas[at].is_writing = false;
-                let held = std::mem::take(&mut self.replicas[at].held);
-                for news in answer.into_iter().chain(held) {
-                    self.take(at, news);
+                let pending = std::mem::take(&mut self.replicas[at].pending);
+                for update in response.into_iter().chain(pending) {
+                    self.apply_update(at, update);
                 }
                 self.act(at);
             }
-            Happening::Wakes(at, life) if self.replicas[at].life == life => self.act(at),
-            Happening::Reaches(..) | Happening::Answered(..) | Happening::Wakes(..) => {}
-            Happening::Trouble if self.is_peaceful() => {}
-            Happening::Trouble => {
-                self.trouble();
-                self.plan_trouble();
+            Event::Timer(at, generation) if self.replicas[at].generation == generation => self.act(at),
+            Event::UpdateArrives(..) | Event::WriteReturns(..) | Event::Timer(..) => {}
+            Event::Fault if self.is_quiet() => {}
+            Event::Fault => {
+                self.inject_fault();
+                self.schedule_fault();
             }
         }
         self.check();
     }
 
-    fn arrives(&mut self, at: usize, life: u64, write: Write, is_answered: bool) {
-        let news = match write {
+    fn write_arrives(&mut self, at: usize, generation: u64, write: Write, has_response: bool) {
+        let update = match write {
             Write::Secret(version, changes) => {
                 if self.secret.as_ref().map(|(_, version)| *version) == version {
                     let mut data = self.secret.clone().map(|(data, _)| data).unwrap_or_default();
@@ -290,8 +293,8 @@ impl World {
                     self.writes += 1;
                     self.set_secret(Some(data));
                 }
-                // Whoever was not quick enough reads what is there.
-                News::Secret(self.secret.clone())
+                // After a conflict the replica reads the current state.
+                Update::Secret(self.secret.clone())
             }
             Write::Bundle(kind, version, bundle) => {
                 if self
@@ -303,87 +306,93 @@ impl World {
                     self.writes += 1;
                     self.set_bundle(kind, bundle.into_bytes());
                 }
-                News::Bundle(kind, self.bundles.of(kind).clone())
+                Update::Bundle(kind, self.bundles.of(kind).clone())
             }
         };
-        let (over, answer) = if is_answered {
-            (self.time + self.delay(LONGEST_WRITE), Some(news))
+        let (end, response) = if has_response {
+            (self.time + self.delay(MAX_WRITE_DELAY), Some(update))
         } else {
-            (self.time + GIVEN_UP, None)
+            (self.time + WRITE_TIMEOUT, None)
         };
-        self.at(over, Happening::Answered(at, life, answer));
+        self.schedule(end, Event::WriteReturns(at, generation, response));
     }
 
-    fn take(&mut self, at: usize, news: News) {
-        let now = self.now(at).steady;
-        match news {
-            News::Secret(secret) => {
+    fn apply_update(&mut self, at: usize, update: Update) {
+        let now = self.now(at).monotonic;
+        match update {
+            Update::Secret(secret) => {
                 let stored = secret.as_ref().map(|(data, version)| {
-                    let read = self
-                        .read
+                    let parsed = self
+                        .parsed
                         .entry(*version)
                         .or_insert_with(|| Arc::new(Stored::read(data)));
-                    Arc::clone(read)
+                    Arc::clone(parsed)
                 });
                 let replica = &mut self.replicas[at];
-                replica.sight.secret_is(stored, now);
+                replica.observed.set_secret(stored, now);
                 replica.version = secret.map(|(_, version)| version);
             }
-            News::Bundle(kind, bundle) => {
-                let seen = bundle.map(|(bundle, version)| Configuration {
+            Update::Bundle(kind, bundle) => {
+                let configuration = bundle.map(|(bundle, version)| Configuration {
                     uid: None,
                     resource_version: Some(version.to_string()),
-                    hooks: vec![Hook {
+                    webhooks: vec![Webhook {
                         name: String::new(),
                         bundle,
                     }],
                     injector: None,
                 });
-                self.replicas[at].sight.configuration_is(kind, seen, now);
+                self.replicas[at]
+                    .observed
+                    .set_configuration(kind, configuration, now);
             }
         }
     }
 
-    /// What the loop of a replica does.
+    /// The reconcile loop of a replica.
     fn act(&mut self, at: usize) {
         let now = self.now(at);
-        let plan = self.replicas[at].sight.plan(&self.wanted, now);
+        let plan = self.replicas[at].observed.plan(&self.desired, now);
         if let Some(leaf) = &plan.serve {
-            self.replicas[at].sight.serves(leaf.clone());
+            self.replicas[at].observed.set_served(leaf.clone());
         }
         self.replicas[at].is_ready |= plan.is_injected;
         if self.replicas[at].is_writing {
             return;
         }
-        let mut again = plan.again;
+        let mut next_plan = plan.recheck_at;
         if let Some((step, _)) = &plan.step {
-            match self.replicas[at].steps.wait(now.steady) {
+            match self.replicas[at].step_limiter.wait_until(now.monotonic) {
                 None => return self.step(at, step, now),
-                Some(wait) => again = again.min(wait),
+                Some(wait) => next_plan = next_plan.min(wait),
             }
         }
         for kind in plan.inject {
-            match self.replicas[at].injections.of(kind).wait(now.steady) {
+            match self.replicas[at]
+                .injection_limiters
+                .of(kind)
+                .wait_until(now.monotonic)
+            {
                 None => return self.inject(at, kind, plan.bundle.unwrap(), now),
-                Some(wait) => again = again.min(wait),
+                Some(wait) => next_plan = next_plan.min(wait),
             }
         }
-        let wait = again.saturating_duration_since(now.steady).as_millis() + 1;
-        let life = self.replicas[at].life;
-        self.at(
+        let wait = next_plan.saturating_duration_since(now.monotonic).as_millis() + 1;
+        let generation = self.replicas[at].generation;
+        self.schedule(
             self.time + u64::try_from(wait).unwrap(),
-            Happening::Wakes(at, life),
+            Event::Timer(at, generation),
         );
     }
 
     fn step(&mut self, at: usize, step: &Step, now: Now) {
         let replica = &mut self.replicas[at];
-        replica.steps.tried(now.steady);
-        let stored = replica.sight.secret().get().map(AsRef::as_ref);
-        let changes = mint(step, stored, &self.wanted, now.wall).unwrap();
+        replica.step_limiter.record_attempt(now.monotonic);
+        let stored = replica.observed.secret().get().map(AsRef::as_ref);
+        let changes = changes_for(step, stored, &self.desired, now.wall).unwrap();
         let version = replica.version;
-        self.done.push(match step {
-            Step::Anew { .. } => "anew",
+        self.steps_taken.push(match step {
+            Step::IssueAll { .. } => "issue_all",
             Step::Renew { .. } => "renew",
             Step::Prepare => "prepare",
             Step::Switch => "switch",
@@ -392,48 +401,51 @@ impl World {
         self.write(at, Write::Secret(version, changes));
     }
 
-    fn inject(&mut self, at: usize, kind: Kind, bundle: String, now: Now) {
+    fn inject(&mut self, at: usize, kind: ConfigurationKind, bundle: String, now: Now) {
         let replica = &mut self.replicas[at];
-        replica.injections.of_mut(kind).tried(now.steady);
-        let seen = replica.sight.configuration(kind).get().unwrap();
-        let version = seen.resource_version.clone().unwrap().parse().unwrap();
+        replica
+            .injection_limiters
+            .of_mut(kind)
+            .record_attempt(now.monotonic);
+        let configuration = replica.observed.configuration(kind).get().unwrap();
+        let version = configuration.resource_version.clone().unwrap().parse().unwrap();
         self.write(at, Write::Bundle(kind, version, bundle));
     }
 
     fn write(&mut self, at: usize, write: Write) {
-        let arrival = self.time + self.delay(LONGEST_WRITE);
-        let life = self.replicas[at].life;
+        let arrival = self.time + self.delay(MAX_WRITE_DELAY);
+        let generation = self.replicas[at].generation;
         self.replicas[at].is_writing = true;
-        let (is_lost, is_answered) = if self.is_peaceful() {
+        let (is_lost, has_response) = if self.is_quiet() {
             (false, true)
         } else {
-            (
-                self.chance.random_ratio(50, 1000),
-                !self.chance.random_ratio(50, 1000),
-            )
+            (self.rng.random_ratio(50, 1000), !self.rng.random_ratio(50, 1000))
         };
         if is_lost {
-            self.at(self.time + GIVEN_UP, Happening::Answered(at, life, None));
+            self.schedule(
+                self.time + WRITE_TIMEOUT,
+                Event::WriteReturns(at, generation, None),
+            );
         } else {
-            self.at(arrival, Happening::Arrives(at, life, write, is_answered));
+            self.schedule(arrival, Event::WriteArrives(at, generation, write, has_response));
         }
     }
 
-    fn trouble(&mut self) {
-        match self.chance.random_range(0..10) {
+    fn inject_fault(&mut self) {
+        match self.rng.random_range(0..10) {
             0..=4 => {
-                let at = usize::try_from(self.chance.random_range(0..REPLICAS as u64)).unwrap();
-                self.replicas[at] = self.newborn();
+                let at = usize::try_from(self.rng.random_range(0..REPLICAS as u64)).unwrap();
+                self.replicas[at] = self.new_replica();
                 self.list(at);
             }
             5..=7 => self.damage_secret(),
             _ => {
-                let kind = if self.chance.random_ratio(500, 1000) {
-                    Kind::Mutating
+                let kind = if self.rng.random_ratio(500, 1000) {
+                    ConfigurationKind::Mutating
                 } else {
-                    Kind::Validating
+                    ConfigurationKind::Validating
                 };
-                let bundle: &[u8] = if self.chance.random_ratio(500, 1000) {
+                let bundle: &[u8] = if self.rng.random_ratio(500, 1000) {
                     b""
                 } else {
                     b"-----BEGIN CERT"
@@ -449,7 +461,7 @@ impl World {
         let Some((mut data, _)) = self.secret.clone() else {
             return;
         };
-        let kind = self.chance.random_range(0..8);
+        let kind = self.rng.random_range(0..8);
         match kind {
             0 | 1 => return self.set_secret(None),
             2 => data.clear(),
@@ -465,39 +477,39 @@ impl World {
         self.set_secret(Some(data));
     }
 
-    /// Every replica that is asked presents a certificate that the API server trusts.
+    /// Asserts that every ready replica serves a certificate that the API server trusts.
     fn check(&mut self) {
-        let is_damaged = self.bundle_damaged > 0 && self.time < self.bundle_damaged + MENDED;
+        let is_damaged = self.bundle_damaged > 0 && self.time < self.bundle_damaged + RECOVERY;
         let wall = self.wall + Duration::from_millis(self.time);
         for at in 0..REPLICAS {
             let replica = &self.replicas[at];
             let is_late = self.secret_damaged > 0
-                && replica.born + MENDED > self.secret_damaged
-                && self.time < self.secret_damaged.max(replica.born) + MENDED;
+                && replica.started + RECOVERY > self.secret_damaged
+                && self.time < self.secret_damaged.max(replica.started) + RECOVERY;
             if !replica.is_ready || is_damaged || is_late {
                 continue;
             }
-            let leaf = replica.sight.served().unwrap().clone();
+            let leaf = replica.observed.served().unwrap().clone();
             assert!(
                 leaf.is_valid(wall),
-                "{at} serves what is not valid at {} ms",
+                "replica {at} serves an invalid certificate at {} ms",
                 self.time
             );
-            for kind in Kind::ALL {
-                let noticed = self
-                    .noticed
+            for kind in ConfigurationKind::ALL {
+                let effective = self
+                    .effective
                     .of(kind)
                     .iter()
                     .rev()
                     .find(|(from, _)| *from <= self.time);
-                let Some((_, bundle)) = noticed else { continue };
+                let Some((_, bundle)) = effective else { continue };
                 let trusted = self
-                    .trusted
+                    .parsed_bundles
                     .entry(bundle.clone())
                     .or_insert_with(|| bundle::read(bundle));
                 assert!(
                     trusted.contains(&leaf.authority),
-                    "{at} serves a certificate of {}, and {kind:?} trusts {trusted:?} at {} ms",
+                    "replica {at} serves a certificate of {}, but {kind:?} trusts {trusted:?} at {} ms",
                     leaf.authority,
                     self.time
                 );
@@ -506,15 +518,18 @@ impl World {
         }
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_converged(&self) -> bool {
         let stored = Stored::read(&self.secret.as_ref().unwrap().0);
         let leaf = stored.leaf.as_ref().unwrap();
         let pem = bundle::pem(&stored.authorities);
         let served = |replica: &Replica| {
-            replica.is_ready && replica.sight.served().unwrap().authority == leaf.authority
+            replica.is_ready && replica.observed.served().unwrap().authority == leaf.authority
         };
-        let holds = |kind: Kind| self.bundles.of(kind).as_ref().unwrap().0 == pem.as_bytes();
-        self.replicas.iter().all(served) && Kind::ALL.into_iter().all(holds) && stored.issuer.is_some()
+        let has_bundle =
+            |kind: ConfigurationKind| self.bundles.of(kind).as_ref().unwrap().0 == pem.as_bytes();
+        self.replicas.iter().all(served)
+            && ConfigurationKind::ALL.into_iter().all(has_bundle)
+            && stored.issuer.is_some()
     }
 }
 
@@ -522,21 +537,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_is_asked_presents_what_is_trusted_and_all_is_mended_in_the_end(seed in any::<[u8; 32]>()) {
+    fn every_replica_serves_a_trusted_certificate_and_the_state_converges(seed in any::<[u8; 32]>()) {
         let mut world = World::new(&seed);
-        while world.time < TROUBLE + PEACE {
+        while world.time < FAULT_PERIOD + QUIET_PERIOD {
             world.advance();
         }
-        // It may just be changing something.
-        while !world.is_whole() && world.time < TROUBLE + PEACE + MENDED {
+        // A change may be in progress.
+        while !world.is_converged() && world.time < FAULT_PERIOD + QUIET_PERIOD + RECOVERY {
             world.advance();
         }
-        let count = |what| world.done.iter().filter(|done| **done == what).count();
-        prop_assert!(world.is_whole());
+        let count = |what| world.steps_taken.iter().filter(|step| **step == what).count();
+        prop_assert!(world.is_converged());
         prop_assert!(world.checks > 1000, "{} checks", world.checks);
-        prop_assert!(count("renew") > 3, "{:?}", world.done);
-        prop_assert!(count("prepare") > 0 && count("switch") > 0 && count("retire") > 0, "{:?}", world.done);
-        // About one change of certificates every twenty seconds, three objects, and what is mended.
-        prop_assert!(world.writes < 400, "{} writes: {:?}", world.writes, world.done);
+        prop_assert!(count("renew") > 3, "{:?}", world.steps_taken);
+        prop_assert!(count("prepare") > 0 && count("switch") > 0 && count("retire") > 0, "{:?}", world.steps_taken);
+        // About one change of certificates every twenty seconds, three objects, and repairs.
+        prop_assert!(world.writes < 400, "{} writes: {:?}", world.writes, world.steps_taken);
     }
 }

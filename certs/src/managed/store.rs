@@ -9,11 +9,11 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
-use super::api::{FIELD_MANAGER, Failure, bounded};
-use super::mint::Changes;
-use super::stored::Data;
+use super::api::{CallError, FIELD_MANAGER, bounded};
+use super::changes::Changes;
+use super::stored::SecretData;
 
-/// The way to the Secret.
+/// Reads and writes the Secret.
 pub(crate) struct Store {
     api: Api<Secret>,
     pub(crate) namespace: String,
@@ -29,32 +29,36 @@ impl Store {
         }
     }
 
-    /// What becomes of it, from now on.
+    /// Watches the Secret.
     pub(crate) fn watch(&self) -> impl Stream<Item = watcher::Result<Option<Secret>>> + Send + use<> {
         watcher::watch_object(self.api.clone(), &self.name).default_backoff()
     }
 
-    pub(crate) async fn read(&self) -> Result<Option<Secret>, Failure> {
+    pub(crate) async fn read(&self) -> Result<Option<Secret>, CallError> {
         bounded(self.api.get_opt(&self.name)).await
     }
 
-    /// Changes the Secret as it was seen, or makes it where there was none.
-    pub(crate) async fn write(&self, seen: Option<&Secret>, changes: Changes) -> Result<Secret, Failure> {
+    /// Updates the observed Secret, or creates it if there was none.
+    pub(crate) async fn write(
+        &self,
+        observed: Option<&Secret>,
+        changes: Changes,
+    ) -> Result<Secret, CallError> {
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let secret = self.changed(seen, changes);
-        if seen.is_some() {
+        let secret = self.changed(observed, changes);
+        if observed.is_some() {
             bounded(self.api.replace(&self.name, &params, &secret)).await
         } else {
             bounded(self.api.create(&params, &secret)).await
         }
     }
 
-    /// The Secret with these changes; what else is in it stays.
-    fn changed(&self, seen: Option<&Secret>, changes: Changes) -> Secret {
-        let mut secret = seen.cloned().unwrap_or_else(|| self.fresh());
+    /// The Secret with these changes; its other data stay.
+    fn changed(&self, observed: Option<&Secret>, changes: Changes) -> Secret {
+        let mut secret = observed.cloned().unwrap_or_else(|| self.new_secret());
         secret.metadata.managed_fields = None;
         let data = secret.data.get_or_insert_default();
         for (key, value) in changes {
@@ -66,7 +70,7 @@ impl Store {
         secret
     }
 
-    fn fresh(&self) -> Secret {
+    fn new_secret(&self) -> Secret {
         let labels = [
             ("app.kubernetes.io/name", "helmops-webhook"),
             ("app.kubernetes.io/part-of", "helmops"),
@@ -86,7 +90,7 @@ impl Store {
 }
 
 /// The data of a Secret.
-pub(crate) fn data(secret: &Secret) -> Data {
+pub(crate) fn data(secret: &Secret) -> SecretData {
     let data = secret.data.iter().flatten();
     data.map(|(key, ByteString(value))| (key.clone(), value.clone()))
         .collect()

@@ -1,4 +1,4 @@
-//! What the Secret holds, parsed and judged.
+//! The content of the Secret, parsed and checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,50 +19,50 @@ use crate::pair::{PairError, PemFile, ServingPair, Validity};
 /// The keys of the Secret. The first two are those of every Secret of type `kubernetes.io/tls`.
 pub(crate) const LEAF_CERT: &str = "tls.crt";
 pub(crate) const LEAF_KEY: &str = "tls.key";
-/// What is to be trusted: the authority of the certificate, and those that come or go.
+/// The CAs to trust: that of the certificate, and those before and after it during a rotation.
 pub(crate) const AUTHORITIES: &str = "ca.crt";
-/// The key of the authority that issues.
+/// The key of the CA that issues.
 pub(crate) const ISSUER_KEY: &str = "ca.key";
-/// The key of the authority that will issue, while it is made known.
+/// The key of the next CA, while its certificate is distributed.
 pub(crate) const NEXT_KEY: &str = "ca-next.key";
 
 /// The data of a Secret.
-pub(crate) type Data = BTreeMap<String, Vec<u8>>;
+pub(crate) type SecretData = BTreeMap<String, Vec<u8>>;
 
-/// A serving certificate that can be told whom it is trusted by.
+/// A serving certificate with the CA that signed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     pub(crate) pair: Arc<ServingPair>,
-    /// Who signed it.
+    /// The CA that signed it.
     pub(crate) authority: CaCertificate,
 }
 
-/// An authority with its key.
+/// A CA with its key.
 pub(crate) struct Issuer {
     pub(crate) ca: Ca,
     pub(crate) authority: CaCertificate,
 }
 
-/// Why the certificate in the Secret is not to be served.
+/// Why the certificate in the Secret cannot be served.
 #[derive(Debug, Error)]
-pub(crate) enum Flaw {
-    /// It cannot be served at all.
+pub(crate) enum InvalidLeaf {
+    /// The certificate or its key is unusable.
     #[error(transparent)]
     Pair(#[from] PairError),
-    /// None of the authorities beside it signed it, or it is not for servers.
+    /// None of the CAs in the Secret signed it, or it is not for servers.
     #[error("{LEAF_CERT} was not issued by any CA in {AUTHORITIES} for a server")]
-    Foreign,
+    UnknownIssuer,
 }
 
-/// What the Secret holds.
+/// The content of the Secret.
 pub(crate) struct Stored {
-    /// Those that are to be trusted.
+    /// The CAs to trust.
     pub(crate) authorities: Vec<CaCertificate>,
-    /// What is to be served; its validity and its names are not judged here.
-    pub(crate) leaf: Result<Leaf, Flaw>,
-    /// The authority that signed it, or would sign another, if its key is there.
+    /// The serving certificate; its validity and its names are not checked here.
+    pub(crate) leaf: Result<Leaf, InvalidLeaf>,
+    /// The CA that signed it, or can sign the next one, if its key is present.
     pub(crate) issuer: Option<Issuer>,
-    /// The authority that will follow, if there is one.
+    /// The next CA, if there is one.
     pub(crate) next: Option<Issuer>,
 }
 
@@ -72,7 +72,7 @@ impl Leaf {
     }
 
     /// Whether both are the same certificate.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.pair.chain() == other.pair.chain()
     }
 
@@ -94,13 +94,13 @@ impl fmt::Debug for Stored {
 }
 
 impl Stored {
-    /// Reads the data of a Secret, whatever they are.
-    pub(crate) fn read(data: &Data) -> Self {
+    /// Reads the data of a Secret. Never fails: damaged parts are errors or missing in the result.
+    pub(crate) fn read(data: &SecretData) -> Self {
         let of = |key: &str| data.get(key).map(Vec::as_slice).unwrap_or_default();
         let authorities = bundle::read(of(AUTHORITIES));
         let leaf = read_leaf(of(LEAF_CERT), of(LEAF_KEY), &authorities);
         let signer = leaf.as_ref().ok().map(|leaf| &leaf.authority);
-        // Where the certificate is damaged, any of them will do.
+        // If the certificate is damaged, any of them can issue.
         let mut candidates = authorities
             .iter()
             .filter(|one| signer.is_none_or(|signer| *one == signer));
@@ -117,18 +117,18 @@ impl Stored {
     }
 }
 
-fn read_leaf(cert: &[u8], key: &[u8], authorities: &[CaCertificate]) -> Result<Leaf, Flaw> {
+fn read_leaf(cert: &[u8], key: &[u8], authorities: &[CaCertificate]) -> Result<Leaf, InvalidLeaf> {
     let file = |name, bytes| PemFile { name, bytes };
     let pair = ServingPair::from_pem(file(LEAF_CERT, cert), file(LEAF_KEY, key))?;
     let signer = authorities.iter().find(|authority| signed(authority, &pair));
-    let authority = signer.ok_or(Flaw::Foreign)?.clone();
+    let authority = signer.ok_or(InvalidLeaf::UnknownIssuer)?.clone();
     Ok(Leaf {
         pair: Arc::new(pair),
         authority,
     })
 }
 
-/// Whether a caller that trusts this authority trusts the certificate, as long as that is valid.
+/// Whether a client that trusts this CA trusts the certificate during its validity.
 fn signed(authority: &CaCertificate, pair: &ServingPair) -> bool {
     let verify = || {
         let mut roots = RootCertStore::empty();
@@ -139,14 +139,14 @@ fn signed(authority: &CaCertificate, pair: &ServingPair) -> bool {
             .ok()?;
         let (leaf, issuers) = pair.chain().split_first()?;
         let name = ServerName::try_from(pair.names().first()?.as_str()).ok()?;
-        // Its first second: whether it is valid now is another question.
+        // Its first second: whether it is valid now is checked elsewhere.
         let begin = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(pair.not_before()).ok()?));
         verifier.verify_server_cert(leaf, issuers, &name, &[], begin).ok()
     };
     verify().is_some()
 }
 
-/// The authority with this key, if it is its own.
+/// The CA with this key, if the key matches.
 fn with_key(name: &str, key: &[u8], authority: &CaCertificate) -> Option<Issuer> {
     let pem = authority.pem();
     let cert = PemFile {

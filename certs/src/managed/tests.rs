@@ -1,4 +1,4 @@
-//! What the pure parts say of what is seen, by value.
+//! Tests of the plan and the changes, without I/O.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -6,104 +6,105 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::bundle::{self, CaCertificate};
+use super::changes::changes_for;
 use super::lifetimes::Lifetimes;
-use super::mint::mint;
-use super::plan::{Plan, Step, Wanted};
-use super::sight::{Configuration, Hook, Kind, Now, Observed};
-use super::stored::{AUTHORITIES, Data, ISSUER_KEY, LEAF_CERT, LEAF_KEY, NEXT_KEY, Stored};
+use super::observed::{Configuration, ConfigurationKind, Now, Observed, Webhook};
+use super::plan::{Desired, Plan, Step};
+use super::stored::{AUTHORITIES, ISSUER_KEY, LEAF_CERT, LEAF_KEY, NEXT_KEY, SecretData, Stored};
 use crate::issue::{issue_ca, issue_leaf};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
-/// Of the lifetimes below.
+/// The settle time of the lifetimes below.
 const SETTLE: Duration = HOUR;
-/// A second less.
+/// One second less.
 const ALMOST: Duration = Duration::from_secs(3599);
 
-/// One replica, whose API server and Secret do what it says at once.
+/// One replica. Its changes of the Secret and of `caBundle` take effect immediately.
 struct Replica {
-    sight: Observed,
-    data: Data,
+    observed: Observed,
+    data: SecretData,
     now: Now,
-    wanted: Wanted,
+    desired: Desired,
 }
 
 impl Replica {
-    /// With what it has issued first, injected and settled.
+    /// With its first certificate, after injection and the settle time.
     fn settled() -> Self {
         let mut replica = Self {
-            sight: Observed::default(),
-            data: Data::new(),
+            observed: Observed::default(),
+            data: SecretData::new(),
             now: Now {
                 wall: SystemTime::UNIX_EPOCH + 20_000 * DAY,
-                steady: Instant::now(),
+                monotonic: Instant::now(),
             },
-            wanted: wanted(&["a.b.svc", "127.0.0.1"]),
+            desired: desired(&["a.b.svc", "127.0.0.1"]),
         };
         replica.inject("");
-        replica.sight.secret_is(None, replica.now.steady);
-        assert!(matches!(replica.step(), Step::Anew { retained } if retained.is_empty()));
+        replica.observed.set_secret(None, replica.now.monotonic);
+        assert!(matches!(replica.step(), Step::IssueAll { retained } if retained.is_empty()));
         let plan = replica.plan();
-        replica.sight.serves(plan.serve.unwrap());
-        assert_eq!(plan.inject, Kind::ALL);
+        replica.observed.set_served(plan.serve.unwrap());
+        assert_eq!(plan.inject, ConfigurationKind::ALL);
         assert!(!plan.is_injected);
         replica.inject(&plan.bundle.unwrap());
         assert!(replica.plan().is_injected);
-        replica.pass(2 * SETTLE);
+        replica.advance(2 * SETTLE);
         replica
     }
 
     fn plan(&self) -> Plan {
-        self.sight.plan(&self.wanted, self.now)
+        self.observed.plan(&self.desired, self.now)
     }
 
-    /// Takes the step that is planned.
+    /// Takes the planned step.
     fn step(&mut self) -> Step {
         let (step, _) = self.plan().step.unwrap();
-        let stored = self.sight.secret().get().cloned();
-        for (key, value) in mint(&step, stored.as_deref(), &self.wanted, self.now.wall).unwrap() {
+        let stored = self.observed.secret().get().cloned();
+        for (key, value) in changes_for(&step, stored.as_deref(), &self.desired, self.now.wall).unwrap() {
             match value {
                 Some(value) => self.data.insert(key.to_owned(), value),
                 None => self.data.remove(key),
             };
         }
-        self.reads();
+        self.observe_secret();
         step
     }
 
-    fn reads(&mut self) {
+    fn observe_secret(&mut self) {
         let stored = Arc::new(Stored::read(&self.data));
-        self.sight.secret_is(Some(stored), self.now.steady);
+        self.observed.set_secret(Some(stored), self.now.monotonic);
     }
 
-    fn holds(&mut self, key: &str, value: &[u8]) {
+    fn store(&mut self, key: &str, value: &[u8]) {
         self.data.insert(key.to_owned(), value.to_vec());
-        self.reads();
+        self.observe_secret();
     }
 
     fn inject(&mut self, bundle: &str) {
-        for kind in Kind::ALL {
-            let seen = configuration(bundle);
-            self.sight.configuration_is(kind, Some(seen), self.now.steady);
+        for kind in ConfigurationKind::ALL {
+            let configuration = configuration(bundle);
+            self.observed
+                .set_configuration(kind, Some(configuration), self.now.monotonic);
         }
     }
 
-    /// Injects what is planned, and serves it.
-    fn follow(&mut self) {
+    /// Serves and injects as planned.
+    fn apply_plan(&mut self) {
         let plan = self.plan();
         if let Some(leaf) = plan.serve {
-            self.sight.serves(leaf);
+            self.observed.set_served(leaf);
         }
         self.inject(&plan.bundle.unwrap());
     }
 
-    fn pass(&mut self, time: Duration) {
+    fn advance(&mut self, time: Duration) {
         self.now.wall += time;
-        self.now.steady += time;
+        self.now.monotonic += time;
     }
 
     fn stored(&self) -> &Stored {
-        self.sight.secret().get().unwrap()
+        self.observed.secret().get().unwrap()
     }
 
     fn signer(&self) -> CaCertificate {
@@ -111,8 +112,8 @@ impl Replica {
     }
 }
 
-fn wanted(names: &[&str]) -> Wanted {
-    Wanted {
+fn desired(names: &[&str]) -> Desired {
+    Desired {
         names: names.iter().map(ToString::to_string).collect(),
         lifetimes: Lifetimes::new(90 * DAY, 900 * DAY, 0.0).unwrap(),
     }
@@ -122,7 +123,7 @@ fn configuration(bundle: &str) -> Configuration {
     Configuration {
         uid: None,
         resource_version: None,
-        hooks: vec![Hook {
+        webhooks: vec![Webhook {
             name: "validate.helmops.fleet.cattle.io".to_owned(),
             bundle: bundle.as_bytes().to_vec(),
         }],
@@ -131,153 +132,161 @@ fn configuration(bundle: &str) -> Configuration {
 }
 
 #[test]
-fn nothing_is_to_be_done_where_all_is_well() {
+fn a_settled_replica_has_no_step() {
     let replica = Replica::settled();
     let plan = replica.plan();
     assert!(plan.step.is_none() && plan.serve.is_none() && plan.inject.is_empty());
     assert!(plan.is_injected);
-    assert!(plan.again > replica.now.steady);
+    assert!(plan.recheck_at > replica.now.monotonic);
 }
 
 #[test]
-fn nothing_is_issued_before_it_is_known_what_is_there() {
-    let wanted = wanted(&["a.b.svc"]);
+fn nothing_is_issued_until_all_objects_are_observed() {
+    let desired = desired(&["a.b.svc"]);
     let now = Now {
         wall: SystemTime::now(),
-        steady: Instant::now(),
+        monotonic: Instant::now(),
     };
-    let mut sight = Observed::default();
-    assert!(sight.plan(&wanted, now).step.is_none());
-    sight.secret_is(None, now.steady);
-    assert!(sight.plan(&wanted, now).step.is_none(), "whom do callers trust?");
-    sight.configuration_is(Kind::Mutating, None, now.steady);
-    assert!(sight.plan(&wanted, now).step.is_none());
-    sight.configuration_is(Kind::Validating, None, now.steady);
-    assert!(sight.plan(&wanted, now).step.is_some());
+    let mut observed = Observed::default();
+    assert!(observed.plan(&desired, now).step.is_none());
+    observed.set_secret(None, now.monotonic);
+    assert!(
+        observed.plan(&desired, now).step.is_none(),
+        "the caBundles are unknown"
+    );
+    observed.set_configuration(ConfigurationKind::Mutating, None, now.monotonic);
+    assert!(observed.plan(&desired, now).step.is_none());
+    observed.set_configuration(ConfigurationKind::Validating, None, now.monotonic);
+    assert!(observed.plan(&desired, now).step.is_some());
 }
 
 #[test]
-fn a_certificate_is_renewed_after_two_thirds_of_its_life_and_served_at_once() {
+fn a_certificate_is_renewed_after_two_thirds_of_its_validity_and_served_immediately() {
     let mut replica = Replica::settled();
-    replica.pass((60 * 24 - 3) * HOUR);
+    replica.advance((60 * 24 - 3) * HOUR);
     assert!(replica.plan().step.is_none());
-    replica.pass(HOUR);
+    replica.advance(HOUR);
     let signer = replica.signer();
     assert_eq!(replica.step(), Step::Renew { names: vec![] });
-    assert_eq!(replica.signer(), signer, "by the same CA");
+    assert_eq!(replica.signer(), signer, "from the same CA");
     let plan = replica.plan();
     assert!(plan.serve.is_some() && plan.inject.is_empty() && plan.step.is_none());
 }
 
 #[test]
-fn a_ca_is_followed_by_another_that_is_trusted_before_it_is_used() {
+fn the_next_ca_is_trusted_before_it_is_used() {
     let mut replica = Replica::settled();
     let old = replica.signer();
-    // Long after the certificate's own renewal, which comes first.
-    replica.pass(600 * DAY);
+    // The renewal of the certificate is overdue too, and comes first.
+    replica.advance(600 * DAY);
     replica.step();
-    replica.follow();
+    replica.apply_plan();
     assert_eq!(replica.step(), Step::Prepare);
     let next = replica.stored().next.as_ref().unwrap().authority.clone();
     assert_eq!(replica.stored().authorities, [old.clone(), next.clone()]);
     assert_eq!(replica.signer(), old);
 
-    replica.pass(SETTLE);
-    assert!(replica.plan().step.is_none(), "no caller trusts it yet");
-    replica.follow();
-    replica.pass(ALMOST);
+    replica.advance(SETTLE);
+    assert!(replica.plan().step.is_none(), "no caBundle contains it yet");
+    replica.apply_plan();
+    replica.advance(ALMOST);
     assert!(replica.plan().step.is_none());
-    let again = replica.plan().again - replica.now.steady;
-    assert_eq!(again, Duration::from_secs(1), "and it looks when it is time");
-    replica.pass(Duration::from_secs(1));
+    let wait = replica.plan().recheck_at - replica.now.monotonic;
+    assert_eq!(wait, Duration::from_secs(1), "the next plan is on time");
+    replica.advance(Duration::from_secs(1));
     assert_eq!(replica.step(), Step::Switch);
     assert_eq!(replica.signer(), next);
     assert_eq!(replica.stored().authorities, [next.clone(), old.clone()]);
     assert!(!replica.data.contains_key(NEXT_KEY));
     assert_eq!(replica.plan().serve.unwrap().authority, next);
 
-    replica.follow();
-    replica.pass(2 * ALMOST + Duration::from_secs(1));
+    replica.apply_plan();
+    replica.advance(2 * ALMOST + Duration::from_secs(1));
     assert!(replica.plan().step.is_none());
-    replica.pass(Duration::from_secs(1));
+    replica.advance(Duration::from_secs(1));
     assert_eq!(replica.step(), Step::Retire);
     assert_eq!(replica.stored().authorities, [next]);
-    replica.follow();
+    replica.apply_plan();
     assert!(replica.plan().step.is_none() && replica.plan().is_injected);
 }
 
 #[test]
-fn a_rotation_waits_while_a_caller_does_not_trust_the_next_ca() {
+fn a_rotation_waits_until_every_ca_bundle_has_the_next_ca_without_interruption() {
     let mut replica = Replica::settled();
     let old = bundle::pem(&replica.stored().authorities);
-    replica.pass(600 * DAY);
+    replica.advance(600 * DAY);
     replica.step();
-    replica.follow();
+    replica.apply_plan();
     assert_eq!(replica.step(), Step::Prepare);
-    replica.follow();
-    replica.pass(SETTLE / 2);
-    // Somebody puts the bundle back, and it is injected again.
-    replica
-        .sight
-        .configuration_is(Kind::Mutating, Some(configuration(&old)), replica.now.steady);
-    assert_eq!(replica.plan().inject, [Kind::Mutating]);
-    replica.pass(SETTLE);
+    replica.apply_plan();
+    replica.advance(SETTLE / 2);
+    // A user restores the old bundle, and the new one is injected again.
+    replica.observed.set_configuration(
+        ConfigurationKind::Mutating,
+        Some(configuration(&old)),
+        replica.now.monotonic,
+    );
+    assert_eq!(replica.plan().inject, [ConfigurationKind::Mutating]);
+    replica.advance(SETTLE);
     assert!(replica.plan().step.is_none());
-    replica.follow();
-    replica.pass(SETTLE / 2);
-    assert!(replica.plan().step.is_none(), "it settles anew");
-    replica.pass(SETTLE / 2);
+    replica.apply_plan();
+    replica.advance(SETTLE / 2);
+    assert!(replica.plan().step.is_none(), "the settle time starts again");
+    replica.advance(SETTLE / 2);
     assert_eq!(replica.step(), Step::Switch);
 }
 
 #[test]
-fn another_replica_goes_on_where_one_was_killed() {
+fn another_replica_continues_the_rotation_of_a_killed_one() {
     let mut replica = Replica::settled();
-    replica.pass(600 * DAY);
+    replica.advance(600 * DAY);
     replica.step();
-    replica.follow();
+    replica.apply_plan();
     replica.step();
     let bundle = replica.plan().bundle.unwrap();
     let mut other = Replica {
-        sight: Observed::default(),
+        observed: Observed::default(),
         ..replica
     };
     other.inject(&bundle);
-    other.reads();
+    other.observe_secret();
     assert!(other.plan().serve.is_some());
-    other.pass(SETTLE);
+    other.advance(SETTLE);
     assert_eq!(other.step(), Step::Switch);
 }
 
 #[test]
-fn a_secret_that_is_gone_is_made_anew_and_the_certificate_that_is_trusted_stays() {
+fn a_deleted_secret_is_created_again_and_the_trusted_certificate_is_served_meanwhile() {
     let mut replica = Replica::settled();
     let old = replica.signer();
-    replica.sight.secret_is(None, replica.now.steady);
+    replica.observed.set_secret(None, replica.now.monotonic);
     replica.data.clear();
     assert_eq!(
         replica.step(),
-        Step::Anew {
+        Step::IssueAll {
             retained: vec![old.clone()]
         }
     );
     let new = replica.signer();
     assert_eq!(replica.stored().authorities, [new.clone(), old.clone()]);
-    assert!(replica.plan().serve.is_none(), "nobody trusts it yet");
-    replica.follow();
-    assert!(replica.plan().serve.is_none(), "it may not have got around yet");
-    replica.pass(SETTLE);
+    assert!(replica.plan().serve.is_none(), "no caBundle contains its CA yet");
+    replica.apply_plan();
+    assert!(
+        replica.plan().serve.is_none(),
+        "the API servers may not have the caBundle yet"
+    );
+    replica.advance(SETTLE);
     assert!(replica.plan().serve.is_some());
-    replica.follow();
-    replica.pass(SETTLE);
+    replica.apply_plan();
+    replica.advance(SETTLE);
     assert_eq!(replica.step(), Step::Retire);
     assert_eq!(replica.stored().authorities, [new]);
 }
 
 #[test]
-fn what_is_served_is_given_up_at_once_where_nobody_trusts_it_any_more() {
+fn an_untrusted_served_certificate_is_replaced_immediately() {
     let mut replica = Replica::settled();
-    replica.sight.secret_is(None, replica.now.steady);
+    replica.observed.set_secret(None, replica.now.monotonic);
     replica.data.clear();
     replica.step();
     let only = replica.signer().pem();
@@ -286,17 +295,17 @@ fn what_is_served_is_given_up_at_once_where_nobody_trusts_it_any_more() {
 }
 
 #[test]
-fn damage_is_mended_with_the_same_ca_where_there_is_one() {
-    let stranger = issue_ca("stranger", SystemTime::UNIX_EPOCH + 19_999 * DAY, 90 * DAY).unwrap();
+fn a_damaged_certificate_is_issued_again_from_the_same_ca() {
+    let other_ca = issue_ca("other CA", SystemTime::UNIX_EPOCH + 19_999 * DAY, 90 * DAY).unwrap();
     let issued = SystemTime::UNIX_EPOCH + 20_000 * DAY;
-    let foreign = issue_leaf(&stranger, &["a.b.svc".to_owned()], &[], issued, DAY).unwrap();
-    let anothers = stranger.key_pem();
+    let foreign = issue_leaf(&other_ca, &["a.b.svc".to_owned()], &[], issued, DAY).unwrap();
+    let other_key = other_ca.key_pem();
     let garbage: &[u8] = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let damages: [&[(&str, &[u8])]; 5] = [
         &[(LEAF_CERT, b"")],
         &[(LEAF_CERT, garbage)],
         &[(LEAF_KEY, b"garbage")],
-        &[(LEAF_KEY, anothers.as_bytes())],
+        &[(LEAF_KEY, other_key.as_bytes())],
         &[
             (LEAF_CERT, foreign.cert_pem.as_bytes()),
             (LEAF_KEY, foreign.key_pem.as_bytes()),
@@ -306,9 +315,9 @@ fn damage_is_mended_with_the_same_ca_where_there_is_one() {
         let mut replica = Replica::settled();
         let authorities = replica.stored().authorities.clone();
         for (key, value) in damage {
-            replica.holds(key, value);
+            replica.store(key, value);
         }
-        assert!(replica.plan().serve.is_none(), "what is served stays");
+        assert!(replica.plan().serve.is_none(), "the served certificate stays");
         assert_eq!(
             replica.step(),
             Step::Renew { names: vec![] },
@@ -322,85 +331,89 @@ fn damage_is_mended_with_the_same_ca_where_there_is_one() {
 }
 
 #[test]
-fn without_a_ca_it_begins_anew_and_without_its_key_another_is_prepared() {
+fn without_a_ca_everything_is_issued_and_without_its_key_the_next_ca_is_prepared() {
     for key in [AUTHORITIES, LEAF_CERT] {
         let mut replica = Replica::settled();
         let old = replica.signer();
-        replica.holds(ISSUER_KEY, b"");
-        replica.holds(key, b"garbage");
-        assert_eq!(replica.step(), Step::Anew { retained: vec![old] }, "{key}");
+        replica.store(ISSUER_KEY, b"");
+        replica.store(key, b"garbage");
+        assert_eq!(replica.step(), Step::IssueAll { retained: vec![old] }, "{key}");
     }
     let mut replica = Replica::settled();
-    replica.holds(ISSUER_KEY, b"garbage");
+    replica.store(ISSUER_KEY, b"garbage");
     assert_eq!(replica.step(), Step::Prepare);
     assert!(replica.plan().step.is_none());
-    // A key for the next one that is nobody's: yet another.
-    replica.holds(NEXT_KEY, b"garbage");
+    // The key of the next CA is damaged: prepared again.
+    replica.store(NEXT_KEY, b"garbage");
     assert_eq!(replica.step(), Step::Prepare);
 }
 
 #[test]
-fn what_has_expired_is_replaced_also_where_the_ca_has() {
+fn an_expired_certificate_or_ca_is_replaced() {
     let mut replica = Replica::settled();
-    replica.pass(91 * DAY);
+    replica.advance(91 * DAY);
     assert_eq!(replica.step(), Step::Renew { names: vec![] });
-    assert!(replica.plan().serve.is_some(), "what was served is of no use");
+    assert!(
+        replica.plan().serve.is_some(),
+        "the served certificate has expired"
+    );
     let mut replica = Replica::settled();
-    replica.pass(901 * DAY);
-    assert_eq!(replica.step(), Step::Anew { retained: vec![] });
+    replica.advance(901 * DAY);
+    assert_eq!(replica.step(), Step::IssueAll { retained: vec![] });
     assert!(replica.plan().serve.is_some());
 }
 
 #[test]
-fn replicas_that_want_different_names_do_not_fight() {
+fn replicas_with_different_names_agree_on_one_certificate() {
     let mut replica = Replica::settled();
-    let (mine, theirs) = (wanted(&["a.b.svc", "127.0.0.1"]), wanted(&["c.d.svc"]));
-    replica.wanted = theirs.clone();
-    assert!(matches!(replica.step(), Step::Renew { names } if names == mine.names));
+    let (ours, others) = (desired(&["a.b.svc", "127.0.0.1"]), desired(&["c.d.svc"]));
+    replica.desired = others.clone();
+    assert!(matches!(replica.step(), Step::Renew { names } if names == ours.names));
     assert!(replica.plan().step.is_none());
-    replica.wanted = mine;
-    assert!(replica.plan().step.is_none(), "it is for both");
-    // Without a key nobody can add names: from the beginning, and the certificate for other names is not served.
-    replica.wanted = wanted(&["e.f.svc"]);
-    replica.holds(ISSUER_KEY, b"");
+    replica.desired = ours;
+    assert!(replica.plan().step.is_none(), "it has the names of both");
+    // Without the key of the CA no name can be added: everything is issued again, and the certificate for other names is not
+    // served.
+    replica.desired = desired(&["e.f.svc"]);
+    replica.store(ISSUER_KEY, b"");
     assert!(replica.plan().serve.is_none() && replica.plan().bundle.is_none());
-    assert!(matches!(replica.plan().step, Some((Step::Anew { .. }, _))));
+    assert!(matches!(replica.plan().step, Some((Step::IssueAll { .. }, _))));
 }
 
 #[test]
-fn names_that_nobody_wants_any_more_go_with_the_next_renewal() {
+fn unused_names_are_dropped_at_the_next_renewal() {
     let mut replica = Replica::settled();
-    let (mine, theirs) = (replica.wanted.clone(), wanted(&["c.d.svc"]));
-    replica.wanted = theirs.clone();
+    let (ours, others) = (replica.desired.clone(), desired(&["c.d.svc"]));
+    replica.desired = others.clone();
     replica.step();
-    replica.wanted = mine;
-    // With the next regular renewal those go that nobody wants.
-    replica.pass(61 * DAY);
+    replica.desired = ours;
+    // The next regular renewal drops the unused names.
+    replica.advance(61 * DAY);
     replica.step();
-    assert!(!replica.stored().leaf.as_ref().unwrap().is_for(&theirs.names));
+    assert!(!replica.stored().leaf.as_ref().unwrap().is_for(&others.names));
 }
 
 #[test]
 fn a_certificate_never_outlives_its_ca() {
     let mut replica = Replica::settled();
-    // Nobody could rotate: no key of a next CA, and no caller to trust it.
-    replica.pass(880 * DAY);
+    // No rotation happened: there is no key of a next CA, and no caBundle contains one.
+    replica.advance(880 * DAY);
     replica.step();
     let stored = replica.stored();
     let leaf = stored.leaf.as_ref().unwrap();
     assert_eq!(leaf.pair.not_after(), leaf.authority.not_after());
-    replica.follow();
-    replica.pass(15 * DAY);
+    replica.apply_plan();
+    replica.advance(15 * DAY);
     assert!(
         !matches!(replica.plan().step, Some((Step::Renew { .. }, _))),
-        "it could not be longer"
+        "it would not be valid for longer"
     );
 }
 
 #[test]
-fn readiness_wants_a_caller_and_the_trust_of_each() {
+fn readiness_requires_a_configuration_and_trust_in_each() {
     let mut replica = Replica::settled();
-    let now = replica.now.steady;
+    let now = replica.now.monotonic;
     let bundle = replica.plan().bundle.unwrap();
     let mut foreign = configuration("");
     foreign.injector = Some("cert-manager.io/inject-ca-from".to_owned());
@@ -411,7 +424,7 @@ fn readiness_wants_a_caller_and_the_trust_of_each() {
             Some(configuration(&bundle)),
             Some(configuration("")),
             false,
-            vec![Kind::Validating],
+            vec![ConfigurationKind::Validating],
         ),
         (Some(foreign.clone()), None, false, vec![]),
         (Some(configuration(&bundle)), Some(foreign.clone()), false, vec![]),
@@ -419,22 +432,26 @@ fn readiness_wants_a_caller_and_the_trust_of_each() {
             Some(configuration(&format!("{bundle}# by hand\n"))),
             None,
             true,
-            vec![Kind::Mutating],
+            vec![ConfigurationKind::Mutating],
         ),
     ] {
-        replica.sight.configuration_is(Kind::Mutating, mutating, now);
-        replica.sight.configuration_is(Kind::Validating, validating, now);
+        replica
+            .observed
+            .set_configuration(ConfigurationKind::Mutating, mutating, now);
+        replica
+            .observed
+            .set_configuration(ConfigurationKind::Validating, validating, now);
         let plan = replica.plan();
         assert_eq!((plan.is_injected, plan.inject), (is_injected, inject));
     }
 }
 
 #[test]
-fn no_key_is_told() {
+fn no_key_is_in_debug_output() {
     let replica = Replica::settled();
-    let told = format!("{:?}{:?}", replica.sight, replica.plan());
+    let output = format!("{:?}{:?}", replica.observed, replica.plan());
     for key in [LEAF_KEY, ISSUER_KEY] {
         let key = String::from_utf8(replica.data.get(key).unwrap().clone()).unwrap();
-        assert!(!told.contains(key.lines().nth(1).unwrap()));
+        assert!(!output.contains(key.lines().nth(1).unwrap()));
     }
 }

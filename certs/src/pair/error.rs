@@ -1,4 +1,4 @@
-//! What can be wrong with a certificate and its key.
+//! Errors of a certificate and its key.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::files::MAX_BYTES;
 
-/// Why a pair of files cannot be served. Each names the file and what to do.
+/// Why a pair of files cannot be served. Each error names the file and the fix.
 #[derive(Debug, Error)]
 pub enum PairError {
     /// A file cannot be read.
@@ -14,7 +14,7 @@ pub enum PairError {
     Read {
         /// The path.
         file: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -25,22 +25,22 @@ pub enum PairError {
         file: String,
     },
     /// A file ends in the middle of a PEM block, or a block is damaged.
-    #[error("{file} holds a damaged PEM block ({reason}); was it only partly written or copied?")]
+    #[error("{file} contains a damaged PEM block ({reason}); was it only partly written or copied?")]
     MalformedPem {
         /// The file.
         file: String,
-        /// What is wrong with the block, without any of its text: it may be a key's.
+        /// What is wrong with the block, without its text: it may be part of a key.
         reason: &'static str,
     },
     /// No certificate in the certificate file.
-    #[error("{file} holds no certificate; expected PEM that begins with -----BEGIN CERTIFICATE-----")]
+    #[error("{file} contains no certificate; expected PEM that begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate {
         /// The file.
         file: String,
     },
     /// The certificate cannot be served.
     #[error(
-        "the first certificate in {file} is unusable ({reason}); issue it anew as an X.509 v3 certificate"
+        "the first certificate in {file} is unusable ({reason}); issue it again as an X.509 v3 certificate"
     )]
     UnusableCertificate {
         /// The file.
@@ -49,12 +49,12 @@ pub enum PairError {
         reason: String,
     },
     /// No key in the key file.
-    #[error("{file} holds no private key; expected PEM that begins with -----BEGIN PRIVATE KEY-----")]
+    #[error("{file} contains no private key; expected PEM that begins with -----BEGIN PRIVATE KEY-----")]
     NoKey {
         /// The file.
         file: String,
     },
-    /// The key is protected by a passphrase that nobody could enter.
+    /// The key is protected by a passphrase, which a server cannot enter.
     #[error(
         "the private key in {file} is encrypted; store it decrypted (openssl pkey -in {file} -out tls.key)"
     )]
@@ -62,21 +62,21 @@ pub enum PairError {
         /// The file.
         file: String,
     },
-    /// The key is of a kind that TLS here does not know, or damaged.
+    /// The key is damaged, or of a type that the TLS library does not support.
     #[error(
         "the private key in {file} is unusable; use ECDSA P-256 or P-384, Ed25519 or RSA of 2048 to 8192 bits"
     )]
     UnusableKey {
         /// The file.
         file: String,
-        /// What the TLS library says.
+        /// The error of the TLS library.
         #[source]
         source: rustls::Error,
     },
-    /// The key is not the certificate's.
+    /// The key does not match the certificate.
     #[error(
         "the private key in {key} is not that of the first certificate in {cert}; \
-         put files in place that were issued together, the serving certificate before its issuers"
+         install files that were issued together, the serving certificate before its issuers"
     )]
     Mismatch {
         /// The certificate's file.

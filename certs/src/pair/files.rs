@@ -1,4 +1,4 @@
-//! Where the pair lies, and its bytes.
+//! The paths of a pair, and reading it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use tokio::io::AsyncReadExt;
 
 use super::{PairError, PemFile, ServingPair};
 
-/// More than any chain and key, less than what hurts when a path points at the wrong file. It is also what
-/// the API server allows a Secret to hold.
+/// More than any chain and key, and little enough if a path points to the wrong file. It is also the limit of the API server
+/// for a Secret.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
-/// Where a certificate chain and its key lie.
+/// The paths of a certificate chain and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairPaths {
     /// The chain, PEM, the serving certificate first.
@@ -20,8 +20,8 @@ pub struct PairPaths {
     pub key: PathBuf,
 }
 
-/// The bytes of both files, read one after the other: the files may be swapped in between. No `Debug`: one of
-/// them is a private key.
+/// The bytes of both files, read one after the other: the files may be replaced in between. No `Debug`: one of them is a
+/// private key.
 #[derive(PartialEq, Eq)]
 pub(crate) struct PairContents {
     cert: Vec<u8>,
@@ -58,7 +58,7 @@ async fn read_capped(path: &Path) -> Result<Vec<u8>, PairError> {
     let unreadable = |source| PairError::Read { file: name(), source };
     let file = File::open(path).await.map_err(unreadable)?;
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a file that is too large from one that just fits.
+    // One byte more than allowed distinguishes a file that is too large from one of exactly this size.
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .await

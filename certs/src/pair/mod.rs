@@ -1,4 +1,4 @@
-//! A certificate chain with its private key, checked.
+//! A checked certificate chain with its private key.
 
 mod error;
 mod files;
@@ -20,10 +20,10 @@ pub use self::error::PairError;
 pub(crate) use self::files::PairContents;
 pub use self::files::PairPaths;
 
-/// The bytes of a PEM file and what to call it in messages.
+/// The bytes of a PEM file and its name in messages.
 #[derive(Clone, Copy)]
 pub struct PemFile<'a> {
-    /// Its path, or whatever tells an admin where it came from.
+    /// Its path, or another name by which a user finds it.
     pub name: &'a str,
     /// Its content.
     pub bytes: &'a [u8],
@@ -37,10 +37,10 @@ pub struct ServingPair {
     names: Vec<String>,
 }
 
-/// Where the clock stands against the lifetime of a certificate.
+/// Whether a certificate is valid at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// The certificate begins later.
+    /// Its lifetime has not started.
     NotYet,
     /// Within its lifetime.
     Valid,
@@ -49,9 +49,9 @@ pub enum Validity {
 }
 
 impl ServingPair {
-    /// Checks a chain and a key: at least one certificate, the serving one first, and its own key. The
-    /// lifetime is not checked (the clock may be wrong, and an expired certificate is easier to diagnose than
-    /// a closed port): see [`ServingPair::validity`].
+    /// Checks a chain and a key: at least one certificate, the serving one first, and its matching key. The lifetime is not
+    /// checked (the clock may be wrong, and an expired certificate is easier to diagnose than a closed port): see
+    /// [`ServingPair::validity`].
     ///
     /// # Errors
     /// What is wrong with which file.
@@ -93,8 +93,8 @@ impl ServingPair {
         self.not_after.timestamp()
     }
 
-    /// The DNS names and IP addresses that the certificate is for, as it lists them. Empty when it has only a
-    /// common name, which no API server accepts any more.
+    /// The DNS names and IP addresses of the certificate, in its order. Empty if it has only a common name, which no API server
+    /// accepts any more.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -111,7 +111,7 @@ impl ServingPair {
         &self.key.cert
     }
 
-    /// Where `now` stands against the certificate's lifetime.
+    /// Whether the certificate is valid at `now`.
     pub fn validity(&self, now: SystemTime) -> Validity {
         let now = unix_seconds(now);
         if now < self.not_before.timestamp() {
@@ -123,13 +123,13 @@ impl ServingPair {
         }
     }
 
-    /// The end of the lifetime as people read it.
+    /// The end of the lifetime, for messages.
     pub(crate) fn expires(&self) -> impl fmt::Display {
         self.not_after
     }
 
-    /// The beginning of the lifetime as people read it.
-    pub(crate) fn begins(&self) -> impl fmt::Display {
+    /// The start of the lifetime, for messages.
+    pub(crate) fn starts(&self) -> impl fmt::Display {
         self.not_before
     }
 
@@ -138,7 +138,7 @@ impl ServingPair {
     }
 }
 
-/// Never the key.
+/// Without the key.
 impl fmt::Debug for ServingPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServingPair")
@@ -157,7 +157,7 @@ pub(crate) fn parse_chain(cert: PemFile<'_>) -> Result<Vec<CertificateDer<'stati
 pub(crate) fn parse_key(key: PemFile<'_>) -> Result<PrivateKeyDer<'static>, PairError> {
     let file = || key.name.into();
     PrivateKeyDer::from_pem_slice(key.bytes).map_err(|error| match error {
-        PemError::NoItemsFound if mentions(key.bytes, b"BEGIN ENCRYPTED PRIVATE KEY") => {
+        PemError::NoItemsFound if contains_bytes(key.bytes, b"BEGIN ENCRYPTED PRIVATE KEY") => {
             PairError::EncryptedKey { file: file() }
         }
         PemError::NoItemsFound => PairError::NoKey { file: file() },
@@ -165,7 +165,7 @@ pub(crate) fn parse_key(key: PemFile<'_>) -> Result<PrivateKeyDer<'static>, Pair
     })
 }
 
-/// The library's own messages quote the damaged line, which may be part of a key.
+/// Replaces the messages of the library: they quote the damaged line, which may be part of a key.
 fn malformed(file: &str, error: &PemError) -> PairError {
     let reason = match error {
         PemError::MissingSectionEnd { .. } => "its END line is missing",
@@ -194,7 +194,7 @@ pub(crate) fn parse_x509<'a>(
 
 fn check_match(certified: &CertifiedKey, cert: PemFile<'_>, key: PemFile<'_>) -> Result<(), PairError> {
     match certified.keys_match() {
-        // Some kinds of key cannot tell; a handshake will.
+        // Some types of key cannot be compared; a handshake shows a mismatch.
         Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
         Err(TlsError::InconsistentKeys(_)) => Err(PairError::Mismatch {
             cert: cert.name.into(),
@@ -228,7 +228,7 @@ fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-fn mentions(haystack: &[u8], needle: &[u8]) -> bool {
+fn contains_bytes(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 

@@ -35,7 +35,7 @@ fn pair(cert: &str, key: &str) -> Result<ServingPair, PairError> {
 }
 
 #[test]
-fn a_pair_tells_its_names_and_its_end() {
+fn a_pair_has_its_names_and_its_expiry_and_hides_its_key() {
     let now = SystemTime::now();
     let Leaf { cert_pem, key_pem } = leaf(&ca(now), now);
     let pair = pair(&cert_pem, &key_pem).unwrap();
@@ -46,7 +46,7 @@ fn a_pair_tells_its_names_and_its_end() {
 }
 
 #[test]
-fn the_lifetime_is_told_and_not_enforced() {
+fn the_validity_is_reported_and_not_enforced() {
     let now = SystemTime::now();
     let Leaf { cert_pem, key_pem } = leaf(&ca(now), now);
     let pair = pair(&cert_pem, &key_pem).unwrap();
@@ -75,7 +75,7 @@ fn the_serving_certificate_comes_first_in_a_chain() {
 }
 
 #[test]
-fn anothers_key_is_refused_and_both_files_are_named() {
+fn a_key_of_another_certificate_is_rejected_with_both_files_named() {
     let now = SystemTime::now();
     let ca = ca(now);
     let error = pair(&leaf(&ca, now).cert_pem, &leaf(&ca, now).key_pem).unwrap_err();
@@ -88,7 +88,7 @@ fn anothers_key_is_refused_and_both_files_are_named() {
 }
 
 #[test]
-fn whatever_is_missing_or_damaged_is_named_without_its_text() {
+fn missing_or_damaged_content_is_reported_without_its_text() {
     let now = SystemTime::now();
     let Leaf { cert_pem, key_pem } = leaf(&ca(now), now);
     let half = |pem: &str| pem[..pem.len() / 2].to_owned();
@@ -97,37 +97,37 @@ fn whatever_is_missing_or_damaged_is_named_without_its_text() {
         (
             String::new(),
             key_pem.clone(),
-            "/tls/tls.crt holds no certificate",
+            "/tls/tls.crt contains no certificate",
         ),
         (
             key_pem.clone(),
             key_pem.clone(),
-            "/tls/tls.crt holds no certificate",
+            "/tls/tls.crt contains no certificate",
         ),
         (
             half(&cert_pem),
             key_pem.clone(),
-            "/tls/tls.crt holds a damaged PEM block (its END line is missing)",
+            "/tls/tls.crt contains a damaged PEM block (its END line is missing)",
         ),
         (
             cert_pem.clone(),
             half(&key_pem),
-            "/tls/tls.key holds a damaged PEM block (its END line is missing)",
+            "/tls/tls.key contains a damaged PEM block (its END line is missing)",
         ),
         (
             cert_pem.clone(),
             glued,
-            "/tls/tls.key holds a damaged PEM block (its BEGIN line is malformed)",
+            "/tls/tls.key contains a damaged PEM block (its BEGIN line is malformed)",
         ),
         (
             cert_pem.clone(),
             String::new(),
-            "/tls/tls.key holds no private key",
+            "/tls/tls.key contains no private key",
         ),
         (
             cert_pem.clone(),
             cert_pem.clone(),
-            "/tls/tls.key holds no private key",
+            "/tls/tls.key contains no private key",
         ),
         (
             cert_pem.clone(),
@@ -158,7 +158,7 @@ fn whatever_is_missing_or_damaged_is_named_without_its_text() {
 }
 
 #[tokio::test]
-async fn files_that_are_missing_or_huge_are_named() {
+async fn missing_and_oversized_files_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let paths = PairPaths {
         cert: dir.path().join("tls.crt"),

@@ -1,4 +1,4 @@
-//! Follow the files of a pair, whatever way they change.
+//! Watches the files of a pair for changes of their content.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,97 +7,100 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes::with_causes;
-use crate::hot::CertResolver;
 use crate::pair::{PairContents, PairError, PairPaths, ServingPair, Validity};
+use crate::resolver::CertResolver;
 
-/// Shorter intervals would only burn CPU, and a timer cannot tick every zero seconds.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+/// Shorter intervals would only waste CPU time, and the interval of a timer cannot be zero.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How often to look when nothing else is said: the kubelet itself takes up to a minute to bring a changed
-/// Secret, so five seconds add nothing to speak of, and two small reads cost nothing.
+/// The default interval: the kubelet itself takes up to a minute to update a mounted Secret, so five seconds add little, and
+/// two small reads cost little.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What one look at the files found.
+/// The result of one check of the files.
 #[derive(Clone, Copy, Debug)]
 pub enum ReloadEvent<'a> {
     /// A new pair, served from now on.
     Loaded(&'a ServingPair),
-    /// The files changed and cannot be served, or cannot be read; the last good pair stays. Told once for
-    /// each distinct content.
+    /// The files changed and cannot be served, or cannot be read; the last valid pair stays. Reported once for each distinct
+    /// content.
     Refused(&'a PairError),
-    /// As at the last look.
+    /// No change since the last check.
     Unchanged,
 }
 
-/// Reads both files now and every `interval` (10 ms at least), and puts a pair that is new and good into
-/// `hot`. Ends only on `stop`.
+/// Reads both files now and every `interval` (at least 10 ms), and passes each new valid pair to `resolver`. Returns only on
+/// `stop`.
 ///
-/// Contents are compared, not times or events: so it sees the swap of a Secret mount's `..data` link, writes in
-/// place, and files replaced one after the other (the mismatch in between is refused and looked at again).
-/// `on_event` hears of every look and must not block.
+/// Contents are compared, not times or events: this detects the swap of the `..data` link in a Secret mount, writes in place,
+/// and files replaced one after the other (the mismatch in between is rejected and checked again). `on_event` is called for
+/// every check and must not block.
 pub async fn watch(
     paths: PairPaths,
-    hot: Arc<CertResolver>,
+    resolver: Arc<CertResolver>,
     interval: Duration,
     stop: CancellationToken,
     mut on_event: impl FnMut(ReloadEvent<'_>) + Send,
 ) {
-    let mut ticks = tokio::time::interval(interval.max(SHORTEST_INTERVAL));
+    let mut ticks = tokio::time::interval(interval.max(MIN_INTERVAL));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut seen = None;
-    let mut told = Validity::Valid;
+    let mut last_read = None;
+    let mut logged = Validity::Valid;
     loop {
-        let look = async {
+        let next = async {
             ticks.tick().await;
             paths.read().await
         };
-        let Some(read) = stop.run_until_cancelled(look).await else {
+        let Some(read) = stop.run_until_cancelled(next).await else {
             return;
         };
-        let looked = look_at(read, &paths, &mut seen);
-        match &looked {
-            Look::Loaded(pair) => {
+        match &check(read, &paths, &mut last_read) {
+            CheckResult::Loaded(pair) => {
                 log_loaded(pair);
-                hot.replace(Arc::clone(pair));
-                told = Validity::Valid;
+                resolver.replace(Arc::clone(pair));
+                logged = Validity::Valid;
                 on_event(ReloadEvent::Loaded(pair));
             }
-            Look::Refused(error) => {
-                log_refused(error, hot.current().as_deref());
+            CheckResult::Refused(error) => {
+                log_refused(error, resolver.current().as_deref());
                 on_event(ReloadEvent::Refused(error));
             }
-            Look::Unchanged => on_event(ReloadEvent::Unchanged),
+            CheckResult::Unchanged => on_event(ReloadEvent::Unchanged),
         }
-        if let Some(pair) = hot.current() {
-            told = tell_validity(&pair, told, SystemTime::now());
+        if let Some(pair) = resolver.current() {
+            logged = log_validity(&pair, logged, SystemTime::now());
         }
     }
 }
 
-enum Look {
+enum CheckResult {
     Loaded(Arc<ServingPair>),
     Refused(PairError),
     Unchanged,
 }
 
-/// What the last look saw, to tell a new sight from the same again.
-enum Seen {
+/// The result of the last read, to detect changes.
+enum LastRead {
     Contents(PairContents),
-    Unreadable(String),
+    Failed(String),
 }
 
-fn look_at(read: Result<PairContents, PairError>, paths: &PairPaths, seen: &mut Option<Seen>) -> Look {
-    match (read, &seen) {
-        (Ok(contents), Some(Seen::Contents(last))) if contents == *last => Look::Unchanged,
-        (Err(error), Some(Seen::Unreadable(last))) if with_causes(&error) == *last => Look::Unchanged,
+fn check(
+    read: Result<PairContents, PairError>,
+    paths: &PairPaths,
+    last_read: &mut Option<LastRead>,
+) -> CheckResult {
+    match (read, &last_read) {
+        (Ok(contents), Some(LastRead::Contents(last))) if contents == *last => CheckResult::Unchanged,
+        (Err(error), Some(LastRead::Failed(last))) if with_causes(&error) == *last => CheckResult::Unchanged,
         (Ok(contents), _) => {
             let parsed = contents.parse(paths);
-            *seen = Some(Seen::Contents(contents));
-            parsed.map_or_else(Look::Refused, |pair| Look::Loaded(Arc::new(pair)))
+            *last_read = Some(LastRead::Contents(contents));
+            parsed.map_or_else(CheckResult::Refused, |pair| CheckResult::Loaded(Arc::new(pair)))
         }
         (Err(error), _) => {
-            *seen = Some(Seen::Unreadable(with_causes(&error)));
-            Look::Refused(error)
+            *last_read = Some(LastRead::Failed(with_causes(&error)));
+            CheckResult::Refused(error)
         }
     }
 }
@@ -122,16 +125,16 @@ fn log_refused(error: &PairError, current: Option<&ServingPair>) {
     }
 }
 
-/// Warns when the validity differs from what was last `told`, and returns what is told now.
-pub(crate) fn tell_validity(pair: &ServingPair, told: Validity, now: SystemTime) -> Validity {
+/// Logs the validity if it differs from the last one that was `logged`, and returns it.
+pub(crate) fn log_validity(pair: &ServingPair, logged: Validity, now: SystemTime) -> Validity {
     let validity = pair.validity(now);
-    if validity == told {
-        return told;
+    if validity == logged {
+        return logged;
     }
-    let (begins, expires) = (pair.begins(), pair.expires());
+    let (starts, expires) = (pair.starts(), pair.expires());
     match validity {
         Validity::NotYet => {
-            tracing::warn!(%begins, "the serving certificate is not valid yet; check the clock of this node");
+            tracing::warn!(%starts, "the serving certificate is not valid yet; check the clock of this node");
         }
         Validity::Valid => tracing::info!(%expires, "the serving certificate is valid now"),
         Validity::Expired => tracing::warn!(

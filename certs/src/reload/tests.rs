@@ -15,70 +15,70 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
-use crate::hot::server_config;
 use crate::issue::{Ca, Leaf, issue_ca, issue_leaf};
+use crate::resolver::server_config;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Far above what any of this takes, so that only a fault meets it.
+/// Far above the usual times: reached only in case of an error.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the watcher told.
+/// An event of the watcher, by value.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Loaded(Vec<String>),
     Refused(String),
 }
 
 /// A directory that is watched.
-struct Stage {
+struct WatchedDirectory {
     dir: TempDir,
     ca: Ca,
-    hot: Arc<CertResolver>,
+    resolver: Arc<CertResolver>,
     stop: CancellationToken,
-    told: mpsc::UnboundedReceiver<Told>,
-    looks: mpsc::UnboundedReceiver<()>,
+    reported: mpsc::UnboundedReceiver<Reported>,
+    checks: mpsc::UnboundedReceiver<()>,
     watcher: JoinSet<()>,
 }
 
-fn stage() -> Stage {
+fn watch_directory() -> WatchedDirectory {
     let dir = tempfile::tempdir().unwrap();
-    let (hot, stop) = (CertResolver::empty(), CancellationToken::new());
-    let (tell, told) = mpsc::unbounded_channel();
-    let (look, looks) = mpsc::unbounded_channel();
+    let (resolver, stop) = (CertResolver::empty(), CancellationToken::new());
+    let (report, reported) = mpsc::unbounded_channel();
+    let (checked, checks) = mpsc::unbounded_channel();
     let paths = PairPaths {
         cert: dir.path().join("tls.crt"),
         key: dir.path().join("tls.key"),
     };
     let on_event = move |event: ReloadEvent<'_>| {
-        let _ = look.send(());
+        let _ = checked.send(());
         let _ = match event {
-            ReloadEvent::Loaded(pair) => tell.send(Told::Loaded(pair.names().to_vec())),
-            ReloadEvent::Refused(error) => tell.send(Told::Refused(error.to_string())),
+            ReloadEvent::Loaded(pair) => report.send(Reported::Loaded(pair.names().to_vec())),
+            ReloadEvent::Refused(error) => report.send(Reported::Refused(error.to_string())),
             ReloadEvent::Unchanged => Ok(()),
         };
     };
     let mut watcher = JoinSet::new();
     watcher.spawn(watch(
         paths,
-        Arc::clone(&hot),
-        SHORTEST_INTERVAL,
+        Arc::clone(&resolver),
+        MIN_INTERVAL,
         stop.clone(),
         on_event,
     ));
     let ca = issue_ca("test CA", SystemTime::now(), DAY).unwrap();
-    Stage {
+    WatchedDirectory {
         dir,
         ca,
-        hot,
+        resolver,
         stop,
-        told,
-        looks,
+        reported,
+        checks,
         watcher,
     }
 }
 
-impl Stage {
+impl WatchedDirectory {
     fn path(&self, name: &str) -> std::path::PathBuf {
         self.dir.path().join(name)
     }
@@ -94,19 +94,19 @@ impl Stage {
         .unwrap()
     }
 
-    async fn next(&mut self) -> Told {
-        timeout(DEADLINE, self.told.recv())
+    async fn next(&mut self) -> Reported {
+        timeout(DEADLINE, self.reported.recv())
             .await
-            .expect("the watcher says something")
+            .expect("an event of the watcher")
             .unwrap()
     }
 
     async fn expect_loaded(&mut self, name: &str) {
         loop {
             match self.next().await {
-                Told::Loaded(names) if names.first().is_some_and(|first| first == name) => return,
-                // A look may fall between two writes.
-                Told::Loaded(_) | Told::Refused(_) => {}
+                Reported::Loaded(names) if names.first().is_some_and(|first| first == name) => return,
+                // A check may fall between two writes.
+                Reported::Loaded(_) | Reported::Refused(_) => {}
             }
         }
     }
@@ -114,28 +114,30 @@ impl Stage {
     async fn expect_refused(&mut self, part: &str) {
         loop {
             match self.next().await {
-                Told::Refused(why) if why.contains(part) => return,
-                // A look may fall between two writes, and what it reads then may even be whole: the old
-                // text and the tail of the new.
-                Told::Loaded(_) | Told::Refused(_) => {}
+                Reported::Refused(error) if error.contains(part) => return,
+                // A check may fall between two writes, and may even read valid content: the old text and the
+                // end of the new one.
+                Reported::Loaded(_) | Reported::Refused(_) => {}
             }
         }
     }
 
-    /// Waits for looks that began after now, and asserts that they told nothing.
+    /// Waits for checks that start after now, and asserts that they report nothing.
     async fn expect_silence(&mut self) {
-        while self.looks.try_recv().is_ok() {}
+        while self.checks.try_recv().is_ok() {}
         for _ in 0..3 {
-            timeout(DEADLINE, self.looks.recv())
+            timeout(DEADLINE, self.checks.recv())
                 .await
-                .expect("the watcher looks")
+                .expect("a check of the watcher")
                 .unwrap();
         }
-        assert_eq!(self.told.try_recv().ok(), None);
+        assert_eq!(self.reported.try_recv().ok(), None);
     }
 
     fn serving(&self) -> Option<String> {
-        self.hot.current().and_then(|pair| pair.names().first().cloned())
+        self.resolver
+            .current()
+            .and_then(|pair| pair.names().first().cloned())
     }
 }
 
@@ -144,11 +146,11 @@ fn write(dir: &Path, leaf: &Leaf) {
     fs::write(dir.join("tls.crt"), &leaf.cert_pem).unwrap();
 }
 
-/// Lays out a Secret mount as the kubelet does: `tls.crt -> ..data/tls.crt`, `..data -> ..VERSION`.
+/// Creates a Secret mount as the kubelet does: `tls.crt -> ..data/tls.crt`, `..data -> ..VERSION`.
 fn mount(dir: &Path, version: &str, leaf: &Leaf) {
-    let fresh = dir.join(format!("..{version}"));
-    fs::create_dir(&fresh).unwrap();
-    write(&fresh, leaf);
+    let new = dir.join(format!("..{version}"));
+    fs::create_dir(&new).unwrap();
+    write(&new, leaf);
     symlink(format!("..{version}"), dir.join("..data_tmp")).unwrap();
     fs::rename(dir.join("..data_tmp"), dir.join("..data")).unwrap();
     for name in ["tls.crt", "tls.key"] {
@@ -158,7 +160,7 @@ fn mount(dir: &Path, version: &str, leaf: &Leaf) {
     }
 }
 
-/// Answers each byte on every TLS connection with itself.
+/// Echoes each byte on every TLS connection.
 async fn echo(listener: TcpListener, acceptor: TlsAcceptor) {
     let mut connections = JoinSet::new();
     loop {
@@ -216,106 +218,108 @@ fn der(leaf: &Leaf) -> CertificateDer<'static> {
 }
 
 #[tokio::test]
-async fn a_secrets_data_swap_is_seen_and_open_connections_stay() {
-    let mut stage = stage();
-    let (old, new) = (stage.issue("old"), stage.issue("new"));
-    mount(stage.dir.path(), "2026_1", &old);
-    stage.expect_loaded("old").await;
+async fn a_swap_of_the_secret_mount_is_detected_and_open_connections_stay() {
+    let mut watched = watch_directory();
+    let (old, new) = (watched.issue("old"), watched.issue("new"));
+    mount(watched.dir.path(), "2026_1", &old);
+    watched.expect_loaded("old").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let config = server_config(Arc::clone(&stage.hot)).unwrap();
+    let config = server_config(Arc::clone(&watched.resolver)).unwrap();
     let mut server = JoinSet::new();
     server.spawn(echo(listener, TlsAcceptor::from(Arc::new(config))));
-    let mut before = connect(&stage.ca, address).await.unwrap();
+    let mut before = connect(&watched.ca, address).await.unwrap();
     assert_eq!(presented(&before), der(&old));
 
-    mount(stage.dir.path(), "2026_2", &new);
-    fs::remove_dir_all(stage.path("..2026_1")).unwrap();
-    stage.expect_loaded("new").await;
-    assert!(echoes(&mut before).await, "the old connection lives");
-    let mut after = connect(&stage.ca, address).await.unwrap();
+    mount(watched.dir.path(), "2026_2", &new);
+    fs::remove_dir_all(watched.path("..2026_1")).unwrap();
+    watched.expect_loaded("new").await;
+    assert!(echoes(&mut before).await, "the old connection is open");
+    let mut after = connect(&watched.ca, address).await.unwrap();
     assert_eq!(presented(&after), der(&new));
     assert!(echoes(&mut after).await);
 }
 
 #[tokio::test]
-async fn files_written_in_place_are_seen() {
-    let mut stage = stage();
+async fn files_written_in_place_are_detected() {
+    let mut watched = watch_directory();
     for name in ["first", "second"] {
-        write(stage.dir.path(), &stage.issue(name));
-        stage.expect_loaded(name).await;
-        assert_eq!(stage.serving().as_deref(), Some(name));
+        write(watched.dir.path(), &watched.issue(name));
+        watched.expect_loaded(name).await;
+        assert_eq!(watched.serving().as_deref(), Some(name));
     }
 }
 
 #[tokio::test]
-async fn a_mismatched_pair_keeps_the_last_good_is_told_once_and_heals() {
-    let mut stage = stage();
-    write(stage.dir.path(), &stage.issue("good"));
-    stage.expect_loaded("good").await;
-    let next = stage.issue("next");
-    fs::write(stage.path("tls.crt"), &next.cert_pem).unwrap();
-    stage.expect_refused("is not that of the first certificate").await;
-    stage.expect_silence().await;
-    assert_eq!(stage.serving().as_deref(), Some("good"));
-    fs::write(stage.path("tls.key"), &next.key_pem).unwrap();
-    stage.expect_loaded("next").await;
-    assert_eq!(stage.serving().as_deref(), Some("next"));
+async fn a_mismatched_pair_is_reported_once_and_the_last_valid_one_is_served() {
+    let mut watched = watch_directory();
+    write(watched.dir.path(), &watched.issue("good"));
+    watched.expect_loaded("good").await;
+    let next = watched.issue("next");
+    fs::write(watched.path("tls.crt"), &next.cert_pem).unwrap();
+    watched
+        .expect_refused("is not that of the first certificate")
+        .await;
+    watched.expect_silence().await;
+    assert_eq!(watched.serving().as_deref(), Some("good"));
+    fs::write(watched.path("tls.key"), &next.key_pem).unwrap();
+    watched.expect_loaded("next").await;
+    assert_eq!(watched.serving().as_deref(), Some("next"));
 }
 
 #[tokio::test]
-async fn a_truncated_file_keeps_the_last_good() {
-    let mut stage = stage();
-    let good = stage.issue("good");
-    write(stage.dir.path(), &good);
-    stage.expect_loaded("good").await;
-    fs::write(stage.path("tls.crt"), &good.cert_pem[..good.cert_pem.len() / 2]).unwrap();
-    stage.expect_refused("damaged PEM block").await;
-    assert_eq!(stage.serving().as_deref(), Some("good"));
-    stage.expect_silence().await;
-    fs::write(stage.path("tls.crt"), &good.cert_pem).unwrap();
-    stage.expect_loaded("good").await;
+async fn the_last_valid_pair_is_served_after_a_file_is_truncated() {
+    let mut watched = watch_directory();
+    let good = watched.issue("good");
+    write(watched.dir.path(), &good);
+    watched.expect_loaded("good").await;
+    fs::write(watched.path("tls.crt"), &good.cert_pem[..good.cert_pem.len() / 2]).unwrap();
+    watched.expect_refused("damaged PEM block").await;
+    assert_eq!(watched.serving().as_deref(), Some("good"));
+    watched.expect_silence().await;
+    fs::write(watched.path("tls.crt"), &good.cert_pem).unwrap();
+    watched.expect_loaded("good").await;
 }
 
 #[tokio::test]
-async fn files_that_vanish_keep_the_last_good_and_come_back() {
-    let mut stage = stage();
-    stage.expect_refused("cannot read").await;
-    assert_eq!(stage.serving(), None, "nothing to serve yet");
-    write(stage.dir.path(), &stage.issue("first"));
-    stage.expect_loaded("first").await;
-    fs::remove_file(stage.path("tls.crt")).unwrap();
-    fs::remove_file(stage.path("tls.key")).unwrap();
-    // A look in between may miss the key alone.
-    stage.expect_refused("tls.crt; is the Secret mounted").await;
-    stage.expect_silence().await;
-    assert_eq!(stage.serving().as_deref(), Some("first"));
-    write(stage.dir.path(), &stage.issue("second"));
-    stage.expect_loaded("second").await;
+async fn the_last_valid_pair_is_served_while_the_files_are_missing() {
+    let mut watched = watch_directory();
+    watched.expect_refused("cannot read").await;
+    assert_eq!(watched.serving(), None, "no pair yet");
+    write(watched.dir.path(), &watched.issue("first"));
+    watched.expect_loaded("first").await;
+    fs::remove_file(watched.path("tls.crt")).unwrap();
+    fs::remove_file(watched.path("tls.key")).unwrap();
+    // A check in between may miss only the key.
+    watched.expect_refused("tls.crt; is the Secret mounted").await;
+    watched.expect_silence().await;
+    assert_eq!(watched.serving().as_deref(), Some("first"));
+    write(watched.dir.path(), &watched.issue("second"));
+    watched.expect_loaded("second").await;
 }
 
 #[tokio::test]
-async fn without_a_pair_handshakes_fail_and_with_one_they_work() {
-    let mut stage = stage();
+async fn handshakes_fail_until_there_is_a_pair() {
+    let mut watched = watch_directory();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let config = server_config(Arc::clone(&stage.hot)).unwrap();
+    let config = server_config(Arc::clone(&watched.resolver)).unwrap();
     let mut server = JoinSet::new();
     server.spawn(echo(listener, TlsAcceptor::from(Arc::new(config))));
-    assert!(connect(&stage.ca, address).await.is_err());
-    write(stage.dir.path(), &stage.issue("first"));
-    stage.expect_loaded("first").await;
-    assert!(echoes(&mut connect(&stage.ca, address).await.unwrap()).await);
+    assert!(connect(&watched.ca, address).await.is_err());
+    write(watched.dir.path(), &watched.issue("first"));
+    watched.expect_loaded("first").await;
+    assert!(echoes(&mut connect(&watched.ca, address).await.unwrap()).await);
 }
 
 #[tokio::test]
-async fn the_watch_ends_on_stop_and_not_before() {
-    let mut stage = stage();
-    stage.expect_refused("cannot read").await;
-    stage.expect_silence().await;
-    assert!(stage.watcher.try_join_next().is_none());
-    stage.stop.cancel();
-    timeout(DEADLINE, stage.watcher.join_next())
+async fn the_watch_ends_only_on_stop() {
+    let mut watched = watch_directory();
+    watched.expect_refused("cannot read").await;
+    watched.expect_silence().await;
+    assert!(watched.watcher.try_join_next().is_none());
+    watched.stop.cancel();
+    timeout(DEADLINE, watched.watcher.join_next())
         .await
         .expect("ends on stop")
         .unwrap()

@@ -1,5 +1,5 @@
-//! Connections to a webhook as the API server holds them: one for each request in flight over HTTP/1.1, one for all
-//! over HTTP/2.
+//! Connections to a webhook like those of the API server: one for each request in flight over HTTP/1.1, one for all over
+//! HTTP/2.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -23,13 +23,12 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A handshake on loopback takes a millisecond; a server that needs longer than this is stuck.
+/// A handshake on loopback takes a millisecond; a server that needs longer than this hangs.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How HTTP is spoken.
+/// Version of HTTP.
 ///
-/// The API server speaks HTTP/1.1 to a Service and HTTP/2 to a URL on localhost, so in a cluster the rows of `h1` are
-/// the true ones.
+/// The API server uses HTTP/1.1 for a Service and HTTP/2 for a URL on localhost, so in a cluster the rows of `h1` apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Protocol {
     /// HTTP/1.1
@@ -57,18 +56,18 @@ impl Protocol {
     }
 }
 
-/// A server on this machine, and how it is spoken to.
+/// A server on this machine, and the protocol to use.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its port on 127.0.0.1.
     pub port: u16,
-    /// How HTTP is spoken.
+    /// Version of HTTP.
     pub protocol: Protocol,
     tls: Arc<ClientConfig>,
 }
 
 impl Target {
-    /// A server whose certificate is of the authority `ca` (PEM).
+    /// A server whose certificate was issued by the CA `ca` (PEM).
     pub fn new(port: u16, protocol: Protocol, ca: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).context("not a PEM certificate")?)?;
@@ -95,10 +94,14 @@ impl Target {
             .connect(name, tcp)
             .await?;
         let chosen = stream.get_ref().1.alpn_protocol();
-        // A server that knows HTTP/1.1 only need not choose.
-        let agreed =
+        // A server that supports only HTTP/1.1 need not negotiate.
+        let is_negotiated =
             chosen == Some(self.protocol.alpn()) || (chosen.is_none() && self.protocol == Protocol::Http1);
-        ensure!(agreed, "it does not speak {}", self.protocol.as_str());
+        ensure!(
+            is_negotiated,
+            "the server does not support {}",
+            self.protocol.as_str()
+        );
         Ok(stream)
     }
 }
@@ -108,7 +111,7 @@ impl Target {
 pub struct Connections(JoinSet<()>);
 
 impl Connections {
-    /// Opens what `streams` concurrent requests need.
+    /// Opens the connections for `streams` concurrent requests.
     pub async fn open(&mut self, target: &Target, streams: u16) -> Result<Vec<Sender>> {
         let open = async {
             match target.protocol {
@@ -128,7 +131,7 @@ impl Connections {
         for _ in 0..streams {
             let stream = TokioIo::new(target.connect().await?);
             let (sender, connection) = http1::handshake(stream).await?;
-            // Whoever waits for an answer learns how a connection ended.
+            // The error is dropped: the sender of a request gets it too.
             self.0.spawn(async move { drop(connection.await) });
             senders.push(Sender::Http1(sender));
         }
@@ -143,17 +146,17 @@ impl Connections {
     }
 }
 
-/// One stream of requests, one after the other.
+/// Sends one request after the other.
 #[derive(Debug)]
 pub enum Sender {
     /// With a connection of its own.
     Http1(http1::SendRequest<Full<Bytes>>),
-    /// With a share in a connection.
+    /// Over a shared connection.
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Sender {
-    /// Waits until the connection takes a request.
+    /// Waits until the connection accepts a request.
     pub async fn ready(&mut self) -> Result<()> {
         match self {
             Self::Http1(sender) => sender.ready().await?,
@@ -162,7 +165,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes)> {
         let response = match self {
             Self::Http1(sender) => sender.send_request(request).await?,

@@ -1,4 +1,4 @@
-//! What it costs to bring many HelmOps to many clusters: all at once, then as their agents report, a new version of one
+//! Benchmark of deploying many HelmOps to many clusters: the first deployment, the reports of the agents, a new version of one
 //! HelmOp, and a new password.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::wait::eventually;
 
 /// Number of clusters.
 pub const CLUSTERS: usize = 200;
-/// Number of HelmOps that go to each.
+/// Number of HelmOps for each cluster.
 pub const HELMOPS: usize = 50;
 const NAMESPACE: &str = "bench";
 const DEADLINE: Duration = Duration::from_mins(10);
@@ -33,8 +33,8 @@ entries:
   - { apiVersion: v2, name: web, version: 0.1.0, urls: [web-0.1.0.tgz] }
 ";
 
-/// What of the controller's writes is told.
-const WRITES: [(&str, &str, &str); 9] = [
+/// The reported requests of the controller.
+const REQUESTS: [(&str, &str, &str); 9] = [
     ("POST bundledeployments", "bundledeployments", "POST"),
     ("PUT bundledeployments", "bundledeployments", "PUT"),
     ("APPLY secrets", "secrets", "APPLY"),
@@ -46,12 +46,12 @@ const WRITES: [(&str, &str, &str); 9] = [
     ("PATCH clusters", "clusters", "PATCH"),
 ];
 
-/// What a part of it cost.
+/// The cost of one phase.
 #[derive(Debug)]
 pub struct Phase {
-    /// What was done.
+    /// Description of the phase.
     pub what: &'static str,
-    /// Until it was done.
+    /// Duration of the phase.
     pub time: Duration,
     /// CPU time of the controller.
     pub cpu: Duration,
@@ -61,79 +61,88 @@ pub struct Phase {
     pub requests: BTreeMap<&'static str, u64>,
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug)]
 pub struct Delivery {
-    /// Part after part.
+    /// The phases in order.
     pub phases: Vec<Phase>,
-    /// As many BundleDeployments, written by a plain client.
+    /// Time of a plain client for the same number of BundleDeployments.
     pub bare: Duration,
 }
 
-struct Setting {
+struct Environment {
     bed: TestBed,
     api: Api,
     server: ChartServer,
     _folder: TempDir,
 }
 
-struct Mark {
+struct Snapshot {
     at: Instant,
     cpu: Duration,
     requests: BTreeMap<&'static str, u64>,
 }
 
-/// Measures it on a control plane of its own.
+/// Runs the benchmark on its own control plane.
 pub async fn measure(testbed: &Path) -> Result<Delivery> {
-    let setting = Setting::new(testbed).await?;
+    let environment = Environment::new(testbed).await?;
     let mut phases = Vec::new();
-    let mark = setting.mark(None).await?;
+    let snapshot = environment.snapshot(None).await?;
     let command = |program: &Path| {
-        let mut command = setting.bed.command(program);
+        let mut command = environment.bed.command(program);
         command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
         command
     };
-    let controller = helmops::start_controller(&setting.bed, "controller", &command).await?;
-    setting.until_deployments(CLUSTERS * HELMOPS, "POST").await?;
-    until_idle(&controller).await?;
-    phases.push(setting.phase("all to all clusters", &controller, mark).await?);
-
-    let mark = setting.mark(Some(&controller)).await?;
-    setting.agents_deploy(HELMOPS).await?;
-    setting.until_ready().await?;
-    until_idle(&controller).await?;
-    phases.push(setting.phase("agents report", &controller, mark).await?);
-
-    let mark = setting.mark(Some(&controller)).await?;
-    let before = setting.requests().await?;
-    let newer = json!({ "spec": { "helm": { "version": "0.2.0" } } });
-    setting.api.patch(NAMESPACE, "helmops", &name(0), newer).await?;
-    let before = before.get("PUT bundledeployments").copied().unwrap_or_default();
-    setting
-        .until_deployments(usize::try_from(before)? + CLUSTERS, "PUT")
+    let controller = helmops::start_controller(&environment.bed, "controller", &command).await?;
+    environment
+        .wait_for_deployments(CLUSTERS * HELMOPS, "POST")
         .await?;
-    until_idle(&controller).await?;
+    wait_until_idle(&controller).await?;
     phases.push(
-        setting
-            .phase("a new version of one HelmOp", &controller, mark)
+        environment
+            .phase("all to all clusters", &controller, snapshot)
             .await?,
     );
 
-    let mark = setting.mark(Some(&controller)).await?;
-    setting.password("second").await?;
-    setting.until_password("second").await?;
-    until_idle(&controller).await?;
+    let snapshot = environment.snapshot(Some(&controller)).await?;
+    environment.report_deployed(HELMOPS).await?;
+    environment.wait_until_ready().await?;
+    wait_until_idle(&controller).await?;
+    phases.push(environment.phase("agents report", &controller, snapshot).await?);
+
+    let snapshot = environment.snapshot(Some(&controller)).await?;
+    let before = environment.requests().await?;
+    let newer = json!({ "spec": { "helm": { "version": "0.2.0" } } });
+    environment
+        .api
+        .patch(NAMESPACE, "helmops", &name(0), newer)
+        .await?;
+    let before = before.get("PUT bundledeployments").copied().unwrap_or_default();
+    environment
+        .wait_for_deployments(usize::try_from(before)? + CLUSTERS, "PUT")
+        .await?;
+    wait_until_idle(&controller).await?;
     phases.push(
-        setting
-            .phase("a new password for one HelmOp", &controller, mark)
+        environment
+            .phase("a new version of one HelmOp", &controller, snapshot)
             .await?,
     );
 
-    let mark = setting.mark(Some(&controller)).await?;
+    let snapshot = environment.snapshot(Some(&controller)).await?;
+    environment.set_password("second").await?;
+    environment.wait_for_password("second").await?;
+    wait_until_idle(&controller).await?;
+    phases.push(
+        environment
+            .phase("a new password for one HelmOp", &controller, snapshot)
+            .await?,
+    );
+
+    let snapshot = environment.snapshot(Some(&controller)).await?;
     tokio::time::sleep(Duration::from_mins(1)).await;
-    phases.push(setting.phase("a minute later", &controller, mark).await?);
+    phases.push(environment.phase("a minute later", &controller, snapshot).await?);
     drop(controller);
-    let bare = setting.bare().await?;
+    let bare = environment.bare().await?;
     Ok(Delivery { phases, bare })
 }
 
@@ -153,7 +162,7 @@ fn namespace(object: &Value) -> String {
         .to_owned()
 }
 
-impl Setting {
+impl Environment {
     async fn new(testbed: &Path) -> Result<Self> {
         let bed = helmops::control_plane(testbed, false).await?;
         let kubectl = bed.kubectl();
@@ -162,19 +171,19 @@ impl Setting {
         let folder = TempDir::new()?;
         std::fs::write(folder.path().join("index.yaml"), INDEX)?;
         let server = ChartServer::http(folder.path()).await?;
-        let setting = Self {
+        let environment = Self {
             api: Api::new(&bed)?,
             bed,
             server,
             _folder: folder,
         };
-        setting.password("first").await?;
+        environment.set_password("first").await?;
         let clusters = (0..CLUSTERS).map(|number| {
             let metadata =
                 json!({ "name": format!("c{number:03}"), "labels": { "number": number.to_string() } });
             object("Cluster", &metadata, &json!({}))
         });
-        setting
+        environment
             .api
             .create(NAMESPACE, "clusters", clusters.collect())
             .await?;
@@ -183,21 +192,21 @@ impl Setting {
                 "cluster": "global.fleet.clusterLabels.number", "replicas": 3, "text": "${ .ClusterName }"
             });
             let spec = json!({
-                "helm": { "repo": setting.server.url(), "chart": "web", "version": "0.1.0", "values": values },
+                "helm": { "repo": environment.server.url(), "chart": "web", "version": "0.1.0", "values": values },
                 // One of them has a Secret.
                 "helmSecretName": if number == 0 { "access" } else { "" },
                 "targets": [{ "clusterSelector": {} }],
             });
             object("HelmOp", &json!({ "name": name(number) }), &spec)
         });
-        setting
+        environment
             .api
             .create(NAMESPACE, "helmops", helmops.collect())
             .await?;
-        Ok(setting)
+        Ok(environment)
     }
 
-    async fn password(&self, password: &str) -> Result<()> {
+    async fn set_password(&self, password: &str) -> Result<()> {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "access", "namespace": NAMESPACE },
             "stringData": { "username": "u", "password": password },
@@ -206,18 +215,18 @@ impl Setting {
         Ok(())
     }
 
-    async fn until_deployments(&self, count: usize, verb: &str) -> Result<()> {
-        let wanted = u64::try_from(count)?;
+    async fn wait_for_deployments(&self, count: usize, verb: &str) -> Result<()> {
+        let expected = u64::try_from(count)?;
         eventually("BundleDeployments to be written", DEADLINE, async || {
             let written = api_requests(&self.bed, "bundledeployments", verb).await?;
-            ensure!(written >= wanted, "{written} of {wanted}");
+            ensure!(written >= expected, "{written} of {expected}");
             Ok(())
         })
         .await
     }
 
-    /// What the agents of all clusters say when they have deployed everything.
-    async fn agents_deploy(&self, helmops: usize) -> Result<()> {
+    /// Writes the status that the agents of all clusters report after they have deployed everything.
+    async fn report_deployed(&self, helmops: usize) -> Result<()> {
         for number in 0..helmops {
             let bundle = name(number);
             let selector = format!("fleet.cattle.io/bundle-name={bundle}");
@@ -235,13 +244,13 @@ impl Setting {
         Ok(())
     }
 
-    async fn until_ready(&self) -> Result<()> {
+    async fn wait_until_ready(&self) -> Result<()> {
         eventually("all HelmOps to be ready", DEADLINE, async || {
             let helmops = self.api.list(NAMESPACE, "helmops").await?;
-            let wanted = json!(CLUSTERS);
+            let expected = json!(CLUSTERS);
             let ready = helmops
                 .iter()
-                .filter(|helmop| value_at(helmop, "/status/readyClusters") == wanted)
+                .filter(|helmop| value_at(helmop, "/status/readyClusters") == expected)
                 .count();
             ensure!(ready == HELMOPS, "{ready} of {HELMOPS}");
             Ok(())
@@ -249,10 +258,10 @@ impl Setting {
         .await
     }
 
-    async fn until_password(&self, password: &str) -> Result<()> {
-        let wanted = STANDARD.encode(password);
+    async fn wait_for_password(&self, password: &str) -> Result<()> {
+        let expected = STANDARD.encode(password);
         let selector = "helmops.fleet.cattle.io/copy-type=access";
-        eventually("the password to be everywhere", DEADLINE, async || {
+        eventually("the password to be in all clusters", DEADLINE, async || {
             let listed = self.bed.kubectl();
             let arguments = [
                 "get",
@@ -267,7 +276,7 @@ impl Setting {
             let items = items.as_array().context("no list")?;
             let done = items
                 .iter()
-                .filter(|secret| value_at(secret, "/data/password") == wanted)
+                .filter(|secret| value_at(secret, "/data/password") == expected)
                 .count();
             ensure!(done == CLUSTERS, "{done} of {CLUSTERS}");
             Ok(())
@@ -277,25 +286,25 @@ impl Setting {
 
     async fn requests(&self) -> Result<BTreeMap<&'static str, u64>> {
         let mut requests = BTreeMap::new();
-        for (what, resource, verb) in WRITES {
+        for (what, resource, verb) in REQUESTS {
             requests.insert(what, api_requests(&self.bed, resource, verb).await?);
         }
         Ok(requests)
     }
 
-    async fn mark(&self, controller: Option<&Running>) -> Result<Mark> {
+    async fn snapshot(&self, controller: Option<&Running>) -> Result<Snapshot> {
         let cpu = match controller {
             Some(controller) => usage::cpu_time(controller.process.pid()?)?,
             None => Duration::ZERO,
         };
-        Ok(Mark {
+        Ok(Snapshot {
             requests: self.requests().await?,
             cpu,
             at: Instant::now(),
         })
     }
 
-    async fn phase(&self, what: &'static str, controller: &Running, before: Mark) -> Result<Phase> {
+    async fn phase(&self, what: &'static str, controller: &Running, before: Snapshot) -> Result<Phase> {
         let time = before.at.elapsed();
         let pid = controller.process.pid()?;
         let cpu = usage::cpu_time(pid)?.saturating_sub(before.cpu);
@@ -312,7 +321,7 @@ impl Setting {
         })
     }
 
-    /// The same BundleDeployments under another name, by a plain client.
+    /// Writes the same BundleDeployments under another name with a plain client.
     async fn bare(&self) -> Result<Duration> {
         let selector = format!("fleet.cattle.io/bundle-name={}", name(1));
         let found = self.api.list_all("bundledeployments", &selector).await?;
@@ -331,8 +340,8 @@ impl Setting {
     }
 }
 
-/// Waits until nothing waits for a worker, for a moment.
-async fn until_idle(controller: &Running) -> Result<()> {
+/// Waits until the number of reconciliations stays the same for a short time.
+async fn wait_until_idle(controller: &Running) -> Result<()> {
     let url = format!("{}/metrics", controller.admin);
     let mut before = -1.0;
     eventually("the controller to be idle", DEADLINE, async || {
@@ -343,7 +352,7 @@ async fn until_idle(controller: &Running) -> Result<()> {
             .context("no such metric")?;
         let is_same = (done - before).abs() < 0.5;
         before = done;
-        ensure!(is_same, "{done} reconciliations, and going on");
+        ensure!(is_same, "{done} reconciliations, and still increasing");
         Ok(())
     })
     .await

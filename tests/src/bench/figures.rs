@@ -1,39 +1,39 @@
-//! Numbers to compare.
+//! The measured figures and their medians.
 
 use std::time::Duration;
 
-use super::load::Outcome;
+use super::load::LoadResult;
 
-/// The percentiles that are told, in thousandths; the last is the maximum.
+/// The reported percentiles, in thousandths; the last is the maximum.
 pub const PERCENTILES: [usize; 5] = [500, 900, 990, 999, 1000];
 
-/// What a load came to.
+/// The figures of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Answers a second.
+    /// Responses per second.
     pub rate: f64,
     /// Latencies in microseconds, at [`PERCENTILES`].
     pub latency: [f64; PERCENTILES.len()],
     /// CPU seconds of the server for 1,000 requests.
     pub cpu: f64,
-    /// Wrong answers, those before the measurement included.
+    /// Wrong responses, including those during the warm-up.
     pub wrong: u32,
 }
 
 impl Figures {
-    /// Of one outcome, for which the server needed `cpu`.
-    pub fn of(mut outcome: Outcome, cpu: Duration) -> Self {
-        outcome.latencies.sort_unstable();
-        let count = u32::try_from(outcome.latencies.len()).map_or(f64::INFINITY, f64::from);
+    /// The figures of one result, for which the server used `cpu`.
+    pub fn of(mut result: LoadResult, cpu: Duration) -> Self {
+        result.latencies.sort_unstable();
+        let count = u32::try_from(result.latencies.len()).map_or(f64::INFINITY, f64::from);
         Self {
-            rate: count / outcome.elapsed.as_secs_f64(),
-            latency: PERCENTILES.map(|share| percentile(&outcome.latencies, share).as_secs_f64() * 1e6),
+            rate: count / result.elapsed.as_secs_f64(),
+            latency: PERCENTILES.map(|share| percentile(&result.latencies, share).as_secs_f64() * 1e6),
             cpu: cpu.as_secs_f64() / count * 1000.0,
-            wrong: outcome.wrong,
+            wrong: result.wrong,
         }
     }
 
-    /// The median of each figure; but all wrong answers.
+    /// The median of each figure, but the sum of all wrong responses.
     pub fn medians(all: &[Self]) -> Self {
         let each = |figure: &dyn Fn(&Self) -> f64| median(all.iter().map(figure));
         let mut latency = [0.0; PERCENTILES.len()];
@@ -55,7 +55,7 @@ impl Figures {
     }
 }
 
-/// The middle of some values, or of the two in the middle; NaN of none.
+/// The median: the middle value, or the mean of the two in the middle; NaN without values.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -64,7 +64,7 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     lower.map_or(f64::NAN, |lower| f64::midpoint(*lower, upper))
 }
 
-/// The smallest of `sorted` that so many thousandths of them do not exceed.
+/// The smallest of `sorted` that this number of thousandths of them do not exceed.
 fn percentile(sorted: &[Duration], thousandths: usize) -> Duration {
     let rank = (sorted.len() * thousandths).div_ceil(1000).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_the_nearest_rank() {
+    fn percentiles_use_the_nearest_rank() {
         let sorted: Vec<_> = (1..=2000).map(Duration::from_micros).collect();
         let micros = PERCENTILES.map(|share| percentile(&sorted, share).as_micros());
         assert_eq!(micros, [1000, 1800, 1980, 1998, 2000]);
@@ -84,21 +84,21 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn the_median_is_the_middle_value() {
         assert!((median([9.0, 1.0, 5.0].into_iter()) - 5.0).abs() < 1e-9);
         assert!((median([9.0, 1.0, 5.0, 2.0].into_iter()) - 3.5).abs() < 1e-9);
         assert!(median(std::iter::empty()).is_nan());
     }
 
     #[test]
-    fn a_rate_is_a_second_and_cpu_a_thousand() {
-        let outcome = Outcome {
+    fn rates_are_per_second_and_cpu_time_per_thousand_requests() {
+        let result = LoadResult {
             elapsed: Duration::from_secs(2),
             latencies: (1..=500).rev().map(Duration::from_micros).collect(),
             wrong: 3,
-            first_wrong: None,
+            first_error: None,
         };
-        let figures = Figures::of(outcome, Duration::from_millis(100));
+        let figures = Figures::of(result, Duration::from_millis(100));
         assert!(
             (figures.rate - 250.0).abs() < 1e-9 && (figures.cpu - 0.2).abs() < 1e-9,
             "{figures:?}"
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_run_moves_no_median_but_its_wrong_answers_stay() {
+    fn one_bad_run_changes_no_median_but_its_wrong_responses_count() {
         let run = |rate: f64, wrong| Figures {
             rate,
             latency: [rate; 5],

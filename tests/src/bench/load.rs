@@ -1,4 +1,4 @@
-//! A closed loop: each stream sends its next request when it has its answer, and checks that.
+//! A closed loop: each stream sends its next request after it has checked the response to the last one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,22 +13,22 @@ use hyper::{Method, Request, Uri};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::answer::{Expected, Wrong, check};
 use super::client::{Connections, Protocol, Sender, Target};
-use super::corpus::{Sample, UID_MARK};
+use super::corpus::{Sample, UID_PLACEHOLDER};
+use super::response::{Expected, ResponseError, check};
 use crate::random;
 
-/// Time for the first answers of a slow machine.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A tenth of the rate of the slowest webhook that is worth measuring; whoever is slower hangs.
-const PATIENCE_PER_REQUEST: Duration = Duration::from_millis(10);
+/// Time for the first responses on a slow machine.
+const BASE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A tenth of the rate of the slowest webhook that is worth measuring; a slower one hangs.
+const TIMEOUT_PER_REQUEST: Duration = Duration::from_millis(10);
 
-/// What is asked.
+/// The called webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Webhook {
-    /// Whether a change is allowed.
+    /// The validating webhook.
     Validate,
-    /// What is to be filled in.
+    /// The mutating webhook.
     Mutate,
 }
 
@@ -42,33 +42,33 @@ impl Webhook {
     }
 }
 
-/// One thing to measure.
+/// One load to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Load {
-    /// How HTTP is spoken.
+    /// Version of HTTP.
     pub protocol: Protocol,
-    /// What is asked.
+    /// The called webhook.
     pub webhook: Webhook,
     /// How many requests are in flight at any time.
     pub streams: u16,
 }
 
-/// Requests to one webhook of one server.
+/// One webhook of one server, and the requests to it.
 #[derive(Debug)]
-pub struct Question {
+pub struct Endpoint {
     webhook: Webhook,
     uri: Uri,
     headers: HeaderMap,
     corpus: Arc<[Sample]>,
-    /// First group of all uids; another for each question, lest a server remember them.
+    /// First group of all uids; different for each endpoint, so that a server cannot cache responses.
     salt: String,
 }
 
-impl Question {
-    /// The question to the webhook at `path` of a server.
+impl Endpoint {
+    /// The webhook at `path` of a server.
     pub fn new(target: &Target, path: &str, webhook: Webhook, corpus: &Arc<[Sample]>) -> Result<Self> {
         let host = format!("127.0.0.1:{}", target.port);
-        // The API server says how long it will wait.
+        // The API server sends its timeout.
         let path = format!("{path}?timeout=5s");
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
@@ -83,7 +83,7 @@ impl Question {
         };
         Ok(Self {
             webhook,
-            uri: uri.with_context(|| format!("{path} is no path of a URL"))?,
+            uri: uri.with_context(|| format!("{path} is not a valid URL path"))?,
             headers,
             corpus: Arc::clone(corpus),
             salt: random::word().chars().take(8).collect(),
@@ -102,11 +102,11 @@ impl Question {
     }
 
     fn request(&self, sample: &Sample, uid: &str, buffer: &mut BytesMut) -> Result<Request<Full<Bytes>>> {
-        // The buffer is the same memory each time: the one before has been sent.
+        // The buffer reuses its memory: the previous request has been sent.
         buffer.extend_from_slice(&sample.body);
-        let place = sample.uid_at..sample.uid_at + UID_MARK.len();
+        let range = sample.uid_at..sample.uid_at + UID_PLACEHOLDER.len();
         buffer
-            .get_mut(place)
+            .get_mut(range)
             .context("a body with a uid")?
             .copy_from_slice(uid.as_bytes());
         let mut request = Request::new(Full::new(buffer.split().freeze()));
@@ -132,31 +132,31 @@ impl Question {
     }
 }
 
-/// What came of a number of requests.
+/// The result of a number of requests.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    /// From the first request to the last answer.
+pub struct LoadResult {
+    /// From the first request to the last response.
     pub elapsed: Duration,
-    /// From each request to the end of its answer, in no order.
+    /// From each request to the end of its response, in no order.
     pub latencies: Vec<Duration>,
-    /// How many answers were not the right ones.
+    /// Number of wrong responses.
     pub wrong: u32,
-    /// One of these.
-    pub first_wrong: Option<Wrong>,
+    /// The first of them.
+    pub first_error: Option<ResponseError>,
 }
 
-impl Outcome {
+impl LoadResult {
     fn add(&mut self, other: Self) {
         self.latencies.extend(other.latencies);
         self.wrong += other.wrong;
-        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
+        self.first_error = self.first_error.take().or(other.first_error);
     }
 }
 
 /// Streams of requests to one webhook, over open connections.
 #[derive(Debug)]
 pub struct Streams {
-    question: Arc<Question>,
+    endpoint: Arc<Endpoint>,
     senders: Vec<Sender>,
     /// Number of the next request.
     next: u64,
@@ -165,53 +165,53 @@ pub struct Streams {
 
 impl Streams {
     /// Opens the connections.
-    pub async fn open(target: &Target, question: Question, streams: u16) -> Result<Self> {
+    pub async fn open(target: &Target, endpoint: Endpoint, streams: u16) -> Result<Self> {
         let mut connections = Connections::default();
         let senders = connections.open(target, streams).await?;
         Ok(Self {
-            question: Arc::new(question),
+            endpoint: Arc::new(endpoint),
             senders,
             next: 0,
             _connections: connections,
         })
     }
 
-    /// Sends so many requests, and waits for all answers.
+    /// Sends this number of requests, and waits for all responses.
     ///
     /// # Errors
-    /// When an answer does not come at all; wrong ones are counted.
-    pub async fn drive(&mut self, requests: u32) -> Result<Outcome> {
+    /// If a response is missing; wrong ones are counted.
+    pub async fn drive(&mut self, requests: u32) -> Result<LoadResult> {
         let end = self.next + u64::from(requests);
         let numbers = Arc::new(Numbers {
             next: AtomicU64::new(self.next),
             end,
         });
         self.next = end;
-        let began = Instant::now();
+        let started = Instant::now();
         let mut streams = JoinSet::new();
         for sender in self.senders.drain(..) {
-            streams.spawn(stream(sender, Arc::clone(&self.question), Arc::clone(&numbers)));
+            streams.spawn(stream(sender, Arc::clone(&self.endpoint), Arc::clone(&numbers)));
         }
-        let mut outcome = Outcome::default();
+        let mut result = LoadResult::default();
         let all = async {
             while let Some(ended) = streams.join_next().await {
                 let (sender, part) = ended??;
                 self.senders.push(sender);
-                outcome.add(part);
+                result.add(part);
             }
             anyhow::Ok(())
         };
-        let deadline = PATIENCE + PATIENCE_PER_REQUEST * requests;
+        let deadline = BASE_TIMEOUT + TIMEOUT_PER_REQUEST * requests;
         let in_time = timeout(deadline, all).await;
         in_time
             .with_context(|| format!("{requests} requests took more than {deadline:?}"))
             .flatten()?;
-        outcome.elapsed = began.elapsed();
-        Ok(outcome)
+        result.elapsed = started.elapsed();
+        Ok(result)
     }
 }
 
-/// The numbers of the requests that are still to be sent; streams take them as they can.
+/// The numbers of the requests that are not sent yet, shared by all streams.
 #[derive(Debug)]
 struct Numbers {
     next: AtomicU64,
@@ -227,27 +227,27 @@ impl Numbers {
 
 async fn stream(
     mut sender: Sender,
-    question: Arc<Question>,
+    endpoint: Arc<Endpoint>,
     numbers: Arc<Numbers>,
-) -> Result<(Sender, Outcome)> {
-    let mut outcome = Outcome::default();
+) -> Result<(Sender, LoadResult)> {
+    let mut result = LoadResult::default();
     let mut buffer = BytesMut::new();
     while let Some(number) = numbers.take() {
-        let sample = question.sample(number)?;
-        let uid = question.uid(number);
-        let request = question.request(sample, &uid, &mut buffer)?;
+        let sample = endpoint.sample(number)?;
+        let uid = endpoint.uid(number);
+        let request = endpoint.request(sample, &uid, &mut buffer)?;
         sender.ready().await.context("the connection was closed")?;
         let sent = Instant::now();
-        let answer = sender.send(request).await;
+        let response = sender.send(request).await;
         let latency = sent.elapsed();
-        let (status, body) = answer.with_context(|| format!("no answer to request {number}"))?;
-        outcome.latencies.push(latency);
-        if let Err(wrong) = check(status, &body, question.expected(sample, &uid)) {
-            outcome.wrong += 1;
-            outcome.first_wrong.get_or_insert(wrong);
+        let (status, body) = response.with_context(|| format!("no response to request {number}"))?;
+        result.latencies.push(latency);
+        if let Err(error) = check(status, &body, endpoint.expected(sample, &uid)) {
+            result.wrong += 1;
+            result.first_error.get_or_insert(error);
         }
     }
-    Ok((sender, outcome))
+    Ok((sender, result))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The whole measurement: cold starts, then every load on fresh servers, several times over.
+//! The whole measurement: cold starts, then every load on new servers, repeated several times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::time::sleep;
 
-use super::answer::Wrong;
 use super::client::{Protocol, Target};
 use super::corpus::{Sample, corpus};
 use super::figures::Figures;
-use super::load::{Load, Question, Streams, Webhook};
-use super::server::{Program, Server, Workshop};
+use super::load::{Endpoint, Load, Streams, Webhook};
+use super::response::ResponseError;
+use super::server::{Program, Server, Workspace};
 use super::usage;
 
-/// Enough for a median that one slow start does not move.
+/// Enough for a median that one slow start does not change.
 const COLD_STARTS: usize = 15;
-/// What a program does once, at first use, is done by then on every connection.
+/// Requests until every connection has done its initialisation at first use.
 const WARM_UP: u32 = 1000;
-/// Defaulting is the same path through a server as validating; one load tells the difference.
+/// Defaulting takes the same path through a server as validating; one load is enough to show the difference.
 const MUTATING_STREAMS: u16 = 16;
-/// Runtimes that give memory back in the background have done so by then.
-const SETTLED: Duration = Duration::from_secs(3);
+/// Runtimes that release memory in the background have done so by then.
+const SETTLE_TIME: Duration = Duration::from_secs(3);
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Requests of each load.
     pub requests: u32,
-    /// How often each load is measured.
+    /// Number of measurements of each load.
     pub repeat: u32,
     /// Numbers of concurrent streams of validating requests.
     pub streams: Vec<u16>,
@@ -56,25 +56,25 @@ impl Plan {
 /// Resident memory of a server, in KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// After its first answer and a pause.
+    /// After its first response and a pause.
     pub idle: u32,
-    /// The most during all loads.
+    /// Peak during all loads.
     pub peak: u32,
 }
 
-/// All that was measured of a server.
+/// All measurements of a server.
 #[derive(Debug)]
 pub struct Report {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// From the start of the process to the first right answer.
+    /// From the start of the process to the first expected response.
     pub starts: Vec<Duration>,
     /// One for each repetition.
     pub loads: BTreeMap<Load, Vec<Figures>>,
     /// One for each repetition.
     pub memory: BTreeMap<Protocol, Vec<Memory>>,
-    /// A wrong answer, if there was any.
-    pub first_wrong: Option<Wrong>,
+    /// The first wrong response, if any.
+    pub first_error: Option<ResponseError>,
 }
 
 impl Report {
@@ -84,26 +84,26 @@ impl Report {
             starts: Vec::new(),
             loads: BTreeMap::new(),
             memory: BTreeMap::new(),
-            first_wrong: None,
+            first_error: None,
         }
     }
 }
 
-/// Measures each program, one beside the other: what disturbs the machine for a while disturbs all alike.
+/// Measures all programs alternately, so that a disturbance of the machine affects all of them.
 ///
 /// # Errors
-/// When a server does not start, ends or does not answer; wrong answers are counted.
+/// If a server does not start, exits or sends no response; wrong responses are counted.
 pub async fn measure(plan: &Plan, programs: &[Program]) -> Result<Vec<Report>> {
     let bench = Bench {
         plan,
-        workshop: Workshop::new()?,
+        workspace: Workspace::new()?,
         corpus: corpus()?,
     };
-    let mut contestants: Vec<_> = programs
+    let mut candidates: Vec<_> = programs
         .iter()
         .map(|program| (program, Report::new(program)))
         .collect();
-    bench.cold_starts(&mut contestants).await?;
+    bench.cold_starts(&mut candidates).await?;
     for repetition in 1..=plan.repeat {
         for protocol in &plan.protocols {
             eprintln!(
@@ -111,30 +111,30 @@ pub async fn measure(plan: &Plan, programs: &[Program]) -> Result<Vec<Report>> {
                 plan.repeat,
                 protocol.as_str()
             );
-            bench.round(repetition, *protocol, &mut contestants).await?;
+            bench.repetition(repetition, *protocol, &mut candidates).await?;
         }
     }
-    Ok(contestants.into_iter().map(|(_, report)| report).collect())
+    Ok(candidates.into_iter().map(|(_, report)| report).collect())
 }
 
-type Contestant<'a> = (&'a Program, Report);
+type Candidate<'a> = (&'a Program, Report);
 
 struct Bench<'a> {
     plan: &'a Plan,
-    workshop: Workshop,
+    workspace: Workspace,
     corpus: Arc<[Sample]>,
 }
 
 impl Bench<'_> {
     async fn start(&self, program: &Program, protocol: Protocol) -> Result<(Server, Duration)> {
-        Server::start(program, &self.workshop, protocol, &self.corpus).await
+        Server::start(program, &self.workspace, protocol, &self.corpus).await
     }
 
-    async fn cold_starts(&self, contestants: &mut [Contestant<'_>]) -> Result<()> {
+    async fn cold_starts(&self, candidates: &mut [Candidate<'_>]) -> Result<()> {
         let protocol = *self.plan.protocols.first().context("no protocol to measure")?;
         eprintln!("{COLD_STARTS} cold starts, {}", protocol.as_str());
         for _ in 0..COLD_STARTS {
-            for (program, report) in &mut *contestants {
+            for (program, report) in &mut *candidates {
                 let (mut server, took) = self.start(program, protocol).await?;
                 server.process.kill().await?;
                 report.starts.push(took);
@@ -143,19 +143,20 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// All loads of a protocol, once. Who goes first changes with each load, and for each load with each repetition.
-    async fn round(
+    /// Measures all loads of a protocol once. The order of the servers changes with each load, and for each load with each
+    /// repetition.
+    async fn repetition(
         &self,
         repetition: u32,
         protocol: Protocol,
-        contestants: &mut [Contestant<'_>],
+        candidates: &mut [Candidate<'_>],
     ) -> Result<()> {
         let mut running = Vec::new();
-        for (program, report) in contestants {
+        for (program, report) in candidates {
             let (server, _) = self.start(program, protocol).await?;
             running.push((*program, report, server));
         }
-        sleep(SETTLED).await;
+        sleep(SETTLE_TIME).await;
         for (_, report, server) in &mut running {
             let idle = usage::memory(server.process.pid()?)?.resident;
             report
@@ -190,35 +191,35 @@ impl Bench<'_> {
         server: &mut Server,
     ) -> Result<()> {
         let path = program.path(load.webhook);
-        let question = Question::new(&server.target, path, load.webhook, &self.corpus)?;
+        let endpoint = Endpoint::new(&server.target, path, load.webhook, &self.corpus)?;
         let pid = server.process.pid()?;
-        let measured = run(&server.target, question, load, self.plan.requests, pid);
-        let (figures, first_wrong) = server.process.until(measured).await?;
+        let measured = run(&server.target, endpoint, load, self.plan.requests, pid);
+        let (figures, first_error) = server.process.until(measured).await?;
         let (webhook, streams) = (load.webhook.as_str(), load.streams);
         eprintln!(
             "  {} {webhook} x {streams}: {:.0}/s, {} wrong",
             program.name, figures.rate, figures.wrong
         );
         report.loads.entry(load).or_default().push(figures);
-        report.first_wrong = report.first_wrong.take().or(first_wrong);
+        report.first_error = report.first_error.take().or(first_error);
         Ok(())
     }
 }
 
 async fn run(
     target: &Target,
-    question: Question,
+    endpoint: Endpoint,
     load: Load,
     requests: u32,
     pid: u32,
-) -> Result<(Figures, Option<Wrong>)> {
-    let mut streams = Streams::open(target, question, load.streams).await?;
+) -> Result<(Figures, Option<ResponseError>)> {
+    let mut streams = Streams::open(target, endpoint, load.streams).await?;
     let warm_up = streams.drive(WARM_UP.min(requests)).await?;
     let before = usage::cpu_time(pid)?;
-    let mut outcome = streams.drive(requests).await?;
+    let mut result = streams.drive(requests).await?;
     let cpu = usage::cpu_time(pid)?.saturating_sub(before);
-    // What is wrong is wrong, at whatever time.
-    outcome.wrong += warm_up.wrong;
-    let first_wrong = warm_up.first_wrong.or(outcome.first_wrong.take());
-    Ok((Figures::of(outcome, cpu), first_wrong))
+    // Wrong responses during the warm-up count too.
+    result.wrong += warm_up.wrong;
+    let first_error = warm_up.first_error.or(result.first_error.take());
+    Ok((Figures::of(result, cpu), first_error))
 }

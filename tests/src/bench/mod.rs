@@ -1,22 +1,22 @@
-//! What an admission webhook costs: its CPU time, latency, memory and start, under a load like the API server's.
+//! Benchmarks of an admission webhook: CPU time, latency, memory and startup, under a load like that of the API server.
 //!
 //! ```text
-//! corpus ─► client (load ─► answer) ─HTTPS─► server ◄─ usage
-//!              └──────────► figures ◄─────────────────────┘
+//! corpus ─► client (load ─► response) ─HTTPS─► server ◄─ usage
+//!              └──────────► figures ◄───────────────────────┘
 //!                              └─► measure ─► table
 //! ```
 //!
-//! The client runs on the same machine as the server, so it takes part of what it measures. The CPU time of the server
-//! is the figure to compare; rates and latencies hold for both together.
+//! The client runs on the same machine as the server, so it uses some of the resources that it measures. The CPU time of the
+//! server is the figure to compare; rates and latencies are those of both together.
 //!
-//! Beside it, [`index`]: what it costs to read the index of a chart repository; [`controller`]: what HelmOps cost;
-//! and [`delivery`]: what it costs to bring them to clusters.
+//! Other benchmarks: [`index`], reading the index of a chart repository; [`controller`], reconciling HelmOps; and
+//! [`delivery`], deploying them to clusters.
 
 pub mod corpus;
 
-pub mod answer;
 pub mod client;
 pub mod load;
+pub mod response;
 
 pub mod server;
 pub mod usage;

@@ -11,22 +11,22 @@ use tokio::process::Command;
 
 use super::client::{Protocol, Target};
 use super::corpus::Sample;
-use super::load::{Question, Streams, Webhook};
+use super::load::{Endpoint, Streams, Webhook};
 use crate::private_ca::PrivateCa;
 use crate::process::Process;
 
-/// Well above the start of anything that is worth measuring.
+/// Well above the startup time of any server that is worth measuring.
 const START_DEADLINE: Duration = Duration::from_secs(20);
-/// A fiftieth of a quick start, so that a start is not told in steps.
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
+/// A fiftieth of a quick startup, for a sufficient resolution.
+const RETRY_INTERVAL: Duration = Duration::from_micros(200);
 
-/// A server program, and where it serves what.
+/// A server program and the paths of its webhooks.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: String,
     /// Its command, with placeholders: `{port}` and `{admin}` stand for free ports of 127.0.0.1, `{cert}` and `{key}`
-    /// for PEM files, `{certs}` for their folder, where they are `tls.crt` and `tls.key`.
+    /// for PEM files, `{certs}` for their folder, with `tls.crt` and `tls.key`.
     pub command: Vec<String>,
     /// Path of the validating webhook.
     pub validate: String,
@@ -44,26 +44,26 @@ impl Program {
     }
 }
 
-/// Certificates and logs, for as long as it is measured.
+/// Certificates and logs during a measurement.
 #[derive(Debug)]
-pub struct Workshop {
+pub struct Workspace {
     folder: TempDir,
     ca: String,
 }
 
-impl Workshop {
+impl Workspace {
     /// A new folder with a new certificate.
     pub fn new() -> Result<Self> {
         let folder = TempDir::with_prefix("helmops-bench-")?;
         let ca = PrivateCa::new("helmops bench")?;
         let issued = ca.issue(&["127.0.0.1"])?;
-        let workshop = Self {
+        let workspace = Self {
             folder,
             ca: ca.pem().to_owned(),
         };
-        std::fs::write(workshop.file("tls.crt"), issued.certificate)?;
-        std::fs::write(workshop.file("tls.key"), issued.key)?;
-        Ok(workshop)
+        std::fs::write(workspace.file("tls.crt"), issued.certificate)?;
+        std::fs::write(workspace.file("tls.key"), issued.key)?;
+        Ok(workspace)
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -71,96 +71,98 @@ impl Workshop {
     }
 
     fn command(&self, program: &Program, [port, admin]: [u16; 2]) -> Command {
-        let places = [
+        let placeholders = [
             ("{port}", port.to_string()),
             ("{admin}", admin.to_string()),
             ("{cert}", self.file("tls.crt").display().to_string()),
             ("{key}", self.file("tls.key").display().to_string()),
             ("{certs}", self.folder.path().display().to_string()),
         ];
-        let mut words = program.command.iter().map(|word| fill(word, &places));
+        let mut words = program.command.iter().map(|word| fill(word, &placeholders));
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
         command
     }
 }
 
-fn fill(word: &str, places: &[(&str, String)]) -> String {
-    places
+fn fill(word: &str, placeholders: &[(&str, String)]) -> String {
+    placeholders
         .iter()
-        .fold(word.to_owned(), |word, (place, value)| word.replace(place, value))
+        .fold(word.to_owned(), |word, (placeholder, value)| {
+            word.replace(placeholder, value)
+        })
 }
 
-/// A server that gives right answers.
+/// A server that is started and sends the expected responses.
 #[derive(Debug)]
 pub struct Server {
     /// The process.
     pub process: Process,
-    /// Where it is.
+    /// Its address.
     pub target: Target,
 }
 
 impl Server {
-    /// Starts a server. The time is from just before its process is made to the first right answer.
+    /// Starts a server. The time is from just before its process is created to the first expected response.
     pub async fn start(
         program: &Program,
-        workshop: &Workshop,
+        workspace: &Workspace,
         protocol: Protocol,
         corpus: &Arc<[Sample]>,
     ) -> Result<(Self, Duration)> {
-        let asks_for_port = program.command.iter().any(|word| word.contains("{port}"));
+        let has_port = program.command.iter().any(|word| word.contains("{port}"));
         ensure!(
-            asks_for_port,
-            "the command of {} does not say where its {{port}} goes",
+            has_port,
+            "the command of {} lacks the placeholder {{port}}",
             program.name
         );
-        let began = Cell::new(Instant::now());
+        let started = Cell::new(Instant::now());
         let (process, [port, _]) = Process::start_on_ports(
             &program.name,
-            &workshop.file("log"),
+            &workspace.file("log"),
             |ports| {
-                let command = workshop.command(program, ports);
-                began.set(Instant::now());
+                let command = workspace.command(program, ports);
+                started.set(Instant::now());
                 command
             },
             async |[port, _]| {
-                first_answer(&Target::new(port, protocol, &workshop.ca)?, program, corpus).await
+                wait_for_first_response(&Target::new(port, protocol, &workspace.ca)?, program, corpus).await
             },
         )
         .await?;
-        let took = began.get().elapsed();
+        let took = started.get().elapsed();
         Ok((
             Self {
                 process,
-                target: Target::new(port, protocol, &workshop.ca)?,
+                target: Target::new(port, protocol, &workspace.ca)?,
             },
             took,
         ))
     }
 }
 
-async fn first_answer(target: &Target, program: &Program, corpus: &Arc<[Sample]>) -> Result<()> {
-    let began = Instant::now();
+async fn wait_for_first_response(target: &Target, program: &Program, corpus: &Arc<[Sample]>) -> Result<()> {
+    let started = Instant::now();
     loop {
-        let Err(reason) = ask_once(target, program, corpus).await else {
+        let Err(reason) = send_one_request(target, program, corpus).await else {
             return Ok(());
         };
-        if began.elapsed() > START_DEADLINE {
-            return Err(reason.context(format!("no right answer within {START_DEADLINE:?}")));
+        if started.elapsed() > START_DEADLINE {
+            return Err(reason.context(format!("no expected response within {START_DEADLINE:?}")));
         }
-        // Timers of the runtime tick once a millisecond, too coarse for this; nothing else is to be done meanwhile.
-        std::thread::sleep(LOOK_AGAIN);
+        // Timers of the runtime have a resolution of a millisecond, too coarse for this; no other task is waiting.
+        std::thread::sleep(RETRY_INTERVAL);
         tokio::task::yield_now().await;
     }
 }
 
-async fn ask_once(target: &Target, program: &Program, corpus: &Arc<[Sample]>) -> Result<()> {
+async fn send_one_request(target: &Target, program: &Program, corpus: &Arc<[Sample]>) -> Result<()> {
     let webhook = Webhook::Validate;
-    let question = Question::new(target, program.path(webhook), webhook, corpus)?;
-    let outcome = Streams::open(target, question, 1).await?.drive(1).await?;
-    outcome
-        .first_wrong
-        .map_or(Ok(()), |wrong| Err(wrong).context("a wrong answer"))
+    let endpoint = Endpoint::new(target, program.path(webhook), webhook, corpus)?;
+    let result = Streams::open(target, endpoint, 1).await?.drive(1).await?;
+    result
+        .first_error
+        .map_or(Ok(()), |error| Err(error).context("a wrong response"))
 }
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn placeholders_are_filled_in() {
-        let workshop = Workshop::new().unwrap();
+        let workspace = Workspace::new().unwrap();
         let words = "server --listen=127.0.0.1:{port} --admin {admin} --dir {certs} {cert} {key} {other}";
         let program = Program {
             name: "it".to_owned(),
@@ -177,13 +179,13 @@ mod tests {
             validate: "/v".to_owned(),
             mutate: "/m".to_owned(),
         };
-        let command = workshop.command(&program, [1234, 5678]);
+        let command = workspace.command(&program, [1234, 5678]);
         let words: Vec<_> = command
             .as_std()
             .get_args()
             .map(|word| word.to_str().unwrap())
             .collect();
-        let folder = workshop.folder.path().to_str().unwrap();
+        let folder = workspace.folder.path().to_str().unwrap();
         let (cert, key) = (format!("{folder}/tls.crt"), format!("{folder}/tls.key"));
         let expected = [
             "--listen=127.0.0.1:1234",
@@ -206,8 +208,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_without_a_port_is_refused() {
-        let workshop = Workshop::new().unwrap();
+    async fn a_command_without_a_port_is_rejected() {
+        let workspace = Workspace::new().unwrap();
         let program = Program {
             name: "it".to_owned(),
             command: vec!["true".to_owned()],
@@ -215,12 +217,12 @@ mod tests {
             mutate: "/m".to_owned(),
         };
         let corpus = crate::bench::corpus::corpus().unwrap();
-        let error = Server::start(&program, &workshop, Protocol::Http1, &corpus)
+        let error = Server::start(&program, &workspace, Protocol::Http1, &corpus)
             .await
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the command of it does not say where its {port} goes"
+            "the command of it lacks the placeholder {port}"
         );
     }
 }

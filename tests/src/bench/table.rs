@@ -1,4 +1,4 @@
-//! Reports as Markdown that is as easy to read as it stands.
+//! Reports as Markdown tables that are readable as plain text.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn loads(report: &Report) -> String {
     table(std::iter::once(headings.collect()).chain(rows).collect())
 }
 
-/// What `ours` takes of what `peer` takes: below 1 is better, but for the rate.
+/// The ratio of `ours` to `peer`: below 1 is better, except for the rate.
 pub fn comparison(ours: &Report, peer: &Report) -> String {
     let headings = LOAD
         .iter()
@@ -100,7 +100,7 @@ fn describe(load: Load) -> [String; LOAD.len()] {
     ]
 }
 
-/// Too few requests for the kernel's clock to have moved give no ratio.
+/// `-` if there were too few requests for a tick of the kernel's clock.
 pub(super) fn ratio(ours: f64, peer: f64) -> String {
     let ratio = ours / peer;
     if ratio.is_finite() {
@@ -120,7 +120,7 @@ fn mebibytes(memory: &[Memory]) -> [f64; 2] {
     [median(|memory| memory.idle), median(|memory| memory.peak)]
 }
 
-/// The first row holds the headings. Columns are as wide as their longest cell, and right-aligned as numbers are.
+/// The first row contains the headings. Columns are as wide as their longest cell, and right-aligned like numbers.
 pub(crate) fn table(mut rows: Vec<Vec<String>>) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -180,7 +180,7 @@ mod tests {
                 (load(Webhook::Validate, 1), runs),
             ]),
             memory: BTreeMap::from([(Protocol::Http1, vec![memory])]),
-            first_wrong: None,
+            first_error: None,
         }
     }
 
@@ -199,12 +199,12 @@ h1: 6.0 MiB resident idle, 10.0 MiB at the peak
     }
 
     #[test]
-    fn errors_of_all_repetitions_are_told() {
-        let mut wrong = example("it", 1.0);
-        for runs in wrong.loads.values_mut() {
+    fn errors_of_all_repetitions_are_reported() {
+        let mut with_errors = example("it", 1.0);
+        for runs in with_errors.loads.values_mut() {
             runs[1].wrong = 7;
         }
-        assert_eq!(report(&wrong).matches("|      7 |\n").count(), 2);
+        assert_eq!(report(&with_errors).matches("|      7 |\n").count(), 2);
     }
 
     #[test]
@@ -222,7 +222,7 @@ h1: resident idle 1.00, at the peak 1.00
     }
 
     #[test]
-    fn nothing_is_not_compared_to_nothing() {
+    fn a_ratio_to_zero_is_not_shown() {
         assert_eq!(ratio(0.0, 0.0), "-");
         assert_eq!(ratio(1.0, 0.0), "-");
         assert_eq!(ratio(0.0, 2.0), "0.00");

@@ -1,4 +1,4 @@
-//! What the kernel knows of a process (Linux's `/proc`).
+//! CPU time and memory of a process, from Linux's `/proc`.
 
 use std::time::Duration;
 
@@ -7,22 +7,24 @@ use anyhow::{Context, Result};
 /// Memory of a process, in KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident now.
+    /// Currently resident.
     pub resident: u32,
-    /// Most that was ever resident.
+    /// Peak resident.
     pub peak: u32,
 }
 
-/// CPU time that a process has used in all its threads, to a hundredth of a second.
+/// CPU time of all threads of a process, to a hundredth of a second.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let stat = read(pid, "stat")?;
-    let ticks = ticks(&stat).with_context(|| format!("/proc/{pid}/stat holds {stat:?}"))?;
+    let ticks = ticks(&stat).with_context(|| format!("/proc/{pid}/stat is invalid: {stat:?}"))?;
     let frequency = rustix::param::clock_ticks_per_second();
     let millis = (ticks * 1000).checked_div(frequency);
-    Ok(Duration::from_millis(millis.context("a kernel without a clock")?))
+    Ok(Duration::from_millis(
+        millis.context("the kernel reports no clock tick rate")?,
+    ))
 }
 
-/// Its memory.
+/// Memory of a process.
 pub fn memory(pid: u32) -> Result<Memory> {
     let status = read(pid, "status")?;
     let kib = |name| kib(&status, name).with_context(|| format!("/proc/{pid}/status has no {name}"));
@@ -37,7 +39,7 @@ fn read(pid: u32, file: &str) -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
 }
 
-/// The sum of `utime` and `stime`, fields 14 and 15. Field 2 is the name in parentheses, which may hold anything.
+/// The sum of `utime` and `stime`, fields 14 and 15. Field 2 is the name in parentheses, which may contain any character.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(14 - 3);
@@ -63,14 +65,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_program_does_not_move_the_fields() {
+    fn any_program_name_is_parsed() {
         let stat = "42 (a b) c) 9) S 1 42 42 0 -1 4194560 100 0 3 0 250 31 7 8 20 0 4 0 1000 1 2";
         assert_eq!(ticks(stat), Some(250 + 31));
         assert_eq!(ticks("42 (short) S 1 42"), None);
     }
 
     #[test]
-    fn memory_is_found_by_its_name() {
+    fn memory_is_parsed_by_field_name() {
         let status = "Name:\tVmRSS\nVmPeak:\t  9999 kB\nVmHWM:\t    5120 kB\nVmRSS:\t    4096 kB\n";
         assert_eq!(kib(status, "VmRSS"), Some(4096));
         assert_eq!(kib(status, "VmHWM"), Some(5120));
@@ -78,17 +80,17 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_memory_and_time() {
+    fn memory_and_cpu_time_of_this_process_are_read() {
         let memory = memory(std::process::id()).unwrap();
         assert!(
             memory.resident > 100 && memory.peak >= memory.resident,
             "{memory:?}"
         );
-        let began = std::time::Instant::now();
+        let started = std::time::Instant::now();
         while cpu_time(std::process::id()).unwrap().is_zero() {
             assert!(
-                began.elapsed() < Duration::from_secs(10),
-                "no CPU time is counted"
+                started.elapsed() < Duration::from_secs(10),
+                "no CPU time is reported"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! `make bench`: what the webhook costs, alone or beside another server.
+//! `make bench`: measures the webhook, alone or compared with another server.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,18 +13,18 @@ use helmops_tests::bench::table;
 use helmops_tests::test_bed;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Measures an admission webhook for HelmOps under a load like the API server's: CPU time, latency, memory and start.
+/// Measures an admission webhook for HelmOps under a load like that of the API server: CPU time, latency, memory and startup.
 ///
-/// Every answer is checked; a wrong one fails the measurement. Without a command, the helmops-webhook beside this program
-/// is measured. In a command, {port} and {admin} stand for free ports of 127.0.0.1, {cert} and {key} for PEM files and
-/// {certs} for their folder, in which they are tls.crt and tls.key.
+/// Every response is checked; a wrong one fails the measurement. Without a command, the helmops-webhook in the folder of this
+/// program is measured. In a command, {port} and {admin} stand for free ports of 127.0.0.1, {cert} and {key} for PEM files
+/// and {certs} for their folder, with tls.crt and tls.key.
 #[derive(Parser)]
 #[command(name = "admission-bench")]
 struct Arguments {
     /// Requests of each load
     #[arg(long, default_value_t = 20_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests: u32,
-    /// How often each load is measured; the medians are told
+    /// Number of measurements of each load; the medians are reported
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// Numbers of concurrent streams of validating requests
@@ -45,7 +45,7 @@ struct Arguments {
     /// Path of the mutating webhook
     #[arg(long, default_value = "/mutate", value_name = "PATH")]
     mutate: String,
-    /// Command of another server, in words without spaces, to measure alternately and to compare to
+    /// Command of another server, in words without spaces, to measure alternately and to compare with
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
     /// Path of the peer's validating webhook [default: that of --validate]
@@ -54,22 +54,22 @@ struct Arguments {
     /// Path of the peer's mutating webhook [default: that of --mutate]
     #[arg(long, value_name = "PATH", requires = "peer")]
     peer_mutate: Option<String>,
-    /// Command to measure in place of the webhook
+    /// Command to measure instead of the webhook
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// One thread: the less the client takes, the more is the server's.
+/// One thread: the client leaves as much CPU time as possible to the server.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let outcome = tokio::select! {
-        outcome = run(Arguments::parse()) => outcome,
+    let result = tokio::select! {
+        result = run(Arguments::parse()) => result,
         signal = interrupted() => signal,
     };
-    if let Err(error) = &outcome {
+    if let Err(error) = &result {
         eprintln!("admission-bench: {error:#}");
     }
-    if outcome.is_ok() {
+    if result.is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -84,7 +84,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         protocols: arguments.protocols.clone(),
     };
     let programs = programs(arguments)?;
-    say(&circumstances(&plan)?)?;
+    say(&conditions(&plan)?)?;
     let reports = measure(&plan, &programs).await?;
     for report in &reports {
         say(&format!("\n## {}\n\n{}", report.name, table::report(report)))?;
@@ -93,7 +93,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         let ratios = table::comparison(ours, peer);
         say(&format!("\n## {} / {}\n\n{ratios}", ours.name, peer.name))?;
     }
-    reports.iter().try_for_each(right)
+    reports.iter().try_for_each(check)
 }
 
 /// The server to measure, and its peer.
@@ -132,7 +132,7 @@ fn program(command: Vec<String>, validate: String, mutate: String) -> Result<Pro
     })
 }
 
-/// As it runs in a cluster, without Policies.
+/// The webhook with the flags of a cluster, without Policies.
 fn webhook() -> Result<Vec<String>> {
     let path = test_bed::binary("helmops-webhook")?;
     let path = path.to_str().context("a path that is not UTF-8")?;
@@ -145,8 +145,8 @@ fn webhook() -> Result<Vec<String>> {
         .collect())
 }
 
-/// What a reader must know to make anything of the figures.
-fn circumstances(plan: &Plan) -> Result<String> {
+/// The conditions of the measurement, to interpret the figures.
+fn conditions(plan: &Plan) -> Result<String> {
     let cpus = std::thread::available_parallelism()?;
     let load = std::fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
     let load = load.split(' ').next().unwrap_or_default();
@@ -161,14 +161,14 @@ fn circumstances(plan: &Plan) -> Result<String> {
     ))
 }
 
-fn right(report: &Report) -> Result<()> {
-    match &report.first_wrong {
+fn check(report: &Report) -> Result<()> {
+    match &report.first_error {
         None => Ok(()),
-        Some(wrong) => bail!("{} gave wrong answers, such as {wrong}", report.name),
+        Some(error) => bail!("{} sent wrong responses, for example: {error}", report.name),
     }
 }
 
-/// Ends with a signal. Servers end with the measurement that started them.
+/// Returns an error on a signal. Servers are killed when their measurement is dropped.
 async fn interrupted() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

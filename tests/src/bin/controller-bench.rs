@@ -1,4 +1,4 @@
-//! `make bench`: what the controller costs, beside the same writes by a plain client.
+//! `make bench`: measures the controller, compared with the same writes by a plain client.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ async fn run() -> Result<()> {
         all.push(measure(&testbed, scenario).await?);
     }
     say(&format!(
-        "\n## HelmOps that are there when the controller starts\n\n{}",
+        "\n## HelmOps that exist when the controller starts\n\n{}",
         report::report(&all)
     ))?;
     match all.iter().find(|measured| measured.cost.downloads != 1) {

@@ -1,4 +1,4 @@
-//! `make bench`: what it costs to bring HelmOps to clusters.
+//! `make bench`: measures the deployment of HelmOps to clusters.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `make image`: runs what is in an image on a control plane of its own.
+//! `make image`: runs the programs in an image on their own control plane.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,17 +19,17 @@ use helmops_tests::test_bed::{TestBed, binary};
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
-/// More than anything of it takes.
+/// Longer than any step takes.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// After it nothing of the start is left to do.
+/// The startup is complete after this time.
 const IDLE: Duration = Duration::from_secs(15);
-/// A host that only the image's own /etc/hosts knows.
+/// A host that is only in the image's own /etc/hosts.
 const CHARTS: &str = "charts.test";
 const SIZE_LIMIT: u64 = 40_000_000;
 const IDLE_LIMIT_KIB: u32 = 16 * 1024;
 
-/// Starts both processes from an image, with its files alone, as the manifests say, has a HelmOp done, and tells the size of
-/// the image and the memory of the processes. Fails where one is above its limit: 40 MB, 16 MiB.
+/// Starts both processes from an image, with only its files and as in the manifests, waits until a HelmOp is reconciled, and
+/// reports the size of the image and the memory of the processes. Fails if one exceeds its limit: 40 MB, 16 MiB.
 #[derive(Parser)]
 #[command(name = "image-check")]
 struct Arguments {
@@ -53,7 +53,7 @@ async fn check(archive: &Path) -> Result<()> {
     let size = image.size()?;
     ensure!(
         image.user() == Some("65532:65532"),
-        "it runs as {:?}",
+        "the user of the image is {:?}, not 65532:65532",
         image.user()
     );
     image.add_host(CHARTS, "127.0.0.1")?;
@@ -65,7 +65,7 @@ async fn check(archive: &Path) -> Result<()> {
         .await?
         .ok()?;
     let server = serve_charts(&bed).await?;
-    // Before the start: processes read the list of authorities once.
+    // Before the start: processes read the list of CAs once.
     image.trust(server.ca().context("a server without TLS")?)?;
     let mut webhook = start(&bed, &image, "helmops-webhook").await?;
     let mut controller = start(&bed, &image, "helmops-controller").await?;
@@ -85,10 +85,10 @@ async fn check(archive: &Path) -> Result<()> {
         ))?;
         idle.push(resident);
     }
-    have_a_helmop_done(&bed, &server).await?;
+    wait_for_version(&bed, &server).await?;
     say(
-        "a HelmOp was admitted and its version found, by a name that the image resolves itself, at a server that its list of \
-         authorities trusts",
+        "a HelmOp was admitted and its version resolved: the image resolves the host name, and its list of CAs contains that of \
+         the server",
     )?;
     ensure!(
         size < SIZE_LIMIT,
@@ -103,13 +103,13 @@ async fn check(archive: &Path) -> Result<()> {
 
 async fn start(bed: &TestBed, image: &Image, deployment: &str) -> Result<Pod> {
     image.mount(&service_account_kubeconfig(bed, NAMESPACE, deployment).await?)?;
-    let within = |program: &Path| {
+    let command = |program: &Path| {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let mut command = bed.command(Path::new("unshare"));
         image.enter(&mut command, &format!("/{name}"));
         command
     };
-    node::run_pod(bed, deployment, deployment, &within).await
+    node::run_pod(bed, deployment, deployment, &command).await
 }
 
 async fn serve_charts(bed: &TestBed) -> Result<ChartServer> {
@@ -118,7 +118,7 @@ async fn serve_charts(bed: &TestBed) -> Result<ChartServer> {
     ChartServer::https_as(&folder, CHARTS).await
 }
 
-async fn have_a_helmop_done(bed: &TestBed, server: &ChartServer) -> Result<()> {
+async fn wait_for_version(bed: &TestBed, server: &ChartServer) -> Result<()> {
     let repo = server.url().replace("127.0.0.1", CHARTS);
     let helmop = json!({
         "apiVersion": "fleet.cattle.io/v1alpha1",

@@ -1,4 +1,4 @@
-//! `make bench`: what reading the index of a chart repository costs, beside Helm's own loader.
+//! `make bench`: measures reading the index of a chart repository, compared with Helm's own loader.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use helmops_tests::bench::index::{compare::compare, ours, report};
 
-/// Measures the reader of repository indexes beside Helm's loader, on two generated indexes of Helm's layout: CPU time,
-/// time and the most memory, each reading in a process of its own. Fails if the figures fall short of what is promised.
+/// Measures the reader of repository indexes and Helm's loader, on two generated indexes in Helm's layout: CPU time, wall time
+/// and peak memory, each reading in its own process. Fails if a limit is not met.
 #[derive(Parser)]
 #[command(name = "index-bench")]
 struct Arguments {
-    /// How often each index is read by each; the medians are told
+    /// How often each reader reads each index; the medians are reported
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     repeat: u16,
     #[command(subcommand)]
@@ -22,26 +22,26 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Step {
-    /// Reads one index, and prints what it cost as JSON
+    /// Reads one index, and prints the cost as JSON
     #[command(hide = true)]
     Read {
         /// The index
         file: PathBuf,
-        /// The chart to look for
+        /// The chart to find
         chart: String,
     },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let outcome = match arguments.step {
+    let result = match arguments.step {
         None => run(arguments.repeat.into()),
         Some(Step::Read { file, chart }) => read(&file, &chart),
     };
-    if let Err(error) = &outcome {
+    if let Err(error) = &result {
         eprintln!("index-bench: {error:#}");
     }
-    if outcome.is_ok() {
+    if result.is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

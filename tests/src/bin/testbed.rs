@@ -1,4 +1,4 @@
-//! A control plane on this machine, for tests and for trying things out.
+//! A control plane on this machine, for tests and experiments.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use helmops_tests::{demo, docs, helmops, permissions};
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// Where `up`, `down` and `status` meet [default: testbed/ in cargo's target folder].
+    /// Folder with the state of `up`, `down` and `status` [default: testbed/ in cargo's target folder].
     #[arg(long, global = true, env = "HELMOPS_TESTBED", value_name = "FOLDER")]
     state: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ enum Command {
         #[arg(long)]
         detached: bool,
     },
-    /// Show the main job of helmops on a control plane of its own.
+    /// Show the main job of helmops on its own control plane.
     Demo,
     /// Start a control plane in the background.
     Up {
@@ -45,7 +45,7 @@ enum Command {
     },
     /// Stop the control plane in the background.
     Down,
-    /// Tell whether a control plane runs in the background.
+    /// Show whether a control plane runs in the background.
     Status,
     /// Check words, links and names in the documentation of the repository.
     Docs {
@@ -65,14 +65,14 @@ enum Command {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let end_group = matches!(arguments.command, Command::Serve { end_group: true, .. });
-    let mut outcome = run(arguments).await;
-    if let Err(error) = &outcome {
+    let mut result = run(arguments).await;
+    if let Err(error) = &result {
         eprintln!("testbed: {error:#}");
     }
     if end_group {
-        outcome = serve::end_group();
+        result = serve::end_group();
     }
-    if outcome.is_ok() {
+    if result.is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -96,12 +96,12 @@ async fn run(arguments: Arguments) -> Result<()> {
             ..
         } => {
             let owner = detached.own().await?;
-            let outcome = serve::serve(&options, Until::Signal, steps(&options), |cluster| {
+            let result = serve::serve(&options, Until::Signal, steps(&options), |cluster| {
                 owner.announce(cluster)
             })
             .await;
             owner.withdraw()?;
-            outcome
+            result
         }
         Command::Demo => demo().await,
         Command::Up { options } => up(&detached, &options).await,
@@ -145,7 +145,9 @@ async fn up(detached: &Detached, options: &Options) -> Result<()> {
             eprintln!("testbed: already up, process {}; nothing to do", cluster.pid);
             cluster
         }
-        Status::Changing(pid) => bail!("process {pid} is starting or stopping one; look again in a moment"),
+        Status::Changing(pid) => {
+            bail!("process {pid} is starting or stopping one; try again in a few seconds")
+        }
     };
     say(&exports(&cluster))
 }
@@ -221,6 +223,6 @@ fn default_state() -> Result<PathBuf> {
     let target = this
         .ancestors()
         .nth(2)
-        .context("this program is in no target folder; name one with --state")?;
+        .context("this program is not in a target folder; set --state")?;
     Ok(target.join("testbed"))
 }

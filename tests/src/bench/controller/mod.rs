@@ -1,6 +1,6 @@
-//! What the controller costs: HelmOps that are there when it starts, until all of them have their Bundle and status.
+//! Benchmark of the controller: HelmOps exist when it starts, and it runs until all of them have their Bundle and status.
 //!
-//! Beside it a plain client does the same writes, with nothing around them: what the API server makes possible.
+//! For comparison, a plain client does only the same writes: the limit that the API server sets.
 
 pub mod scenario;
 

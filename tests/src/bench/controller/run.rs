@@ -1,4 +1,4 @@
-//! One scenario, measured.
+//! Measures one scenario.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,12 +18,12 @@ use crate::metrics::{Metrics, api_requests};
 use crate::test_bed::TestBed;
 use crate::wait::eventually;
 
-/// Far beyond what any of the scenarios takes.
+/// Far longer than any of the scenarios takes.
 const DEADLINE: Duration = Duration::from_mins(5);
 const NAMESPACE: &str = "bench";
 const BARE: &str = "bench-bare";
 
-/// What a scenario took.
+/// The measurements of a scenario.
 #[derive(Debug)]
 pub struct Measured {
     /// The scenario.
@@ -32,31 +32,31 @@ pub struct Measured {
     pub time: Duration,
     /// The same writes by a plain client.
     pub bare: Duration,
-    /// What it cost.
+    /// Cost until then.
     pub cost: Cost,
-    /// What a restart cost, with nothing to do.
+    /// Cost of a restart without changes.
     pub restart: Option<Cost>,
-    /// What the time afterwards cost.
+    /// Cost of the time afterwards.
     pub afterwards: Option<Cost>,
 }
 
-/// What something cost.
+/// A cost.
 #[derive(Debug)]
 pub struct Cost {
     /// CPU time of the controller.
     pub cpu: Duration,
     /// Its peak memory, in KiB.
     pub peak: u32,
-    /// Answers of the repository with the index in them.
+    /// Responses of the repository that contain the index.
     pub downloads: u64,
-    /// Answers that said that nothing has changed.
+    /// Responses with status 304 Not Modified.
     pub revalidations: u64,
     /// Writes of the controller by resource and verb.
     pub writes: BTreeMap<&'static str, u64>,
 }
 
 /// A control plane with HelmOps in it, and a repository.
-struct Setting {
+struct Environment {
     bed: TestBed,
     server: ChartServer,
     api: Api,
@@ -64,34 +64,34 @@ struct Setting {
     _folder: TempDir,
 }
 
-/// Measures a scenario on a control plane of its own.
+/// Measures a scenario on its own control plane.
 pub async fn measure(testbed: &Path, scenario: Scenario) -> Result<Measured> {
-    let setting = Setting::new(testbed, scenario).await?;
+    let environment = Environment::new(testbed, scenario).await?;
     let started = Instant::now();
-    let mut controller = setting.start("controller").await?;
-    until_done(&controller.admin, scenario.helmops).await?;
-    until_written(&setting.bed, scenario.helmops).await?;
+    let mut controller = environment.start("controller").await?;
+    wait_until_reconciled(&controller.admin, scenario.helmops).await?;
+    wait_until_written(&environment.bed, scenario.helmops).await?;
     let time = started.elapsed();
-    let cost = setting.cost(&controller, None).await?;
-    check(&setting.api, scenario).await?;
+    let cost = environment.cost(&controller, None).await?;
+    check(&environment.api, scenario).await?;
     let (mut restart, mut afterwards) = (None, None);
     if let Some(window) = scenario.afterwards {
-        let before = setting.cost(&controller, None).await?;
+        let before = environment.cost(&controller, None).await?;
         controller.process.terminate(DEADLINE).await?;
-        controller = setting.start("controller-2").await?;
-        until_done(&controller.admin, scenario.helmops).await?;
-        restart = Some(setting.cost(&controller, Some(&before)).await?);
-        let mut before = setting.cost(&controller, None).await?;
+        controller = environment.start("controller-2").await?;
+        wait_until_reconciled(&controller.admin, scenario.helmops).await?;
+        restart = Some(environment.cost(&controller, Some(&before)).await?);
+        let mut before = environment.cost(&controller, None).await?;
         before.cpu = usage::cpu_time(controller.process.pid()?)?;
         tokio::time::sleep(window).await;
-        let mut after = setting.cost(&controller, Some(&before)).await?;
+        let mut after = environment.cost(&controller, Some(&before)).await?;
         after.cpu = after.cpu.saturating_sub(before.cpu);
         afterwards = Some(after);
     }
-    let bundles = setting.api.list(NAMESPACE, "bundles").await?;
-    // The bare writes are alone, as the controller's were.
+    let bundles = environment.api.list(NAMESPACE, "bundles").await?;
+    // Nothing else runs during the bare writes, as during the controller's.
     drop(controller);
-    let bare = bare(&setting.api, setting.objects, &bundles).await?;
+    let bare = bare(&environment.api, environment.objects, &bundles).await?;
     Ok(Measured {
         scenario,
         time,
@@ -102,7 +102,7 @@ pub async fn measure(testbed: &Path, scenario: Scenario) -> Result<Measured> {
     })
 }
 
-impl Setting {
+impl Environment {
     async fn new(testbed: &Path, scenario: Scenario) -> Result<Self> {
         let bed = helmops::control_plane(testbed, false).await?;
         for namespace in [NAMESPACE, BARE] {
@@ -128,7 +128,7 @@ impl Setting {
         helmops::start_controller(&self.bed, name, &|program| self.bed.command(program)).await
     }
 
-    /// What a controller has cost so far, or since requests and writes were as they were `before`.
+    /// Cost of a controller so far; with `before`, downloads, revalidations and writes are those since then.
     async fn cost(&self, controller: &Running, before: Option<&Cost>) -> Result<Cost> {
         let pid = controller.process.pid()?;
         let mut cost = Cost {
@@ -149,37 +149,37 @@ impl Setting {
     }
 }
 
-async fn until_done(admin: &str, helmops: usize) -> Result<()> {
-    let wanted = u32::try_from(helmops)?;
-    // A scrape tells of every HelmOp, and must not be what is measured.
-    let between_scrapes = Duration::from_micros(200) * wanted;
+async fn wait_until_reconciled(admin: &str, helmops: usize) -> Result<()> {
+    let expected = u32::try_from(helmops)?;
+    // A scrape reports every HelmOp, and must not affect the measurement.
+    let between_scrapes = Duration::from_micros(200) * expected;
     eventually("all HelmOps to be done", DEADLINE, async || {
         tokio::time::sleep(between_scrapes).await;
         let metrics = Metrics::scrape(&format!("{admin}/metrics")).await?;
         let done = metrics.sum("helmops_reconcile_total", &[("result", "success")]);
         let done = done.unwrap_or_default();
-        ensure!(done >= f64::from(wanted), "{done} of {wanted}");
+        ensure!(done >= f64::from(expected), "{done} of {expected}");
         Ok(())
     })
     .await
 }
 
-/// Waits until there is a Bundle and a status for each. The controller's own count is no proof: some are looked at twice
-/// before others are for the first time.
-async fn until_written(bed: &TestBed, helmops: usize) -> Result<()> {
-    let wanted = u64::try_from(helmops)?;
+/// Waits until there is a Bundle and a status for each HelmOp. The controller's own count is not enough: some HelmOps are
+/// reconciled twice before others are reconciled once.
+async fn wait_until_written(bed: &TestBed, helmops: usize) -> Result<()> {
+    let expected = u64::try_from(helmops)?;
     eventually("all Bundles and statuses to be written", DEADLINE, async || {
         let writes = writes(bed).await?;
         for what in ["POST bundles", "PATCH helmops"] {
             let done = writes.get(what).copied().unwrap_or_default();
-            ensure!(done >= wanted, "{done} of {wanted} {what}");
+            ensure!(done >= expected, "{done} of {expected} {what}");
         }
         Ok(())
     })
     .await
 }
 
-/// Whether all of them have a version.
+/// Checks that all HelmOps have a version.
 async fn check(api: &Api, scenario: Scenario) -> Result<()> {
     let helmops = api.list(NAMESPACE, "helmops").await?;
     let done = helmops
@@ -206,7 +206,7 @@ async fn writes(bed: &TestBed) -> Result<BTreeMap<&'static str, u64>> {
     Ok(writes)
 }
 
-/// The Bundles that the controller wrote, and a status for each HelmOp, written once more in another namespace.
+/// Writes the Bundles of the controller, and a status for each HelmOp, again in another namespace.
 async fn bare(api: &Api, objects: Vec<Value>, bundles: &[Value]) -> Result<Duration> {
     let helmops = objects.len();
     api.create(BARE, "helmops", objects).await?;

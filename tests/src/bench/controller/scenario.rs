@@ -1,4 +1,4 @@
-//! How many HelmOps, and the repository that they ask.
+//! The number of HelmOps, and their repository.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,21 +28,21 @@ entries:
 /// Entries of a large index: those of a large public repository, about 4 MB.
 const LARGE: usize = 3600;
 
-/// A repository and HelmOps that ask it.
+/// A repository and HelmOps that use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// How many HelmOps.
+    /// Number of HelmOps.
     pub helmops: usize,
     /// Whether the repository has a large index.
     pub large: bool,
-    /// How often newer versions are looked for.
+    /// Polling interval.
     pub polling: Option<&'static str>,
-    /// How long to watch the controller once all is done, and before that a restart.
+    /// How long to measure after all is done and the controller has been restarted.
     pub afterwards: Option<Duration>,
 }
 
 impl Scenario {
-    /// What is measured by default.
+    /// The measured scenarios.
     pub const ALL: [Self; 4] = [
         Self {
             helmops: 100,
@@ -70,7 +70,7 @@ impl Scenario {
         },
     ];
 
-    /// Writes the index, and gives the chart that is asked for.
+    /// Writes the index, and returns the chart of the HelmOps.
     pub fn publish(self, folder: &Path) -> Result<&'static str> {
         let mut index = BufWriter::new(File::create(folder.join("index.yaml"))?);
         let chart = if self.large {

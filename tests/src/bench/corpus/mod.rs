@@ -1,4 +1,4 @@
-//! The reviews that are sent: always the same, and mixed as a busy cluster might.
+//! The reviews that are sent: always the same, mixed like those of a busy cluster.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 mod object;
 mod review;
 
-/// Stands in a body where the uid of each request is written; as long as a uid is.
-pub const UID_MARK: &str = "________-____-____-____-____________";
+/// Placeholder in a body for the uid of each request; of the same length.
+pub const UID_PLACEHOLDER: &str = "________-____-____-____-____________";
 
 /// One review in this many is invalid.
 const ONE_INVALID_IN: usize = 5;
@@ -16,14 +16,14 @@ const ONE_INVALID_IN: usize = 5;
 const ONE_POLLING_IN: usize = 2;
 /// One review in this many is an update.
 const ONE_UPDATE_IN: usize = 3;
-/// None of these and the number of sources has a factor in common: so many reviews hold every combination.
+/// These and the number of sources have no common factor: this number of reviews has every combination.
 const SIZE: usize = ONE_INVALID_IN * ONE_POLLING_IN * ONE_UPDATE_IN * INVALID.len();
 
 const REPO: &str = "https://charts.example.com/stable";
 const OCI: &str = "oci://registry.example.com/charts/orders";
 const ARCHIVE: &str = "https://downloads.example.com/charts/orders-2.11.0.tgz";
 
-/// What a HelmOp says of its chart; an empty text is left out.
+/// The chart fields of a HelmOp; an empty text is left out.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     repo: &'static str,
@@ -55,44 +55,44 @@ const fn source(repo: &'static str, chart: &'static str, version: &'static str) 
     Source { repo, chart, version }
 }
 
-/// A review, and the right answers to it.
+/// A review with the expected responses.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// JSON with [`UID_MARK`] in place of the uid.
+    /// JSON with [`UID_PLACEHOLDER`] in place of the uid.
     pub body: Vec<u8>,
-    /// Where in the body the mark begins.
+    /// Offset of the placeholder in the body.
     pub uid_at: usize,
     /// Whether the validating webhook allows it; the mutating one allows all.
     pub allowed: bool,
-    /// Whether the mutating webhook fills in a polling interval.
+    /// Whether the mutating webhook sets a polling interval.
     pub patched: bool,
 }
 
-/// The reviews, in the order in which they are to be sent, over and over.
+/// The reviews in the order in which they are sent, repeatedly.
 ///
 /// # Errors
-/// Never in practice: JSON values always serialise, and each review is made with one mark.
+/// Never in practice: JSON values always serialise, and each review has one placeholder.
 pub fn corpus() -> Result<Arc<[Sample]>> {
     (0..SIZE).map(sample).collect()
 }
 
 fn sample(number: usize) -> Result<Sample> {
-    let turn = number / ONE_INVALID_IN;
+    let cycle = number / ONE_INVALID_IN;
     let allowed = !number.is_multiple_of(ONE_INVALID_IN);
     let source = if allowed {
         VALID.get(number % VALID.len())
     } else {
-        INVALID.get(turn % INVALID.len())
+        INVALID.get(cycle % INVALID.len())
     };
     let change = object::Change {
         number,
         source: *source.context("an index below the length")?,
-        polling: turn.is_multiple_of(ONE_POLLING_IN),
-        update: turn.is_multiple_of(ONE_UPDATE_IN),
+        polling: cycle.is_multiple_of(ONE_POLLING_IN),
+        update: cycle.is_multiple_of(ONE_UPDATE_IN),
     };
     let body = review::body(&change)?;
     Ok(Sample {
-        uid_at: body.find(UID_MARK).context("a review without a uid")?,
+        uid_at: body.find(UID_PLACEHOLDER).context("a review without a uid")?,
         body: body.into_bytes(),
         allowed,
         patched: !change.polling,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_are_as_promised() {
+    fn the_shares_are_as_documented() {
         one_in(5, "invalid", |sample, _| !sample.allowed);
         one_in(2, "without a polling interval", |sample, _| sample.patched);
         one_in(3, "updates", |_, review| {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_of_the_mutating_webhook_fits_the_object() {
+    fn a_patch_is_expected_if_the_object_has_no_polling_interval() {
         for (sample, review) in reviews() {
             let interval = review.pointer("/request/object/spec/pollingInterval");
             assert_eq!(interval.is_none(), sample.patched);
@@ -159,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn every_source_meets_every_operation_and_interval() {
-        let met: BTreeSet<_> = reviews()
+    fn every_source_is_combined_with_every_operation_and_interval() {
+        let combinations: BTreeSet<_> = reviews()
             .iter()
             .map(|(sample, review)| {
                 let source = ["repo", "chart", "version"].map(|field| text(review, field).to_owned());
@@ -168,12 +168,12 @@ mod tests {
                 (sample.allowed, source, update, sample.patched)
             })
             .collect();
-        assert_eq!(met.len(), (VALID.len() + INVALID.len()) * 2 * 2);
+        assert_eq!(combinations.len(), (VALID.len() + INVALID.len()) * 2 * 2);
     }
 
     #[test]
-    fn every_way_of_being_invalid_is_there_once_a_turn() {
-        let fault = |review: &Value| {
+    fn every_kind_of_invalid_chart_occurs_equally_often() {
+        let problem = |review: &Value| {
             let (repo, chart, version) = (
                 text(review, "repo"),
                 text(review, "chart"),
@@ -195,31 +195,31 @@ mod tests {
             }
         };
         let invalid = reviews().into_iter().filter(|(sample, _)| !sample.allowed);
-        let faults: Vec<_> = invalid.map(|(_, review)| fault(&review)).collect();
-        let distinct: BTreeSet<_> = faults.iter().collect();
+        let problems: Vec<_> = invalid.map(|(_, review)| problem(&review)).collect();
+        let distinct: BTreeSet<_> = problems.iter().collect();
         assert_eq!(distinct.len(), 6, "{distinct:?}");
-        assert_eq!(faults.len(), 6 * INVALID.len());
+        assert_eq!(problems.len(), 6 * INVALID.len());
     }
 
     #[test]
-    fn every_body_has_one_uid_mark_and_it_is_the_uid() {
+    fn every_body_has_one_placeholder_as_its_uid() {
         for (sample, review) in reviews() {
             let body = std::str::from_utf8(&sample.body).unwrap();
-            assert_eq!(body.matches(UID_MARK).count(), 1);
-            assert_eq!(&body[sample.uid_at..sample.uid_at + 36], UID_MARK);
-            assert_eq!(review["request"]["uid"], UID_MARK);
+            assert_eq!(body.matches(UID_PLACEHOLDER).count(), 1);
+            assert_eq!(&body[sample.uid_at..sample.uid_at + 36], UID_PLACEHOLDER);
+            assert_eq!(review["request"]["uid"], UID_PLACEHOLDER);
         }
     }
 
     #[test]
-    fn bodies_are_as_large_as_those_of_a_cluster() {
+    fn bodies_have_the_size_of_those_in_a_cluster() {
         let corpus = corpus().unwrap();
         let mean = corpus.iter().map(|sample| sample.body.len()).sum::<usize>() / corpus.len();
         assert!((4_700..5_300).contains(&mean), "{mean} bytes");
     }
 
     #[test]
-    fn it_is_always_the_same() {
+    fn the_corpus_is_always_the_same() {
         let (once, twice) = (corpus().unwrap(), corpus().unwrap());
         assert!(
             once.iter()

@@ -1,20 +1,20 @@
-//! HelmOps as users write them and the API server keeps them.
+//! HelmOps as users write them and as the API server stores them.
 
 use serde_json::{Map, Value, json};
 
 use super::{REPO, Source, source};
 
-/// Where all of them live.
+/// The namespace of all objects.
 pub(super) const NAMESPACE: &str = "fleet-default";
 
-/// What a user does.
+/// A change by a user.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    /// Tells it from the others.
+    /// Number of the change.
     pub number: usize,
-    /// The chart that is asked for.
+    /// The requested chart.
     pub source: Source,
-    /// Whether a polling interval is asked for.
+    /// Whether a polling interval is set.
     pub polling: bool,
     /// Whether the object exists already.
     pub update: bool,
@@ -27,7 +27,7 @@ impl Change {
     }
 }
 
-/// The object as it would be stored.
+/// The object after the change.
 pub(super) fn submitted(change: &Change) -> Value {
     let spec = spec(change.number, change.source, change.polling);
     if change.update {
@@ -37,7 +37,7 @@ pub(super) fn submitted(change: &Change) -> Value {
     }
 }
 
-/// The object as it is stored; valid, and of another spec than any that is submitted.
+/// The object before the change; valid, and with another spec than any that is submitted.
 pub(super) fn stored(change: &Change) -> Value {
     let spec = spec(change.number + 1, source(REPO, "orders", "2.10.3"), true);
     existing(&change.name(), &spec)
@@ -52,7 +52,7 @@ fn new(name: &str, spec: &Value) -> Value {
             "namespace": NAMESPACE,
             "labels": { "app.kubernetes.io/managed-by": "kubectl", "team": "commerce" },
             "annotations": { "example.com/change": "CHG-48213" },
-            "managedFields": [managed(spec)],
+            "managedFields": [managed_fields(spec)],
         },
         "spec": spec,
     })
@@ -110,7 +110,7 @@ fn spec(number: usize, source: Source, polling: bool) -> Value {
     spec
 }
 
-/// What a team might set for a service behind an ingress, with a database and a queue.
+/// Realistic values of a service behind an ingress, with a database and a queue.
 fn values(number: usize) -> Value {
     json!({
         "replicas": 2 + number % 5,
@@ -147,7 +147,7 @@ fn values(number: usize) -> Value {
     })
 }
 
-fn managed(spec: &Value) -> Value {
+fn managed_fields(spec: &Value) -> Value {
     json!({
         "manager": "kubectl-create",
         "operation": "Update",
@@ -159,20 +159,20 @@ fn managed(spec: &Value) -> Value {
                 "f:annotations": { ".": {}, "f:example.com/change": {} },
                 "f:labels": { ".": {}, "f:app.kubernetes.io/managed-by": {}, "f:team": {} },
             },
-            "f:spec": owned(spec),
+            "f:spec": owned_fields(spec),
         },
     })
 }
 
-/// All fields below, as the API server notes who owns them. Lists are owned whole.
-fn owned(value: &Value) -> Value {
+/// All fields in the format of `managedFields`. Lists are owned as a whole.
+fn owned_fields(value: &Value) -> Value {
     let mut fields = Map::new();
-    if let Value::Object(below) = value {
+    if let Value::Object(children) = value {
         fields.insert(".".to_owned(), json!({}));
         fields.extend(
-            below
+            children
                 .iter()
-                .map(|(name, value)| (format!("f:{name}"), owned(value))),
+                .map(|(name, value)| (format!("f:{name}"), owned_fields(value))),
         );
     }
     Value::Object(fields)
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ownership_follows_the_fields() {
+    fn managed_fields_list_all_fields() {
         let spec =
             json!({ "helm": { "chart": "web", "values": { "a": [1] } }, "targets": [{ "name": "x" }] });
         let expected = json!({
@@ -191,11 +191,11 @@ mod tests {
             "f:helm": { ".": {}, "f:chart": {}, "f:values": { ".": {}, "f:a": {} } },
             "f:targets": {},
         });
-        assert_eq!(owned(&spec), expected);
+        assert_eq!(owned_fields(&spec), expected);
     }
 
     #[test]
-    fn only_an_object_that_exists_has_what_storage_gives() {
+    fn only_an_existing_object_has_the_fields_set_by_the_api_server() {
         for update in [false, true] {
             let change = Change {
                 number: 3,

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::UID_MARK;
+use super::UID_PLACEHOLDER;
 use super::object::{Change, NAMESPACE, stored, submitted};
 
 #[derive(Serialize)]
@@ -12,12 +12,12 @@ use super::object::{Change, NAMESPACE, stored, submitted};
 struct Review<'a> {
     kind: &'a str,
     api_version: &'a str,
-    request: Content<'a>,
+    request: AdmissionRequest<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Content<'a> {
+struct AdmissionRequest<'a> {
     uid: &'a str,
     kind: GroupVersionKind<'a>,
     resource: GroupVersionResource<'a>,
@@ -80,8 +80,8 @@ pub(super) fn body(change: &Change) -> Result<String> {
     let review = Review {
         kind: "AdmissionReview",
         api_version: "admission.k8s.io/v1",
-        request: Content {
-            uid: UID_MARK,
+        request: AdmissionRequest {
+            uid: UID_PLACEHOLDER,
             kind,
             resource,
             request_kind: kind,
@@ -118,7 +118,7 @@ fn options(change: &Change) -> Options<'static> {
     }
 }
 
-/// Go's encoder escapes what HTML gives a meaning to. JSON has these characters in its strings only.
+/// Go's encoder escapes the special characters of HTML. In JSON they occur in strings only.
 fn escaped(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn constraints_are_escaped_as_go_does() {
+    fn constraints_are_escaped_like_in_go() {
         let body = body(&change(false)).unwrap();
         assert!(body.contains(r#""version":"\u003e=1.0.0 \u003c2.0.0""#), "{body}");
         let review: Value = serde_json::from_str(&body).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_come_in_the_order_of_the_api_server() {
+    fn fields_have_the_order_of_the_api_server() {
         for update in [false, true] {
             let body = body(&change(update)).unwrap();
             let fields = [

@@ -1,4 +1,4 @@
-//! The whole comparison: two sizes, two readers, several times over.
+//! The whole comparison: two sizes, two readers, repeated several times.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,7 +13,7 @@ use super::layout;
 use super::reading::Reading;
 use crate::bench::figures::median;
 
-/// What large public repositories have, and more than ten times as much.
+/// Entries of a large public repository, and more than ten times as many.
 pub const SIZES: [usize; 2] = [3_600, 45_000];
 
 /// Medians of some readings.
@@ -23,7 +23,7 @@ pub struct Cost {
     pub cpu: f64,
     /// Time, in seconds.
     pub wall: f64,
-    /// The most memory that was ever resident, in bytes.
+    /// Peak resident memory, in bytes.
     pub peak: f64,
 }
 
@@ -39,7 +39,7 @@ impl Cost {
     }
 }
 
-/// What an index of some size costs both readers.
+/// The cost of an index of some size for both readers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// Versions of all charts.
@@ -52,23 +52,23 @@ pub struct Comparison {
     pub helm: Cost,
 }
 
-/// Compares at all [`SIZES`]. `ours` gives the command that reads an index as [`super::ours::read`] does.
+/// Compares at all [`SIZES`]. `ours` returns the command that reads an index as [`super::ours::read`] does.
 ///
 /// # Errors
-/// If a reader fails or is wrong.
+/// If a reader fails or returns a wrong result.
 pub fn compare(repeat: usize, ours: impl Fn(&Path, &str) -> Command) -> Result<Vec<Comparison>> {
     let folder = TempDir::with_prefix("helmops-bench-")?;
     let loader = Loader::build(folder.path())?;
     let size = |entries| {
         let file = folder.path().join(format!("index-{entries}.yaml"));
-        let versions = make(&file, entries)?;
+        let versions = write_index(&file, entries)?;
         let (mut our_readings, mut helm_readings) = (Vec::new(), Vec::new());
         for repetition in 1..=repeat {
             eprintln!("reading {entries} entries, {repetition} of {repeat}");
             our_readings.push(Reading::of(ours(&file, layout::CHART))?);
             helm_readings.push(Reading::of(loader.command(&file, layout::CHART))?);
         }
-        agree(&our_readings, &helm_readings, versions)?;
+        check_readings(&our_readings, &helm_readings, versions)?;
         Ok(Comparison {
             entries,
             bytes: file.metadata()?.len(),
@@ -79,8 +79,8 @@ pub fn compare(repeat: usize, ours: impl Fn(&Path, &str) -> Command) -> Result<V
     SIZES.into_iter().map(size).collect()
 }
 
-/// Writes an index, and tells how many versions of the chart it lists.
-fn make(file: &Path, entries: usize) -> Result<usize> {
+/// Writes an index, and returns how many versions of the chart it lists.
+fn write_index(file: &Path, entries: usize) -> Result<usize> {
     let output = File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
     let mut output = BufWriter::new(output);
     let versions = layout::write(&mut output, entries)?;
@@ -88,13 +88,13 @@ fn make(file: &Path, entries: usize) -> Result<usize> {
     Ok(versions)
 }
 
-/// All readings found what was written.
-fn agree(ours: &[Reading], helm: &[Reading], versions: usize) -> Result<()> {
+/// Checks that all readings found the written versions.
+fn check_readings(ours: &[Reading], helm: &[Reading], versions: usize) -> Result<()> {
     let latest = helm.first().map(|reading| reading.latest.as_str());
     for reading in ours.iter().chain(helm) {
         ensure!(
             reading.versions == versions && Some(reading.latest.as_str()) == latest,
-            "{reading:?} is wrong: there are {versions} versions, and Helm says that {latest:?} is the latest"
+            "{reading:?} is wrong: there are {versions} versions, and the latest according to Helm is {latest:?}"
         );
     }
     Ok(())

@@ -12,7 +12,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Builds it into a folder. Go keeps what it compiled, so this takes minutes once and a second afterwards.
+    /// Builds it into a folder. Go caches compiled packages, so this takes minutes once and a second afterwards.
     ///
     /// # Errors
     /// If Go is missing or fails; its messages go to stderr.

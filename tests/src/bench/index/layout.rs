@@ -1,7 +1,7 @@
 //! Indexes as Helm writes them, of any size.
 //!
-//! The text is what `helm repo index` gives for such charts, to the byte: keys in order, long texts folded, quotes only
-//! where they are needed. Nothing is random.
+//! The text is exactly what `helm repo index` writes for such charts: keys in order, long texts folded, quotes only where they
+//! are needed. Nothing is random.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ const KINDS: [&str; 8] = [
 ];
 const ROLES: [&str; 5] = ["exporter", "gateway", "operator", "server", "worker"];
 
-/// So much that 3,600 entries make four megabytes, as they do in public repositories.
+/// Long enough that 3,600 entries are four megabytes, as in public repositories.
 const CHANGES: [&str; 4] = [
     "Honour the timeout that is set for the whole of a request",
     "Mount the configuration as a projected volume",
@@ -21,15 +21,15 @@ const CHANGES: [&str; 4] = [
     "Drop an annotation that no release of the ingress reads any more",
 ];
 
-/// Writes an index of `entries` versions of 40 charts, a few of which have many versions and a few hardly any.
+/// Writes an index of `entries` versions of 40 charts. Some charts have many versions, some only a few.
 ///
-/// Returns how many versions of [`CHART`] there are.
+/// Returns the number of versions of [`CHART`].
 ///
 /// # Errors
-/// Those of `output`.
+/// The errors of `output`.
 pub fn write(output: &mut impl Write, entries: usize) -> io::Result<usize> {
     output.write_all(b"apiVersion: v1\nentries:\n")?;
-    let mut of_chart = 0;
+    let mut versions_of_chart = 0;
     for (chart, versions) in charts(entries).into_iter().enumerate() {
         let name = name(chart);
         writeln!(output, "  {name}:")?;
@@ -37,11 +37,11 @@ pub fn write(output: &mut impl Write, entries: usize) -> io::Result<usize> {
             entry(output, &name, chart, versions - newer)?;
         }
         if name == CHART {
-            of_chart = versions;
+            versions_of_chart = versions;
         }
     }
     output.write_all(b"generated: \"2026-11-01T08:00:00.123456789Z\"\n")?;
-    Ok(of_chart)
+    Ok(versions_of_chart)
 }
 
 fn name(chart: usize) -> String {
@@ -50,17 +50,17 @@ fn name(chart: usize) -> String {
     format!("{kind}-{role}")
 }
 
-/// How many versions each chart has: the sum is `entries`, each has at least one if there are enough.
+/// The number of versions of each chart: the sum is `entries`, each has at least one if there are enough.
 fn charts(entries: usize) -> Vec<usize> {
     let weight = |chart: usize| 1 + chart * 5 % 17;
     let count = KINDS.len() * ROLES.len();
     let all: usize = (0..count).map(weight).sum();
-    let mut begun = 0;
+    let mut start = 0;
     (1..=count)
         .map(|through| {
             let end = entries * (0..through).map(weight).sum::<usize>() / all;
-            let versions = end - begun;
-            begun = end;
+            let versions = end - start;
+            start = end;
             versions
         })
         .collect()
@@ -69,7 +69,7 @@ fn charts(entries: usize) -> Vec<usize> {
 /// The `number`-th version of a chart, counted from the oldest.
 fn entry(output: &mut impl Write, name: &str, chart: usize, number: usize) -> io::Result<()> {
     let version = version(number);
-    let mark = mark(chart, number);
+    let digest = digest(chart, number);
     annotations(output, number)?;
     writeln!(output, "    apiVersion: v2")?;
     writeln!(output, "    appVersion: {}.{}.1", number / 40, number % 40)?;
@@ -85,7 +85,7 @@ fn entry(output: &mut impl Write, name: &str, chart: usize, number: usize) -> io
         writeln!(output, "    deprecated: true")?;
     }
     writeln!(output, "    description: {}", description(chart))?;
-    writeln!(output, "    digest: {mark}")?;
+    writeln!(output, "    digest: {digest}")?;
     writeln!(output, "    home: https://charts.example.com/{name}")?;
     writeln!(output, "    keywords:\n    - {name}\n    - example")?;
     writeln!(output, "    kubeVersion: '>=1.21.0-0'")?;
@@ -141,7 +141,7 @@ fn maintainers(output: &mut impl Write, chart: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// All forms that a text takes.
+/// Descriptions in all YAML forms.
 fn description(chart: usize) -> &'static str {
     match chart % 5 {
         0 => "A chart that is described in one line",
@@ -164,7 +164,7 @@ fn version(number: usize) -> String {
 }
 
 /// 64 hexadecimal digits that no other entry has (`SplitMix64` four times over).
-fn mark(chart: usize, number: usize) -> String {
+fn digest(chart: usize, number: usize) -> String {
     let mut state = (chart as u64) << 32 | number as u64;
     let mut next = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -184,22 +184,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_is_there_whatever_reads_it() {
+    fn both_layouts_read_every_entry() {
         let mut text = Vec::new();
         let of_chart = write(&mut text, 1000).unwrap();
-        let wanted: ChartFilter = (0..40).map(name).collect();
-        let fast = read(text.as_slice(), &wanted, Layout::Any).unwrap();
+        let filter: ChartFilter = (0..40).map(name).collect();
+        let fast = read(text.as_slice(), &filter, Layout::Any).unwrap();
         assert_eq!(fast.versions(CHART).unwrap().len(), of_chart);
         let all: Vec<_> = fast.charts.values().flatten().collect();
         assert_eq!((all.len(), fast.charts.len(), fast.skipped), (1000, 40, 0));
         let digests: BTreeSet<_> = all.iter().map(|entry| entry.digest.as_str()).collect();
         assert_eq!(digests.len(), 1000);
-        let general = read(text.as_slice(), &wanted, Layout::General).unwrap();
+        let general = read(text.as_slice(), &filter, Layout::General).unwrap();
         assert_eq!(general.charts, fast.charts);
     }
 
     #[test]
-    fn an_entry_is_as_large_as_in_public_repositories() {
+    fn entries_have_the_size_of_those_in_public_repositories() {
         let mut text = Vec::new();
         write(&mut text, 3600).unwrap();
         assert!((3_800_000..4_200_000).contains(&text.len()), "{}", text.len());

@@ -1,12 +1,12 @@
-//! What it costs to read the index of a chart repository, beside Helm's own loader.
+//! Benchmark of reading the index of a chart repository, compared with Helm's own loader.
 //!
 //! ```text
 //! layout ─► two files ─┬─► ours   ─┐
 //!                      └─► helm   ─┴─► reading ─► report
 //! ```
 //!
-//! Each reading is a process of its own, so that the most memory that the process ever held is that of the reading. The
-//! processes take turns: what disturbs the machine for a while disturbs both.
+//! Each reading runs in its own process, so that the peak memory of the process is that of the reading. The readers alternate,
+//! so that a disturbance of the machine affects both.
 
 pub mod layout;
 

@@ -13,23 +13,23 @@ use rustix::time::{ClockId, clock_gettime};
 use super::reading::Reading;
 use crate::bench::usage;
 
-/// What the controller reads in: no more than this of a document is in memory beside what is kept.
+/// Buffer size of the controller: at most this much of a document is in memory besides the parsed entries.
 const BUFFER: usize = 64 << 10;
 
 /// Reads an index once, and chooses the latest version of a chart.
 ///
-/// Memory is that of the whole process, at its peak: call it in a process that does nothing else.
+/// Memory is the peak of the whole process: call it in a process that does nothing else.
 ///
 /// # Errors
-/// If the file is no index of Helm's layout, which the fast path reads, or has no such chart.
+/// If the file is not an index in Helm's layout, which the fast path reads, or has no such chart.
 pub fn read(file: &Path, chart: &str) -> Result<Reading> {
-    let (began, cpu) = (Instant::now(), cpu_time());
+    let (started, cpu) = (Instant::now(), cpu_time());
     let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
     let input = BufReader::with_capacity(BUFFER, input);
     let found = index::read(input, &ChartFilter::from([chart.to_owned()]), Layout::Any)?;
     let entries = found.versions(chart)?;
     let latest = select(chart, entries, &VersionRequest::parse("")?)?;
-    let (wall, cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
+    let (wall, cpu) = (started.elapsed(), cpu_time().saturating_sub(cpu));
     let peak = usage::memory(std::process::id())?.peak;
     Ok(Reading {
         cpu: cpu.as_secs_f64(),
@@ -40,9 +40,9 @@ pub fn read(file: &Path, chart: &str) -> Result<Reading> {
     })
 }
 
-/// That of all threads.
+/// CPU time of all threads.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
-    // A process begins at zero.
+    // The clock of a process starts at zero.
     now.try_into().unwrap_or_default()
 }

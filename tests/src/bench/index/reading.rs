@@ -1,4 +1,4 @@
-//! What one reading of an index cost, and what it found.
+//! The cost and the result of one reading of an index.
 
 use std::process::{Command, Stdio};
 
@@ -14,12 +14,12 @@ pub struct Reading {
     /// Time, in seconds.
     #[serde(rename = "wall_seconds_per_run")]
     pub wall: f64,
-    /// The most memory that was ever resident, in bytes.
+    /// Peak resident memory, in bytes.
     #[serde(rename = "peak_rss_bytes")]
     pub peak: u64,
-    /// How many versions the chart has.
+    /// Number of versions of the chart.
     pub versions: usize,
-    /// The version that an empty request means.
+    /// The version that an empty request selects.
     pub latest: String,
 }
 

@@ -1,11 +1,11 @@
-//! The comparison as Markdown, and whether it shows what it is to show.
+//! The comparison as Markdown, and whether it meets the limits.
 
 use super::compare::{Comparison, Cost};
 use crate::bench::table::{ratio, table};
 
-/// Resolving is to cost next to nothing: at the smaller size, so many times less CPU than Helm's loader.
+/// Resolving must be cheap: at the smaller size, Helm's loader takes at least this many times our CPU time.
 const CPU_RATIO: f64 = 30.0;
-/// Memory is to be independent of the size of an index. This much room is for what is kept, and for the allocator.
+/// Memory must not depend on the size of an index. This much is allowed for the parsed entries and the allocator.
 const MEMORY_GROWTH: f64 = MIB * 4.0;
 const MIB: f64 = 1_048_576.0;
 
@@ -42,7 +42,7 @@ fn rows(comparison: &Comparison) -> [Vec<String>; 3] {
     ]
 }
 
-/// What of that falls short; nothing, if all is well.
+/// The limits that are not met.
 pub fn shortfalls(comparisons: &[Comparison]) -> Vec<String> {
     let [small, large] = comparisons else {
         return vec![format!("{} sizes were compared, not 2", comparisons.len())];
@@ -52,12 +52,12 @@ pub fn shortfalls(comparisons: &[Comparison]) -> Vec<String> {
     let mut shortfalls = Vec::new();
     if cpu < CPU_RATIO {
         shortfalls.push(format!(
-            "Helm's loader takes only {cpu:.1} times our CPU time; {CPU_RATIO} is wanted"
+            "Helm's loader takes only {cpu:.1} times our CPU time; at least {CPU_RATIO} is required"
         ));
     }
     if growth > MEMORY_GROWTH {
         shortfalls.push(format!(
-            "our peak of memory grows by {:.1} MiB with the index; {:.1} are allowed",
+            "our peak memory grows by {:.1} MiB with the index; {:.1} are allowed",
             growth / MIB,
             MEMORY_GROWTH / MIB
         ));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_short_is_told() {
+    fn missed_limits_are_reported() {
         let mut comparisons = example();
         assert_eq!(shortfalls(&comparisons), Vec::<String>::new());
         comparisons[0].ours.cpu *= 4.0;
@@ -114,8 +114,8 @@ mod tests {
         assert_eq!(
             shortfalls(&comparisons),
             [
-                "Helm's loader takes only 25.0 times our CPU time; 30 is wanted",
-                "our peak of memory grows by 4.5 MiB with the index; 4.0 are allowed",
+                "Helm's loader takes only 25.0 times our CPU time; at least 30 is required",
+                "our peak memory grows by 4.5 MiB with the index; 4.0 are allowed",
             ]
         );
         assert_eq!(shortfalls(&[]).len(), 1);

@@ -1,4 +1,4 @@
-//! Against a server that knows the corpus, and errs on demand.
+//! Tests against a server that knows the corpus, and sends wrong responses on demand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -21,55 +21,55 @@ use super::*;
 use crate::bench::corpus::corpus;
 use crate::private_ca::PrivateCa;
 
-/// What the server was asked.
+/// What the server received.
 #[derive(Debug, Default)]
-struct Asked {
+struct Received {
     uids: BTreeSet<String>,
     connections: usize,
 }
 
-struct Knowing {
+struct TestServer {
     port: u16,
     ca: String,
-    asked: Arc<Mutex<Asked>>,
+    received: Arc<Mutex<Received>>,
     _tasks: JoinSet<()>,
 }
 
-impl Knowing {
-    /// Answers rightly, and then spoils the answer's `response`.
-    async fn start(webhook: Webhook, spoil: fn(usize, &mut Value)) -> Self {
+impl TestServer {
+    /// Sends the expected responses, after `modify` has changed their field `response`.
+    async fn start(webhook: Webhook, modify: fn(usize, &mut Value)) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(Asked::default()));
-        let ca = PrivateCa::new("knowing").unwrap();
+        let received = Arc::new(Mutex::new(Received::default()));
+        let ca = PrivateCa::new("test server").unwrap();
         let tls = acceptor(&ca);
         let names: BTreeMap<String, Sample> = corpus()
             .unwrap()
             .iter()
             .map(|sample| (name(&sample.body), sample.clone()))
             .collect();
-        let noted = Arc::clone(&asked);
-        let answer = move |body: Bytes| async move {
+        let recorded = Arc::clone(&received);
+        let handler = move |body: Bytes| async move {
             let review: Value = serde_json::from_slice(&body).unwrap();
             let uid = review["request"]["uid"].as_str().unwrap().to_owned();
-            let mut response = right(webhook, &names[&name(&body)], &uid);
+            let mut response = expected_response(webhook, &names[&name(&body)], &uid);
             let count = {
-                let mut asked = noted.lock().unwrap();
-                asked.uids.insert(uid);
-                asked.uids.len()
+                let mut received = recorded.lock().unwrap();
+                received.uids.insert(uid);
+                received.uids.len()
             };
-            spoil(count, &mut response);
+            modify(count, &mut response);
             Json(
                 json!({ "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response }),
             )
         };
-        let router = Router::new().route("/ask", post(answer));
+        let router = Router::new().route("/validate", post(handler));
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, tls, router, Arc::clone(&asked)));
+        tasks.spawn(accept(listener, tls, router, Arc::clone(&received)));
         Self {
             port,
             ca: ca.pem().to_owned(),
-            asked,
+            received,
             _tasks: tasks,
         }
     }
@@ -90,15 +90,15 @@ fn acceptor(ca: &PrivateCa) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn accept(listener: TcpListener, tls: TlsAcceptor, router: Router, asked: Arc<Mutex<Asked>>) {
+async fn accept(listener: TcpListener, tls: TlsAcceptor, router: Router, received: Arc<Mutex<Received>>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        asked.lock().unwrap().connections += 1;
-        connections.spawn(converse(stream, tls.clone(), router.clone()));
+        received.lock().unwrap().connections += 1;
+        connections.spawn(serve(stream, tls.clone(), router.clone()));
     }
 }
 
-async fn converse(stream: TcpStream, tls: TlsAcceptor, router: Router) {
+async fn serve(stream: TcpStream, tls: TlsAcceptor, router: Router) {
     stream.set_nodelay(true).unwrap();
     let stream = tls.accept(stream).await.unwrap();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -117,7 +117,7 @@ fn name(body: &[u8]) -> String {
     review["request"]["name"].as_str().unwrap().to_owned()
 }
 
-fn right(webhook: Webhook, sample: &Sample, uid: &str) -> Value {
+fn expected_response(webhook: Webhook, sample: &Sample, uid: &str) -> Value {
     match webhook {
         Webhook::Validate => json!({ "uid": uid, "allowed": sample.allowed }),
         Webhook::Mutate if sample.patched => {
@@ -129,17 +129,17 @@ fn right(webhook: Webhook, sample: &Sample, uid: &str) -> Value {
     }
 }
 
-async fn streams(server: &Knowing, load: Load) -> Streams {
+async fn streams(server: &TestServer, load: Load) -> Streams {
     let target = Target::new(server.port, load.protocol, &server.ca).unwrap();
-    let question = Question::new(&target, "/ask", load.webhook, &corpus().unwrap()).unwrap();
-    Streams::open(&target, question, load.streams).await.unwrap()
+    let endpoint = Endpoint::new(&target, "/validate", load.webhook, &corpus().unwrap()).unwrap();
+    Streams::open(&target, endpoint, load.streams).await.unwrap()
 }
 
 #[tokio::test]
-async fn each_request_is_sent_once_and_its_right_answer_is_right() {
+async fn each_request_is_sent_once_and_expected_responses_are_accepted() {
     for protocol in [Protocol::Http1, Protocol::Http2] {
         for webhook in [Webhook::Validate, Webhook::Mutate] {
-            let server = Knowing::start(webhook, |_, _| {}).await;
+            let server = TestServer::start(webhook, |_, _| {}).await;
             let mut streams = streams(
                 &server,
                 Load {
@@ -150,72 +150,75 @@ async fn each_request_is_sent_once_and_its_right_answer_is_right() {
             )
             .await;
             for requests in [20, 100] {
-                let outcome = streams.drive(requests).await.unwrap();
-                assert_eq!((outcome.wrong, outcome.first_wrong), (0, None));
-                assert_eq!(outcome.latencies.len(), usize::try_from(requests).unwrap());
+                let result = streams.drive(requests).await.unwrap();
+                assert_eq!((result.wrong, result.first_error), (0, None));
+                assert_eq!(result.latencies.len(), usize::try_from(requests).unwrap());
                 assert!(
-                    outcome
+                    result
                         .latencies
                         .iter()
-                        .all(|latency| !latency.is_zero() && *latency <= outcome.elapsed)
+                        .all(|latency| !latency.is_zero() && *latency <= result.elapsed)
                 );
             }
-            let asked = server.asked.lock().unwrap();
-            assert_eq!(asked.uids.len(), 120);
-            assert!(asked.uids.iter().all(|uid| uid.len() == 36));
+            let received = server.received.lock().unwrap();
+            assert_eq!(received.uids.len(), 120);
+            assert!(received.uids.iter().all(|uid| uid.len() == 36));
             let connections = match protocol {
                 Protocol::Http1 => 4,
                 Protocol::Http2 => 1,
             };
-            assert_eq!(asked.connections, connections);
+            assert_eq!(received.connections, connections);
         }
     }
 }
 
 #[tokio::test]
-async fn wrong_answers_are_counted() {
+async fn wrong_responses_are_counted() {
     let deny_every_tenth = |count: usize, response: &mut Value| {
         if count.is_multiple_of(10) {
             response["allowed"] = json!(false);
         }
     };
     for protocol in [Protocol::Http1, Protocol::Http2] {
-        let server = Knowing::start(Webhook::Mutate, deny_every_tenth).await;
+        let server = TestServer::start(Webhook::Mutate, deny_every_tenth).await;
         let load = Load {
             protocol,
             webhook: Webhook::Mutate,
             streams: 3,
         };
-        let outcome = streams(&server, load).await.drive(200).await.unwrap();
-        assert_eq!((outcome.wrong, outcome.latencies.len()), (20, 200));
+        let result = streams(&server, load).await.drive(200).await.unwrap();
+        assert_eq!((result.wrong, result.latencies.len()), (20, 200));
         assert!(matches!(
-            outcome.first_wrong,
-            Some(Wrong::Allowed { expected: true, .. })
+            result.first_error,
+            Some(ResponseError::Allowed { expected: true, .. })
         ));
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_is_an_error() {
+async fn a_closed_connection_is_an_error() {
     for protocol in [Protocol::Http1, Protocol::Http2] {
         // A panic in a handler closes its connection, or its stream.
-        let server = Knowing::start(Webhook::Validate, |count, _| assert!(count < 50, "on purpose")).await;
+        let server = TestServer::start(Webhook::Validate, |count, _| assert!(count < 50, "on purpose")).await;
         let load = Load {
             protocol,
             webhook: Webhook::Validate,
             streams: 2,
         };
         let error = streams(&server, load).await.drive(100).await.unwrap_err();
-        assert!(format!("{error:#}").contains("no answer to request"), "{error:#}");
+        assert!(
+            format!("{error:#}").contains("no response to request"),
+            "{error:#}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_server_of_another_authority_is_not_asked() {
-    let server = Knowing::start(Webhook::Validate, |_, _| {}).await;
+async fn a_server_with_a_certificate_of_another_ca_gets_no_request() {
+    let server = TestServer::start(Webhook::Validate, |_, _| {}).await;
     let other = PrivateCa::new("other").unwrap();
     let target = Target::new(server.port, Protocol::Http1, other.pem()).unwrap();
-    let question = Question::new(&target, "/ask", Webhook::Validate, &corpus().unwrap()).unwrap();
-    let error = Streams::open(&target, question, 1).await.unwrap_err();
+    let endpoint = Endpoint::new(&target, "/validate", Webhook::Validate, &corpus().unwrap()).unwrap();
+    let error = Streams::open(&target, endpoint, 1).await.unwrap_err();
     assert!(format!("{error:#}").contains("certificate"), "{error:#}");
 }

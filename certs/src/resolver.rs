@@ -1,4 +1,4 @@
-//! The pair that new handshakes use, replaceable at any time.
+//! The pair for new handshakes, replaceable at any time.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use rustls::sign::CertifiedKey;
 
 use crate::pair::ServingPair;
 
-/// The pair served to new handshakes. Replacing it touches no open connection. While it is empty, handshakes
-/// fail: a process that starts before its certificate exists is unready rather than gone.
+/// The pair for new handshakes. Replacing it affects no open connection. While it is empty, handshakes fail: a process that
+/// starts before its certificate exists is not ready instead of crashing.
 #[derive(Debug, Default)]
 pub struct CertResolver(ArcSwapOption<ServingPair>);
 
 impl CertResolver {
-    /// Without a pair yet.
+    /// Without a pair.
     pub fn empty() -> Arc<Self> {
         Arc::default()
     }
@@ -43,16 +43,16 @@ impl ResolvesServerCert for CertResolver {
     }
 }
 
-/// TLS 1.2 and 1.3 on ring, HTTP/2 before HTTP/1.1 by ALPN, no client certificates, certificates from `hot`.
+/// TLS 1.2 and 1.3 on ring, HTTP/2 before HTTP/1.1 by ALPN, no client certificates, certificates from `resolver`.
 ///
 /// # Errors
-/// Only when ring lacks what TLS 1.2 or 1.3 needs, which a build settles.
-pub fn server_config(hot: Arc<CertResolver>) -> Result<ServerConfig, rustls::Error> {
-    // Passed explicitly: the process' default provider may be unset, or be another one.
+/// Only if ring lacks what TLS 1.2 or 1.3 needs, which the build decides.
+pub fn server_config(resolver: Arc<CertResolver>) -> Result<ServerConfig, rustls::Error> {
+    // Passed explicitly: the default provider of the process may be unset, or another one.
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_cert_resolver(hot);
+        .with_cert_resolver(resolver);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

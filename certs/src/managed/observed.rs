@@ -1,4 +1,4 @@
-//! What a replica has seen, and since when.
+//! The state that a replica has observed, and since when.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,14 +10,14 @@ use super::stored::{Leaf, Stored};
 
 /// The two kinds of webhook configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ConfigurationKind {
     /// `MutatingWebhookConfiguration`
     Mutating,
     /// `ValidatingWebhookConfiguration`
     Validating,
 }
 
-impl Kind {
+impl ConfigurationKind {
     pub(crate) const ALL: [Self; 2] = [Self::Mutating, Self::Validating];
 
     /// As `kubectl` and manifests name it.
@@ -29,25 +29,25 @@ impl Kind {
     }
 }
 
-/// One of something for each kind.
+/// One value for each kind of webhook configuration.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Each<T> {
+pub(crate) struct PerKind<T> {
     pub(crate) mutating: T,
     pub(crate) validating: T,
 }
 
-impl<T> Each<T> {
-    pub(crate) fn of(&self, kind: Kind) -> &T {
+impl<T> PerKind<T> {
+    pub(crate) fn of(&self, kind: ConfigurationKind) -> &T {
         match kind {
-            Kind::Mutating => &self.mutating,
-            Kind::Validating => &self.validating,
+            ConfigurationKind::Mutating => &self.mutating,
+            ConfigurationKind::Validating => &self.validating,
         }
     }
 
-    pub(crate) fn of_mut(&mut self, kind: Kind) -> &mut T {
+    pub(crate) fn of_mut(&mut self, kind: ConfigurationKind) -> &mut T {
         match kind {
-            Kind::Mutating => &mut self.mutating,
-            Kind::Validating => &mut self.validating,
+            ConfigurationKind::Mutating => &mut self.mutating,
+            ConfigurationKind::Validating => &mut self.validating,
         }
     }
 
@@ -58,9 +58,9 @@ impl<T> Each<T> {
 
 /// A webhook of this project in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hook {
+pub(crate) struct Webhook {
     pub(crate) name: String,
-    /// Whom its caller trusts, PEM.
+    /// Its `caBundle`: the CAs that the API server trusts, PEM.
     pub(crate) bundle: Vec<u8>,
 }
 
@@ -69,40 +69,42 @@ pub(crate) struct Hook {
 pub(crate) struct Configuration {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
-    /// Those of this project; others are left alone.
-    pub(crate) hooks: Vec<Hook>,
-    /// Who else injects, by the annotation that says so.
+    /// The webhooks of this project; others stay unchanged.
+    pub(crate) webhooks: Vec<Webhook>,
+    /// The annotation by which another controller injects, if it is set.
     pub(crate) injector: Option<String>,
 }
 
 impl Configuration {
-    /// Whether it is for this project to inject into.
+    /// Whether this project injects into it.
     pub(crate) fn is_ours(&self) -> bool {
-        self.injector.is_none() && !self.hooks.is_empty()
+        self.injector.is_none() && !self.webhooks.is_empty()
     }
 
-    /// Whether every webhook has this very bundle.
-    pub(crate) fn holds(&self, bundle: &str) -> bool {
-        self.hooks.iter().all(|hook| hook.bundle == bundle.as_bytes())
+    /// Whether every webhook has exactly this bundle.
+    pub(crate) fn has_bundle(&self, bundle: &str) -> bool {
+        self.webhooks
+            .iter()
+            .all(|webhook| webhook.bundle == bundle.as_bytes())
     }
 }
 
-/// What is known of an object.
+/// What is known about an object.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Known<T> {
-    /// Nothing yet.
+pub(crate) enum ObjectState<T> {
+    /// Not observed yet.
     #[default]
     Unknown,
     /// It does not exist.
     Absent,
-    /// It was like this.
-    Is(T),
+    /// It exists, with this value.
+    Present(T),
 }
 
-impl<T> Known<T> {
+impl<T> ObjectState<T> {
     pub(crate) fn get(&self) -> Option<&T> {
         match self {
-            Self::Is(value) => Some(value),
+            Self::Present(value) => Some(value),
             Self::Unknown | Self::Absent => None,
         }
     }
@@ -112,63 +114,68 @@ impl<T> Known<T> {
     }
 }
 
-impl<T> From<Option<T>> for Known<T> {
+impl<T> From<Option<T>> for ObjectState<T> {
     fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Absent, Self::Is)
+        value.map_or(Self::Absent, Self::Present)
     }
 }
 
-/// Both clocks: one that certificates go by, and one that never leaps.
+/// The time on both clocks: the wall clock for the validity of certificates, and a monotonic one for durations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     pub(crate) wall: SystemTime,
-    pub(crate) steady: Instant,
+    pub(crate) monotonic: Instant,
 }
 
-/// What a replica has seen.
+/// The state that a replica has observed.
 ///
-/// How long something has been so counts from when this replica saw it first, by its own clock: whoever starts anew waits
-/// anew, and clocks of other nodes do not matter.
+/// The age of a state counts from the first time that this replica observed it, by its own clock: after a restart a replica
+/// waits for the whole time again, and clocks of other nodes do not matter.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
-    secret: Known<Arc<Stored>>,
-    configurations: Each<Known<Configuration>>,
-    /// The authorities that every caller has trusted without a break, and since when.
+    secret: ObjectState<Arc<Stored>>,
+    configurations: PerKind<ObjectState<Configuration>>,
+    /// The CAs that every webhook configuration has trusted without interruption, and since when.
     trusted: Vec<(CaCertificate, Instant)>,
-    /// The authority of the certificate in the Secret, and since when it is that.
+    /// The CA that signed the certificate in the Secret, and since when.
     signer: Option<(CaCertificate, Instant)>,
     /// The certificate that this replica serves.
     served: Option<Leaf>,
 }
 
 impl Observed {
-    /// The Secret is like this now, or not there.
-    pub(crate) fn secret_is(&mut self, stored: Option<Arc<Stored>>, now: Instant) {
+    /// Records the state of the Secret; `None` if it does not exist.
+    pub(crate) fn set_secret(&mut self, stored: Option<Arc<Stored>>, now: Instant) {
         let signer = stored.as_ref().and_then(|stored| stored.leaf.as_ref().ok());
         let signer = signer.map(|leaf| leaf.authority.clone());
         if self.signer.as_ref().map(|(one, _)| one) != signer.as_ref() {
             self.signer = signer.map(|authority| (authority, now));
         }
         self.secret = stored.into();
-        self.trust(now);
+        self.update_trusted(now);
     }
 
-    /// A configuration is like this now, or not there.
-    pub(crate) fn configuration_is(&mut self, kind: Kind, seen: Option<Configuration>, now: Instant) {
-        *self.configurations.of_mut(kind) = seen.into();
-        self.trust(now);
+    /// Records the state of a configuration; `None` if it does not exist.
+    pub(crate) fn set_configuration(
+        &mut self,
+        kind: ConfigurationKind,
+        configuration: Option<Configuration>,
+        now: Instant,
+    ) {
+        *self.configurations.of_mut(kind) = configuration.into();
+        self.update_trusted(now);
     }
 
-    /// This is served from now on.
-    pub(crate) fn serves(&mut self, leaf: Leaf) {
+    /// Records the certificate that is served from now on.
+    pub(crate) fn set_served(&mut self, leaf: Leaf) {
         self.served = Some(leaf);
     }
 
-    pub(crate) fn secret(&self) -> &Known<Arc<Stored>> {
+    pub(crate) fn secret(&self) -> &ObjectState<Arc<Stored>> {
         &self.secret
     }
 
-    pub(crate) fn configuration(&self, kind: Kind) -> &Known<Configuration> {
+    pub(crate) fn configuration(&self, kind: ConfigurationKind) -> &ObjectState<Configuration> {
         self.configurations.of(kind)
     }
 
@@ -176,40 +183,42 @@ impl Observed {
         self.served.as_ref()
     }
 
-    /// How long every caller has trusted this authority, as far as this replica knows.
+    /// How long every webhook configuration has trusted this CA, as far as this replica knows.
     pub(crate) fn trusted_for(&self, authority: &CaCertificate, now: Instant) -> Option<Duration> {
         let (_, since) = self.trusted.iter().find(|(one, _)| one == authority)?;
         Some(now.saturating_duration_since(*since))
     }
 
-    /// How long the certificate in the Secret has been one of this authority.
-    pub(crate) fn signs_for(&self, authority: &CaCertificate, now: Instant) -> Option<Duration> {
+    /// How long the certificate in the Secret has been signed by this CA.
+    pub(crate) fn signing_for(&self, authority: &CaCertificate, now: Instant) -> Option<Duration> {
         let (_, since) = self.signer.as_ref().filter(|(one, _)| one == authority)?;
         Some(now.saturating_duration_since(*since))
     }
 
-    /// Whom any caller trusts, as far as this replica knows.
-    pub(crate) fn injected(&self) -> Vec<CaCertificate> {
-        let hooks = self.ours().flat_map(|configuration| &configuration.hooks);
-        hooks.flat_map(|hook| bundle::read(&hook.bundle)).collect()
+    /// The CAs in any `caBundle`, as far as this replica knows.
+    pub(crate) fn injected_authorities(&self) -> Vec<CaCertificate> {
+        let webhooks = self.ours().flat_map(|configuration| &configuration.webhooks);
+        webhooks
+            .flat_map(|webhook| bundle::read(&webhook.bundle))
+            .collect()
     }
 
-    /// The configurations that are there for this project to inject into.
+    /// The existing configurations that this project injects into.
     fn ours(&self) -> impl Iterator<Item = &Configuration> {
         self.configurations
             .iter()
-            .filter_map(Known::get)
+            .filter_map(ObjectState::get)
             .filter(|configuration| configuration.is_ours())
     }
 
-    /// Notes who is trusted by every caller now. Where nobody calls, nobody distrusts.
-    fn trust(&mut self, now: Instant) {
-        if self.configurations.iter().any(Known::is_unknown) {
+    /// Updates which CAs every webhook configuration trusts now. Without any configuration, all CAs count as trusted.
+    fn update_trusted(&mut self, now: Instant) {
+        if self.configurations.iter().any(ObjectState::is_unknown) {
             self.trusted.clear();
             return;
         }
-        let hooks = self.ours().flat_map(|configuration| &configuration.hooks);
-        let bundles: Vec<_> = hooks.map(|hook| bundle::read(&hook.bundle)).collect();
+        let webhooks = self.ours().flat_map(|configuration| &configuration.webhooks);
+        let bundles: Vec<_> = webhooks.map(|webhook| bundle::read(&webhook.bundle)).collect();
         let stored = self.secret.get().map(|stored| stored.authorities.as_slice());
         let served = self.served.iter().map(|leaf| &leaf.authority);
         let candidates = stored.unwrap_or_default().iter().chain(served);

@@ -1,4 +1,4 @@
-//! From a step to what the Secret is to hold.
+//! Computes the changes of the Secret for a step.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,24 +6,24 @@ use std::time::{Duration, SystemTime};
 
 use super::bundle::{self, CaCertificate};
 use super::lifetimes::until;
-use super::plan::{Step, Wanted};
+use super::plan::{Desired, Step};
 use super::stored::{AUTHORITIES, ISSUER_KEY, Issuer, LEAF_CERT, LEAF_KEY, NEXT_KEY, Stored};
 use crate::issue::{BACKDATED, CA_COMMON_NAME, Ca, IssueError, Leaf, issue_ca, issue_leaf};
 
-/// The most authorities beside the newest: two mishaps during a rotation.
-const MOST_RETAINED: usize = 4;
+/// Most CAs beside the newest: enough for two losses of the Secret during a rotation.
+const MAX_RETAINED: usize = 4;
 
-/// Keys of a Secret and what they are to hold; `None` for nothing.
+/// Keys of a Secret with their new values; `None` removes the key.
 pub(crate) type Changes = BTreeMap<&'static str, Option<Vec<u8>>>;
 
-/// What the step changes in the Secret.
+/// The changes of the Secret for a step.
 ///
 /// # Errors
-/// Where the names are no names.
-pub(crate) fn mint(
+/// If a name is invalid.
+pub(crate) fn changes_for(
     step: &Step,
     stored: Option<&Stored>,
-    wanted: &Wanted,
+    desired: &Desired,
     now: SystemTime,
 ) -> Result<Changes, IssueError> {
     let mut changes = Changes::new();
@@ -32,29 +32,29 @@ pub(crate) fn mint(
     let next = stored.and_then(|stored| stored.next.as_ref());
     match (step, issuer, next) {
         (Step::Renew { names }, Some(issuer), _) => {
-            renew(&mut changes, &issuer.ca, &issuer.authority, names, wanted, now)?;
+            renew(&mut changes, &issuer.ca, &issuer.authority, names, desired, now)?;
             set_authorities(&mut changes, &authorities());
         }
-        (Step::Prepare, ..) => prepare(&mut changes, stored, &authorities(), wanted, now)?,
+        (Step::Prepare, ..) => prepare(&mut changes, stored, &authorities(), desired, now)?,
         (Step::Switch, _, Some(Issuer { ca, authority })) => {
-            renew(&mut changes, ca, authority, &[], wanted, now)?;
+            renew(&mut changes, ca, authority, &[], desired, now)?;
             set_key(&mut changes, ca);
             set_authorities(&mut changes, &first(authority, &authorities()));
         }
         (Step::Retire, ..) => {
             let leaf = stored.and_then(|stored| stored.leaf.as_ref().ok());
-            let kept: Vec<_> = leaf.iter().map(|leaf| leaf.authority.clone()).collect();
-            set_authorities(&mut changes, &kept);
+            let retained: Vec<_> = leaf.iter().map(|leaf| leaf.authority.clone()).collect();
+            set_authorities(&mut changes, &retained);
             changes.insert(NEXT_KEY, None);
         }
-        (Step::Anew { retained }, ..) => anew(&mut changes, retained, wanted, now)?,
-        // Planned for something else; the next plan is for what is there.
+        (Step::IssueAll { retained }, ..) => issue_all(&mut changes, retained, desired, now)?,
+        // The plan was for another state; the next plan is for the current one.
         (Step::Renew { .. }, None, _) | (Step::Switch, _, None) => {}
     }
     Ok(changes)
 }
 
-/// Those in the Secret that are valid.
+/// The valid CAs in the Secret.
 fn valid(stored: Option<&Stored>, now: SystemTime) -> Vec<CaCertificate> {
     let authorities = stored.iter().flat_map(|stored| &stored.authorities);
     authorities
@@ -63,14 +63,14 @@ fn valid(stored: Option<&Stored>, now: SystemTime) -> Vec<CaCertificate> {
         .collect()
 }
 
-fn anew(
+fn issue_all(
     changes: &mut Changes,
     retained: &[CaCertificate],
-    wanted: &Wanted,
+    desired: &Desired,
     now: SystemTime,
 ) -> Result<(), IssueError> {
-    let (ca, authority) = new_authority(wanted, now)?;
-    renew(changes, &ca, &authority, &[], wanted, now)?;
+    let (ca, authority) = new_authority(desired, now)?;
+    renew(changes, &ca, &authority, &[], desired, now)?;
     set_key(changes, &ca);
     set_authorities(changes, &first(&authority, &newest(retained)));
     Ok(())
@@ -80,11 +80,11 @@ fn prepare(
     changes: &mut Changes,
     stored: Option<&Stored>,
     authorities: &[CaCertificate],
-    wanted: &Wanted,
+    desired: &Desired,
     now: SystemTime,
 ) -> Result<(), IssueError> {
-    let (ca, authority) = new_authority(wanted, now)?;
-    // That of the certificate must not be the one that is left out.
+    let (ca, authority) = new_authority(desired, now)?;
+    // The CA of the certificate must not be left out.
     let current = stored.and_then(|stored| stored.leaf.as_ref().ok());
     let current = current.map(|leaf| &leaf.authority);
     let others: Vec<_> = authorities
@@ -108,12 +108,12 @@ fn renew(
     ca: &Ca,
     authority: &CaCertificate,
     names: &[String],
-    wanted: &Wanted,
+    desired: &Desired,
     now: SystemTime,
 ) -> Result<(), IssueError> {
-    // It ends with its authority at the latest.
-    let life = wanted.lifetimes.leaf().min(until(now, authority.not_after()));
-    let Leaf { cert_pem, key_pem } = leaf(ca, wanted.names.iter().chain(names), now, life)?;
+    // It expires with its CA at the latest.
+    let lifetime = desired.lifetimes.leaf().min(until(now, authority.not_after()));
+    let Leaf { cert_pem, key_pem } = leaf(ca, desired.names.iter().chain(names), now, lifetime)?;
     changes.insert(LEAF_CERT, Some(cert_pem.into_bytes()));
     changes.insert(LEAF_KEY, Some(key_pem.into_bytes()));
     Ok(())
@@ -123,7 +123,7 @@ fn leaf(
     ca: &Ca,
     names: impl Iterator<Item = impl AsRef<str>>,
     now: SystemTime,
-    life: Duration,
+    lifetime: Duration,
 ) -> Result<Leaf, IssueError> {
     let (mut dns_names, mut addresses) = (Vec::new(), Vec::new());
     for name in names {
@@ -134,19 +134,19 @@ fn leaf(
         }
     }
     let (dns_names, addresses) = (bundle::distinct(dns_names), bundle::distinct(addresses));
-    issue_leaf(ca, &dns_names, &addresses, now - BACKDATED, life + BACKDATED)
+    issue_leaf(ca, &dns_names, &addresses, now - BACKDATED, lifetime + BACKDATED)
 }
 
-fn new_authority(wanted: &Wanted, now: SystemTime) -> Result<(Ca, CaCertificate), IssueError> {
-    let life = wanted.lifetimes.authority() + BACKDATED;
-    let ca = issue_ca(CA_COMMON_NAME, now - BACKDATED, life)?;
+fn new_authority(desired: &Desired, now: SystemTime) -> Result<(Ca, CaCertificate), IssueError> {
+    let lifetime = desired.lifetimes.authority() + BACKDATED;
+    let ca = issue_ca(CA_COMMON_NAME, now - BACKDATED, lifetime)?;
     let authority = CaCertificate::of(&ca).ok_or_else(|| IssueError::NotACa {
         file: AUTHORITIES.to_owned(),
     })?;
     Ok((ca, authority))
 }
 
-/// The key of who issues from now on; the one that was to follow follows no more.
+/// Sets the key of the CA that issues from now on, and removes that of the next CA.
 fn set_key(changes: &mut Changes, ca: &Ca) {
     changes.insert(ISSUER_KEY, Some(ca.key_pem().into_bytes()));
     changes.insert(NEXT_KEY, None);
@@ -163,6 +163,6 @@ fn first(authority: &CaCertificate, others: &[CaCertificate]) -> Vec<CaCertifica
 fn newest(authorities: &[CaCertificate]) -> Vec<CaCertificate> {
     let mut newest = authorities.to_vec();
     newest.sort_by_key(|authority| std::cmp::Reverse(authority.not_before()));
-    newest.truncate(MOST_RETAINED);
+    newest.truncate(MAX_RETAINED);
     newest
 }

@@ -1,4 +1,4 @@
-//! Whether an answer is the right one.
+//! Compares responses with the expected ones.
 
 use std::borrow::Cow;
 
@@ -8,56 +8,56 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// Enough of a wrong answer to see what it is.
-const SHOWN: usize = 300;
+/// Maximal length of a wrong response in a message.
+const MAX_SHOWN: usize = 300;
 
-/// The right answer.
+/// The expected response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected<'a> {
-    /// The uid of the question.
+    /// The uid of the request.
     pub uid: &'a str,
     /// Whether the change is allowed.
     pub allowed: bool,
-    /// Whether a polling interval of `0s` is filled in, and nothing else; without it, there is no patch.
+    /// Whether the patch sets a polling interval of `0s`, and nothing else; if not, there is no patch.
     pub patched: bool,
 }
 
-/// What is wrong with an answer.
+/// Why a response is wrong.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum Wrong {
-    /// HTTP says so.
+pub enum ResponseError {
+    /// The HTTP status is not 200.
     #[error("status {status}, expected 200 OK: {body}")]
     Status {
         /// The status.
         status: StatusCode,
-        /// What came with it.
+        /// The body.
         body: String,
     },
-    /// It is something else.
-    #[error("the body is no AdmissionReview of admission.k8s.io/v1 with a response: {0}")]
-    NoReview(String),
-    /// It answers another question.
+    /// The body is not a review.
+    #[error("the body is not an AdmissionReview of admission.k8s.io/v1 with a response: {0}")]
+    NotAReview(String),
+    /// The uid is that of another request.
     #[error("uid {found:?}, expected {expected:?}")]
     Uid {
-        /// The uid that came.
+        /// The received uid.
         found: String,
-        /// The uid that was sent.
+        /// The sent uid.
         expected: String,
     },
-    /// It says the contrary.
-    #[error("allowed: {}, expected the contrary: {body}", !expected)]
+    /// The decision is wrong.
+    #[error("allowed: {}, expected {expected}: {body}", !expected)]
     Allowed {
-        /// What is right.
+        /// The expected decision.
         expected: bool,
-        /// The whole answer.
+        /// The whole response.
         body: String,
     },
-    /// It changes something else, or something where nothing is to be changed.
+    /// The patch is missing, wrong or unexpected.
     #[error("patch {found}, expected {}", if *.expected { "one that adds /spec/pollingInterval \"0s\"" } else { "none" })]
     Patch {
-        /// Whether a patch is right.
+        /// Whether a patch is expected.
         expected: bool,
-        /// The patch that came.
+        /// The received patch.
         found: String,
     },
 }
@@ -83,7 +83,7 @@ struct Response<'a> {
     patch: Option<Patch>,
 }
 
-/// The API server reads both.
+/// The API server accepts both.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Patch {
@@ -99,30 +99,30 @@ struct Operation {
     value: String,
 }
 
-/// Compares an answer to the right one.
+/// Compares a response with the expected one.
 ///
 /// # Errors
-/// With the first difference.
-pub fn check(status: StatusCode, body: &[u8], expected: Expected<'_>) -> Result<(), Wrong> {
+/// The first difference.
+pub fn check(status: StatusCode, body: &[u8], expected: Expected<'_>) -> Result<(), ResponseError> {
     if status != StatusCode::OK {
-        return Err(Wrong::Status {
+        return Err(ResponseError::Status {
             status,
-            body: shown(body),
+            body: truncated(body),
         });
     }
     let Some(response) = response(body) else {
-        return Err(Wrong::NoReview(shown(body)));
+        return Err(ResponseError::NotAReview(truncated(body)));
     };
     if response.uid != expected.uid {
-        return Err(Wrong::Uid {
+        return Err(ResponseError::Uid {
             found: response.uid.into_owned(),
             expected: expected.uid.to_owned(),
         });
     }
     if response.allowed != expected.allowed {
-        return Err(Wrong::Allowed {
+        return Err(ResponseError::Allowed {
             expected: expected.allowed,
-            body: shown(body),
+            body: truncated(body),
         });
     }
     check_patch(&response, expected.patched)
@@ -130,11 +130,11 @@ pub fn check(status: StatusCode, body: &[u8], expected: Expected<'_>) -> Result<
 
 fn response(body: &[u8]) -> Option<Response<'_>> {
     let review: Review<'_> = serde_json::from_slice(body).ok()?;
-    let known = review.api_version == "admission.k8s.io/v1" && review.kind == "AdmissionReview";
-    known.then_some(review.response)
+    let is_review = review.api_version == "admission.k8s.io/v1" && review.kind == "AdmissionReview";
+    is_review.then_some(review.response)
 }
 
-fn check_patch(response: &Response<'_>, expected: bool) -> Result<(), Wrong> {
+fn check_patch(response: &Response<'_>, expected: bool) -> Result<(), ResponseError> {
     let patch = match &response.patch {
         None => Vec::new(),
         Some(Patch::Bytes(bytes)) => bytes.clone(),
@@ -143,29 +143,29 @@ fn check_patch(response: &Response<'_>, expected: bool) -> Result<(), Wrong> {
             .unwrap_or_else(|_| text.clone().into_bytes()),
     };
     let kind = response.patch_type.as_deref();
-    let right = if expected {
-        kind == Some("JSONPatch") && fills_in_polling(&patch)
+    let is_expected = if expected {
+        kind == Some("JSONPatch") && sets_polling_interval(&patch)
     } else {
         kind.is_none() && patch.is_empty()
     };
-    if right {
+    if is_expected {
         return Ok(());
     }
     let found = match (kind, patch.as_slice()) {
         (None, []) => "none".to_owned(),
-        (kind, patch) => format!("{} of type {}", shown(patch), kind.unwrap_or("(none)")),
+        (kind, patch) => format!("{} of type {}", truncated(patch), kind.unwrap_or("(none)")),
     };
-    Err(Wrong::Patch { expected, found })
+    Err(ResponseError::Patch { expected, found })
 }
 
-fn fills_in_polling(patch: &[u8]) -> bool {
+fn sets_polling_interval(patch: &[u8]) -> bool {
     serde_json::from_slice(patch).is_ok_and(|[operation]: [Operation; 1]| {
         operation.op == "add" && operation.path == "/spec/pollingInterval" && operation.value == "0s"
     })
 }
 
-fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(SHOWN).collect()
+fn truncated(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(MAX_SHOWN).collect()
 }
 
 #[cfg(test)]
@@ -195,7 +195,7 @@ mod tests {
         review.to_string().into_bytes()
     }
 
-    fn of_patch(kind: &Value, patch: &Value, expected: Expected<'_>) -> Result<(), Wrong> {
+    fn of_patch(kind: &Value, patch: &Value, expected: Expected<'_>) -> Result<(), ResponseError> {
         let patch = STANDARD.encode(patch.to_string());
         let response =
             json!({ "uid": "u-1", "allowed": expected.allowed, "patchType": kind, "patch": patch });
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn right_answers_pass() {
+    fn expected_responses_are_accepted() {
         let denial = review(&json!({ "uid": "u-1", "allowed": false, "status": { "message": "no" } }));
         assert_eq!(check(StatusCode::OK, &denial, DENIED), Ok(()));
         assert_eq!(of_patch(&json!("JSONPatch"), &polling("0s"), PATCHED), Ok(()));
@@ -213,41 +213,41 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_review_is_told_from_a_wrong_one() {
-        let right = review(&json!({ "uid": "u-1", "allowed": false }));
-        let failed = check(StatusCode::BAD_GATEWAY, &right, DENIED);
+    fn failed_requests_and_invalid_reviews_are_distinguished() {
+        let expected = review(&json!({ "uid": "u-1", "allowed": false }));
+        let failed = check(StatusCode::BAD_GATEWAY, &expected, DENIED);
         assert!(matches!(
             failed,
-            Err(Wrong::Status {
+            Err(ResponseError::Status {
                 status: StatusCode::BAD_GATEWAY,
                 ..
             })
         ));
-        let v1beta1 = String::from_utf8(right)
+        let v1beta1 = String::from_utf8(expected)
             .unwrap()
             .replace("k8s.io/v1", "k8s.io/v1beta1");
         for body in ["", "{}", "<html>", &v1beta1] {
-            let outcome = check(StatusCode::OK, body.as_bytes(), DENIED);
-            assert_eq!(outcome, Err(Wrong::NoReview(body.to_owned())));
+            let result = check(StatusCode::OK, body.as_bytes(), DENIED);
+            assert_eq!(result, Err(ResponseError::NotAReview(body.to_owned())));
         }
     }
 
     #[test]
-    fn the_uid_and_the_verdict_must_be_those_of_the_question() {
+    fn the_uid_and_the_decision_are_checked() {
         let other = review(&json!({ "uid": "u-2", "allowed": false }));
         assert!(matches!(
             check(StatusCode::OK, &other, DENIED),
-            Err(Wrong::Uid { .. })
+            Err(ResponseError::Uid { .. })
         ));
         let allowed = review(&json!({ "uid": "u-1", "allowed": true }));
         assert!(matches!(
             check(StatusCode::OK, &allowed, DENIED),
-            Err(Wrong::Allowed { expected: false, .. })
+            Err(ResponseError::Allowed { expected: false, .. })
         ));
     }
 
     #[test]
-    fn a_patch_is_exactly_the_one_that_is_expected() {
+    fn only_exactly_the_expected_patch_is_accepted() {
         let json_patch = json!("JSONPatch");
         let mut two = polling("0s");
         two.as_array_mut()
@@ -262,13 +262,16 @@ mod tests {
             (&json_patch, json!([])),
             (&Value::Null, polling("0s")),
         ] {
-            let outcome = of_patch(kind, &patch, PATCHED);
+            let result = of_patch(kind, &patch, PATCHED);
             assert!(
-                matches!(outcome, Err(Wrong::Patch { expected: true, .. })),
+                matches!(result, Err(ResponseError::Patch { expected: true, .. })),
                 "{patch}"
             );
         }
-        let unasked = of_patch(&json_patch, &polling("0s"), DENIED);
-        assert!(matches!(unasked, Err(Wrong::Patch { expected: false, .. })));
+        let unexpected = of_patch(&json_patch, &polling("0s"), DENIED);
+        assert!(matches!(
+            unexpected,
+            Err(ResponseError::Patch { expected: false, .. })
+        ));
     }
 }
