@@ -2,7 +2,8 @@
 
 use std::{
     error::Error,
-    io::{self, Write},
+    fmt::Write as _,
+    io::{self, Write as _},
 };
 
 use helmops_shared::api::crds;
@@ -36,9 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|(_, definition)| serde_json::to_value(definition))
         .collect::<Result<_, _>>()?;
     for kind in KINDS {
-        let is_kind = |definition: &&Value| definition["spec"]["names"]["kind"] == kind;
+        let is_kind =
+            |definition: &&Value| definition.pointer("/spec/names/kind") == Some(&Value::from(kind));
         let definition = definitions.iter().find(is_kind).ok_or("unknown kind")?;
-        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema");
+        let schema = schema.ok_or("a CRD without a schema")?;
         writeln!(out, "\n## {kind}\n\n{}", text(schema, "description"))?;
         writeln!(out, "\n| Field | Type | Description |\n|---|---|---|")?;
         let mut rows = Vec::new();
@@ -53,7 +56,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Adds the rows of the fields of an object.
 fn fields(schema: &Value, prefix: &str, rows: &mut Vec<String>) {
     let empty = Map::new();
-    let properties = schema["properties"].as_object().unwrap_or(&empty);
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
     for (name, field) in properties {
         if prefix.is_empty() && matches!(&**name, "apiVersion" | "kind" | "metadata") {
             continue;
@@ -86,20 +92,21 @@ fn type_of(field: &Value) -> String {
         }
         _ => base(field),
     };
-    for (bound, label) in [
+    for (keyword, label) in [
         ("default", "default"),
         ("minimum", "min"),
         ("maximum", "max"),
         ("maxLength", "max length"),
         ("maxItems", "max items"),
     ] {
-        if !field[bound].is_null() {
-            description.push_str(&format!(", {label} {}", field[bound]));
+        // Writing into a String does not fail.
+        if let Some(bound) = field.get(keyword) {
+            let _ = write!(description, ", {label} {bound}");
         }
     }
-    if let Some(values) = field["enum"].as_array() {
+    if let Some(values) = field.get("enum").and_then(Value::as_array) {
         let values: Vec<_> = values.iter().map(ToString::to_string).collect();
-        description.push_str(&format!(": {}", values.join(", ")));
+        let _ = write!(description, ": {}", values.join(", "));
     }
     description
 }

@@ -81,12 +81,20 @@ pub fn ready(helmop: &HelmOp, observed: BundleState<'_>, summary: Option<&Bundle
 /// generation of the error.
 fn error_of(status: &BundleStatus) -> Option<&Condition> {
     ready_condition(status).filter(|condition| {
-        condition.status == "False"
-            && !condition.message.is_empty()
-            && !is_ready_message(&condition.message)
-            // Not an error: the counts show it.
-            && condition.reason != Reason::NoClusters.as_str()
+        condition.status == "False" && !condition.message.is_empty() && is_error(condition)
     })
+}
+
+/// Whether the counts do not show why a Bundle is not ready. helmops sets a reason; Fleet's condition has only its message.
+fn is_error(condition: &Condition) -> bool {
+    let reason = Reason::ALL
+        .iter()
+        .find(|reason| reason.as_str() == condition.reason);
+    match reason {
+        Some(Reason::NotReady | Reason::NoClusters) => false,
+        Some(_) => true,
+        None => !is_ready_message(&condition.message),
+    }
 }
 
 fn ready_condition(status: &BundleStatus) -> Option<&Condition> {

@@ -317,7 +317,7 @@ fn values_that_nest_too_deep_are_an_error() {
     for cluster in [&plain, &labelled] {
         let error = processed(&json!({ "values": { "a": nested(110) } }), cluster).unwrap_err();
         assert!(
-            error.contains("helm.values: lists and mappings nest 111 deep"),
+            error.contains("helm.values: lists and mappings nest 111 levels deep"),
             "{error}"
         );
         assert!(processed(&json!({ "values": { "a": nested(99) } }), cluster).is_ok());
@@ -325,7 +325,7 @@ fn values_that_nest_too_deep_are_an_error() {
     let own = cluster(&json!({ "env": "prod" }), &json!({ "a": nested(110) }));
     let error = processed(&json!({ "templateValues": { "a": "${ 1 }" } }), &own).unwrap_err();
     assert!(
-        error.contains("Cluster: spec.templateValues: lists and mappings nest 111 deep"),
+        error.contains("Cluster: spec.templateValues: lists and mappings nest 111 levels deep"),
         "{error}"
     );
     for (levels, is_allowed) in [(99, true), (100, false)] {
