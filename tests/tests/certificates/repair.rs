@@ -183,7 +183,7 @@ async fn a_replica_without_permissions_keeps_serving_and_logs_it() {
         let log = bed.replicas["one"].running.process.log();
         ensure!(
             log.contains("failed to update the Secret (there is no Secret")
-                && log.contains("the rights are in manifests/base/rbac.yaml"),
+                && log.contains("the permissions are in manifests/base/rbac.yaml"),
             "{log}"
         );
         Ok(())

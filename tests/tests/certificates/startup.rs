@@ -183,7 +183,7 @@ async fn only_the_ca_bundles_of_own_webhooks_are_written() {
         "cert-manager injects it"
     );
     let log = bed.replicas["one"].running.process.log();
-    assert!(log.contains("its caBundle is left to cert-manager"), "{log}");
+    assert!(log.contains("cert-manager manages its caBundle"), "{log}");
     let unready = bed.ready("one").await.unwrap_err().to_string();
     assert!(
         unready.contains("[-]caBundle failed"),
