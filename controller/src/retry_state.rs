@@ -75,7 +75,7 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
             self.backoff.forget(key);
             None
         };
-        let retry_after = delay.map(tracing::field::debug);
+        let retry_after = delay.map(|delay| tracing::field::display(format!("{:.1}s", delay.as_secs_f64())));
         if error.is_benign() {
             tracing::debug!(
                 retry_after,

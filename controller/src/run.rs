@@ -87,7 +87,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         version = runtime::version(),
         workers = args.workers,
         %memory_limit,
-        cache_size = bounds.cache,
+        cache_bytes = bounds.cache,
         %scope,
         "starting"
     );

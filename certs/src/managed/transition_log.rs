@@ -62,7 +62,7 @@ impl TransitionLog {
     pub(crate) fn loaded(&mut self, leaf: &Leaf) {
         let expires = leaf.pair.expires();
         tracing::info!(
-            secret = self.secret, names = ?leaf.pair.names(), %expires, authority = %leaf.authority,
+            secret = self.secret, names = ?leaf.pair.names(), %expires, ca = %leaf.authority,
             "loaded serving certificate"
         );
         self.validity = Validity::Valid;
