@@ -44,7 +44,7 @@ pub const LIMITS: Limits = Limits {
 };
 
 /// The charts that HelmOps use from a repository, of all namespaces or of one, given the URL of its index as returned by
-/// [`index_of`].
+/// [`normalized_index_url`].
 pub type ChartInterest<'a> = dyn Fn(&str, Option<&str>) -> ChartFilter + Send + Sync + 'a;
 
 /// Why no version could be resolved from a repository.

@@ -6,8 +6,8 @@
 //! The webhook and the controller process a HelmOp in the same way:
 //!
 //! ```text
-//! Policies::complete ─► ValidHelmOp::try_from ─► Policies::check ─► resolution, poll, Bundle
-//! defaults, in memory   is it valid?             is it allowed?     only if both are true
+//! Policies::apply_defaults ─► ValidHelmOp::try_from ─► Policies::check ─► resolution, poll, Bundle
+//! defaults, in memory         is it valid?             is it allowed?     only if both are true
 //! ```
 //!
 //! Defaults are applied first, so that they are validated like names that users set, and so that all later steps, including
@@ -183,7 +183,7 @@ impl Policies {
         self.helm_secrets.default_for(named).unwrap_or(named)
     }
 
-    /// Checks whether a valid HelmOp, with [defaults](Self::complete) applied, is allowed.
+    /// Checks whether a valid HelmOp, with [defaults](Self::apply_defaults) applied, is allowed.
     ///
     /// # Errors
     /// All violations, with the reason `PolicyViolation`: first those of the HelmOp itself, then those of each target.
@@ -233,7 +233,7 @@ impl Policies {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Checks whether a HelmOp with [defaults](Self::complete) applied is valid, and then whether it is allowed.
+    /// Checks whether a HelmOp with [defaults](Self::apply_defaults) applied is valid, and then whether it is allowed.
     ///
     /// # Errors
     /// All validation errors, or, if it is valid, all violations.

@@ -138,7 +138,7 @@ impl Supervisor {
         self.stop.clone()
     }
 
-    /// Starts a task. It must run until [`Supervisor::stop`] is cancelled and then end by itself.
+    /// Starts a task. It must run until [`Supervisor::stop_token`] is cancelled and then end by itself.
     pub fn spawn<T: TaskResult>(
         &mut self,
         name: &'static str,

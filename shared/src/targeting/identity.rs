@@ -19,7 +19,7 @@ use crate::{
 /// The ID of a deployment: what is deployed, and how.
 ///
 /// `contents` identifies the content; it is empty for a chart. `diff` and `correctDrift` are not part of the ID: they change
-/// what an agent reports, not what it deploys. `values` are the Helm values from [`Source`](super::values::Source); they
+/// what an agent reports, not what it deploys. `values` are the Helm values from [`Source`](super::values::ValuesSource); they
 /// replace those of the options.
 pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: Option<FreeForm>) -> String {
     let mut options = options.clone();

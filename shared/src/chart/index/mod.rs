@@ -101,7 +101,7 @@ impl Index {
 /// The expected layout of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Probably Helm's own, or JSON: [`IndexError::OddLayout`] is returned if it is neither and that is detected too late.
+    /// Probably Helm's own, or JSON: [`IndexError::UnsupportedLayout`] is returned if it is neither and that is detected too late.
     Any,
     /// Any YAML. Takes about thirty times as long.
     General,
@@ -113,7 +113,7 @@ pub enum Layout {
 ///
 /// # Errors
 /// - [`IndexError::Input`] with the error of the input;
-/// - [`IndexError::OddLayout`], with [`Layout::Any`] only: fetch the document again for [`Layout::General`];
+/// - [`IndexError::UnsupportedLayout`], with [`Layout::Any`] only: fetch the document again for [`Layout::General`];
 /// - any other, if the document is invalid. A requested chart that is not listed is not an error here.
 pub fn read(input: impl io::Read, filter: &ChartFilter, layout: Layout) -> Result<Index, IndexError> {
     read_metered(input, filter, layout, &mut Unmetered)

@@ -147,7 +147,7 @@ impl ValuesSource {
         self.is_same || labels.is_empty()
     }
 
-    /// The values of a cluster, whose `labels` come from [`labels_of`]. `budget` is that of the Bundle.
+    /// The values of a cluster, whose `labels` come from [`template_labels`]. `budget` is that of the Bundle.
     ///
     /// # Errors
     /// If a template is invalid or refers to something that the Cluster does not have, or the budget is exceeded.
