@@ -69,14 +69,14 @@ pub fn add_errors(errors: &mut FieldErrors, problems: &[TemplateProblem]) {
     }
 }
 
-/// A warning for each function that helmops does not support.
+/// A warning for each function that helmops does not support. Fleet's bundle controller, if it is the one that renders, has them.
 pub fn warnings(problems: &[TemplateProblem]) -> impl Iterator<Item = String> {
     let unsupported = problems
         .iter()
         .filter(|problem| problem.kind == ProblemKind::UnsupportedFunction);
     unsupported.map(|problem| {
         format!(
-            "{}: function {:?} is not supported in templates: {}",
+            "{}: function {:?} is an error if helmops replaces Fleet's bundle controller: {}",
             problem.path, problem.piece, problem.message
         )
     })

@@ -706,3 +706,67 @@ fn values_that_are_nested_too_deeply_are_rejected() {
     let words = &["nest 110 levels deep", "at most 100 are allowed"];
     assert_rejected(&spec, "spec.targets[0].helm.values", Reason::InvalidValues, words);
 }
+
+#[test]
+fn templates_that_do_not_parse_are_denied_unless_they_are_disabled() {
+    let values = json!({ "helm": { "values": { "a": ["${ .ClusterLabels.env "] } } });
+    let denied = helmop(&valid_spec(values.clone()));
+    let decision = review(&denied, None);
+    let [error] = decision.errors.reported() else {
+        panic!("expected one error: {decision:?}")
+    };
+    assert_eq!(
+        (error.path.as_str(), error.reason),
+        ("spec.helm.values.a[0]", Reason::InvalidValues)
+    );
+    for words in ["${ .ClusterLabels.env", "unclosed action", "disablePreProcess"] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    assert_eq!(
+        errors(&valid_spec(values.clone())),
+        Vec::<String>::new(),
+        "the controller keeps reconciling a stored one"
+    );
+
+    let mut edited = denied.clone();
+    edited.spec.bundle.options.namespace = "other".to_owned();
+    assert!(is_allowed(&review(&edited, Some(&denied))), "it is not new");
+
+    let disabled = json!({ "helm": { "disablePreProcess": true } });
+    let mut spec = valid_spec(values.clone());
+    json_patch::merge(&mut spec, &disabled);
+    assert!(is_allowed(&review(&helmop(&spec), None)));
+    let mut targets = valid_spec(values.clone());
+    targets["targets"] = json!([disabled, disabled]);
+    assert!(is_allowed(&review(&helmop(&targets), None)));
+    targets["targets"] = json!([disabled, {}]);
+    assert!(
+        !is_allowed(&review(&helmop(&targets), None)),
+        "one target renders it"
+    );
+
+    let mut target = valid_spec(json!({}));
+    target["targets"][0] = json!({ "helm": { "templateValues": { "a": "${ nope }" } } });
+    let decision = review(&helmop(&target), None);
+    let paths: Vec<_> = decision
+        .errors
+        .reported()
+        .iter()
+        .map(|error| &*error.path)
+        .collect();
+    assert_eq!(paths, ["spec.targets[0].helm.templateValues.a"]);
+}
+
+#[test]
+fn unsupported_functions_of_templates_get_a_warning() {
+    let decision = review(
+        &helmop(&valid_spec(
+            json!({ "helm": { "values": { "a": "${ randAlpha 5 }" } } }),
+        )),
+        None,
+    );
+    assert!(is_allowed(&decision));
+    let warns =
+        |warning: &String| warning.starts_with("spec.helm.values.a: function \"randAlpha\" is an error if");
+    assert!(decision.warnings.iter().any(warns), "{decision:?}");
+}
