@@ -48,7 +48,7 @@ impl ResolveError {
 
     /// Whether a retry may succeed without any change by a user.
     pub fn is_transient(&self) -> bool {
-        self.reason() == Reason::RateLimited || self.backoff_policy() == Some(BackoffPolicy::TRANSIENT)
+        self.backoff_policy().is_some_and(|policy| policy.is_transient)
     }
 
     /// When to retry; `None` if a retry is useless until the HelmOp changes.

@@ -212,7 +212,7 @@ impl FetchErrorKind {
             | Self::Encoding(_) => BackoffPolicy::TRANSIENT,
             Self::Status(status) if status.is_server_error() => BackoffPolicy::TRANSIENT,
             Self::RateLimited { after, .. } => {
-                BackoffPolicy::SLOW.at_least(after.unwrap_or_default().min(MAX_RETRY_AFTER))
+                BackoffPolicy::RATE_LIMITED.at_least(after.unwrap_or_default().min(MAX_RETRY_AFTER))
             }
             Self::Url(_)
             | Self::CaCertificates(_)

@@ -43,12 +43,12 @@ async fn resolve(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (TestReso
 async fn assert_fetch_fails(
     reply: impl Fn() -> Reply + Send + Sync + 'static,
     reason: Reason,
-    pace: BackoffPolicy,
+    policy: BackoffPolicy,
     expected: &str,
 ) {
     let (resolver, server, outcome) = resolve(reply).await;
     let url = format!("{}/index.yaml", server.url());
-    assert_fails(outcome, reason, pace, &[&url, expected]);
+    assert_fails(outcome, reason, policy, &[&url, expected]);
     // If the response is complete, the request is a success and only the content is invalid.
     let counted = if reason == Reason::InvalidIndex {
         "success"
@@ -341,7 +341,7 @@ async fn responses_that_are_not_an_index_are_reported_with_their_content() {
 
 #[tokio::test]
 async fn error_statuses_are_reported() {
-    for (code, reason, pace, expected) in [
+    for (code, reason, policy, expected) in [
         (
             204,
             Reason::RepositoryError,
@@ -398,13 +398,13 @@ async fn error_statuses_are_reported() {
             "error code: 599",
         ),
     ] {
-        assert_fetch_fails(move || status(code, &[]), reason, pace, expected).await;
+        assert_fetch_fails(move || status(code, &[]), reason, policy, expected).await;
         // A valid index in the body makes no difference.
         if code != 204 {
             assert_fetch_fails(
                 move || response(code, &[], index(&["1.0.0"])),
                 reason,
-                pace,
+                policy,
                 expected,
             )
             .await;

@@ -322,7 +322,7 @@ pub fn reference(server: &Server) -> String {
 pub fn assert_fails(
     outcome: ResolveResult,
     reason: Reason,
-    pace: BackoffPolicy,
+    policy: BackoffPolicy,
     expected: &[&str],
 ) -> ResolveError {
     let Err(error) = outcome else {
@@ -330,7 +330,7 @@ pub fn assert_fails(
     };
     let message = error.to_string();
     assert_eq!(error.reason(), reason, "{message}");
-    assert_eq!(error.backoff_policy(), Some(pace), "{message}");
+    assert_eq!(error.backoff_policy(), Some(policy), "{message}");
     for word in expected {
         assert!(message.contains(word), "{word:?} is missing in: {message}");
     }

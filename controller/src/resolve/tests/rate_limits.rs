@@ -46,7 +46,7 @@ fn assert_limited(outcome: ResolveResult, code: StatusCode) -> Duration {
     assert_fails(
         outcome,
         Reason::RateLimited,
-        BackoffPolicy::SLOW.at_least(after),
+        BackoffPolicy::RATE_LIMITED.at_least(after),
         &[&code, &expected],
     );
     after
@@ -115,7 +115,7 @@ async fn a_rate_limit_without_retry_after_backs_off() {
     for _ in 0..2 {
         let outcome = resolver.repository(&anonymous(), &server.url()).await;
         let expected = ["error code: 429: the server limits requests; retrying later"];
-        assert_fails(outcome, Reason::RateLimited, BackoffPolicy::SLOW, &expected);
+        assert_fails(outcome, Reason::RateLimited, BackoffPolicy::RATE_LIMITED, &expected);
     }
     assert_eq!(server.requests().len(), 1, "the host backs off");
 }
@@ -127,7 +127,7 @@ async fn retry_after_is_limited_to_an_hour() {
     assert_fails(
         outcome,
         Reason::RateLimited,
-        BackoffPolicy::SLOW.at_least(HOUR),
+        BackoffPolicy::RATE_LIMITED.at_least(HOUR),
         &["error code: 429"],
     );
 }
