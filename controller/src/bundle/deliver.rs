@@ -8,8 +8,8 @@ use helmops_shared::{
         RolloutStep, Target, TargetError,
         copies::{Copy, CopyKind, Object, SourceRef, downstream},
         deployment::{
-            DesiredDeployment, DesiredSecret as Values, DownstreamCopy, ObservedSecret, SecretValues,
-            access_secret, deployment, recorded,
+            DesiredDeployment, DesiredSecret, DownstreamCopy, ObservedSecret, SecretValues, access_secret,
+            deployment, recorded,
         },
         target::DesiredTarget,
     },
@@ -163,8 +163,8 @@ impl Delivery<'_> {
         };
         let deployment = apply::merged(deployment, target.existing);
         let values = match &secret {
-            Values::Values(values) => Some(Copy::of_values(&deployment, values)),
-            Values::None | Values::Untouched => None,
+            DesiredSecret::Values(values) => Some(Copy::of_values(&deployment, values)),
+            DesiredSecret::None | DesiredSecret::Untouched => None,
         };
         let copies = self.copies_for(&deployment);
         for copy in &copies {
@@ -219,7 +219,7 @@ impl Delivery<'_> {
         match (&desired, target.existing) {
             (
                 Some(DesiredDeployment {
-                    secret: Values::Untouched,
+                    secret: DesiredSecret::Untouched,
                     ..
                 }),
                 Some(existing),
@@ -310,7 +310,7 @@ pub fn referenced_sources(deployment: &BundleDeployment) -> BTreeSet<SourceRef> 
 fn needed(
     deployment: &BundleDeployment,
     copies: impl Iterator<Item = CopyRef>,
-    secret: &Values,
+    secret: &DesiredSecret,
 ) -> BTreeSet<CopyRef> {
     let namespace = deployment.metadata.namespace.clone().unwrap_or_default();
     let downstream = referenced_sources(deployment).into_iter();
@@ -318,7 +318,7 @@ fn needed(
         kind: source.kind,
         name: NamespacedName::new(namespace.clone(), source.name),
     });
-    let values = (*secret == Values::Untouched).then(|| values_reference(deployment));
+    let values = (*secret == DesiredSecret::Untouched).then(|| values_reference(deployment));
     copies.chain(downstream).chain(values).collect()
 }
 

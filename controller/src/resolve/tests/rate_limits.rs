@@ -115,7 +115,12 @@ async fn a_rate_limit_without_retry_after_backs_off() {
     for _ in 0..2 {
         let outcome = resolver.repository(&anonymous(), &server.url()).await;
         let expected = ["error code: 429: the server limits requests; retrying later"];
-        assert_fails(outcome, Reason::RateLimited, BackoffPolicy::RATE_LIMITED, &expected);
+        assert_fails(
+            outcome,
+            Reason::RateLimited,
+            BackoffPolicy::RATE_LIMITED,
+            &expected,
+        );
     }
     assert_eq!(server.requests().len(), 1, "the host backs off");
 }
