@@ -1,10 +1,13 @@
 //! Chart repositories, and the test server for them.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
 use helmops_tests::chart_server::{ChartServer, FixedResponse};
 use helmops_tests::charts::ChartRepo;
 use helmops_tests::probe;
 use helmops_tests::tools::Tools;
+use helmops_tests::wait::eventually;
 use reqwest::StatusCode;
 use reqwest::header::{ETAG, IF_NONE_MATCH};
 use tempfile::TempDir;
@@ -135,9 +138,21 @@ async fn a_closed_server_refuses_connections_until_it_is_reopened() {
     let url = format!("{}{INDEX}", server.url());
     probe::get(&client, &url).await.unwrap();
     server.close().await;
-    // A client without a connection: the other one could get an error from its closed connection instead.
-    let fresh = probe::client(None).unwrap();
-    assert!(fresh.get(&url).send().await.unwrap_err().is_connect());
+    // A process that another test starts inherits the listener until it executes its program, so the first connections can be
+    // reset instead. A client without a connection: the other one could get an error from its closed connection.
+    eventually("connections to be refused", Duration::from_secs(10), async || {
+        let fresh = probe::client(None)?;
+        let error = fresh
+            .get(&url)
+            .send()
+            .await
+            .err()
+            .context("the server responds")?;
+        ensure!(error.is_connect(), "{error}");
+        Ok(())
+    })
+    .await
+    .unwrap();
     server.reopen().await.unwrap();
     probe::get(&client, &url).await.unwrap();
     assert_eq!(server.requests(INDEX), 2);
