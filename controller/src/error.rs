@@ -143,21 +143,7 @@ impl ClassifiedError for ReconcileError {
 impl ReconcileError {
     /// Whether it may resolve itself, so that no user needs to act yet.
     pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Resolve(error) => error.is_transient(),
-            Self::Bundle { .. }
-            | Self::Status { .. }
-            | Self::Cleanup { .. }
-            | Self::Unresolved(_)
-            | Self::Interrupted(Interrupted::LeadershipLost) => true,
-            Self::OwnershipConflict(_)
-            | Self::InvalidBundle { .. }
-            | Self::UnknownPolicies
-            | Self::RancherCa(_)
-            | Self::Interrupted(Interrupted::Stopping)
-            | Self::Superseded
-            | Self::TooSoon(_) => false,
-        }
+        self.backoff_policy().is_some_and(|policy| policy.is_transient)
     }
 
     /// Whether a Bundle with the name exists that is not in the cache.

@@ -6,7 +6,7 @@ use std::{
     io::{self, Write as _},
 };
 
-use helmops_shared::api::crds;
+use helmops_shared::{api::crds, text::table_cell};
 use serde_json::{Map, Value};
 
 const HEAD: &str = "\
@@ -121,7 +121,5 @@ fn base(schema: &Value) -> String {
 
 /// A text in one line of a table.
 fn text(schema: &Value, field: &str) -> String {
-    let text = schema[field].as_str().unwrap_or_default();
-    let words: Vec<_> = text.split_whitespace().collect();
-    words.join(" ").replace('|', "\\|")
+    table_cell(schema[field].as_str().unwrap_or_default())
 }

@@ -7,6 +7,12 @@ use ring::digest::{SHA256, digest};
 /// Digits of a hash that distinguishes texts, also if an attacker chooses them: 128 bits.
 const HASH_DIGITS: usize = 32;
 
+/// A text in one line of a Markdown table.
+pub fn table_cell(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
+    words.join(" ").replace('|', "\\|")
+}
+
 /// Truncates a text to at most `longest` bytes, including the mark `…`.
 pub fn cut(mut text: String, longest: usize) -> String {
     if text.len() > longest {

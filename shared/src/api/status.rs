@@ -3,6 +3,11 @@
 use super::{condition::Condition, wire::wire};
 use std::collections::BTreeMap;
 
+/// A count as the API has it.
+pub fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 wire! {
     /// The state of everything that a HelmOp deploys.
     pub struct StatusBase {

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use clap::{Arg, Command};
 use prometheus::{Registry, TextEncoder};
 
+use crate::text::table_cell;
+
 /// The reference page of a program in Markdown: flags and metrics. `more` has the metrics that are not in the registry, in
 /// the text format of Prometheus.
 ///
@@ -81,9 +83,7 @@ fn flag(argument: &Arg) -> String {
 /// Formats a text for a cell of a table.
 fn cell(text: &str) -> String {
     // The first paragraph of a help has no period.
-    let text = text.replacen("\n\n", ". ", 1);
-    let words: Vec<_> = text.split_whitespace().collect();
-    words.join(" ").replace('|', "\\|")
+    table_cell(&text.replacen("\n\n", ". ", 1))
 }
 
 /// Rows for the metrics in a Prometheus text, sorted by name. The metrics that the library adds for every process share a row.

@@ -10,7 +10,7 @@ use crate::{
     api::{
         Bundle, BundleDeployment,
         bundle::{BundleDisplay, BundleStatus},
-        status::BundleSummary,
+        status::{BundleSummary, number},
     },
     reason::Reason,
     targeting::{Rollout, Target},
@@ -67,8 +67,8 @@ fn fill(status: &mut BundleStatus, rollout: &Rollout, targets: &[TargetStatus<'_
         .map(|status| Deployment::of_target(status.target, status.deployment, status.problem))
         .collect();
     let summary = summary::of_deployments(&deployments);
-    let count = |number: usize| Some(summary::number(number));
-    status.newly_created = summary::number(rollout.newly_created);
+    let count = |count: usize| Some(number(count));
+    status.newly_created = number(rollout.newly_created);
     status.unavailable = count(rollout.unavailable);
     status.unavailable_partitions = count(rollout.unavailable_partitions);
     status.max_unavailable = count(rollout.max_unavailable);

@@ -17,6 +17,7 @@ use crate::{
         BundleDeployment, Cluster, Decoded,
         cluster::{ClusterDisplay, ClusterStatus},
         condition::Condition,
+        status::number,
     },
     reason::Reason,
     targeting::NamespaceRefused,
@@ -100,7 +101,7 @@ fn helmops(deployments: &[&Decoded<BundleDeployment>]) -> [i64; 2] {
         }
     }
     let ready = helmops.values().filter(|is_ready| **is_ready).count();
-    [ready, helmops.len()].map(summary::number)
+    [ready, helmops.len()].map(number)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
     state::DeploymentState,
 };
 use crate::{
-    api::status::{BundleSummary, NonReadyResource, StatusBase, StatusDisplay},
+    api::status::{BundleSummary, NonReadyResource, StatusBase, StatusDisplay, number},
     text::cut,
 };
 
@@ -236,11 +236,6 @@ pub fn ready_of_all(summary: &BundleSummary) -> String {
         summary.ready.unwrap_or_default(),
         summary.desired_ready.unwrap_or_default()
     )
-}
-
-/// A number in the type of the API.
-pub fn number(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -90,19 +90,12 @@ fn anchor(heading: &str) -> String {
 mod tests {
     use super::*;
 
-    fn page(path: &str, text: &str) -> Page {
-        Page {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
-    }
-
     #[test]
     fn files_and_headings_must_exist() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let text = "[a](../README.md) [b](#a-heading) [c](missing.md)\n[d](#another) [e](https://example.com/x)\n\
                     ```\n[f](in-code.md)\n```\n## A `heading`!\n";
-        let problems = check(&[page("docs/a.md", text)], &root);
+        let problems = check(&[Page::new("docs/a.md", text)], &root);
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
             problems,
@@ -115,7 +108,7 @@ mod tests {
 
     #[test]
     fn headings_of_the_same_name_are_numbered() {
-        let anchors = anchors(&page("a.md", "# The API\n## The API\n"));
+        let anchors = anchors(&Page::new("a.md", "# The API\n## The API\n"));
         assert!(anchors.contains("the-api") && anchors.contains("the-api-1"));
     }
 }

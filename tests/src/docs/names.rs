@@ -220,25 +220,18 @@ fn tokens(line: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn page(path: &str, text: &str) -> Page {
-        Page {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
-    }
-
     #[test]
     fn what_does_not_exist_is_found() {
         let reference = "| `--workers` | x |\n| `helmops_polls_total` | counter |\n| `helmops_poll_lag_seconds` | histogram |\n";
         let text = "`--workers=3` --worker --dry-run\nhelmops_polls_total helmops_poll_lag_seconds_bucket helmops_* helmops_gone_total\n\
                     HelmopsNoLeader HelmopsGone Helmops\n";
         let pages = [
-            page(REFERENCE[0], reference),
-            page(REFERENCE[1], ""),
-            page(ALERTS, "  - alert: HelmopsNoLeader\n"),
-            page(REASONS, "| `ChartNotFound` | x |\n"),
-            page("docs/a.md", text),
-            page(
+            Page::new(REFERENCE[0], reference),
+            Page::new(REFERENCE[1], ""),
+            Page::new(ALERTS, "  - alert: HelmopsNoLeader\n"),
+            Page::new(REASONS, "| `ChartNotFound` | x |\n"),
+            Page::new("docs/a.md", text),
+            Page::new(
                 "docs/b.md",
                 "`ChartNotFound`, `WaitApplied`, `Ready`, `ChartMissing`\n",
             ),

@@ -33,6 +33,14 @@ pub struct Page {
 }
 
 impl Page {
+    /// A page with a text.
+    pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
     /// Whether it is Markdown.
     pub fn is_markdown(&self) -> bool {
         Path::new(&self.path)
@@ -92,8 +100,5 @@ fn collect(path: &Path, is_included: fn(&OsStr) -> bool, files: &mut Vec<PathBuf
 fn page(root: &Path, file: &Path) -> Result<Page> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let path = file.strip_prefix(root).unwrap_or(file);
-    Ok(Page {
-        path: path.to_string_lossy().replace('\\', "/"),
-        text,
-    })
+    Ok(Page::new(path.to_string_lossy().replace('\\', "/"), text))
 }

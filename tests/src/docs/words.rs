@@ -68,11 +68,10 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        let page = Page {
-            path: "docs/a.md".to_owned(),
-            text: text.to_owned(),
-        };
-        check(&[page]).iter().map(ToString::to_string).collect()
+        check(&[Page::new("docs/a.md", text)])
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]

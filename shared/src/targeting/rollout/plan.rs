@@ -10,7 +10,7 @@ use super::{
     partition::{Partition, amount_of, partitions},
 };
 use crate::{
-    api::{BundleDeployment, BundleSpec, bundle::PartitionStatus, rollout::RolloutStrategy},
+    api::{BundleDeployment, BundleSpec, bundle::PartitionStatus, rollout::RolloutStrategy, status::number},
     targeting::{
         selector::InvalidSelector,
         target::{DesiredTarget, Target},
@@ -161,11 +161,6 @@ fn status(partition: &Partition, unavailable: usize) -> PartitionStatus {
         unavailable: number(unavailable),
         summary: None,
     }
-}
-
-/// A number in the type of the API.
-fn number(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 struct Planner<'r, 'a> {

@@ -59,7 +59,8 @@ pub fn check(helm: &HelmOptions, budget: &Budget) -> Vec<TemplateProblem> {
     if budget.exceeded().is_some() {
         return problems;
     }
-    let values = helm.values.as_ref().map(FreeForm::to_value);
+    let values = helm.values.as_ref().filter(|values| may_have_actions(values));
+    let values = values.map(FreeForm::to_value);
     if let Some(Ok(Value::Object(mut values))) = values {
         // Rendering replaces these strings first, so that templates in them are never parsed.
         if has_actions(&values) && labels::substitute(&mut values, &BTreeMap::new(), 0) {
@@ -85,6 +86,13 @@ pub fn check(helm: &HelmOptions, budget: &Budget) -> Vec<TemplateProblem> {
     }
     problems.truncate(MAX_PROBLEMS);
     problems
+}
+
+/// Whether the values can contain an action, without decoding them: every HelmOp with values passes here. An escaped character may
+/// be part of one.
+fn may_have_actions(values: &FreeForm) -> bool {
+    let text = values.as_str();
+    template::has_actions(text) || text.contains("\\u")
 }
 
 /// Checks values as one text, because rendering does so: a block can begin in one string and end in another.
@@ -243,6 +251,14 @@ mod tests {
                 .iter()
                 .all(|problem| problem.kind == ProblemKind::Invalid)
         );
+    }
+
+    #[test]
+    fn an_action_with_escaped_characters_is_checked() {
+        let text = r#"{ "values": { "a": "\u0024\u007b xyz }" } }"#;
+        let helm: HelmOptions = serde_json::from_str(text).unwrap();
+        let found = check(&helm, &check_budget());
+        assert_eq!(found[0].message, "function \"xyz\" not defined");
     }
 
     #[test]
