@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use kube::{Client, Config, client::ClientBuilder, core::Status};
+use kube::{Client, Config, client::ClientBuilder};
 
 use crate::lease::{Guard, Leadership, NotLeading};
 
@@ -73,12 +73,6 @@ impl ApiError {
     /// Whether it is not worth a warning: another client has changed the object, or another replica is the leader.
     pub fn is_benign(&self) -> bool {
         self.is_conflict() || matches!(self, Self::NotLeading(_))
-    }
-
-    /// A conflict: the object was deleted between two calls.
-    pub fn deleted(name: &str) -> Self {
-        let status = Status::failure(&format!("{name} was deleted meanwhile"), "Conflict").with_code(409);
-        Self::Kube(kube::Error::Api(status.boxed()))
     }
 
     /// Whether there is no such object.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use helmops_shared::targeting::{copies::CopyRef, delivery::ObjectVersion};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -39,11 +40,11 @@ pub fn delete(object: &impl ResourceExt) -> DeleteParams {
     })
 }
 
-/// For deleting exactly this object, if no client has changed it.
-pub fn delete_unchanged(object: &impl ResourceExt) -> DeleteParams {
+/// For deleting this version of an object.
+pub fn delete_version(version: &ObjectVersion) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
-        uid: object.uid(),
-        resource_version: object.resource_version(),
+        uid: version.uid.clone(),
+        resource_version: version.resource_version.clone(),
     })
 }
 
@@ -67,14 +68,20 @@ where
     bounded(api.patch(&object.name_any(), &patch(), &change)).await
 }
 
-/// Sets the owner references. Fails with a conflict if another client has changed the object.
-pub async fn owners<K>(api: &Api<K>, object: &K, owners: &[OwnerReference]) -> Result<K, ApiError>
+/// Sets the owner references of a copy, and returns its metadata. Fails with a conflict if another client has changed the object.
+pub async fn owners<K>(
+    api: &Api<K>,
+    copy: &CopyRef,
+    version: &ObjectVersion,
+    owners: &[OwnerReference],
+) -> Result<ObjectMeta, ApiError>
 where
     K: Resource + Clone + fmt::Debug + DeserializeOwned,
 {
-    let metadata = json!({ "resourceVersion": object.resource_version(), "ownerReferences": owners });
+    let metadata = json!({ "resourceVersion": version.resource_version, "ownerReferences": owners });
     let change = Patch::Merge(json!({ "metadata": metadata }));
-    bounded(api.patch(&object.name_any(), &patch(), &change)).await
+    let written = bounded(api.patch(&copy.name.name, &patch(), &change)).await?;
+    Ok(written.meta().clone())
 }
 
 /// The finalizers of an object without `finalizer`; `None` if the object does not have it.

@@ -3,7 +3,14 @@
 use std::{fmt, time::Duration};
 
 use helmops_shared::{
-    api::Bundle, chart::version::Version, policy::Policies, reason::Reason, targeting::template::Exceeded,
+    api::Bundle,
+    chart::version::Version,
+    policy::Policies,
+    reason::Reason,
+    targeting::{
+        delivery::{BlockClass, Blocked},
+        template::Exceeded,
+    },
 };
 use thiserror::Error;
 
@@ -80,6 +87,16 @@ impl DeliveryError {
             operation,
             object: object.to_string(),
             source,
+        }
+    }
+
+    /// The error of a cluster that is blocked; `None` if it is not retried until a user changes an object that is watched.
+    pub fn of_blocked(blocked: &Blocked) -> Option<Self> {
+        let message = blocked.message.clone();
+        match blocked.class {
+            BlockClass::UntilChange => None,
+            BlockClass::SourceUnreadable => Some(Self::SourceUnreadable(message)),
+            BlockClass::NameConflict => Some(Self::NameConflict(message)),
         }
     }
 

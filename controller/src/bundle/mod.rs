@@ -1,18 +1,19 @@
 //! The bundle loop: deploys each Bundle to its clusters.
 //!
 //! ```text
-//! observe ─► targets ─► sources ─► check ─► plan ─► deliver, each cluster by itself ─► prune ─► update the status
-//! (caches)   which      what is    which    which   copies and the                     clusters that
-//!            clusters?  copied?    blocked? next?   BundleDeployment                   are no targets
+//! observe ─► targets ─► sources ─► blocked ─► plan ───► deliver, each cluster by itself ─► prune ─► update the status
+//! (caches)   which      what is    which      which     observe, plan, apply               clusters that
+//!            clusters?  copied?    clusters?  is next?  copies and BundleDeployment        are no targets
 //! ```
 //!
-//! An error of one cluster is reported for that cluster and delays no other.
+//! What is written for a cluster is decided by [`helmops_shared::targeting::delivery`]; `apply` writes it. An error of one cluster
+//! is reported for that cluster and delays no other.
 
 mod apply;
-mod copies;
 mod deliver;
 mod error;
 mod observe;
+mod prune;
 mod round;
 mod sources;
 
@@ -25,7 +26,7 @@ use helmops_shared::{
 use kube::Resource;
 
 pub use self::error::DeliveryError;
-use self::{copies::CopyManager, error::BundleBlocked, round::BundleReconciliation};
+use self::{error::BundleBlocked, round::BundleReconciliation};
 use crate::{
     backoff::BackoffPolicy,
     context::Context,
@@ -53,11 +54,11 @@ pub async fn reconcile(
 ) -> RequeueAfter {
     let Some(object) = context.stores.bundles.get(key) else {
         context.bundles.forget(key);
-        let result = Box::pin(apply::delete_leftovers(context, key)).await;
+        let result = Box::pin(prune::delete_leftovers(context, &stores.copies, key)).await;
         return context.bundles.requeue_after(key, None, result);
     };
     if object.meta().deletion_timestamp.is_some() {
-        let result = Box::pin(finalize(key, &object, stores, context)).await;
+        let result = Box::pin(prune::finalize(context, &stores.copies, key, &object)).await;
         return context
             .bundles
             .requeue_after(key, object.meta().generation, result);
@@ -82,21 +83,6 @@ pub async fn reconcile(
     context
         .bundles
         .requeue_after(key, bundle.metadata.generation, result)
-}
-
-/// Deletes the copies and BundleDeployments of a Bundle that is being deleted, whether it decodes or not.
-async fn finalize(
-    key: &BundleKey,
-    bundle: &Decoded<Bundle>,
-    stores: &DeliveryStores,
-    context: &Context,
-) -> Result<(), DeliveryError> {
-    let copies = CopyManager {
-        context,
-        copies: &stores.copies,
-    };
-    copies.prune_unowned(key).await?;
-    apply::finalize(context, key, bundle).await
 }
 
 async fn sync(

@@ -1,18 +1,32 @@
-//! Reads the objects that a Bundle depends on from the caches.
+//! Reads the objects that a Bundle depends on: from the caches, and from the API server what the caches do not have.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use helmops_shared::{
-    api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded},
+    api::{
+        Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly,
+        NamespacedName,
+    },
     policy::Policies,
-    targeting::{Group, Member, NamespaceRefused, scope},
+    targeting::{
+        Group, Member, NamespaceRefused, Target,
+        copies::{CopyKind, CopyRef, Object},
+        delivery::{BundleDelivery, ClusterState, Deployment, Read},
+        scope,
+    },
 };
-use kube::{Resource, runtime::reflector::Store};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Api, Resource, runtime::reflector::Store};
 
 use super::DeliveryError;
 use crate::{
+    client::{ApiError, bounded},
     context::Context,
-    watch::{Clusters, Deployment},
+    watch::{Clusters, Copies},
     work::BundleKey,
 };
 
@@ -187,4 +201,137 @@ fn decode_error<K: Resource<DynamicType = ()>>(object: &Decoded<K>) -> Option<St
             metadata.name.as_deref().unwrap_or_default()
         )),
     }
+}
+
+/// The state of the namespace of a target's cluster, from the caches.
+pub fn cluster(
+    context: &Context,
+    copies: &Copies,
+    delivery: &BundleDelivery<'_>,
+    target: &Target<'_>,
+) -> ClusterState {
+    let Some(namespace) = target.namespace() else {
+        return ClusterState::default();
+    };
+    let relevant = delivery.relevant(target);
+    let deployments = &context.stores.deployments;
+    let deployments = if relevant.needs_all_deployments() {
+        deployments.in_namespace(namespace)
+    } else {
+        deployments.get(namespace, relevant.name()).into_iter().collect()
+    };
+    let copies = copies.select(namespace, |reference, copy| relevant.includes(reference, copy));
+    ClusterState::cached(deployments, copies)
+}
+
+/// Adds what has to be read from the API server to the state of a cluster.
+///
+/// # Errors
+/// If something cannot be read, or if the API server has a BundleDeployment that the cache lacks.
+pub async fn read(
+    context: &Context,
+    copies: &Copies,
+    reads: Vec<Read>,
+    state: &mut ClusterState,
+) -> Result<(), DeliveryError> {
+    for read in reads {
+        match read {
+            Read::Object(copy) => {
+                let CopyRef { kind, name } = &copy;
+                let object = object(context, *kind, &name.namespace, &name.name).await;
+                let object = object.map_err(DeliveryError::api("read", format_args!("{kind} {name}")))?;
+                if object.is_none() {
+                    copies.deleted(&copy);
+                }
+                state.add_object(copy, object);
+            }
+            Read::Metadata(copy) => {
+                let metadata = copy_metadata(context, copies, &copy).await?;
+                state.add_metadata(copy, metadata);
+            }
+            Read::Deployment(name) => {
+                if deployment_metadata(context, &name).await?.is_some() {
+                    return Err(DeliveryError::Stale(format!("BundleDeployment {name}")));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The metadata of a copy; `None` if it does not exist any more.
+pub async fn copy_metadata(
+    context: &Context,
+    copies: &Copies,
+    copy: &CopyRef,
+) -> Result<Option<ObjectMeta>, DeliveryError> {
+    let CopyRef { kind, name } = copy;
+    let found = match kind {
+        CopyKind::Secret => metadata::<Secret>(context, name).await,
+        CopyKind::ConfigMap => metadata::<ConfigMap>(context, name).await,
+    };
+    let found = found.map_err(DeliveryError::api("read", format_args!("{kind} {name}")))?;
+    if found.is_none() {
+        copies.deleted(copy);
+    }
+    Ok(found)
+}
+
+/// The metadata of a BundleDeployment in the API server.
+pub async fn deployment_metadata(
+    context: &Context,
+    name: &NamespacedName,
+) -> Result<Option<ObjectMeta>, DeliveryError> {
+    let found = metadata::<BundleDeployment>(context, name).await;
+    found.map_err(DeliveryError::api(
+        "read",
+        format_args!("BundleDeployment {name}"),
+    ))
+}
+
+/// The metadata of a Cluster in the API server.
+pub async fn cluster_metadata(
+    context: &Context,
+    name: &NamespacedName,
+) -> Result<Option<ObjectMeta>, DeliveryError> {
+    let found = metadata::<Cluster>(context, name).await;
+    found.map_err(DeliveryError::api("read", format_args!("Cluster {name}")))
+}
+
+/// Whether the API server has a Bundle.
+pub async fn bundle_exists(context: &Context, key: &BundleKey) -> Result<bool, DeliveryError> {
+    let name = NamespacedName::new(key.namespace.as_deref().unwrap_or_default(), &*key.name);
+    let found = metadata::<Bundle>(context, &name).await;
+    Ok(found
+        .map_err(DeliveryError::api("read", format_args!("Bundle {name}")))?
+        .is_some())
+}
+
+async fn metadata<K>(context: &Context, name: &NamespacedName) -> Result<Option<ObjectMeta>, ApiError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    let api = Api::<MetadataOnly<K>>::namespaced(context.client.clone(), &name.namespace);
+    let found = bounded(api.get_opt(&name.name)).await?;
+    Ok(found.map(|found| (*found.metadata).clone()))
+}
+
+/// A Secret or ConfigMap; `None` if it does not exist.
+pub async fn object(
+    context: &Context,
+    kind: CopyKind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Object>, ApiError> {
+    let client = context.client.clone();
+    Ok(match kind {
+        CopyKind::Secret => {
+            let api = Api::<Secret>::namespaced(client, namespace);
+            bounded(api.get_opt(name)).await?.map(Object::Secret)
+        }
+        CopyKind::ConfigMap => {
+            let api = Api::<ConfigMap>::namespaced(client, namespace);
+            bounded(api.get_opt(name)).await?.map(Object::ConfigMap)
+        }
+    })
 }

@@ -1,6 +1,9 @@
 //! One round of a rollout.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, stream};
 use helmops_shared::{
@@ -9,7 +12,8 @@ use helmops_shared::{
     reason::Reason,
     status::{RolloutRound, TargetStatus},
     targeting::{
-        self, Rollout, Target,
+        self, Rollout, Target, TargetError,
+        delivery::BundleDelivery,
         template::{Budget, Exceeded, Limits},
     },
 };
@@ -20,7 +24,7 @@ use super::{
     error::{BundleBlocked, check},
     is_terminating,
     observe::{self, ClusterSnapshot},
-    sources::Sources,
+    prune, sources,
 };
 use crate::{
     compute,
@@ -100,9 +104,7 @@ impl BundleReconciliation<'_> {
             errors.extend(apply::delete_deployment(self.context, terminating).await.err());
         }
         let ComputedTargets {
-            mut targets,
-            exceeded,
-            ..
+            targets, exceeded, ..
         } = match computed {
             Ok(computed) => computed,
             Err(blocked) => return first_error_or(blocked, errors),
@@ -111,15 +113,21 @@ impl BundleReconciliation<'_> {
         if let Some(exceeded @ Exceeded::Time { .. }) = exceeded {
             errors.push(DeliveryError::RenderTimeout(exceeded));
         }
-        let sources = Sources::read(self.context, self.bundle, &targets).await;
+        let sources = sources::read(self.context, self.bundle, &targets).await;
         let delivery = Delivery {
             context: self.context,
             copies: &self.stores.copies,
-            bundle: self.bundle,
-            sources: &sources,
+            bundle: &BundleDelivery::new(self.bundle, &sources),
         };
         // Before the plan: a cluster that is blocked must not use up the limits of the rollout.
-        errors.extend(targets.iter_mut().filter_map(|target| delivery.check(target)));
+        let targets: Vec<_> = targets
+            .into_iter()
+            .map(|target| {
+                let blocked = delivery.blocked(&target);
+                target.or_blocked(blocked)
+            })
+            .collect();
+        errors.extend(targets.iter().filter_map(retried));
         let rollout = match targeting::plan(&self.bundle.spec, &targets) {
             Ok(rollout) => rollout,
             Err(error) => {
@@ -135,8 +143,21 @@ impl BundleReconciliation<'_> {
         Ok(Ok(errors))
     }
 
-    /// Deletes the deployments of clusters that are not targets any more.
+    /// Deletes the deployments of clusters that are not targets any more, and the copies of deployments that do not exist.
     async fn prune(
+        &self,
+        snapshot: &ClusterSnapshot,
+        targets: &[Target<'_>],
+        existing: &[&BundleDeployment],
+    ) -> Vec<DeliveryError> {
+        let mut errors = self.delete_orphans(snapshot, targets, existing).await;
+        let namespaces: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
+        let is_desired = |namespace: &str| namespaces.contains(namespace);
+        errors.extend(prune::prune_unowned(self.context, &self.stores.copies, self.key, is_desired).await);
+        errors
+    }
+
+    async fn delete_orphans(
         &self,
         snapshot: &ClusterSnapshot,
         targets: &[Target<'_>],
@@ -154,7 +175,7 @@ impl BundleReconciliation<'_> {
         }
         let mut errors = Vec::new();
         for orphan in orphans {
-            let deleted = apply::delete_orphan(self.context, snapshot, orphan).await;
+            let deleted = prune::delete_orphan(self.context, snapshot, orphan).await;
             errors.extend(deleted.err());
         }
         errors
@@ -202,6 +223,14 @@ impl BundleReconciliation<'_> {
             RolloutRound::Done(rollout, &statuses),
         )
         .await
+    }
+}
+
+/// The error of a target that is blocked, if it is to be retried.
+fn retried(target: &Target<'_>) -> Option<DeliveryError> {
+    match &target.desired {
+        Err(TargetError::Blocked(blocked)) => DeliveryError::of_blocked(blocked),
+        _ => None,
     }
 }
 

@@ -4,17 +4,17 @@
 //! changed it since: the API server records the field manager of each key, and a client that changes a key becomes its manager.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex},
 };
 
 use futures::{Stream, StreamExt};
 use helmops_shared::{
-    api::{MetadataWithManagers, NamespacedName, labels},
+    api::{MetadataWithManagers, NamespacedName},
     runtime::lock,
-    targeting::copies::{Copy, CopyKind, CopyPurpose},
+    targeting::copies::{Copy, CopyKind, CopyRef, ObservedCopy},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 use tokio::sync::watch;
 
@@ -23,48 +23,10 @@ use crate::{
     work::{BundleKey, key},
 };
 
-/// A reference to a copy.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CopyRef {
-    /// Its kind.
-    pub kind: CopyKind,
-    /// Its namespace and name.
-    pub name: NamespacedName,
-}
-
-impl CopyRef {
-    /// A reference to an object of a kind.
-    pub fn of(kind: CopyKind, metadata: &ObjectMeta) -> Self {
-        Self {
-            kind,
-            name: NamespacedName::of(metadata),
-        }
-    }
-}
-
-/// Name and UID of an owner.
-type Owner = (String, String);
-
-/// The observed state of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedCopy {
-    /// Why it exists.
-    pub purpose: CopyPurpose,
-    /// Its source, from its annotation; `None` if another controller created it.
-    pub copied_from: Option<String>,
-    /// The number of its unmodified keys; `None` if another client has written any.
-    pub intact: Option<usize>,
-    /// Names and UIDs of the BundleDeployments that own it.
-    pub owners: BTreeSet<Owner>,
-    /// The source whose data it has, if it was left unchanged for that reason: it was copied from another source with the same
-    /// data, or created by another controller.
-    pub same_data_as: Option<String>,
-}
-
 /// All copies, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    known: Arc<Mutex<BTreeMap<CopyRef, ObservedCopy>>>,
+    index: Arc<Mutex<Index>>,
     /// The kinds whose first list is complete.
     listed: watch::Sender<BTreeSet<CopyKind>>,
 }
@@ -77,67 +39,56 @@ impl Copies {
         let _ = listed.wait_for(|kinds| kinds.len() == 2).await;
     }
 
-    /// The state of a copy.
-    pub fn get(&self, reference: &CopyRef) -> Option<ObservedCopy> {
-        lock(&self.known).get(reference).cloned()
-    }
-
-    /// The copies in the namespace of a cluster that the BundleDeployment with this UID owns.
-    pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<CopyRef> {
-        let known = lock(&self.known);
-        let mut found = Vec::new();
+    /// The copies in the namespace of a cluster that a predicate selects.
+    pub fn select(
+        &self,
+        namespace: &str,
+        is_selected: impl Fn(&CopyRef, &ObservedCopy) -> bool,
+    ) -> BTreeMap<CopyRef, ObservedCopy> {
+        let index = lock(&self.index);
+        let mut found = BTreeMap::new();
         for kind in [CopyKind::Secret, CopyKind::ConfigMap] {
             let from = CopyRef {
                 kind,
                 name: NamespacedName::new(namespace, ""),
             };
-            let in_namespace = known
+            let in_namespace = index
+                .known
                 .range(from..)
                 .take_while(|(copy, _)| copy.kind == kind && copy.name.namespace == namespace);
-            let owned = in_namespace.filter(|(_, copy)| copy.owners.iter().any(|(_, owner)| owner == uid));
-            found.extend(owned.map(|(reference, _)| reference.clone()));
+            let selected = in_namespace.filter(|(reference, copy)| is_selected(reference, copy));
+            found.extend(selected.map(|(reference, copy)| (reference.clone(), copy.clone())));
         }
         found
     }
 
-    /// The copies of a Bundle without an owner, because its BundleDeployment was never created.
-    pub fn without_owner(&self, bundle: &BundleKey) -> Vec<CopyRef> {
-        let known = lock(&self.known);
-        let is_orphan = |copy: &ObservedCopy| {
-            copy.owners.is_empty()
-                && copy.purpose.bundle.as_ref() == Some(&bundle.name)
-                && Some(&copy.purpose.bundle_namespace) == bundle.namespace.as_ref()
-        };
-        let orphans = known.iter().filter(|(_, copy)| is_orphan(copy));
-        orphans.map(|(reference, _)| reference.clone()).collect()
+    /// The copies of a Bundle without an owner in the namespaces that a predicate selects.
+    pub fn without_owner(&self, bundle: &BundleKey, is_selected: impl Fn(&str) -> bool) -> Vec<CopyRef> {
+        let index = lock(&self.index);
+        let unowned = index.unowned.get(bundle).into_iter().flatten();
+        unowned
+            .filter(|copy| is_selected(&copy.name.namespace))
+            .cloned()
+            .collect()
     }
 
     /// Records a copy that was just written.
     pub fn wrote(&self, kind: CopyKind, metadata: &ObjectMeta) {
-        if let Some(copy) = copied(metadata) {
-            lock(&self.known).insert(CopyRef::of(kind, metadata), copy);
+        if let Some(copy) = ObservedCopy::of(metadata, FIELD_MANAGER) {
+            lock(&self.index).insert(CopyRef::of(kind, metadata), copy);
         }
     }
 
     /// Records a copy that has the desired data and was left unchanged.
     pub fn record_unchanged(&self, copy: &Copy, metadata: &ObjectMeta) {
-        let Some(purpose) = CopyPurpose::of(copy.object.metadata()) else {
-            return;
-        };
-        let known = ObservedCopy {
-            purpose,
-            copied_from: copied_from(metadata),
-            intact: None,
-            owners: owners(metadata),
-            same_data_as: Some(copy.copied_from.clone()),
-        };
-        let copy = CopyRef::of(copy.object.kind(), metadata);
-        lock(&self.known).insert(copy, known);
+        if let Some(known) = ObservedCopy::unchanged(copy, metadata) {
+            lock(&self.index).insert(CopyRef::of(copy.object.kind(), metadata), known);
+        }
     }
 
-    /// Records that a copy was just deleted.
+    /// Records that a copy does not exist any more.
     pub fn deleted(&self, reference: &CopyRef) {
-        lock(&self.known).remove(reference);
+        lock(&self.index).remove(reference);
     }
 
     /// Follows a watch of the copies of a kind, and returns the Bundles whose copies have changed. `is_cluster_namespace`:
@@ -169,9 +120,9 @@ impl Copies {
     ) -> Vec<BundleKey> {
         let copied = |metadata: &ObjectMeta| {
             let namespace = metadata.namespace.as_deref().unwrap_or_default();
-            copied(metadata).filter(|_| is_cluster_namespace(namespace))
+            ObservedCopy::of(metadata, FIELD_MANAGER).filter(|_| is_cluster_namespace(namespace))
         };
-        let mut known = lock(&self.known);
+        let mut index = lock(&self.index);
         match event {
             watcher::Event::Init => {
                 list.clear();
@@ -185,16 +136,18 @@ impl Copies {
             }
             watcher::Event::InitDone => {
                 let listed = std::mem::take(list);
-                let before: BTreeMap<_, _> = known.extract_if(.., |copy, _| copy.kind == kind).collect();
+                let before = index.take(kind);
                 let is_changed =
                     |(reference, copy): &(&CopyRef, &ObservedCopy)| listed.get(*reference) != Some(*copy);
                 let affected = before
                     .iter()
                     .filter(is_changed)
-                    .flat_map(|(_, copy)| copy.bundles())
+                    .flat_map(|(_, copy)| bundles(copy))
                     .collect();
-                known.extend(listed);
-                drop(known);
+                for (reference, copy) in listed {
+                    index.insert(reference, copy);
+                }
+                drop(index);
                 self.listed.send_if_modified(|kinds| kinds.insert(kind));
                 affected
             }
@@ -202,96 +155,78 @@ impl Copies {
                 let reference = CopyRef::of(kind, object.meta());
                 let now = copied(object.meta());
                 let before = match &now {
-                    Some(copy) => known.insert(reference, copy.clone()),
-                    None => known.remove(&reference),
+                    Some(copy) => index.insert(reference, copy.clone()),
+                    None => index.remove(&reference),
                 };
                 if before == now {
                     return Vec::new();
                 }
-                before
-                    .iter()
-                    .chain(&now)
-                    .flat_map(ObservedCopy::bundles)
-                    .collect()
+                before.iter().chain(&now).flat_map(bundles).collect()
             }
             watcher::Event::Delete(object) => {
-                let before = known.remove(&CopyRef::of(kind, object.meta()));
-                before.iter().flat_map(ObservedCopy::bundles).collect()
+                let before = index.remove(&CopyRef::of(kind, object.meta()));
+                before.iter().flat_map(bundles).collect()
             }
         }
     }
 }
 
-impl ObservedCopy {
-    /// Whether it is up to date: copied from this source, with this number of keys, and unmodified.
-    pub fn is_current(&self, made_from: &str, keys: usize) -> bool {
-        self.copied_from.as_deref() == Some(made_from) && self.intact == Some(keys)
+/// The copies, and those without an owner by Bundle.
+#[derive(Debug, Default)]
+struct Index {
+    known: BTreeMap<CopyRef, ObservedCopy>,
+    unowned: HashMap<BundleKey, BTreeSet<CopyRef>>,
+}
+
+impl Index {
+    /// Adds or replaces a copy, and returns the previous one.
+    fn insert(&mut self, reference: CopyRef, copy: ObservedCopy) -> Option<ObservedCopy> {
+        let before = self.remove(&reference);
+        if let Some(bundle) = unowned_of(&copy) {
+            self.unowned.entry(bundle).or_default().insert(reference.clone());
+        }
+        self.known.insert(reference, copy);
+        before
     }
 
-    /// Whether it was left unchanged because it has the data of this source.
-    pub fn has_data_of(&self, made_from: &str) -> bool {
-        self.same_data_as.as_deref() == Some(made_from)
+    fn remove(&mut self, reference: &CopyRef) -> Option<ObservedCopy> {
+        let removed = self.known.remove(reference)?;
+        if let Some(bundle) = unowned_of(&removed)
+            && let Some(copies) = self.unowned.get_mut(&bundle)
+        {
+            copies.remove(reference);
+            if copies.is_empty() {
+                self.unowned.remove(&bundle);
+            }
+        }
+        Some(removed)
     }
 
-    /// Whether it has the same purpose as a desired copy.
-    pub fn is_for(&self, copy: &Copy) -> bool {
-        CopyPurpose::of(copy.object.metadata()).as_ref() == Some(&self.purpose)
-    }
-
-    /// The Bundles that it belongs to: BundleDeployments have the names of their Bundles.
-    fn bundles(&self) -> impl Iterator<Item = BundleKey> {
-        self.owners
-            .iter()
-            .map(|(name, _)| key(&self.purpose.bundle_namespace, name))
+    /// Removes all copies of a kind.
+    fn take(&mut self, kind: CopyKind) -> BTreeMap<CopyRef, ObservedCopy> {
+        self.unowned.retain(|_, copies| {
+            copies.retain(|copy| copy.kind != kind);
+            !copies.is_empty()
+        });
+        self.known.extract_if(.., |copy, _| copy.kind == kind).collect()
     }
 }
 
-fn copied(metadata: &ObjectMeta) -> Option<ObservedCopy> {
-    Some(ObservedCopy {
-        purpose: CopyPurpose::of(metadata)?,
-        copied_from: copied_from(metadata),
-        intact: intact(metadata.managed_fields.as_deref().unwrap_or_default()),
-        owners: owners(metadata),
-        same_data_as: None,
-    })
+/// The Bundle of a copy without an owner, if it is for a single Bundle.
+fn unowned_of(copy: &ObservedCopy) -> Option<BundleKey> {
+    let bundle = copy.purpose.bundle.as_ref().filter(|_| copy.owners.is_empty())?;
+    Some(key(&copy.purpose.bundle_namespace, bundle))
 }
 
-/// The source of a copy, from its annotation.
-pub fn copied_from(metadata: &ObjectMeta) -> Option<String> {
-    metadata.annotations.as_ref()?.get(labels::COPIED_FROM).cloned()
-}
-
-/// Names and UIDs of the owners of an object.
-fn owners(metadata: &ObjectMeta) -> BTreeSet<Owner> {
-    let owners = metadata.owner_references.iter().flatten();
-    owners
-        .map(|owner| (owner.name.clone(), owner.uid.clone()))
-        .collect()
-}
-
-/// The number of keys that this controller wrote last; `None` if another client has added or changed any.
-fn intact(fields: &[ManagedFieldsEntry]) -> Option<usize> {
-    let is_own = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(FIELD_MANAGER);
-    let own: BTreeSet<_> = fields.iter().filter(is_own).flat_map(keys).collect();
-    let mut others = fields.iter().filter(|entry| !is_own(entry)).flat_map(keys);
-    others.all(|key| own.contains(&key)).then_some(own.len())
-}
-
-/// The keys of a managed fields entry.
-fn keys(entry: &ManagedFieldsEntry) -> impl Iterator<Item = (&'static str, &str)> {
-    ["f:data", "f:binaryData", "f:stringData"]
-        .into_iter()
-        .flat_map(|part| {
-            let fields = entry.fields_v1.as_ref().and_then(|fields| fields.0.get(part));
-            let keys = fields.and_then(|fields| fields.as_object()).into_iter().flatten();
-            keys.map(|(key, _)| key.as_str())
-                .filter(|key| key.starts_with("f:"))
-                .map(move |key| (part, key))
-        })
+/// The Bundles that a copy belongs to.
+fn bundles(copy: &ObservedCopy) -> impl Iterator<Item = BundleKey> {
+    let names = copy.bundles().into_iter();
+    names.map(|name| key(&copy.purpose.bundle_namespace, name))
 }
 
 #[cfg(test)]
 mod tests {
+    use helmops_shared::api::labels;
     use k8s_openapi::api::core::v1::Secret;
     use serde_json::{Value, json};
 
@@ -326,25 +261,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_key_written_by_another_client_is_detected() {
-        let own = managed_fields(FIELD_MANAGER, "Apply", &["username", "password"]);
-        let is_intact = |fields: &[Value]| copied(object("a@1", fields).meta()).unwrap().is_current("a@1", 2);
-        assert!(is_intact(std::slice::from_ref(&own)));
-        let before = managed_fields("fleetcontroller", "Update", &["password"]);
-        assert!(is_intact(&[own.clone(), before]), "the same value");
-        let more = managed_fields("kubectl-edit", "Update", &["other"]);
-        assert!(!is_intact(&[own, more]));
-        let changed = [
-            managed_fields(FIELD_MANAGER, "Apply", &["username"]),
-            managed_fields("kubectl-edit", "Update", &["password"]),
-        ];
-        assert!(!is_intact(&changed));
-        assert!(
-            !is_intact(&[managed_fields(FIELD_MANAGER, "Apply", &["username"])]),
-            "one key is missing"
-        );
-        assert!(!copied(object("a@2", &[]).meta()).unwrap().is_current("a@1", 0));
+    fn get(copies: &Copies) -> Option<ObservedCopy> {
+        let selected = copies.select("cluster-c1", |copy, _| *copy == reference());
+        selected.into_values().next()
     }
 
     #[test]
@@ -359,9 +278,12 @@ mod tests {
         assert_eq!(observe(watcher::Event::Init), 0);
         assert_eq!(observe(watcher::Event::InitApply(object("a@1", &own))), 0);
         assert_eq!(observe(watcher::Event::InitDone), 0);
-        assert!(copies.get(&reference()).unwrap().is_current("a@1", 1));
-        assert_eq!(copies.owned_by("cluster-c1", "u").len(), 1);
-        assert_eq!(copies.owned_by("cluster-c1", "other"), []);
+        assert!(get(&copies).unwrap().is_current("a@1", 1));
+        assert_eq!(
+            copies.select("cluster-c1", |_, copy| copy.is_owned_by("u")).len(),
+            1
+        );
+        assert!(copies.select("cluster-c", |_, _| true).is_empty());
         assert_eq!(
             observe(watcher::Event::Apply(object("a@1", &own))),
             0,
@@ -380,7 +302,7 @@ mod tests {
                 .len()
         };
         assert_eq!(observe(watcher::Event::Delete(object("a@1", &[]))), 1);
-        assert_eq!(copies.get(&reference()), None);
+        assert_eq!(get(&copies), None);
         copies.wrote(CopyKind::Secret, object("a@1", &own).meta());
         assert_eq!(observe(watcher::Event::Init), 0);
         assert_eq!(observe(watcher::Event::InitDone), 1, "it was deleted unobserved");
@@ -407,21 +329,44 @@ mod tests {
         let labels = unowned.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
         assert_eq!(observe(watcher::Event::Apply(unowned)), 0);
-        assert_eq!(copies.without_owner(&key("fleet", WEB)), [], "nothing is deleted");
-        assert_eq!(copies.get(&reference()), None);
+        assert_eq!(
+            copies.without_owner(&key("fleet", WEB), any_namespace),
+            [],
+            "nothing is deleted"
+        );
+        assert_eq!(get(&copies), None);
     }
 
     #[test]
     fn copies_without_owner_are_found() {
         let copies = Copies::default();
-        let mut object = object("a@1", &[]);
+        let owned = object("a@1", &[]);
+        let mut object = owned.clone();
         object.meta_mut().owner_references = None;
         let labels = object.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
-        copies.wrote(CopyKind::Secret, object.meta());
-        assert_eq!(copies.without_owner(&key("fleet", WEB)), [reference()]);
-        assert_eq!(copies.without_owner(&key("fleet", "db")), []);
-        assert_eq!(copies.without_owner(&key("other", WEB)), []);
+        let (web, apply) = (key("fleet", WEB), |object: &MetadataWithManagers<Secret>| {
+            let event = watcher::Event::Apply(object.clone());
+            copies.observe(CopyKind::Secret, event, &mut BTreeMap::new(), &any_namespace)
+        });
+        assert_eq!(
+            apply(&object),
+            std::slice::from_ref(&web),
+            "the Bundle that it is for"
+        );
+        assert_eq!(copies.without_owner(&web, any_namespace), [reference()]);
+        assert_eq!(copies.without_owner(&key("fleet", "db"), any_namespace), []);
+        assert_eq!(copies.without_owner(&key("other", WEB), any_namespace), []);
+        apply(&owned);
+        assert_eq!(copies.without_owner(&web, any_namespace), []);
+        apply(&object);
+        copies.deleted(&reference());
+        assert_eq!(copies.without_owner(&web, any_namespace), []);
+        apply(&object);
+        lock(&copies.index).take(CopyKind::ConfigMap);
+        assert_eq!(copies.without_owner(&web, any_namespace), [reference()]);
+        lock(&copies.index).take(CopyKind::Secret);
+        assert!(lock(&copies.index).unowned.is_empty());
     }
 
     #[tokio::test]

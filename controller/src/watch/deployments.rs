@@ -10,6 +10,7 @@ use helmops_shared::{
     api::{BundleDeployment, Decoded, NamespacedName, labels},
     runtime::{exit::with_causes, kube_client::is_absent, lock},
     status::helmop_of,
+    targeting::delivery::Deployment,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
@@ -17,9 +18,6 @@ use tokio::sync::watch;
 
 use super::same_name_as;
 use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
-
-/// A BundleDeployment, or why it does not decode.
-pub type Deployment = Arc<Decoded<BundleDeployment>>;
 
 /// All BundleDeployments, as last observed. Clones share the cache.
 #[derive(Clone, Debug)]

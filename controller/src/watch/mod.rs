@@ -59,8 +59,8 @@ use tokio::sync::oneshot;
 pub use self::{
     budget::StoreBudget,
     clusters::Clusters,
-    copies::{Copies, CopyRef, ObservedCopy, copied_from},
-    deployments::{Deployment, Deployments},
+    copies::Copies,
+    deployments::Deployments,
     rancher_ca::{CaBundle, MissingKey, RancherCa},
     scope::Scope,
     weight::Weight,

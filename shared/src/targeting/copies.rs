@@ -10,7 +10,12 @@
 //! resource version of the source, or the hash of the values, which the deployment contains as well: neither discloses the
 //! content of a Secret.
 
-use std::{collections::BTreeMap, fmt};
+mod observed;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use k8s_openapi::{
     ByteString,
@@ -19,8 +24,9 @@ use k8s_openapi::{
 };
 use kube_core::Resource;
 
+pub use self::observed::{CopyRef, ObservedCopy, copied_from};
 use super::{deployment::SecretValues, identity::values_hash};
-use crate::api::{BundleDeployment, BundleDeploymentOptions, labels, options::DownstreamResource};
+use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels, options::DownstreamResource};
 
 /// Prefix of the types of Secrets that Fleet's controller creates for its agents.
 const FLEET_TYPE_PREFIX: &str = "fleet.cattle.io/";
@@ -111,6 +117,23 @@ pub fn downstream(options: &BundleDeploymentOptions) -> Result<Vec<SourceRef>, U
     options.downstream_resources.iter().map(source).collect()
 }
 
+/// The downstream resources of a deployment, current and staged.
+pub fn referenced_sources(deployment: &BundleDeployment) -> BTreeSet<SourceRef> {
+    [&deployment.spec.options, &deployment.spec.staged_options]
+        .into_iter()
+        .flat_map(|options| downstream(options).unwrap_or_default())
+        .collect()
+}
+
+/// The access Secret of a Bundle, if it has one.
+pub fn access_source(bundle: &Bundle) -> Option<SourceRef> {
+    let options = bundle.spec.helm_op_options.as_ref()?;
+    (!options.secret_name.is_empty()).then(|| SourceRef {
+        kind: CopyKind::Secret,
+        name: options.secret_name.clone(),
+    })
+}
+
 fn source(resource: &DownstreamResource) -> Result<SourceRef, UnsupportedKind> {
     let kind = [CopyKind::Secret, CopyKind::ConfigMap]
         .into_iter()
@@ -194,6 +217,31 @@ impl Object {
         )
     }
 
+    /// Its type, if it is a Secret.
+    pub fn type_(&self) -> Option<&str> {
+        match self {
+            Self::Secret(secret) => secret.type_.as_deref(),
+            Self::ConfigMap(_) => None,
+        }
+    }
+
+    /// Whether it can become `desired` by an update: the type of a Secret is immutable.
+    pub fn can_become(&self, desired: &Self) -> bool {
+        self.kind() == desired.kind() && (desired.type_().is_none() || self.type_() == desired.type_())
+    }
+
+    /// Whether it has the data and the type of `desired`.
+    pub fn has_content_of(&self, desired: &Self) -> bool {
+        let has_same_data = match (self, desired) {
+            (Self::Secret(one), Self::Secret(other)) => one.data == other.data,
+            (Self::ConfigMap(one), Self::ConfigMap(other)) => {
+                (&one.data, &one.binary_data) == (&other.data, &other.binary_data)
+            }
+            _ => false,
+        };
+        has_same_data && self.can_become(desired)
+    }
+
     /// Number of its keys.
     pub fn keys(&self) -> usize {
         let len = |map: &Option<BTreeMap<_, _>>| map.as_ref().map_or(0, BTreeMap::len);
@@ -202,6 +250,17 @@ impl Object {
             Self::ConfigMap(map) => map.data.as_ref().map_or(0, BTreeMap::len) + len(&map.binary_data),
         }
     }
+}
+
+/// Where a copy is, and which Bundle it is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Destination<'a> {
+    /// The namespace of the cluster.
+    pub namespace: &'a str,
+    /// Namespace of the Bundle.
+    pub bundle_namespace: &'a str,
+    /// Name of the Bundle, and of its deployment.
+    pub bundle: &'a str,
 }
 
 /// The desired state of a copy.
@@ -217,14 +276,14 @@ pub struct Copy {
 
 impl Copy {
     /// The Secret with the values of a deployment.
-    pub fn of_values(deployment: &BundleDeployment, values: &SecretValues) -> Self {
+    pub fn of_values(destination: Destination<'_>, values: &SecretValues) -> Self {
         let ids = values.ids.clone().unwrap_or_default().join(" ");
         let (values, staged) = (&values.values, &values.staged);
         let made_from = values_hash(values.as_bytes(), staged.as_bytes());
         let data = [("values", values), ("stagedValues", staged)];
         let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
-        let name = deployment.metadata.name.clone().unwrap_or_default();
-        let mut metadata = metadata(deployment, CopyRole::Values, name, &made_from);
+        let name = destination.bundle.to_owned();
+        let mut metadata = metadata(destination, CopyRole::Values, name, &made_from);
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(labels::VALUES_FOR.to_owned(), ids);
         Self {
@@ -253,9 +312,9 @@ impl Copy {
     }
 
     /// The copy of an access Secret, with its own name. [`check_type`] has accepted the source.
-    pub fn of_access(deployment: &BundleDeployment, name: String, source: &Secret) -> Self {
+    pub fn of_access(destination: Destination<'_>, name: String, source: &Secret) -> Self {
         let made_from = Object::Secret(source.clone()).version();
-        let mut metadata = metadata(deployment, CopyRole::Access, name, &made_from);
+        let mut metadata = metadata(destination, CopyRole::Access, name, &made_from);
         metadata
             .labels
             .get_or_insert_default()
@@ -273,10 +332,10 @@ impl Copy {
     }
 
     /// The copy of a downstream resource. [`check_type`] has accepted the source.
-    pub fn of_downstream(deployment: &BundleDeployment, source: &Object) -> Self {
+    pub fn of_downstream(destination: Destination<'_>, source: &Object) -> Self {
         let made_from = source.version();
         let name = source.metadata().name.clone().unwrap_or_default();
-        let metadata = metadata(deployment, CopyRole::Downstream, name, &made_from);
+        let metadata = metadata(destination, CopyRole::Downstream, name, &made_from);
         let object = match source {
             Object::Secret(secret) => Object::Secret(Secret {
                 metadata,
@@ -385,20 +444,19 @@ impl CopyPurpose {
     }
 }
 
-fn metadata(deployment: &BundleDeployment, role: CopyRole, name: String, made_from: &str) -> ObjectMeta {
-    let of_deployment = |label: &str| {
-        let value = deployment.metadata.labels.as_ref()?.get(label)?;
-        Some((label.to_owned(), value.clone()))
-    };
-    let mut own = BTreeMap::from([(labels::COPY_TYPE.to_owned(), role.as_str().to_owned())]);
-    own.extend(of_deployment(labels::BUNDLE_NAMESPACE));
+fn metadata(destination: Destination<'_>, role: CopyRole, name: String, made_from: &str) -> ObjectMeta {
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let mut own = BTreeMap::from([
+        label(labels::COPY_TYPE, role.as_str()),
+        label(labels::BUNDLE_NAMESPACE, destination.bundle_namespace),
+    ]);
     if role != CopyRole::Downstream {
         // Downstream resources are shared by the Bundles of a namespace.
-        own.extend(of_deployment(labels::BUNDLE_NAME));
+        own.extend([label(labels::BUNDLE_NAME, destination.bundle)]);
     }
     ObjectMeta {
         name: Some(name),
-        namespace: deployment.metadata.namespace.clone(),
+        namespace: Some(destination.namespace.to_owned()),
         labels: Some(own),
         annotations: Some([(labels::COPIED_FROM.to_owned(), made_from.to_owned())].into()),
         ..ObjectMeta::default()
@@ -431,6 +489,14 @@ mod tests {
         serde_json::from_str(&json!({ "metadata": metadata }).to_string()).unwrap()
     }
 
+    const fn to(bundle_namespace: &str) -> Destination<'_> {
+        Destination {
+            namespace: "cluster-c1",
+            bundle_namespace,
+            bundle: "web",
+        }
+    }
+
     fn secret() -> Secret {
         let object = json!({
             "metadata": { "name": "access", "namespace": "fleet", "resourceVersion": "7", "labels": { "mine": "" } },
@@ -454,7 +520,7 @@ mod tests {
             staged: "null".to_owned(),
             ids: Some([":a".to_owned(), ":b".to_owned()]),
         };
-        let copy = Copy::of_values(&deployment(), &values);
+        let copy = Copy::of_values(to("fleet"), &values);
         let expected = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "fleet.cattle.io/bundle-deployment/v1alpha1",
             "metadata": {
@@ -476,7 +542,7 @@ mod tests {
 
     #[test]
     fn the_copy_of_an_access_secret_has_only_its_data() {
-        let copy = Copy::of_access(&deployment(), "access-1".to_owned(), &secret());
+        let copy = Copy::of_access(to("fleet"), "access-1".to_owned(), &secret());
         let stored = json(&copy);
         assert_eq!(stored["type"], "fleet.cattle.io/bundle-helmops-access/v1alpha1");
         assert_eq!(stored["data"], json!({ "username": "dQ==", "password": "cA==" }));
@@ -493,7 +559,7 @@ mod tests {
             "data": { "a": "1" }, "binaryData": { "b": "Yg==" }
         });
         let map = Object::ConfigMap(serde_json::from_value(map).unwrap());
-        let copy = Copy::of_downstream(&deployment(), &map);
+        let copy = Copy::of_downstream(to("fleet"), &map);
         assert_eq!((copy.object.keys(), &*copy.copied_from), (2, "fleet/settings@8"));
         let stored = json(&copy);
         assert_eq!(
@@ -505,7 +571,7 @@ mod tests {
             None,
             "other Bundles may share it"
         );
-        let copy = Copy::of_downstream(&deployment(), &Object::Secret(secret()));
+        let copy = Copy::of_downstream(to("fleet"), &Object::Secret(secret()));
         assert_eq!(json(&copy)["type"], "Opaque");
     }
 
@@ -535,7 +601,7 @@ mod tests {
         own.insert(labels::BUNDLE_NAMESPACE.to_owned(), namespace.to_owned());
         let mut source = secret();
         source.metadata.namespace = Some(namespace.to_owned());
-        let copy = Copy::of_downstream(&deployment, &Object::Secret(source));
+        let copy = Copy::of_downstream(to(namespace), &Object::Secret(source));
         (copy, deployment)
     }
 
@@ -609,7 +675,7 @@ mod tests {
         );
         let bare = ObjectMeta::default();
         assert!(!is_same(&copy, &bare, VALUES_TYPE, &[&deployment]));
-        let values = Copy::of_values(&deployment, &SecretValues::default());
+        let values = Copy::of_values(to("fleet"), &SecretValues::default());
         assert!(is_same(&values, &bare, VALUES_TYPE, &[&deployment]));
         assert!(is_same(&values, &metadata("u-1"), VALUES_TYPE, &[&deployment]));
         assert!(!is_same(&values, &metadata("u-2"), VALUES_TYPE, &[&deployment]));

@@ -1,6 +1,6 @@
 //! The desired BundleDeployment and its Secret.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -11,7 +11,9 @@ use super::{
     target::{DesiredTarget, Target, add},
     values,
 };
-use crate::api::{Bundle, BundleDeployment, bundle_deployment::BundleDeploymentSpec, labels};
+use crate::api::{
+    Bundle, BundleDeployment, BundleDeploymentOptions, bundle_deployment::BundleDeploymentSpec, labels,
+};
 
 /// The values in the Secret of a deployment, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,9 @@ pub struct SecretValues {
 }
 
 impl SecretValues {
+    /// The number of keys of the Secret.
+    pub const KEYS: usize = 2;
+
     /// The values of the deployment with this ID, if the Secret has them.
     fn of(&self, id: &str) -> Option<&String> {
         let [deployment, staged] = self.ids.as_ref()?;
@@ -50,17 +55,126 @@ pub enum DesiredSecret {
 
 /// The desired state of a BundleDeployment and its Secret.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DesiredDeployment {
-    /// The BundleDeployment. Its metadata has only what this controller sets: name, namespace, labels, an annotation and a
-    /// finalizer.
-    pub deployment: BundleDeployment,
-    /// Its Secret, which has the same name and namespace.
+pub struct DesiredDeployment<'a> {
+    /// The spec. It is borrowed from the existing deployment if nothing changes.
+    pub spec: Cow<'a, BundleDeploymentSpec>,
+    /// The metadata that this controller sets: name, namespace, labels, an annotation and a finalizer.
+    pub metadata: ObjectMeta,
+    /// The Secret, which has the same name and namespace.
     pub secret: DesiredSecret,
+}
+
+impl DesiredDeployment<'_> {
+    /// The deployment to write, with the status of the existing one and the metadata that other clients have set. `None` if the
+    /// existing deployment is up to date.
+    pub fn merged(self, existing: Option<&BundleDeployment>) -> Option<BundleDeployment> {
+        let Some(existing) = existing else {
+            return Some(BundleDeployment {
+                metadata: self.metadata.into(),
+                spec: self.spec.into_owned(),
+                ..BundleDeployment::default()
+            });
+        };
+        let is_same_spec = matches!(self.spec, Cow::Borrowed(_)) || *self.spec == existing.spec;
+        if is_same_spec && has_metadata(existing, &self.metadata) {
+            return None;
+        }
+        Some(BundleDeployment {
+            type_meta: existing.type_meta.clone(),
+            metadata: merged_metadata(existing, self.metadata).into(),
+            spec: self.spec.into_owned(),
+            status: existing.status.clone(),
+        })
+    }
+}
+
+/// Whether an existing deployment has the metadata that this controller sets.
+fn has_metadata(existing: &BundleDeployment, own: &ObjectMeta) -> bool {
+    let record = |metadata: &ObjectMeta| {
+        let annotations = metadata.annotations.as_ref();
+        annotations.and_then(|annotations| annotations.get(labels::COPIED_FROM).cloned())
+    };
+    let mut finalizers = own.finalizers.iter().flatten();
+    let existing = &existing.metadata;
+    existing.labels == own.labels
+        && record(existing) == record(own)
+        && finalizers.all(|own| {
+            existing
+                .finalizers
+                .iter()
+                .flatten()
+                .any(|finalizer| finalizer == own)
+        })
+}
+
+/// The metadata of an existing deployment, with those that this controller sets.
+fn merged_metadata(existing: &BundleDeployment, own: ObjectMeta) -> ObjectMeta {
+    let mut metadata = (*existing.metadata).clone();
+    metadata.labels = own.labels;
+    let finalizers = metadata.finalizers.get_or_insert_default();
+    for finalizer in own.finalizers.into_iter().flatten() {
+        if !finalizers.contains(&finalizer) {
+            finalizers.push(finalizer);
+        }
+    }
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.remove(labels::COPIED_FROM);
+    annotations.extend(own.annotations.unwrap_or_default());
+    if annotations.is_empty() {
+        metadata.annotations = None;
+    }
+    metadata
+}
+
+/// The IDs and options of a deployment after a rollout step: of the current deployment, then of the staged one.
+#[derive(Clone, Copy, Debug)]
+pub struct NextState<'a> {
+    /// The IDs; empty if there is no such deployment yet.
+    pub ids: [&'a str; 2],
+    /// The options; `None` if there is no such deployment yet.
+    pub options: [Option<&'a BundleDeploymentOptions>; 2],
+}
+
+impl<'a> NextState<'a> {
+    /// The state after a step.
+    pub fn of(desired: &'a DesiredTarget, existing: Option<&'a BundleDeployment>, step: RolloutStep) -> Self {
+        let desired = (&*desired.id, Some(&*desired.options));
+        let existing = existing.map(|existing| &existing.spec);
+        let current = existing.map_or(("", None), |spec| (&*spec.deployment_id, Some(&spec.options)));
+        let staged = existing.map_or(("", None), |spec| {
+            (&*spec.staged_deployment_id, Some(&spec.staged_options))
+        });
+        let (current, staged) = match step {
+            RolloutStep::Promote => (desired, desired),
+            RolloutStep::Stage => (current, desired),
+            RolloutStep::Hold | RolloutStep::Wait => (current, staged),
+        };
+        Self {
+            ids: [current.0, staged.0],
+            options: [current.1, staged.1],
+        }
+    }
+
+    /// Whether the deployment keeps its IDs.
+    fn is_unchanged(&self, before: &BundleDeploymentSpec) -> bool {
+        self.ids == [&*before.deployment_id, &*before.staged_deployment_id]
+    }
+
+    /// Whether values can only come from the Secret of the existing deployment. `is_intact` as in [`Observed`].
+    pub fn needs_secret(
+        &self,
+        desired: &DesiredTarget,
+        before: &BundleDeploymentSpec,
+        is_intact: bool,
+    ) -> bool {
+        let is_kept = is_intact && self.is_unchanged(before) && !before.waiting_for_values;
+        !is_kept && !before.values_hash.is_empty() && self.ids.iter().any(|id| *id != desired.id)
+    }
 }
 
 /// What exists for a deployment in the namespace of its cluster.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ObservedSecret<'a> {
+pub struct Observed<'a> {
     /// The values in its Secret, if they are known.
     pub secret: Option<&'a SecretValues>,
     /// Whether the Secret is known to belong to the deployment, even if its values were not read.
@@ -104,68 +218,88 @@ pub fn recorded(deployment: &BundleDeployment) -> Option<BTreeSet<&str>> {
 
 /// The BundleDeployment of a target after a rollout step. `None` if there is none and none is created yet, or if the desired
 /// state is unknown: then an existing one stays as it is.
-pub fn deployment(
+pub fn deployment<'a>(
     bundle: &Bundle,
-    target: &Target<'_>,
+    target: &Target<'a>,
     step: RolloutStep,
-    observed: ObservedSecret<'_>,
-) -> Option<DesiredDeployment> {
+    observed: Observed<'_>,
+) -> Option<DesiredDeployment<'a>> {
     let desired = target.desired.as_ref().ok()?;
     if step == RolloutStep::Wait {
         return None;
     }
     let namespace = target.namespace()?;
-    let before = target
-        .existing
-        .map(|existing| existing.spec.clone())
-        .unwrap_or_default();
+    let mut spec = target.existing.map_or_else(
+        || Cow::Owned(BundleDeploymentSpec::default()),
+        |existing| Cow::Borrowed(&existing.spec),
+    );
     let is_paused = bundle.spec.paused || target.member.cluster.spec.paused;
-    let mut spec = before.clone();
     advance(&mut spec, desired, step, is_paused);
-    let secret = set_values(&mut spec, &before, desired, observed);
+    let next = NextState::of(desired, target.existing, step);
+    let secret = set_values(&mut spec, next, target, desired, observed);
     set_remaining(&mut spec, bundle, target, desired, is_paused);
     let recorded = target.existing.and_then(recorded);
     let is_changed =
         |downstream: &DownstreamCopy| target.existing.is_none() || downstream.is_changed(recorded.as_ref());
     if observed.downstream.iter().any(is_changed) {
         // Agents copy again when this number changes.
-        spec.downstream_resources_generation = spec.downstream_resources_generation.saturating_add(1);
+        let generation = &mut spec.to_mut().downstream_resources_generation;
+        *generation = generation.saturating_add(1);
     }
     Some(DesiredDeployment {
-        deployment: BundleDeployment {
-            metadata: metadata(bundle, target, namespace, record(observed.downstream)).into(),
-            spec,
-            ..BundleDeployment::default()
-        },
+        metadata: metadata(bundle, target, namespace, record(observed.downstream)),
+        spec,
         secret,
     })
 }
 
+/// Assigns a field, unless it has the value already: an unchanged spec is not cloned.
+macro_rules! assign {
+    ($spec:ident.$field:ident, $value:expr) => {
+        if $spec.$field != $value {
+            $spec.to_mut().$field = $value.clone();
+        }
+    };
+}
+
 /// Stages or promotes the desired state.
-fn advance(spec: &mut BundleDeploymentSpec, desired: &DesiredTarget, step: RolloutStep, is_paused: bool) {
+fn advance(
+    spec: &mut Cow<'_, BundleDeploymentSpec>,
+    desired: &DesiredTarget,
+    step: RolloutStep,
+    is_paused: bool,
+) {
     if matches!(step, RolloutStep::Stage | RolloutStep::Promote) {
-        spec.staged_options = (*desired.options).clone();
-        spec.staged_deployment_id.clone_from(&desired.id);
+        assign!(spec.staged_options, *desired.options);
+        assign!(spec.staged_deployment_id, desired.id);
     }
     if step == RolloutStep::Promote {
-        spec.options = spec.staged_options.clone();
-        spec.deployment_id.clone_from(&desired.id);
-    } else if !is_paused && spec.deployment_id == spec.staged_deployment_id {
+        assign!(spec.options, *desired.options);
+        assign!(spec.deployment_id, desired.id);
+    } else if !is_paused
+        && spec.deployment_id == spec.staged_deployment_id
+        && spec.options.diff != spec.staged_options.diff
+    {
         // `diff` is not part of the ID, so no promotion would copy it.
+        let spec = spec.to_mut();
         spec.options.diff.clone_from(&spec.staged_options.diff);
     }
 }
 
 /// Sets the hash of the values, and returns the Secret with them.
 fn set_values(
-    spec: &mut BundleDeploymentSpec,
-    before: &BundleDeploymentSpec,
+    spec: &mut Cow<'_, BundleDeploymentSpec>,
+    next: NextState<'_>,
+    target: &Target<'_>,
     desired: &DesiredTarget,
-    observed: ObservedSecret<'_>,
+    observed: Observed<'_>,
 ) -> DesiredSecret {
-    let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
-    let is_unchanged = ids == [before.deployment_id.clone(), before.staged_deployment_id.clone()];
-    if observed.is_intact && is_unchanged && !before.waiting_for_values {
+    let before = target.existing.map(|existing| &existing.spec);
+    if let Some(before) = before
+        && observed.is_intact
+        && next.is_unchanged(before)
+        && !before.waiting_for_values
+    {
         return DesiredSecret::Untouched;
     }
     let current = current_values(before, observed.secret);
@@ -176,36 +310,35 @@ fn set_values(
         }
         current.or_else(|| observed.secret?.of(id)).cloned()
     };
-    let values = known(
-        &spec.deployment_id,
-        current.as_ref().map(|current| &current.values),
-    );
-    let staged = known(
-        &spec.staged_deployment_id,
-        current.as_ref().map(|current| &current.staged),
-    );
+    let [id, staged_id] = next.ids;
+    let values = known(id, current.as_ref().map(|current| &current.values));
+    let staged = known(staged_id, current.as_ref().map(|current| &current.staged));
     let Some((values, staged)) = values.zip(staged) else {
-        spec.waiting_for_values = true;
+        assign!(spec.waiting_for_values, true);
         return DesiredSecret::Untouched;
     };
-    spec.waiting_for_values = false;
-    spec.values_hash = values_hash(values.as_bytes(), staged.as_bytes());
-    if spec.values_hash.is_empty() {
+    let hash = values_hash(values.as_bytes(), staged.as_bytes());
+    assign!(spec.waiting_for_values, false);
+    assign!(spec.values_hash, hash);
+    if hash.is_empty() {
         DesiredSecret::None
     } else {
         DesiredSecret::Values(SecretValues {
             values,
             staged,
-            ids: Some(ids),
+            ids: Some(next.ids.map(str::to_owned)),
         })
     }
 }
 
 /// The values of the existing deployment; `None` if its Secret is missing or does not belong to it.
-fn current_values(before: &BundleDeploymentSpec, secret: Option<&SecretValues>) -> Option<SecretValues> {
-    if before.values_hash.is_empty() {
+fn current_values(
+    before: Option<&BundleDeploymentSpec>,
+    secret: Option<&SecretValues>,
+) -> Option<SecretValues> {
+    let Some(before) = before.filter(|before| !before.values_hash.is_empty()) else {
         return Some(SecretValues::default());
-    }
+    };
     secret
         .filter(|secret| {
             values_hash(secret.values.as_bytes(), secret.staged.as_bytes()) == before.values_hash
@@ -215,25 +348,32 @@ fn current_values(before: &BundleDeploymentSpec, secret: Option<&SecretValues>) 
 
 /// Sets the fields that depend on neither rollout steps nor IDs.
 fn set_remaining(
-    spec: &mut BundleDeploymentSpec,
+    spec: &mut Cow<'_, BundleDeploymentSpec>,
     bundle: &Bundle,
     target: &Target<'_>,
     desired: &DesiredTarget,
     is_paused: bool,
 ) {
-    spec.paused = is_paused;
-    spec.off_schedule = target.member.cluster.status.is_out_of_schedule();
-    spec.depends_on.clone_from(&bundle.spec.depends_on);
-    spec.correct_drift.clone_from(&desired.options.correct_drift);
-    spec.oci_contents = !bundle.spec.contents_id.is_empty();
-    spec.helm_chart_options = bundle.spec.helm_op_options.clone().map(|mut options| {
+    let chart_options = bundle.spec.helm_op_options.clone().map(|mut options| {
         options.secret_name = access_secret(bundle).unwrap_or_default();
         options
     });
+    assign!(spec.paused, is_paused);
+    assign!(
+        spec.off_schedule,
+        target.member.cluster.status.is_out_of_schedule()
+    );
+    assign!(spec.depends_on, bundle.spec.depends_on);
+    assign!(spec.correct_drift, desired.options.correct_drift);
+    assign!(spec.oci_contents, !bundle.spec.contents_id.is_empty());
+    assign!(spec.helm_chart_options, chart_options);
     let own = &target.release_namespace;
-    for options in [&mut spec.options, &mut spec.staged_options] {
-        add(&mut options.namespace_labels, &own.labels);
-        add(&mut options.namespace_annotations, &own.annotations);
+    if !own.labels.is_empty() || !own.annotations.is_empty() {
+        let spec = spec.to_mut();
+        for options in [&mut spec.options, &mut spec.staged_options] {
+            add(&mut options.namespace_labels, &own.labels);
+            add(&mut options.namespace_annotations, &own.annotations);
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which clusters a Bundle targets, what each of them gets, and when.
 //!
 //! ```text
-//! scope ─────► criteria ─► matching ─► merge ─► values ───► identity ─► target ─► rollout ─► deployment
-//! searched     clusters    its         its      labels,     deployment  desired   next       BundleDeployment
-//! namespaces               targets     options  templates   ID          state     step       to write
+//! scope ─────► criteria ─► matching ─► merge ─► values ───► identity ─► target ─► rollout ─► deployment ─────► delivery
+//! searched     clusters    its         its      labels,     deployment  desired   next       BundleDeployment  writes, in
+//! namespaces               targets     options  templates   ID          state     step       to write          order
 //! ```
 //!
 //! The same Bundles and Clusters give the same deployments as in Fleet, with the same IDs, so that no agent deploys again
@@ -14,6 +14,7 @@ mod batch;
 pub mod cluster_namespace;
 pub mod copies;
 pub mod criteria;
+pub mod delivery;
 pub mod deployment;
 pub mod go_json;
 pub mod identity;

@@ -8,13 +8,13 @@ use std::{
 use thiserror::Error;
 
 use super::{
-    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, interner::Interner,
-    matching::Matcher, selector::InvalidSelector, template::Budget, values::ValuesError,
+    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, delivery::Blocked,
+    interner::Interner, matching::Matcher, selector::InvalidSelector, template::Budget, values::ValuesError,
 };
 use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
 
 /// A cluster that a Bundle targets, with its desired and its existing deployment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Target<'a> {
     /// The cluster.
     pub member: Member<'a>,
@@ -62,9 +62,9 @@ pub enum TargetError {
     /// No namespace certainly belongs to this cluster.
     #[error(transparent)]
     Namespace(#[from] NamespaceRefused),
-    /// Something that it needs is missing; a message.
-    #[error("{0}")]
-    Missing(String),
+    /// It is known, and cannot be delivered.
+    #[error(transparent)]
+    Blocked(#[from] Blocked),
 }
 
 /// What to deploy to a cluster.
@@ -78,7 +78,30 @@ pub struct DesiredTarget {
     pub id: String,
 }
 
-impl Target<'_> {
+impl<'a> Target<'a> {
+    /// The same target with a deployment that was just created.
+    pub fn with_existing<'b>(&self, existing: &'b BundleDeployment) -> Target<'b>
+    where
+        'a: 'b,
+    {
+        Target {
+            existing: Some(existing),
+            ..self.clone()
+        }
+    }
+
+    /// The same target, whose desired state cannot be delivered if `blocked` has the cause.
+    #[must_use]
+    pub fn or_blocked(self, blocked: Option<Blocked>) -> Self {
+        match blocked {
+            Some(blocked) => Self {
+                desired: Err(blocked.into()),
+                ..self
+            },
+            None => self,
+        }
+    }
+
     /// Namespace and name of the Cluster.
     fn cluster(&self) -> (&str, &str) {
         (self.member.namespace(), self.member.name())

@@ -34,10 +34,13 @@ entries:
 ";
 
 /// The reported requests of the controller.
-const REQUESTS: [(&str, &str, &str); 9] = [
+const REQUESTS: [(&str, &str, &str); 12] = [
     ("POST bundledeployments", "bundledeployments", "POST"),
     ("PUT bundledeployments", "bundledeployments", "PUT"),
+    ("GET bundledeployments", "bundledeployments", "GET"),
+    ("POST secrets", "secrets", "POST"),
     ("APPLY secrets", "secrets", "APPLY"),
+    ("PATCH secrets", "secrets", "PATCH"),
     ("GET secrets", "secrets", "GET"),
     ("POST bundles", "bundles", "POST"),
     ("PUT bundles", "bundles", "PUT"),

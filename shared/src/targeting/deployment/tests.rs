@@ -32,13 +32,28 @@ fn bundle(extra: &Value) -> Bundle {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
+/// The deployment to write, and its Secret.
+#[derive(Debug, PartialEq)]
+struct Written {
+    deployment: BundleDeployment,
+    secret: DesiredSecret,
+}
+
+/// The deployment of a target, whether it changes or not.
+fn written(desired: DesiredDeployment<'_>) -> Written {
+    Written {
+        secret: desired.secret.clone(),
+        deployment: desired.merged(None).unwrap(),
+    }
+}
+
 fn desired(
     bundle: &Bundle,
     cluster: &Cluster,
     existing: Option<&BundleDeployment>,
     step: RolloutStep,
     secret: Option<&SecretValues>,
-) -> Option<DesiredDeployment> {
+) -> Option<Written> {
     let existing: Vec<_> = existing.into_iter().collect();
     let targets = targets(
         bundle,
@@ -48,11 +63,11 @@ fn desired(
         &Budget::without_clock(),
     )
     .unwrap();
-    let observed = ObservedSecret {
+    let observed = Observed {
         secret,
-        ..ObservedSecret::default()
+        ..Observed::default()
     };
-    let mut desired = deployment(bundle, &targets[0], step, observed)?;
+    let mut desired = written(deployment(bundle, &targets[0], step, observed)?);
     if let DesiredSecret::Values(values) = &mut desired.secret {
         let spec = &desired.deployment.spec;
         let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
@@ -61,7 +76,7 @@ fn desired(
     Some(desired)
 }
 
-fn first(bundle: &Bundle, step: RolloutStep) -> DesiredDeployment {
+fn first(bundle: &Bundle, step: RolloutStep) -> Written {
     desired(bundle, &cluster(&json!({}), &json!({})), None, step, None).unwrap()
 }
 
@@ -75,7 +90,7 @@ fn secret_with(values: &str, staged: &str) -> DesiredSecret {
 
 #[test]
 fn a_new_deployment_is_complete() {
-    let DesiredDeployment { deployment, secret } = first(
+    let Written { deployment, secret } = first(
         &bundle(&json!({ "dependsOn": [{ "name": "crds" }] })),
         RolloutStep::Promote,
     );
@@ -270,13 +285,11 @@ fn copying(existing: Option<&BundleDeployment>, downstream: &[DownstreamCopy]) -
     let existing: Vec<_> = existing.into_iter().collect();
     let members = [Member::new(&cluster, [])];
     let targets = targets(&bundle, members, &existing, false, &Budget::without_clock()).unwrap();
-    let observed = ObservedSecret {
+    let observed = Observed {
         downstream,
-        ..ObservedSecret::default()
+        ..Observed::default()
     };
-    deployment(&bundle, &targets[0], RolloutStep::Promote, observed)
-        .unwrap()
-        .deployment
+    written(deployment(&bundle, &targets[0], RolloutStep::Promote, observed).unwrap()).deployment
 }
 
 /// A source, and the state of its copy if it has to be compared.
@@ -441,11 +454,11 @@ fn an_intact_secret_need_not_be_read() {
     )
     .unwrap();
     let again = |is_intact| {
-        let observed = ObservedSecret {
+        let observed = Observed {
             is_intact,
-            ..ObservedSecret::default()
+            ..Observed::default()
         };
-        deployment(&bundle, &targets[0], RolloutStep::Stage, observed).unwrap()
+        written(deployment(&bundle, &targets[0], RolloutStep::Stage, observed).unwrap())
     };
     assert!(again(false).deployment.spec.waiting_for_values);
     let intact = again(true);

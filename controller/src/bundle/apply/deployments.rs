@@ -1,0 +1,93 @@
+//! Writes and deletes BundleDeployments.
+
+use std::borrow::Cow;
+
+use helmops_shared::api::{BundleDeployment, NamespacedName, labels};
+use kube::Api;
+
+use crate::{
+    bundle::DeliveryError,
+    client::{ApiError, bounded},
+    context::Context,
+    writes,
+};
+
+/// Creates a deployment.
+pub async fn create(
+    context: &Context,
+    deployment: &BundleDeployment,
+) -> Result<BundleDeployment, DeliveryError> {
+    let created = bounded(api(context, deployment).create(&writes::post(), deployment)).await;
+    written(context, deployment, created)
+}
+
+/// Replaces a deployment.
+pub async fn replace(
+    context: &Context,
+    deployment: &BundleDeployment,
+) -> Result<BundleDeployment, DeliveryError> {
+    let NamespacedName { name, .. } = NamespacedName::of(&deployment.metadata);
+    let replaced = bounded(api(context, deployment).replace(&name, &writes::post(), deployment)).await;
+    written(context, deployment, replaced)
+}
+
+/// Records the result of a write in the cache.
+fn written(
+    context: &Context,
+    deployment: &BundleDeployment,
+    result: Result<BundleDeployment, ApiError>,
+) -> Result<BundleDeployment, DeliveryError> {
+    let name = NamespacedName::of(&deployment.metadata);
+    if result.as_ref().is_err_and(ApiError::is_not_found) {
+        context.stores.deployments.deleted(&name.namespace, &name.name);
+    }
+    let written = result.map_err(DeliveryError::api(
+        "write",
+        format_args!("BundleDeployment {name}"),
+    ))?;
+    context.stores.deployments.wrote(written.clone());
+    Ok(written)
+}
+
+/// Deletes a deployment. Then its agent removes what it has deployed.
+pub async fn delete(context: &Context, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
+    let name = NamespacedName::of(&deployment.metadata);
+    match delete_and_release(&api(context, deployment), &name.name, deployment).await {
+        Err(error) if !error.is_not_found() => Err(DeliveryError::api(
+            "delete",
+            format_args!("BundleDeployment {name}"),
+        )(error)),
+        Err(_) => {
+            context.stores.deployments.deleted(&name.namespace, &name.name);
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+async fn delete_and_release(
+    api: &Api<BundleDeployment>,
+    name: &str,
+    deployment: &BundleDeployment,
+) -> Result<(), ApiError> {
+    let deleted = if deployment.metadata.deletion_timestamp.is_none() {
+        match bounded(api.delete(name, &writes::delete(deployment)))
+            .await?
+            .left()
+        {
+            Some(deleted) => Cow::Owned(deleted),
+            None => return Ok(()),
+        }
+    } else {
+        Cow::Borrowed(deployment)
+    };
+    if let Some(others) = writes::without_finalizer(&*deleted, labels::BUNDLE_DEPLOYMENT_FINALIZER) {
+        writes::finalizers(api, &*deleted, &others).await?;
+    }
+    Ok(())
+}
+
+fn api(context: &Context, deployment: &BundleDeployment) -> Api<BundleDeployment> {
+    let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+    Api::namespaced(context.client.clone(), namespace)
+}

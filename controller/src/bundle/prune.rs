@@ -1,0 +1,140 @@
+//! Deletes what a Bundle does not need any more: BundleDeployments, and copies that no deployment owns.
+
+use futures::{FutureExt, StreamExt, stream};
+use helmops_shared::{
+    api::{Bundle, BundleDeployment, Decoded, NamespacedName, labels},
+    targeting::{
+        cluster_of,
+        copies::CopyRef,
+        delivery::{self, leftovers, may_be_of},
+    },
+};
+use kube::{Resource, ResourceExt};
+
+use super::{CONCURRENCY, DeliveryError, apply, observe, observe::ClusterSnapshot};
+use crate::{context::Context, watch::Copies, work::BundleKey};
+
+/// Deletes everything that a Bundle has deployed, and then removes its finalizer. The copies without an owner are deleted after
+/// their deployment: an agent never has a deployment without its values.
+pub async fn finalize(
+    context: &Context,
+    copies: &Copies,
+    key: &BundleKey,
+    bundle: &Decoded<Bundle>,
+) -> Result<(), DeliveryError> {
+    if !bundle
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == labels::BUNDLE_FINALIZER)
+    {
+        return Ok(());
+    }
+    // The deletion of the last deployment triggers the next reconciliation.
+    if delete_all(context, copies, key).await? {
+        apply::remove_finalizer(context, bundle).await?;
+    }
+    Ok(())
+}
+
+/// Deletes what is left of a Bundle that is not in the cache, unless the API server still has the Bundle.
+pub async fn delete_leftovers(
+    context: &Context,
+    copies: &Copies,
+    key: &BundleKey,
+) -> Result<(), DeliveryError> {
+    let has_nothing = context.stores.deployments.of_bundle(key).is_empty()
+        && copies.without_owner(key, |_| true).is_empty();
+    if !has_nothing && !observe::bundle_exists(context, key).await? {
+        delete_all(context, copies, key).await?;
+    }
+    Ok(())
+}
+
+/// Deletes all deployments of a Bundle, and the copies of those that do not exist any more. Returns whether there is none left. An
+/// error with one does not stop the others.
+async fn delete_all(context: &Context, copies: &Copies, key: &BundleKey) -> Result<bool, DeliveryError> {
+    let mut first_error = None;
+    for deployment in context.stores.deployments.of_bundle(key) {
+        let deleted = match &*deployment {
+            Decoded::Valid(deployment) => apply::delete_deployment(context, deployment).await,
+            Decoded::Invalid { metadata, .. } => {
+                let deployment = BundleDeployment {
+                    metadata: (**metadata).clone(),
+                    ..BundleDeployment::default()
+                };
+                apply::delete_deployment(context, &deployment).await
+            }
+        };
+        first_error = first_error.or(deleted.err());
+    }
+    let errors = prune_unowned(context, copies, key, |_| false).await;
+    match first_error.or_else(|| errors.into_iter().next()) {
+        Some(error) => Err(error),
+        None => Ok(context.stores.deployments.of_bundle(key).is_empty()),
+    }
+}
+
+/// Deletes the copies of a Bundle that have no owner and whose deployment does not exist, except those in namespaces where it
+/// `is_desired`. Returns the errors: one does not stop the others.
+pub async fn prune_unowned(
+    context: &Context,
+    copies: &Copies,
+    key: &BundleKey,
+    is_desired: impl Fn(&str) -> bool,
+) -> Vec<DeliveryError> {
+    let bundle_namespace = key.namespace.as_deref().unwrap_or_default();
+    let has_deployment = |namespace: &str| {
+        let found = context.stores.deployments.get(namespace, &key.name);
+        found.is_some_and(|found| may_be_of(bundle_namespace, &key.name, found.meta()))
+    };
+    let unowned = copies.without_owner(key, |namespace| !is_desired(namespace));
+    let leftovers = leftovers(unowned, has_deployment);
+    let pruned: Vec<_> = leftovers
+        .iter()
+        .map(|copy| prune_copy(context, copies, key, copy).boxed())
+        .collect();
+    let pruned = stream::iter(pruned).buffer_unordered(CONCURRENCY);
+    pruned.filter_map(async |result| result.err()).collect().await
+}
+
+async fn prune_copy(
+    context: &Context,
+    copies: &Copies,
+    key: &BundleKey,
+    copy: &CopyRef,
+) -> Result<(), DeliveryError> {
+    // The version that is deleted is read first, so that a later write of the copy is not lost.
+    let Some(metadata) = observe::copy_metadata(context, copies, copy).await? else {
+        return Ok(());
+    };
+    let deployment = NamespacedName::new(&*copy.name.namespace, &*key.name);
+    let bundle_namespace = key.namespace.as_deref().unwrap_or_default();
+    let found = observe::deployment_metadata(context, &deployment).await?;
+    if found.is_some_and(|found| may_be_of(bundle_namespace, &key.name, &found)) {
+        return Err(DeliveryError::Stale(format!("BundleDeployment {deployment}")));
+    }
+    let action = delivery::release(copy, &metadata, None);
+    let applied = apply::execute(context, copies, action.as_slice()).await;
+    applied.error.map_or(Ok(()), |failed| Err(failed.error))
+}
+
+/// Deletes the deployment of a cluster that is not a target any more according to the caches. The caches may be stale, and a
+/// deletion is hard to undo, so the Cluster is read from the API server first.
+pub async fn delete_orphan(
+    context: &Context,
+    snapshot: &ClusterSnapshot,
+    orphan: &BundleDeployment,
+) -> Result<(), DeliveryError> {
+    if let Some((namespace, name)) = cluster_of(orphan) {
+        let cluster = NamespacedName::new(namespace, name);
+        let current = observe::cluster_metadata(context, &cluster).await?;
+        let current = current.and_then(|metadata| metadata.resource_version);
+        let cached = snapshot.cluster(namespace, name);
+        let cached = cached.and_then(|cluster| cluster.meta().resource_version.clone());
+        // A Cluster outside of the namespaces of the Bundle is not in the snapshot, and a deleted one may still be in it.
+        if cached.is_some() && current.is_some() && cached != current {
+            return Err(DeliveryError::Stale(format!("Cluster {cluster}")));
+        }
+    }
+    apply::delete_deployment(context, orphan).await
+}
