@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use helmops_shared::targeting::{copies::CopyRef, delivery::ObjectVersion};
+use helmops_core::targeting::{copies::CopyRef, delivery::ObjectVersion};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
     Api, Resource, ResourceExt,

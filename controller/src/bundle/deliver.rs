@@ -2,12 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use helmops_shared::{
-    api::{BundleDeployment, BundleDeploymentOptions},
-    targeting::{
-        RolloutStep, Target,
-        delivery::{Blocked, BundleDelivery, ClusterState},
-    },
+use helmops_api::{BundleDeployment, BundleDeploymentOptions};
+use helmops_core::targeting::{
+    RolloutStep, Target,
+    delivery::{Blocked, BundleDelivery, ClusterState},
 };
 
 use super::{

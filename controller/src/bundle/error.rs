@@ -2,16 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use helmops_shared::{
-    api::Bundle,
-    chart::version::Version,
+use gotmpl::Exceeded;
+use helmops_api::Bundle;
+use helmops_core::{
     policy::Policies,
     reason::Reason,
-    targeting::{
-        delivery::{BlockClass, Blocked},
-        template::Exceeded,
-    },
+    targeting::delivery::{BlockClass, Blocked},
 };
+use masterminds_semver::Version;
 use thiserror::Error;
 
 use crate::{backoff::BackoffPolicy, client::ApiError, retry_state::ClassifiedError, workers::Interrupted};

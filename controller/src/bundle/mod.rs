@@ -6,7 +6,7 @@
 //!            clusters?  copied?    clusters?  is next?  copies and BundleDeployment        are no targets
 //! ```
 //!
-//! What is written for a cluster is decided by [`helmops_shared::targeting::delivery`]; `apply` writes it. An error of one cluster
+//! What is written for a cluster is decided by [`helmops_core::targeting::delivery`]; `apply` writes it. An error of one cluster
 //! is reported for that cluster and delays no other.
 
 mod apply;
@@ -19,10 +19,8 @@ mod sources;
 
 use std::time::Instant;
 
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, Decoded},
-    status::RolloutRound,
-};
+use helmops_api::{Bundle, BundleDeployment, Decoded};
+use helmops_core::status::RolloutRound;
 use kube::Resource;
 
 pub use self::error::DeliveryError;

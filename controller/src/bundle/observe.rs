@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use helmops_shared::{
-    api::{
-        Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly,
-        NamespacedName,
-    },
+use helmops_api::{
+    Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly,
+    NamespacedName,
+};
+use helmops_core::{
     policy::Policies,
     targeting::{
         Group, Member, NamespaceRefused, Target,

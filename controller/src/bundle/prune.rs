@@ -1,13 +1,11 @@
 //! Deletes what a Bundle does not need any more: BundleDeployments, and copies that no deployment owns.
 
 use futures::{FutureExt, StreamExt, stream};
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, Decoded, NamespacedName, labels},
-    targeting::{
-        cluster_of,
-        copies::CopyRef,
-        delivery::{self, leftovers, may_be_of},
-    },
+use helmops_api::{Bundle, BundleDeployment, Decoded, NamespacedName, labels};
+use helmops_core::targeting::{
+    cluster_of,
+    copies::CopyRef,
+    delivery::{self, leftovers, may_be_of},
 };
 use kube::{Resource, ResourceExt};
 

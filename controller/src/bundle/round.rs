@@ -6,16 +6,13 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, stream};
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, Decoded},
+use gotmpl::{Budget, Exceeded, Limits};
+use helmops_api::{Bundle, BundleDeployment, Decoded};
+use helmops_core::{
     policy::Policies,
     reason::Reason,
     status::{RolloutRound, TargetStatus},
-    targeting::{
-        self, Rollout, Target, TargetError,
-        delivery::BundleDelivery,
-        template::{Budget, Exceeded, Limits},
-    },
+    targeting::{self, Rollout, Target, TargetError, delivery::BundleDelivery},
 };
 
 use super::{

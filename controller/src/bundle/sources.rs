@@ -2,13 +2,11 @@
 //! for all clusters.
 
 use futures::{FutureExt, StreamExt, stream};
-use helmops_shared::{
-    api::Bundle,
-    targeting::{
-        Target,
-        copies::{Object, SourceRef, check_type},
-        delivery::{Blocked, BundleDelivery, Sources},
-    },
+use helmops_api::Bundle;
+use helmops_core::targeting::{
+    Target,
+    copies::{Object, SourceRef, check_type},
+    delivery::{Blocked, BundleDelivery, Sources},
 };
 
 use super::{CONCURRENCY, observe};

@@ -9,11 +9,9 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
-use helmops_shared::{
-    api::{MetadataWithManagers, NamespacedName},
-    runtime::lock,
-    targeting::copies::{Copy, CopyKind, CopyRef, ObservedCopy},
-};
+use helmops_api::{MetadataWithManagers, NamespacedName};
+use helmops_core::targeting::copies::{Copy, CopyKind, CopyRef, ObservedCopy};
+use helmops_process::lock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 use tokio::sync::watch;
@@ -226,7 +224,7 @@ fn bundles(copy: &ObservedCopy) -> impl Iterator<Item = BundleKey> {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::labels;
+    use helmops_api::labels;
     use k8s_openapi::api::core::v1::Secret;
     use serde_json::{Value, json};
 

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use helmops_shared::{
-    api::{Bundle, Decoded, labels},
-    status::{self, RolloutRound, bundle_events, change},
-};
+use helmops_api::{Bundle, Decoded, labels};
+use helmops_core::status::{self, RolloutRound, bundle_events, change};
 use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
 use kube::{Api, Resource, ResourceExt};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use helmops_shared::targeting::{
+use helmops_core::targeting::{
     copies::{CopyKind, CopyRef, Object},
     delivery::{CopyWrite, ObjectVersion},
 };

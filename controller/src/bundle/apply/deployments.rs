@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use helmops_shared::api::{BundleDeployment, NamespacedName, labels};
+use helmops_api::{BundleDeployment, NamespacedName, labels};
 use kube::Api;
 
 use crate::{

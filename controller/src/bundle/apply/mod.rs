@@ -6,12 +6,10 @@ mod deployments;
 
 use std::fmt;
 
-use helmops_shared::{
-    api::{BundleDeployment, NamespacedName},
-    targeting::{
-        copies::{Copy, CopyRef},
-        delivery::Action,
-    },
+use helmops_api::{BundleDeployment, NamespacedName};
+use helmops_core::targeting::{
+    copies::{Copy, CopyRef},
+    delivery::Action,
 };
 
 use self::copies::CopyWriter;

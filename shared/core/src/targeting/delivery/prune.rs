@@ -1,0 +1,49 @@
+//! Copies that are needed no longer.
+
+use helmops_api::labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{Action, ObjectVersion};
+use crate::targeting::copies::{CopyPurpose, CopyRef};
+
+/// Releases a copy: the deployment with this UID is removed from its owners, and a copy without another owner is deleted. `uid`
+/// is `None` if no deployment owns it. Nothing is done if the object is not a copy any more, or has got an owner meanwhile.
+///
+/// Another deployment may become an owner at the same time: then the action fails, because the copy has changed.
+pub fn release(copy: &CopyRef, metadata: &ObjectMeta, uid: Option<&str>) -> Option<Action> {
+    CopyPurpose::of(metadata)?;
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let others: Vec<_> = owners
+        .iter()
+        .filter(|owner| Some(&*owner.uid) != uid)
+        .cloned()
+        .collect();
+    let version = ObjectVersion::of(metadata);
+    if others.is_empty() {
+        return Some(Action::DeleteCopy {
+            copy: copy.clone(),
+            version,
+        });
+    }
+    (others.len() < owners.len()).then(|| Action::SetOwners {
+        copy: copy.clone(),
+        version,
+        owners: others,
+    })
+}
+
+/// The copies of a Bundle without an owner whose deployment does not exist, and is not about to be created: their deployment was
+/// deleted, or its creation was interrupted. `has_deployment` is whether the Bundle has or may get a deployment in a namespace.
+///
+/// The caches may be stale, so it is confirmed that there is no deployment before such a copy is deleted.
+pub fn leftovers(unowned: Vec<CopyRef>, has_deployment: impl Fn(&str) -> bool) -> Vec<CopyRef> {
+    let is_leftover = |copy: &CopyRef| !has_deployment(&copy.name.namespace);
+    unowned.into_iter().filter(is_leftover).collect()
+}
+
+/// Whether a BundleDeployment with the name of a Bundle may belong to it: it does unless its labels name another Bundle.
+pub fn may_be_of(bundle_namespace: &str, bundle: &str, deployment: &ObjectMeta) -> bool {
+    let is_or_unknown =
+        |label: &str, name: &str| labels::of(deployment, label).is_none_or(|found| found == name);
+    is_or_unknown(labels::BUNDLE_NAMESPACE, bundle_namespace) && is_or_unknown(labels::BUNDLE_NAME, bundle)
+}
