@@ -2,9 +2,10 @@
 
 use helmops_api::BundleDeployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::Resource;
 
 use super::{
-    Action, Blocked, BundleDelivery, ClusterState, CopyWrite, ObjectVersion, Plan,
+    Action, Blocked, BundleDelivery, ClusterState, CopyWrite, Deployment, ObjectVersion, Plan,
     bundle::{Job, SourceCopy},
     owners::is_owned,
     prune::release,
@@ -179,7 +180,7 @@ fn ensure(
             let may_keep = desired.role == CopyRole::Downstream && !is_current;
             if may_keep && found.has_content_of(&copy.object) {
                 // The agent deploys again when anything of the object changes, even a label.
-                actions.push(keep(copy, found, &desired.reference, owners));
+                actions.push(keep(copy, found, &desired.reference, owners, state));
             } else if found.can_become(&copy.object) {
                 actions.push(Action::ApplyCopy(write(copy, owners)));
             } else {
@@ -194,26 +195,41 @@ fn ensure(
     Ok(())
 }
 
-/// Adds the missing owners to an object, and changes nothing else.
-fn keep(copy: Copy, found: &Object, reference: &CopyRef, desired: Vec<OwnerReference>) -> Action {
+/// Leaves an object as it is, except for its owners: the desired ones are added, and deployments that do not exist any more are
+/// removed.
+fn keep(
+    copy: Copy,
+    found: &Object,
+    reference: &CopyRef,
+    desired: Vec<OwnerReference>,
+    state: &ClusterState,
+) -> Action {
     let metadata = found.metadata();
-    let mut owners = metadata.owner_references.clone().unwrap_or_default();
-    let missing = desired
-        .into_iter()
-        .filter(|owner| owners.iter().all(|known| known.uid != owner.uid));
-    let missing: Vec<_> = missing.collect();
-    if missing.is_empty() {
+    let before = metadata.owner_references.as_deref().unwrap_or_default();
+    let kept = before.iter().filter(|owner| !is_gone(owner, state));
+    let mut owners: Vec<_> = kept.cloned().collect();
+    for owner in desired {
+        if owners.iter().all(|known| known.uid != owner.uid) {
+            owners.push(owner);
+        }
+    }
+    if owners == before {
         return Action::KeepCopy {
             copy: Box::new(copy),
             metadata: Box::new(metadata.clone()),
         };
     }
-    owners.extend(missing);
     Action::SetOwners {
         copy: reference.clone(),
         version: ObjectVersion::of(metadata),
         owners,
     }
+}
+
+/// Whether an owner is a deployment that does not exist any more.
+fn is_gone(owner: &OwnerReference, state: &ClusterState) -> bool {
+    let has_uid = |deployment: &Deployment| deployment.meta().uid.as_ref() == Some(&owner.uid);
+    owner.kind == BundleDeployment::kind(&()) && !state.deployments.iter().any(has_uid)
 }
 
 /// Whether an existing object was created for the same purpose as a copy, by this controller or by Fleet's own.

@@ -396,7 +396,7 @@ impl Server {
         }
     }
 
-    /// Deletes the objects of which no owner exists, as the garbage collector does.
+    /// Deletes the objects of which no owner exists, and removes owners that do not exist, as the garbage collector does.
     pub fn collect_garbage(&mut self) {
         let uids: BTreeSet<_> = self
             .deployments
@@ -416,6 +416,12 @@ impl Server {
         let garbage: Vec<_> = garbage.into_iter().map(|(copy, _)| copy.clone()).collect();
         for copy in garbage {
             self.remove(&copy);
+        }
+        for object in self.objects.values_mut() {
+            let owners = &mut metadata_mut(object).owner_references;
+            if let Some(owners) = owners {
+                owners.retain(|owner| uids.contains(&owner.uid));
+            }
         }
     }
 
