@@ -101,10 +101,7 @@ fn copies_exist_before_the_deployment_is_changed_to_need_them() {
     let access = access_name(&inputs, WEB);
     let staged = reconcile(&mut server, &inputs, WEB, STAGE);
     let create = format!("create {access}");
-    assert_eq!(
-        staged,
-        [&*create, "create other", "replace deployment", "apply web"]
-    );
+    assert_eq!(staged, [&*create, "create other", "replace deployment"]);
     let promoted = reconcile(&mut server, &inputs, WEB, PROMOTE);
     assert_eq!(promoted, ["replace deployment", "delete shared"]);
 }

@@ -331,7 +331,11 @@ impl Server {
             let [id, staged_id] = values.ids.unwrap();
             for (id, written) in [(id, values.values), (staged_id, values.staged)] {
                 let expected = self.values_of.get(&id).map_or("", String::as_str);
-                assert_eq!(written, expected, "the values of another ID are written for {id}");
+                let is_empty = values_hash(written.as_bytes(), expected.as_bytes()).is_empty();
+                assert!(
+                    is_empty || written == expected,
+                    "the values of another ID are written for {id}"
+                );
             }
         }
         let reference = CopyRef::of(copy.object.kind(), copy.object.metadata());
