@@ -83,14 +83,14 @@ impl Delivery<'_> {
         step: RolloutStep,
         written: &mut Option<BundleDeployment>,
     ) -> Result<Option<Blocked>, DeliveryError> {
-        let mut stale = BTreeSet::new();
+        let mut stale_copies = BTreeSet::new();
         loop {
             let current = match &*written {
                 Some(deployment) => Cow::Owned(target.with_existing(deployment)),
                 None => Cow::Borrowed(target),
             };
             let mut state = self.observed(&current);
-            state.stale.clone_from(&stale);
+            state.stale.clone_from(&stale_copies);
             let reads = self.bundle.reads(&current, step, &state);
             observe::read(self.context, self.copies, reads, &mut state).await?;
             let plan = match self.bundle.plan(&current, step, &state) {
@@ -105,8 +105,8 @@ impl Delivery<'_> {
             match applied.error {
                 Some(ActionError {
                     stale: Some(copy), ..
-                }) if stale.is_empty() => {
-                    stale.insert(copy);
+                }) if stale_copies.is_empty() => {
+                    stale_copies.insert(copy);
                 }
                 Some(failed) => return Err(failed.error),
                 None if plan.has_new_owner => {}

@@ -14,7 +14,7 @@ use helmops_core::{
     admit::{ValidHelmOp, warnings},
     bundle::{self, BundleInputs, Lookup, lookups, pins},
     chart::request::ChartRequest,
-    targeting::{Group, Member, RolloutStep, deployment, deployment::ObservedSecret, merge::merge, targets},
+    targeting::{Group, Member, RolloutStep, deployment, deployment::Observed, merge::merge, targets},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -174,15 +174,7 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
         let rollout = helmops_core::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());
         for target in &targets {
-            black_box(
-                deployment(
-                    &fleet.bundle,
-                    target,
-                    RolloutStep::Promote,
-                    ObservedSecret::default(),
-                )
-                .unwrap(),
-            );
+            black_box(deployment(&fleet.bundle, target, RolloutStep::Promote, Observed::default()).unwrap());
         }
     });
 }

@@ -117,18 +117,23 @@ async fn deleting_a_bundle_removes_it_from_all_clusters() {
     fixture
         .bundle(
             "web",
-            &json!({ "helmOpOptions": { "helmOpSecretName": "access" } }),
+            &json!({ "helmOpOptions": { "helmOpSecretName": "access" }, "helm": { "values": { "a": 1 } } }),
         )
         .await;
     for cluster in 0..2 {
         fixture.deployment(cluster, "web").await;
     }
+    // The values of the other cluster have no owner, so the controller deletes them when it is no target any more.
+    let first = json!({ "targets": [{ "clusterName": "c0" }] });
+    fixture.patch("bundle/web", &json!({ "spec": first })).await;
+    fixture.until_none_on(1, "bundledeployment/web").await;
+    fixture.until_none_on(1, "secret/web").await;
     fixture
         .kubectl(&["delete", "bundle", "web", "--timeout=30s"])
         .await;
-    for cluster in 0..2 {
-        fixture.until_none_on(cluster, "bundledeployment/web").await;
-    }
+    fixture.until_none_on(0, "bundledeployment/web").await;
+    let values = fixture.on(0, "secret/web").await.unwrap();
+    assert_eq!(values, None, "the finalizer of the Bundle waits for its deletion");
     fixture.bundle("db", &json!({})).await;
     let before = fixture.deployment(0, "db").await;
     let kubectl = suite().await.bed.kubectl().in_namespace(&fixture.clusters[0]);

@@ -264,8 +264,13 @@ async fn modified_and_deleted_copies_are_restored() {
     let before = fixture.deployment(0, "web").await;
     spec["helm"] = json!({ "values": { "a": 2 } });
     fixture.bundle("web", &spec).await;
-    fixture.until_data(0, "web", "values", r#"{"a":2}"#).await;
+    let values = fixture.until_data(0, "web", "values", r#"{"a":2}"#).await;
     let after = fixture.deployment(0, "web").await;
+    let owner = &values["metadata"]["ownerReferences"][0];
+    assert_eq!(
+        (&owner["uid"], &owner["controller"]),
+        (&after["metadata"]["uid"], &json!(true))
+    );
     assert_ne!(before["spec"]["valuesHash"], after["spec"]["valuesHash"]);
 }
 

@@ -55,9 +55,13 @@ impl ClusterState {
         self.metadata.insert(reference, metadata);
     }
 
-    /// An object, if it was read: `None` inside if it does not exist.
-    pub(super) fn object(&self, reference: &CopyRef) -> Option<Option<&Object>> {
-        self.objects.get(reference).map(Option::as_ref)
+    /// An object, as far as it was read.
+    pub(super) fn object(&self, reference: &CopyRef) -> ReadObject<'_> {
+        match self.objects.get(reference) {
+            None => ReadObject::NotRead,
+            Some(None) => ReadObject::Missing,
+            Some(Some(object)) => ReadObject::Found(object),
+        }
     }
 
     /// The metadata of an object, if it was read and exists.
@@ -73,6 +77,17 @@ impl ClusterState {
             .iter()
             .filter_map(|deployment| deployment.valid())
     }
+}
+
+/// An object that may have been read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ReadObject<'s> {
+    /// It was not read.
+    NotRead,
+    /// It does not exist.
+    Missing,
+    /// The object.
+    Found(&'s Object),
 }
 
 /// What has to be read from the API server.

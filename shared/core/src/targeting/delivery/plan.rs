@@ -7,6 +7,7 @@ use kube_core::Resource;
 use super::{
     Action, Blocked, BundleDelivery, ClusterState, CopyWrite, Deployment, ObjectVersion, Plan,
     bundle::{Job, SourceCopy},
+    observed::ReadObject,
     owners::is_owned,
     prune::release,
     reads::is_decided,
@@ -46,10 +47,10 @@ impl BundleDelivery<'_> {
             return Ok(Plan::default());
         };
         let values = job.values_reference();
-        let stored = state.object(&values).flatten().and_then(|object| match object {
-            Object::Secret(secret) => Copy::values_of(secret),
-            Object::ConfigMap(_) => None,
-        });
+        let stored = match state.object(&values) {
+            ReadObject::Found(Object::Secret(secret)) => Copy::values_of(secret),
+            _ => None,
+        };
         let downstream = self.compared(&job, state);
         let observed = Observed {
             secret: stored.as_ref(),
@@ -171,9 +172,9 @@ fn ensure(
         owners,
     };
     match state.object(&desired.reference) {
-        None if known.is_some() => actions.push(Action::ApplyCopy(write(copy, owners))),
-        None | Some(None) => actions.push(Action::CreateCopy(write(copy, owners))),
-        Some(Some(found)) => {
+        ReadObject::NotRead if known.is_some() => actions.push(Action::ApplyCopy(write(copy, owners))),
+        ReadObject::NotRead | ReadObject::Missing => actions.push(Action::CreateCopy(write(copy, owners))),
+        ReadObject::Found(found) => {
             if !has_same_purpose(&copy, found, job, state) {
                 return Err(Blocked::by_foreign(&desired.reference, &copy));
             }
@@ -254,11 +255,11 @@ fn compare(job: &Job<'_>, copy: &SourceCopy<'_>, state: &ClusterState) -> CopySt
         return same(known.and_then(|known| known.copied_from.clone()));
     }
     match state.object(&reference) {
-        Some(Some(found)) if found.has_content_of(copy.source) => {
+        ReadObject::Found(found) if found.has_content_of(copy.source) => {
             let has_same_purpose = CopyPurpose::of(found.metadata()).as_ref() == Some(&copy.purpose);
             same(copied_from(found.metadata()).filter(|_| has_same_purpose))
         }
-        Some(None) => CopyState::Missing,
-        Some(Some(_)) | None => CopyState::Different,
+        ReadObject::Missing => CopyState::Missing,
+        ReadObject::Found(_) | ReadObject::NotRead => CopyState::Different,
     }
 }

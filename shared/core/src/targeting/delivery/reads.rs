@@ -7,6 +7,7 @@ use helmops_api::NamespacedName;
 use super::{
     BundleDelivery, ClusterState, Read,
     bundle::{Job, SourceCopy},
+    observed::ReadObject,
     owners::is_owned,
 };
 use crate::targeting::{
@@ -87,7 +88,7 @@ impl BundleDelivery<'_> {
         for (reference, _) in is_owned {
             if *reference == job.values_reference() {
                 // If its values decide whether it is needed, it is read as a whole.
-                if has_no_values(job) || state.object(reference).is_some() {
+                if has_no_values(job) || !matches!(state.object(reference), ReadObject::NotRead) {
                     released.push(reference.clone());
                 }
                 continue;
@@ -112,9 +113,9 @@ fn has_no_values(job: &Job<'_>) -> bool {
     let had_none = job
         .existing
         .is_none_or(|existing| existing.spec.values_hash.is_empty());
-    let is_desired = |id: &&str| **id == *job.desired.id;
-    let has_desired = job.next.ids.iter().any(is_desired);
-    let is_known = had_none || job.next.ids.iter().all(|id| is_desired(&id));
+    let is_desired = |id: &str| id == job.desired.id;
+    let has_desired = job.next.ids.into_iter().any(is_desired);
+    let is_known = had_none || job.next.ids.into_iter().all(is_desired);
     let desired = job.desired.values.as_bytes();
     is_known && (!has_desired || values_hash(desired, desired).is_empty())
 }

@@ -55,9 +55,9 @@ fn deployed(inputs: &Inputs) -> Server {
 fn reads(server: &Server, inputs: &Inputs, name: &str, stale: &[CopyRef]) -> Vec<Read> {
     let existing = server.deployments.get(name);
     with_target(inputs, name, existing, |delivery, target| {
-        let mut state = server.cached();
-        state.stale = stale.iter().cloned().collect();
-        delivery.reads(target, PROMOTE, &state)
+        let mut observed = server.cached();
+        observed.stale = stale.iter().cloned().collect();
+        delivery.reads(target, PROMOTE, &observed)
     })
 }
 
@@ -186,7 +186,10 @@ fn a_secret_is_overwritten_for_a_new_deployment_only_after_confirmation() {
     server.deployments.clear();
     inputs.set_bundle(WEB, 2, false, &[]);
     let deployment = Read::Deployment(NamespacedName::new("cluster-c1", WEB));
-    assert_eq!(reads(&server, &inputs, WEB, &[]), [deployment.clone()]);
+    assert_eq!(
+        reads(&server, &inputs, WEB, &[]),
+        std::slice::from_ref(&deployment)
+    );
     let done = reconcile(&mut server, &inputs, WEB, PROMOTE);
     assert_eq!(done, ["apply web", "create deployment"]);
     let stale = reads(&Server::default(), &inputs, WEB, &[secret(WEB)]);

@@ -121,7 +121,7 @@ fn every_interruption_converges() {
 }
 
 /// Something that happens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Event {
     /// The controller reconciles a Bundle, and may end before it is done.
     Reconcile {

@@ -197,15 +197,15 @@ impl Server {
                 (RolloutStep::Hold, None) => RolloutStep::Wait,
                 (step, _) => step,
             };
-            let mut state = server.cached();
-            state.stale.clone_from(stale);
-            if let Some(blocked) = delivery.blocked(target, &state) {
+            let mut observed = server.cached();
+            observed.stale.clone_from(stale);
+            if let Some(blocked) = delivery.blocked(target, &observed) {
                 return (Err(blocked), String::new(), String::new());
             }
-            let reads = delivery.reads(target, step, &state);
-            server.read(&reads, &mut state);
+            let reads = delivery.reads(target, step, &observed);
+            server.read(&reads, &mut observed);
             let desired = target.desired.as_ref().unwrap();
-            let plan = delivery.plan(target, step, &state);
+            let plan = delivery.plan(target, step, &observed);
             (plan, desired.id.clone(), desired.values.to_string())
         });
         self.values_of.insert(id, values);
