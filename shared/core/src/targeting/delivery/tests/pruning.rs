@@ -71,5 +71,5 @@ fn a_deployment_belongs_to_the_bundle_that_its_labels_name() {
     assert!(may_be_of("fleet", "web", &metadata));
     assert!(!may_be_of("other", "web", &metadata));
     metadata.labels = None;
-    assert!(may_be_of("other", "web", &metadata), "nobody knows");
+    assert!(may_be_of("other", "web", &metadata), "its Bundle is unknown");
 }
