@@ -7,7 +7,7 @@ use helmops_tests::chart_server::ChartServer;
 use helmops_tests::charts::ChartRepo;
 use helmops_tests::helmops;
 use helmops_tests::kubectl::Kubectl;
-use helmops_tests::metrics::api_requests;
+use helmops_tests::metrics::{Metrics, api_requests};
 use helmops_tests::wait::eventually;
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ impl Fixture {
         }
     }
 
-    /// Applies HelmOp `web`, with new fields of this level at every place.
+    /// Applies HelmOp `web`, with new fields of this level in each block.
     async fn apply_newer(&self, version: &str, level: u8) {
         let level = json!({ "level": level });
         let helm = json!({
@@ -146,13 +146,30 @@ impl Fixture {
         .unwrap()
     }
 
-    /// Waits until both loops have reconciled `web` again, although nothing has changed.
+    /// Waits until both loops have reconciled `web` again, although nothing has changed that they write.
     async fn reconcile_again(&self, number: u8) {
-        for object in ["helmop/web", "bundle/web", "cluster/c1"] {
-            let before = self.reconciled().await.unwrap();
-            let annotation = format!("number={number}");
-            self.run(&["annotate", "--overwrite", object, &annotation]).await;
-            self.until_reconciled(before, 1.0).await;
+        // A label of a Cluster can change which Bundles it gets.
+        let changes = [
+            ("helmop", ["annotate", "--overwrite", "bundle/web"]),
+            ("bundle", ["label", "--overwrite", "cluster/c1"]),
+        ];
+        for (reconciler, change) in changes {
+            let reconciled = async || {
+                let metrics = Metrics::scrape(&format!("{}/metrics", self.controller.admin)).await?;
+                let labels = [("controller", reconciler)];
+                metrics
+                    .sum("helmops_reconcile_total", &labels)
+                    .context("no such metric")
+            };
+            let before = reconciled().await.unwrap();
+            self.run(&[&change[..], &[&*format!("number=n{number}")]].concat())
+                .await;
+            eventually("a reconciliation", SOON, async || {
+                ensure!(reconciled().await? > before, "none by {reconciler}");
+                Ok(())
+            })
+            .await
+            .unwrap();
         }
     }
 
@@ -200,7 +217,8 @@ async fn fields_of_newer_crds_survive_from_helmop_to_cluster() {
     let (level, next) = (json!({ "level": 1 }), json!({ "level": 2 }));
     fixture
         .apply_object(&json!({
-            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster", "metadata": { "name": "c1" }
+            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster",
+            "metadata": { "name": "c1", "labels": { "number": "none" } },
         }))
         .await;
     fixture.apply_newer("0.1.0", 1).await;
