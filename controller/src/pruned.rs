@@ -2,11 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use helmops_shared::{
-    api::{PrunedFields, unknown_fields::VisitUnknown},
-    runtime::lock,
-    text::cut,
-};
+use bounded_text::cut;
+use helmops_api::{PrunedFields, unknown_fields::VisitUnknown};
+use helmops_process::lock;
 
 /// Maximum length of the paths in the log, in bytes.
 const MAX_LOGGED: usize = 1024;

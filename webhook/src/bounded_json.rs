@@ -7,7 +7,7 @@
 
 use std::{cell::Cell, fmt};
 
-use helmops_shared::api::unknown_fields::UNKNOWN_FIELD;
+use helmops_api::unknown_fields::UNKNOWN_FIELD;
 use serde::{
     Deserialize,
     de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor},
@@ -314,7 +314,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Bounded<'_, A> {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::{HelmOp, WithoutStatus, limits};
+    use helmops_api::{HelmOp, WithoutStatus, limits};
     use serde_json::{Map, Value, json};
 
     use super::*;

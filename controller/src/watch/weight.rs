@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use helmops_shared::api::{
+use helmops_api::{
     Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, HelmOp, labels,
     unknown_fields::UNKNOWN_FIELD,
 };
@@ -337,7 +337,7 @@ within! {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::Decoded;
+    use helmops_api::Decoded;
     use serde_json::{Value, json};
 
     use super::*;
