@@ -21,6 +21,10 @@ use super::{free_form::FreeForm, metadata::Metadata, wire::FieldSet};
 
 /// The unknown fields of a struct, which embeds them as its last part. They take no memory if there are none.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(
+    clippy::box_collection,
+    reason = "a map has three words, and almost every struct has none"
+)]
 pub struct UnknownFields(Option<Box<BTreeMap<Box<str>, FreeForm>>>);
 
 /// The type name under which serializers and deserializers get names and values of unknown fields, to count them.
@@ -111,6 +115,7 @@ impl<'p> FieldPath<'p> {
     }
 
     /// The path of a field of this struct.
+    #[must_use]
     pub const fn field(&'p self, name: &'p str) -> Self {
         Self {
             parent: Some(self),
