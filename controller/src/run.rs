@@ -21,6 +21,7 @@ use crate::{
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
     loops,
     metrics::Metrics,
+    pruned::Pruned,
     resolve::{FetchMetrics, MemoryBounds, Resolver},
     retry_state::RetryState,
     watch::{self, StoreBudget},
@@ -83,6 +84,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         clusters: RetryState::default(),
         min_polling_interval: args.min_polling_interval,
         keeps_extras: AtomicBool::new(true),
+        pruned_bundle_fields: Pruned::default(),
+        pruned_deployment_fields: Pruned::default(),
     });
     tracing::info!(
         version = runtime::version(),
