@@ -63,7 +63,7 @@ async fn upgrade_crds(kubectl: &Kubectl) {
             let path = format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{path}");
             json!({ "op": "add", "path": path, "value": schema })
         };
-        let patch = Value::from_iter(paths.iter().map(add)).to_string();
+        let patch = paths.iter().map(add).collect::<Value>().to_string();
         let crd = format!("{plural}.fleet.cattle.io");
         let arguments = ["patch", "crd", &crd, "--type=json", "-p", &patch];
         kubectl.run(&arguments).await.unwrap().ok().unwrap();
@@ -271,11 +271,11 @@ async fn fields_of_newer_crds_survive_from_helmop_to_cluster() {
         .await;
     assert_eq!(bundle["spec"]["added"], level);
     assert_eq!(bundle["spec"]["helm"]["version"], "0.2.0");
-    let updated = fixture
+    let upgraded = fixture
         .until_fields_are(&on_cluster, "bundledeployment/web", &OF_DEPLOYMENT, &next)
         .await;
-    assert_eq!(updated["spec"]["added"], level);
-    assert_ne!(updated["spec"]["deploymentID"], deployed["spec"]["deploymentID"]);
+    assert_eq!(upgraded["spec"]["added"], level);
+    assert_ne!(upgraded["spec"]["deploymentID"], deployed["spec"]["deploymentID"]);
 
     // A restart changes nothing.
     fixture.reconcile_again(4).await;
