@@ -8,6 +8,7 @@ use crate::chart::registry::{
     tag::{self, TaggedVersion},
     tag_list::TagList,
 };
+use crate::chart::version::Version;
 
 /// Versions, the request, and Helm's choice from an index.
 const INDEX: &str = include_str!("../../../../tests/truth/index/choose.tsv");
