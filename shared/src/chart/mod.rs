@@ -2,6 +2,7 @@
 
 pub mod constraint;
 pub mod index;
+pub mod location;
 pub mod meter;
 pub mod registry;
 pub mod request;
