@@ -11,7 +11,7 @@ use helmops_shared::{
             DesiredDeployment, DesiredSecret, DownstreamCopy, ObservedSecret, SecretValues, access_secret,
             deployment, recorded,
         },
-        target::DesiredTarget,
+        desired::DesiredTarget,
     },
 };
 use k8s_openapi::api::core::v1::Secret;

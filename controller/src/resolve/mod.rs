@@ -23,7 +23,7 @@ mod time_limit;
 
 use std::{io, sync::Arc, time::Instant};
 
-pub use self::http::{Addresses, Cidr, CidrError};
+pub use self::http::{Addresses, CaCertificate, Cidr, CidrError};
 use self::{
     access::Access,
     budget::Budget,
@@ -36,7 +36,6 @@ use self::{
     time_limit::TimeLimit,
 };
 pub use self::{
-    access::CaCertificate,
     bounds::MemoryBounds,
     error::ResolveError,
     metrics::FetchMetrics,

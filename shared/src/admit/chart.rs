@@ -1,6 +1,5 @@
 //! The charts that `spec.helm` and the targets request.
 
-use super::{error::FieldErrors, path::Path};
 use crate::{
     api::HelmOptions,
     chart::{
@@ -10,6 +9,7 @@ use crate::{
         url::{self, Url},
     },
     reason::Reason,
+    validation::{FieldErrors, Path},
 };
 
 /// Checks the chart of the HelmOp itself.

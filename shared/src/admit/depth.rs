@@ -1,12 +1,12 @@
 //! The nesting depth of Helm values.
 
-use super::{error::FieldErrors, path::Path};
 use crate::{
     api::{
         HelmOptions,
         free_form::{FreeForm, MAX_DEPTH, TooDeep},
     },
     reason::Reason,
+    validation::{FieldErrors, Path},
 };
 
 /// Rejects values that are nested too deeply: they cannot be rendered for any cluster. `path` is that of the Helm options.

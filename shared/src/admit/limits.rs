@@ -11,10 +11,6 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{
-    error::{ErrorType, FieldErrors},
-    path::Path,
-};
 use crate::{
     api::{
         BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions,
@@ -26,6 +22,7 @@ use crate::{
     },
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
+    validation::{ErrorType, FieldErrors, Path},
 };
 
 const REASON: Reason = Reason::LimitExceeded;

@@ -6,30 +6,26 @@
 mod chart;
 pub mod default;
 mod depth;
-mod error;
 mod limits;
-mod names;
 mod options;
-pub(crate) mod path;
 mod review;
 mod rollout;
-pub(crate) mod selector;
 mod templates;
 mod warning;
 
 use std::time::Duration;
 
-use self::path::Path;
 pub use self::{
-    error::{FieldError, FieldErrors},
     review::{Decision, review},
     warning::warnings,
 };
+pub use crate::validation::{FieldError, FieldErrors};
 use crate::{
     api::{HelmOp, HelmOptions},
     chart::request::ChartRequest,
     poll,
     reason::Reason,
+    validation::{ErrorType, Path, names, selector},
 };
 
 /// A valid HelmOp, and its parsed fields.
@@ -114,7 +110,7 @@ fn check_own_name(errors: &mut FieldErrors, helmop: &HelmOp) {
         errors.add(
             &metadata.field("name"),
             Reason::InvalidName,
-            error::ErrorType::TooLong,
+            ErrorType::TooLong,
             name,
             detail,
         );

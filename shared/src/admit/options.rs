@@ -1,15 +1,10 @@
 //! Options that a HelmOp and its targets have in common.
 
-use super::{
-    depth,
-    error::{ErrorType, FieldErrors},
-    names,
-    path::Path,
-    selector,
-};
+use super::depth;
 use crate::{
     api::{BundleDeploymentOptions, HelmOptions, options::DownstreamResource},
     reason::Reason,
+    validation::{ErrorType, FieldErrors, Path, names, selector},
 };
 
 /// Checks all options except the chart itself.

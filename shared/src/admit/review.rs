@@ -1,7 +1,7 @@
 //! The decision on a change of a HelmOp.
 
-use super::{FieldErrors, templates, warning::bounded, warnings};
-use crate::{api::HelmOp, targeting::values::TemplateProblem};
+use super::{templates, warning::bounded, warnings};
+use crate::{api::HelmOp, targeting::values::TemplateProblem, validation::FieldErrors};
 
 /// The decision of admission on a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

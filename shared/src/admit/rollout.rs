@@ -2,10 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{error::FieldErrors, path::Path, selector};
 use crate::{
     api::rollout::{Partition, RolloutStrategy},
     reason::Reason,
+    validation::{FieldErrors, Path, selector},
 };
 
 /// Checks a rollout strategy.

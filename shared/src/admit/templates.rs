@@ -3,11 +3,11 @@
 //! Only admission reports them. The controller does not refuse a stored HelmOp for its templates: they are not rendered for a cluster
 //! without labels, and every other cluster reports its own error.
 
-use super::{FieldErrors, path::Path};
 use crate::{
     api::{HelmOpSpec, HelmOptions},
     reason::Reason,
     targeting::values::{self, ProblemKind, TemplateProblem},
+    validation::{FieldErrors, Path},
 };
 
 /// The fix for text that is not meant as a template.

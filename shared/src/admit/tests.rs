@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Decision, FieldErrors, ValidHelmOp, warnings};
-use crate::{api::HelmOp, reason::Reason};
+use super::{Decision, ValidHelmOp, warnings};
+use crate::{api::HelmOp, reason::Reason, validation::FieldErrors};
 
 fn helmop(spec: &Value) -> HelmOp {
     let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });

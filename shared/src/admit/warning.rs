@@ -12,7 +12,7 @@ use crate::{
         url::{self, Url},
         version::Version,
     },
-    poll, targeting,
+    poll,
     text::cut,
 };
 
@@ -261,7 +261,7 @@ fn targets(warnings: &mut Warnings, spec: &HelmOpSpec) {
                 target.name
             ));
         }
-        if !targeting::has_criteria(&target.criteria) {
+        if !target.criteria.has_any() {
             warnings.add(format!(
                 "spec.targets[{index}]: matches no cluster, because it has none of clusterName, clusterSelector, \
                  clusterGroup and clusterGroupSelector; clusterSelector: {{}} matches every cluster"

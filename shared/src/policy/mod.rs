@@ -23,9 +23,10 @@
 //! - So a pattern for repositories that also allows archives must match the file in the folder:
 //!   `https://charts\.example\.com/stable(/.*)?`.
 //! - An entry allows the text that is equal to it, and every text that it fully matches as a regular expression of Go (module
-//!   `expression`).
-//! - URLs are matched without their user info and fragment. A URL that clients interpret differently than it is written, such
-//!   as one with `..` in its path, must be listed literally. A URL with an encoded slash in its path must be allowed both as
+//!   `targeting::template::regexp`).
+//! - URLs are matched as they are fetched, by the parser of the HTTP client, without their user info (module
+//!   `chart::location`). A URL that clients interpret differently than it is written, such as one with `..` in its path, must
+//!   be listed literally. A URL with an encoded slash in its path must be allowed both as
 //!   written and with the slash decoded, or be listed literally.
 //! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
 //! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`).
@@ -42,7 +43,6 @@
 
 mod chart;
 mod downstream;
-pub(crate) mod expression;
 mod invalid;
 mod list;
 mod names;
@@ -57,10 +57,11 @@ use self::{
     patterns::Patterns,
 };
 use crate::{
-    admit::{self, Decision, FieldErrors, ValidHelmOp, path::Path},
+    admit::{self, Decision, FieldErrors, ValidHelmOp},
     api::{Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy},
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
+    validation::Path,
 };
 
 /// Every violation has the same reason, as in Fleet.

@@ -4,10 +4,13 @@ use regex::{Regex, RegexBuilder};
 
 use super::{
     chart::{Candidate, PolicySubject},
-    expression::{is_plain, rewrite},
     list::{Entry, List},
 };
-use crate::{chart::url, text::cut};
+use crate::{
+    chart::url,
+    targeting::template::regexp::{is_plain, rewrite},
+    text::cut,
+};
 
 /// Total length of the regular expressions of a list, in bytes. Usual lists have a few thousand; parsing takes up to about two
 /// thousand times the length in memory.

@@ -4,9 +4,9 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{
+    desired::DesiredTarget,
     identity::deployment_id,
     interner::Interner,
-    target::DesiredTarget,
     template::Exceeded,
     values::{VALUES, ValuesError, ValuesErrorKind, ValuesSource, template_labels},
 };

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
+    desired::DesiredTarget,
     identity::values_hash,
     names,
     rollout::RolloutStep,
-    target::{DesiredTarget, Target, add},
+    target::{Target, add},
     values,
 };
 use crate::api::{Bundle, BundleDeployment, bundle_deployment::BundleDeploymentSpec, labels};

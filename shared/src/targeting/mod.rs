@@ -15,6 +15,7 @@ pub mod cluster_namespace;
 pub mod copies;
 pub mod criteria;
 pub mod deployment;
+pub mod desired;
 pub mod go_json;
 pub mod identity;
 pub(crate) mod index;
@@ -36,13 +37,3 @@ pub use self::{
     rollout::{Rollout, RolloutStep, plan},
     target::{Target, TargetError, cluster_of, orphans, strays, targets},
 };
-
-use crate::api::target::ClusterCriteria;
-
-/// Whether there is any criterion. Without one, no cluster matches.
-pub fn has_criteria(criteria: &ClusterCriteria) -> bool {
-    !criteria.cluster_name.is_empty()
-        || criteria.cluster_selector.is_some()
-        || !criteria.cluster_group.is_empty()
-        || criteria.cluster_group_selector.is_some()
-}

@@ -8,10 +8,10 @@ use std::{
 use thiserror::Error;
 
 use super::{
-    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, interner::Interner,
-    matching::Matcher, selector::InvalidSelector, template::Budget, values::ValuesError,
+    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, desired::DesiredTarget,
+    interner::Interner, matching::Matcher, selector::InvalidSelector, template::Budget, values::ValuesError,
 };
-use crate::api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
+use crate::api::{Bundle, BundleDeployment, labels};
 
 /// A cluster that a Bundle targets, with its desired and its existing deployment.
 #[derive(Debug)]
@@ -65,17 +65,6 @@ pub enum TargetError {
     /// Something that it needs is missing; a message.
     #[error("{0}")]
     Missing(String),
-}
-
-/// What to deploy to a cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DesiredTarget {
-    /// The options, without Helm values. Clusters with the same options share them.
-    pub options: Arc<BundleDeploymentOptions>,
-    /// The Helm values as they are in the Secret; empty if there are none. Clusters with the same values share them.
-    pub values: Arc<str>,
-    /// Identifies the options, values and content.
-    pub id: String,
 }
 
 impl Target<'_> {

@@ -1,12 +1,14 @@
 //! The order in which clusters are updated, and how many at a time.
 
+mod error;
 mod limit;
 mod partition;
 mod plan;
 
 pub use self::{
+    error::PlanError,
     limit::{InvalidAmount, limit},
-    plan::{PartitionRound, PlanError, Rollout, RolloutStep, plan},
+    plan::{PartitionRound, Rollout, RolloutStep, plan},
 };
 
 use crate::api::BundleDeployment;

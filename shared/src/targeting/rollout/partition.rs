@@ -3,8 +3,8 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
+    error::PlanError,
     limit::{InvalidAmount, limit},
-    plan::PlanError,
 };
 use crate::{
     api::rollout::RolloutStrategy,

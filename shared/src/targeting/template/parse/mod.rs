@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::{
     budget::Meter,
-    check::UnsupportedFunction,
     error::TemplateError,
+    error::UnsupportedFunction,
     lex,
     lex::{Token, TokenKind},
     node::{Branch, Node, Templates},

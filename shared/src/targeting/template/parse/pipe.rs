@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::{
     super::{
-        check::UnsupportedFunction,
         error::TemplateError,
+        error::UnsupportedFunction,
         functions::{self, ResolveError},
         lex::{Token, TokenKind},
         literal,

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::{
-    error::{ErrorType, FieldErrors},
-    names,
-    path::Path,
-};
+use super::{ErrorType, FieldErrors, Path, names};
 use crate::{api::target::ClusterCriteria, reason::Reason};
 
 /// Checks the selectors in the criteria for clusters.
