@@ -1,6 +1,6 @@
 //! `WWW-Authenticate`, and the URL to which credentials are sent.
 
-use helmops_shared::chart::registry::{
+use helmops_core::chart::registry::{
     challenge::{self, Bearer, Scheme},
     endpoint::Transport,
     realm,

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_shared::chart::{
+use helmops_core::chart::{
     location,
     registry::{
         endpoint::{Endpoint, Transport},

@@ -2,13 +2,14 @@
 
 use std::{io::BufReader, sync::Arc, time::Instant};
 
-use helmops_shared::{
+use helm_index::{
+    self as index, ChartFilter, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
+    VersionRequest, select,
+};
+use helmops_core::{
     chart::{
-        index::{self, ChartFilter, Index, IndexEntry, IndexError, Layout},
         location::{self, without_credentials},
-        request::{OwnedVersionRequest, VersionRequest},
         resolved::ChartVersion,
-        select::{SelectError, select},
         url::redacted,
     },
     reason::Reason,
