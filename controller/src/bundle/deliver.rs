@@ -10,7 +10,7 @@ use helmops_core::targeting::{
         DesiredDeployment, DesiredSecret, DownstreamCopy, ObservedSecret, SecretValues, access_secret,
         deployment, recorded,
     },
-    target::DesiredTarget,
+    desired::DesiredTarget,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;

@@ -28,7 +28,7 @@ use helmops_core::{
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
 
-pub use self::http::{Addresses, Cidr, CidrError};
+pub use self::http::{Addresses, CaCertificate, Cidr, CidrError};
 use self::{
     access::Access,
     budget::Budget,
@@ -41,7 +41,6 @@ use self::{
     time_limit::TimeLimit,
 };
 pub use self::{
-    access::CaCertificate,
     bounds::MemoryBounds,
     error::ResolveError,
     metrics::FetchMetrics,

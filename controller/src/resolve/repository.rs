@@ -7,7 +7,11 @@ use helm_index::{
     VersionRequest, select,
 };
 use helmops_core::{
-    chart::{resolved::ChartVersion, url::redacted},
+    chart::{
+        location::{self, without_credentials},
+        resolved::ChartVersion,
+        url::redacted,
+    },
     reason::Reason,
 };
 use percent_encoding::percent_decode_str;
@@ -27,7 +31,7 @@ use super::{
     error::{index_reason, select_reason},
     http::{
         FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, Limits, RepositoryId,
-        RequestPermit, parse, read_error,
+        RequestPermit, read_error,
     },
     metrics::{FetchMetrics, RequestKind},
     overflow::Overflows,
@@ -298,7 +302,12 @@ impl Repositories {
             since,
         };
         let has_chart = |index: &CachedIndex| index.charts.contains(chart);
-        let acquire = || http.acquire_permit(source.access, &source.url);
+        let Access {
+            namespace,
+            time_limit,
+            ..
+        } = source.access;
+        let acquire = || http.acquire_permit(namespace, time_limit, &source.url);
         self.cache
             .get(key, requester, has_chart, acquire, async |permit, cached| {
                 let mut charts = match &key.scope {
@@ -407,10 +416,10 @@ impl CachedIndex {
 
 impl<'a> IndexSource<'a> {
     fn new(repo: &str, access: &'a Access) -> Result<Self, FetchError> {
-        let mut url = index_url(repo)?;
+        let url = index_url(repo)?;
         let in_url = login_in(&url);
         // Otherwise the client would send them a second time.
-        without_login(&mut url);
+        let url = without_credentials(url);
         let credentials = access.credentials(&url);
         let not_sent = credentials.not_sent().filter(|_| in_url.is_none());
         let login = match credentials {
@@ -519,24 +528,15 @@ fn validators(headers: &HeaderMap) -> HeaderMap {
 /// The URL of the index of a repository, without credentials and normalised: the same text for all spellings of the
 /// repository. `None` if it is not a URL.
 pub fn normalized_index_url(repo: &str) -> Option<String> {
-    let mut url = index_url(repo).ok()?;
-    without_login(&mut url);
-    Some(url.into())
+    let url = index_url(repo).ok()?;
+    Some(without_credentials(url).into())
 }
 
-fn without_login(url: &mut Url) {
-    // They fail if a URL cannot contain credentials.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-}
-
-/// The URL of the index of a repository: trailing slashes are ignored, and a query is kept.
+/// The URL of the index of a repository, with the credentials of the repository.
 fn index_url(repo: &str) -> Result<Url, FetchError> {
-    let mut url = parse(repo)?;
-    let path = format!("{}/index.yaml", url.path().trim_end_matches('/'));
-    url.set_path(&path);
-    url.set_fragment(None);
-    Ok(url)
+    let url =
+        location::url(repo).map_err(|error| FetchError::new(repo, FetchErrorKind::Url(error.to_string())))?;
+    Ok(location::index_url(&url))
 }
 
 /// The login in a URL.
@@ -550,18 +550,6 @@ fn login_in(url: &Url) -> Option<Login> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_index_url_is_below_the_repository() {
-        for (repo, index) in [
-            ("https://h/charts", "https://h/charts/index.yaml"),
-            ("https://h/charts//", "https://h/charts/index.yaml"),
-            ("https://h", "https://h/index.yaml"),
-            ("https://h/c?token=x#f", "https://h/c/index.yaml?token=x"),
-        ] {
-            assert_eq!(index_url(repo).unwrap().as_str(), index);
-        }
-    }
 
     #[test]
     fn a_login_is_read_from_the_url() {

@@ -10,7 +10,10 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::access::{Access, CaCertificate, Login, PLAIN_HTTP_PREFIX, TlsConfig};
+use super::{
+    access::{Access, Login, PLAIN_HTTP_PREFIX},
+    http::{CaCertificate, TlsConfig},
+};
 use crate::{
     backoff::BackoffPolicy,
     client::{ApiError, bounded},

@@ -18,6 +18,17 @@ wire! {
     }
 }
 
+impl ClusterCriteria {
+    /// Whether there is any criterion.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        !self.cluster_name.is_empty()
+            || self.cluster_selector.is_some()
+            || !self.cluster_group.is_empty()
+            || self.cluster_group_selector.is_some()
+    }
+}
+
 wire! {
     /// A set of clusters and what is different on them. A cluster belongs to the target if it fulfils every criterion
     /// (`clusterName`, `clusterSelector`, `clusterGroup`, `clusterGroupSelector`) that the target has; a target

@@ -13,7 +13,7 @@ use std::{
 
 use thiserror::Error;
 
-use super::patterns::PatternCache;
+use super::pattern_cache::PatternCache;
 
 /// Maximum length of a text in bytes: more than the API server accepts for a whole object.
 pub const MAX_TEXT: usize = 2 << 20;

@@ -2,20 +2,9 @@
 
 use super::{
     budget::{Budget, Meter},
-    error::TemplateError,
+    error::{TemplateError, UnsupportedFunction},
     has_actions, lex, parse,
 };
-
-/// A function that Fleet has and this implementation refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnsupportedFunction {
-    /// The name of the function.
-    pub name: String,
-    /// The byte of the text at which the template names it first.
-    pub offset: usize,
-    /// Why it is not supported, and what to use instead.
-    pub reason: String,
-}
 
 /// Parses a template, and returns the unsupported functions that it calls, each once. Rendering fails with the first of them.
 ///

@@ -47,3 +47,14 @@ fn at(piece: &str) -> String {
         format!("at <{piece}>: ")
     }
 }
+
+/// A function that Fleet has and this implementation refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsupportedFunction {
+    /// The name of the function.
+    pub name: String,
+    /// The byte of the text at which the template names it first.
+    pub offset: usize,
+    /// Why it is not supported, and what to use instead.
+    pub reason: String,
+}

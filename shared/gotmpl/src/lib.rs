@@ -21,6 +21,7 @@ mod literal;
 mod node;
 pub mod number;
 mod parse;
+mod pattern_cache;
 mod patterns;
 mod printf;
 pub mod regexp;
@@ -30,8 +31,8 @@ pub mod yaml;
 
 pub use self::{
     budget::{Budget, Exceeded, Limits, MAX_TEXT},
-    check::{UnsupportedFunction, check, check_tokens},
-    error::TemplateError,
+    check::{check, check_tokens},
+    error::{TemplateError, UnsupportedFunction},
     exec::{Rendered, line_at},
     heap::Context,
 };

@@ -29,7 +29,6 @@ pub mod supervisor;
 pub mod telemetry;
 mod throttle;
 
-pub use admin::MetricsWriter;
 pub use args::{LogFormat, ProcessArgs};
 pub use build_info::version;
 pub use exit::{exit, run_process, run_process_on};
@@ -38,6 +37,7 @@ pub use health::{Gate, Health, Heartbeat};
 pub use lock::lock;
 pub use own_namespace::own_namespace;
 pub use plain_port::{PlainPort, PortConfig, PortError};
+pub use scrape::MetricsWriter;
 pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
 pub use signals::{OsSignals, Signals};
 pub use supervisor::{ProcessError, Shutdown, Supervisor, TaskResult};

@@ -1,12 +1,14 @@
-//! Checks of the documentation and of the sources: the words, the links, and the names that they use.
+//! Checks of the documentation and of the sources: the words, the links and the names that they use, and the imports.
 //!
 //! ```text
-//! sources ────────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces
+//! sources ─┬──────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces
+//!          └──────────────────────► imports: no cycles, and the order of modules in ARCHITECTURE.md
 //! pages (Markdown, manifests) ─┬─► words
 //!                              ├─► links: files and headings that exist
 //!                              └─► names: metrics, flags, alerts and reasons that exist in the reference pages and alerts.yaml
 //! ```
 
+mod imports;
 mod links;
 mod names;
 mod pages;
@@ -35,14 +37,16 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong in the documentation and in the words of the sources of the repository at `root`.
+/// Everything that is wrong in the documentation, and in the words and imports of the sources, of the repository at `root`.
 ///
 /// # Errors
 /// Where a page cannot be read.
 pub fn check(root: &Path) -> Result<Vec<Problem>> {
     let pages = pages::read(root)?;
     let mut problems = words::check(&pages);
-    problems.extend(words::check(&pages::sources(root)?));
+    let sources = pages::sources(root)?;
+    problems.extend(words::check(&sources));
+    problems.extend(imports::check(&pages, &sources));
     problems.extend(links::check(&pages, root));
     problems.extend(names::check(&pages)?);
     problems.sort();

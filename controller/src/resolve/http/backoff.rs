@@ -9,7 +9,7 @@ use std::{
 
 use helmops_process::lock;
 
-use super::error::FetchErrorKind;
+use super::{error::FetchErrorKind, retry_after::MAX_RETRY_AFTER};
 use crate::backoff::BackoffPolicy;
 
 /// Maximum number of entries. An evicted entry costs one more failing request.
@@ -20,8 +20,6 @@ const DEFAULT_BACKOFF: BackoffPolicy = BackoffPolicy {
     initial_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(30),
 };
-/// Longest backoff that a server can request.
-pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 /// Backoff after a 429 without `Retry-After`.
 const RATE_LIMIT_BACKOFF: BackoffPolicy = BackoffPolicy {
     is_transient: true,

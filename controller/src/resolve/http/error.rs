@@ -5,10 +5,10 @@ use std::{io, time::Duration};
 use bounded_text::cut;
 use helmops_core::{chart::url::redacted, reason::Reason};
 use helmops_process::exit::with_causes;
-use reqwest::{StatusCode, Url};
+use reqwest::StatusCode;
 use thiserror::Error;
 
-use super::{addresses::AddressError, backoff::MAX_RETRY_AFTER};
+use super::{addresses::AddressError, retry_after::MAX_RETRY_AFTER};
 use crate::backoff::BackoffPolicy;
 
 /// Longest text of a library error that a message quotes, in bytes.
@@ -32,14 +32,6 @@ impl FetchError {
             kind,
         }
     }
-}
-
-/// Parses a URL.
-///
-/// # Errors
-/// If it is not a URL.
-pub fn parse(url: &str) -> Result<Url, FetchError> {
-    Url::parse(url).map_err(|error| FetchError::new(url, FetchErrorKind::Url(error.to_string())))
 }
 
 /// Why a request has no usable response. The texts in parentheses are those of Go's HTTP client, so that a search for them

@@ -14,6 +14,7 @@ mod backoff;
 mod readers;
 mod redirects;
 mod retry_after;
+mod tls;
 
 use std::{
     io::{self, Read},
@@ -33,8 +34,9 @@ pub use self::{
     addresses::{Addresses, Cidr, CidrError},
     body::{Limits, read_error},
     client::Timeouts,
-    error::{FetchError, FetchErrorKind, parse},
+    error::{FetchError, FetchErrorKind},
     permits::RequestPermit,
+    tls::{CaCertificate, TlsConfig, origin},
 };
 use self::{
     backoff::{BackoffKey, Backoffs},
@@ -45,8 +47,8 @@ use self::{
     readers::{Readers, Threads},
 };
 use super::{
-    access::{Access, TlsConfig, origin},
     metrics::{FetchMetrics, RequestKind, RequestOutcome},
+    time_limit::TimeLimit,
 };
 use crate::metrics::GaugeGuard;
 
@@ -89,7 +91,7 @@ pub struct HttpRequest<'a> {
 pub struct RepositoryId<'a> {
     /// Its URL.
     pub url: &'a Url,
-    /// See [`Access::identity`].
+    /// See [`crate::resolve::access::Access::identity`].
     pub identity: &'a [u8; 32],
 }
 
@@ -134,11 +136,14 @@ impl HttpClient {
         })
     }
 
-    /// Waits until the namespace of a HelmOp may send a request to the host of a URL. The time limit of the HelmOp is paused
-    /// meanwhile.
-    pub async fn acquire_permit(&self, access: &Access, url: &Url) -> RequestPermit {
-        let permit = self.permits.acquire(&access.namespace, url);
-        access.time_limit.paused(permit).await
+    /// Waits until a namespace may send a request to the host of a URL. The time limit of the HelmOp is paused meanwhile.
+    pub async fn acquire_permit(
+        &self,
+        namespace: &Arc<str>,
+        time_limit: &TimeLimit,
+        url: &Url,
+    ) -> RequestPermit {
+        time_limit.paused(self.permits.acquire(namespace, url)).await
     }
 
     /// Sends a request and waits for the head of the response. Redirects are followed.

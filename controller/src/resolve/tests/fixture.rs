@@ -19,11 +19,11 @@ use crate::{
     backoff::BackoffPolicy,
     resolve::{
         ResolveError, SHARE_OF_READS,
-        access::{self, Access, Login, TlsConfig},
+        access::{self, Access, Login},
         bounds::MemoryBounds,
         budget::Budget,
         cache::CacheSettings,
-        http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts},
+        http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
         metrics::FetchMetrics,
         oci::{Registries, RegistryError},
         repository::{ChartRef, LIMITS, Repositories, RepositoryError},

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     backoff::BackoffPolicy,
-    resolve::access::{Access, TlsConfig},
+    resolve::{access::Access, http::TlsConfig},
 };
 
 const WRONG_NAME: &str = "charts.example.com";

@@ -19,13 +19,10 @@ use helmops_api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{
-    error::{ErrorType, FieldErrors},
-    path::Path,
-};
 use crate::{
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
+    validation::{ErrorType, FieldErrors, Path},
 };
 
 const REASON: Reason = Reason::LimitExceeded;

@@ -3,8 +3,8 @@
 use helmops_api::HelmOp;
 use serde_json::{Value, json};
 
-use super::{Decision, FieldErrors, ValidHelmOp, warnings};
-use crate::reason::Reason;
+use super::{Decision, ValidHelmOp, warnings};
+use crate::{reason::Reason, validation::FieldErrors};
 
 fn helmop(spec: &Value) -> HelmOp {
     let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });

@@ -14,7 +14,7 @@ use crate::{
         source::{self, is_archive},
         url::{self, Url},
     },
-    poll, targeting,
+    poll,
 };
 
 /// How many warnings of one object are reported; the API server forwards at most 4096 characters.
@@ -262,7 +262,7 @@ fn targets(warnings: &mut Warnings, spec: &HelmOpSpec) {
                 target.name
             ));
         }
-        if !targeting::has_criteria(&target.criteria) {
+        if !target.criteria.has_any() {
             warnings.add(format!(
                 "spec.targets[{index}]: matches no cluster, because it has none of clusterName, clusterSelector, \
                  clusterGroup and clusterGroupSelector; clusterSelector: {{}} matches every cluster"

@@ -531,7 +531,7 @@ fn ambiguous_urls_match_no_pattern() {
         ),
         (
             r"https://elsewhere.example.com\@charts.example.com/a/b",
-            "because it contains a backslash",
+            "because its host is fetched as elsewhere.example.com; write that",
         ),
         (
             "https://charts.example.com:443@elsewhere.example.com/",

@@ -7,9 +7,9 @@ use gotmpl::Exceeded;
 use helmops_api::{BundleDeploymentOptions, Cluster, free_form::FreeForm};
 
 use super::{
+    desired::DesiredTarget,
     identity::deployment_id,
     interner::Interner,
-    target::DesiredTarget,
     values::{VALUES, ValuesError, ValuesErrorKind, ValuesSource, template_labels},
 };
 

@@ -6,10 +6,11 @@ use helmops_api::{Bundle, BundleDeployment, bundle_deployment::BundleDeploymentS
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
+    desired::DesiredTarget,
     identity::values_hash,
     names,
     rollout::RolloutStep,
-    target::{DesiredTarget, Target, add},
+    target::{Target, add},
     values,
 };
 

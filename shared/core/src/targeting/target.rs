@@ -6,12 +6,12 @@ use std::{
 };
 
 use gotmpl::Budget;
-use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
+use helmops_api::{Bundle, BundleDeployment, labels};
 use thiserror::Error;
 
 use super::{
-    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, interner::Interner,
-    matching::Matcher, selector::InvalidSelector, values::ValuesError,
+    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, desired::DesiredTarget,
+    interner::Interner, matching::Matcher, selector::InvalidSelector, values::ValuesError,
 };
 
 /// A cluster that a Bundle targets, with its desired and its existing deployment.
@@ -66,17 +66,6 @@ pub enum TargetError {
     /// Something that it needs is missing; a message.
     #[error("{0}")]
     Missing(String),
-}
-
-/// What to deploy to a cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DesiredTarget {
-    /// The options, without Helm values. Clusters with the same options share them.
-    pub options: Arc<BundleDeploymentOptions>,
-    /// The Helm values as they are in the Secret; empty if there are none. Clusters with the same values share them.
-    pub values: Arc<str>,
-    /// Identifies the options, values and content.
-    pub id: String,
 }
 
 impl Target<'_> {

@@ -6,8 +6,7 @@ use std::ops::Range;
 
 use super::{
     budget::Meter,
-    check::UnsupportedFunction,
-    error::TemplateError,
+    error::{TemplateError, UnsupportedFunction},
     lex,
     lex::{Token, TokenKind},
     node::{Branch, Node, Templates},

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::{
     super::{
-        check::UnsupportedFunction,
-        error::TemplateError,
+        error::{TemplateError, UnsupportedFunction},
         functions::{self, ResolveError},
         lex::{Token, TokenKind},
         literal,

@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use helmops_api::target::ClusterCriteria;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::{
-    error::{ErrorType, FieldErrors},
-    names,
-    path::Path,
-};
+use super::{ErrorType, FieldErrors, Path, names};
 use crate::reason::Reason;
 
 /// Checks the selectors in the criteria for clusters.
