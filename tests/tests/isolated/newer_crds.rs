@@ -263,8 +263,8 @@ async fn fields_of_newer_crds_survive_from_helmop_to_cluster() {
     fixture
         .run(&[&["patch", "bundle/web"], &patch[..]].concat())
         .await;
-    let of_cluster = [&["patch", "bundledeployment/web"], &patch[..]].concat();
-    on_cluster.run(&of_cluster).await.unwrap().ok().unwrap();
+    let patch_deployment = [&["patch", "bundledeployment/web"], &patch[..]].concat();
+    on_cluster.run(&patch_deployment).await.unwrap().ok().unwrap();
     fixture.apply_newer("0.2.0", 2).await;
     let bundle = fixture
         .until_fields_are(&own, "bundle/web", &OF_BUNDLE, &next)
