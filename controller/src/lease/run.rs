@@ -1,10 +1,6 @@
 //! The election loop: reads and writes the Lease.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    pin::pin,
-    time::Duration,
-};
+use std::{pin::pin, time::Duration};
 
 use helmops_shared::runtime::{Health, Heartbeat};
 use k8s_openapi::{
@@ -18,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Leadership, LeaseMetrics, LeaseName,
-    args::{JITTER, Timing},
+    args::Timing,
     elector::{Action, Elector},
     leadership::LeadershipSender,
     transition_log::{LeaseError, TransitionLog},
@@ -44,8 +40,7 @@ pub struct Election {
     heartbeat: Heartbeat,
     /// The error of the last attempt.
     error: Option<LeaseError>,
-    jitter: RandomState,
-    attempts: u64,
+    has_tried: bool,
 }
 
 impl Election {
@@ -69,8 +64,7 @@ impl Election {
             metrics,
             heartbeat: health.heartbeat("leader election", timing.heartbeat_timeout()),
             error: None,
-            jitter: RandomState::new(),
-            attempts: 0,
+            has_tried: false,
         };
         (election, leadership)
     }
@@ -115,7 +109,7 @@ impl Election {
         self.metrics.leads(self.elector.leads(now));
         let remaining = until.map(|until| until.saturating_duration_since(now));
         let state = self.elector.state(now);
-        if self.error.is_some() || self.attempts > 0 {
+        if self.has_tried {
             self.log.record(state, remaining, self.error.as_ref());
         }
     }
@@ -126,9 +120,9 @@ impl Election {
         if result.as_ref().is_err_and(LeaseError::is_conflict) {
             result = self.try_acquire_or_renew().await.map_err(LeaseError::repeated);
         }
-        self.attempts += 1;
+        self.has_tried = true;
         let now = Instant::now();
-        let delay = self.retry_delay();
+        let delay = self.timing.retry_after(fastrand::f64());
         match result {
             Ok(wait) => {
                 self.error = None;
@@ -247,12 +241,6 @@ impl Election {
             },
             spec: Some(spec),
         }
-    }
-
-    /// The retry period, with a jitter of up to a fifth.
-    fn retry_delay(&self) -> Duration {
-        let random = u32::try_from(self.jitter.hash_one(self.attempts) % 256).unwrap_or_default();
-        self.timing.retry + self.timing.retry / JITTER / 256 * random
     }
 }
 
