@@ -16,8 +16,9 @@ use super::{
     Leadership, LeaseMetrics, LeaseName,
     args::Timing,
     elector::{Action, Elector},
+    error::LeaseError,
     leadership::LeadershipSender,
-    transition_log::{LeaseError, TransitionLog},
+    transition_log::TransitionLog,
 };
 use crate::writes;
 

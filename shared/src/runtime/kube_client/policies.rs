@@ -16,7 +16,7 @@ use super::{
 use crate::{
     api::{Decoded, Policy},
     policy::Policies,
-    runtime::exit::with_causes,
+    runtime::{OnChange, exit::with_causes},
 };
 
 /// Policies per page of a list, which limits the memory for a response.
@@ -101,7 +101,7 @@ struct CacheUpdater {
     cache: PolicyCache,
     store: PolicyStore,
     /// Whether the watch has failed since its last event.
-    is_failing: bool,
+    is_failing: OnChange<bool>,
 }
 
 impl CacheUpdater {
@@ -109,14 +109,14 @@ impl CacheUpdater {
         Self {
             cache,
             store: PolicyStore::default(),
-            is_failing: false,
+            is_failing: OnChange::new(false),
         }
     }
 
     fn apply(&mut self, event: watcher::Result<watcher::Event<Decoded<Policy>>>) -> Vec<PolicyChange> {
         let changed = match event {
             Ok(event) => {
-                self.is_failing = false;
+                self.is_failing.record(false);
                 let is_part_of_list = matches!(event, watcher::Event::InitApply(_));
                 let changed = self.store.apply(event);
                 if is_part_of_list {
@@ -169,7 +169,7 @@ impl CacheUpdater {
 
     /// Logs the first of consecutive failures as a warning, and the next ones only for debugging.
     fn log_failure(&mut self, error: &watcher::Error, is_absent: bool) {
-        if std::mem::replace(&mut self.is_failing, true) {
+        if !self.is_failing.record(true) {
             tracing::debug!(error = with_causes(error), "watch of Policies still fails");
         } else if is_absent {
             tracing::info!("the CRD of Policies is not installed: nothing is restricted");
