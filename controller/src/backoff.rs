@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_shared::runtime::{ExponentialBackoff, lock};
 
 /// The backoff for a class of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +46,26 @@ impl BackoffPolicy {
         ..Self::SLOW
     };
 
-    /// The same policy, with a delay of at least `least`.
+    /// The same policy, with delays of at least `least`.
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
+        let ExponentialBackoff {
+            initial_delay,
+            max_delay,
+        } = self.delays().at_least(least);
         Self {
-            initial_delay: self.initial_delay.max(least),
-            max_delay: self.max_delay.max(least),
+            initial_delay,
+            max_delay,
             ..self
         }
     }
 
-    /// The delay after a failure that follows `failures` others.
-    pub fn after(self, failures: u32) -> Duration {
-        let factor = 2_u32.saturating_pow(failures);
-        self.initial_delay.saturating_mul(factor).min(self.max_delay)
+    /// The delays.
+    pub const fn delays(self) -> ExponentialBackoff {
+        ExponentialBackoff {
+            initial_delay: self.initial_delay,
+            max_delay: self.max_delay,
+        }
     }
 }
 
@@ -99,7 +105,7 @@ impl<K: Eq + Hash, R: PartialEq> Backoff<K, R> {
         let mut failures = lock(&self.failures);
         let before = failures.get(&key).filter(|before| before.retry_key == retry_key);
         let count = before.map_or(0, |before| before.count);
-        let delay = with_jitter(policy.after(count), random);
+        let delay = policy.delays().after_with_jitter(count, random);
         let entry = Failures {
             retry_key,
             count: count.saturating_add(1),
@@ -127,11 +133,6 @@ impl<K: Eq + Hash, R: PartialEq> Backoff<K, R> {
     pub fn forget_all(&self) {
         lock(&self.failures).clear();
     }
-}
-
-/// A delay that is up to a quarter shorter. `random` is between 0 and 1.
-fn with_jitter(delay: Duration, random: f64) -> Duration {
-    delay.saturating_sub((delay / 4).mul_f64(random))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 pub mod admin;
 pub mod args;
+mod backoff;
 pub mod build_info;
 #[cfg(feature = "cluster")]
 pub mod kube_client;
@@ -33,6 +34,7 @@ mod throttle;
 
 pub use admin::MetricsWriter;
 pub use args::{LogFormat, ProcessArgs};
+pub use backoff::ExponentialBackoff;
 pub use build_info::version;
 pub use exit::{exit, run_process, run_process_on};
 pub use fair::{FairPermit, FairSemaphore};
