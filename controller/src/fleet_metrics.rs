@@ -9,9 +9,9 @@ use std::{fmt::Write, sync::Arc};
 use helmops_shared::{
     api::{Decoded, HelmOp, HelmOpStatus, status::ResourceCounts},
     chart::url::redacted,
+    runtime::kube_client::ObjectCache,
     text::cut_distinct,
 };
-use kube::runtime::reflector::Store;
 
 /// Computes the value of a gauge from a status.
 type GaugeValue = fn(&HelmOpStatus) -> i64;
@@ -96,11 +96,11 @@ impl Series {
 /// Writes the gauges of these HelmOps.
 ///
 /// If they exceed [`MAX_SIZE`] bytes, the HelmOps with the longest labels are omitted, and a gauge counts them.
-pub fn expose(helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
+pub fn expose(helmops: &ObjectCache<Decoded<HelmOp>>, text: &mut String) {
     expose_within(MAX_SIZE, helmops, text);
 }
 
-fn expose_within(max_size: usize, helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
+fn expose_within(max_size: usize, helmops: &ObjectCache<Decoded<HelmOp>>, text: &mut String) {
     let mut series: Vec<_> = helmops.state().into_iter().filter_map(series_of).collect();
     if series.is_empty() {
         return;
@@ -181,7 +181,6 @@ fn counts(status: &HelmOpStatus, count: fn(&ResourceCounts) -> Option<i64>) -> i
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::{reflector, watcher};
     use serde_json::{Value, json};
 
     use super::*;
@@ -191,11 +190,9 @@ mod tests {
     }
 
     fn scrape_within(max_size: usize, helmops: &[Value]) -> String {
-        let (store, mut writer) = reflector::store();
-        for helmop in helmops {
-            let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
-            writer.apply_watcher_event(&watcher::Event::Apply(helmop));
-        }
+        let helmop =
+            |helmop: &Value| -> Decoded<HelmOp> { serde_json::from_str(&helmop.to_string()).unwrap() };
+        let store: ObjectCache<_> = helmops.iter().map(helmop).collect();
         let mut text = String::new();
         expose_within(max_size, &store, &mut text);
         text

@@ -14,7 +14,7 @@ use crate::{
     args::Args,
     client,
     compute::Compute,
-    context::{Context, FIELD_MANAGER},
+    context::Context,
     events, fleet_metrics,
     helmop::Interest,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
@@ -22,8 +22,9 @@ use crate::{
     metrics::Metrics,
     resolve::{FetchMetrics, MemoryBounds, Resolver},
     retry_state::RetryState,
-    watch::{self, StoreBudget},
+    watch::{StoreBudget, Stores},
     workers::Workers,
+    writes::FIELD_MANAGER,
 };
 
 /// Runs the controller until a signal stops it.
@@ -40,7 +41,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
     let memory_limit = args.memory_limit();
-    let (stores, writers) = watch::stores(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
+    let stores = Stores::new(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
     let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
     if args.fleet_metrics {
@@ -103,7 +104,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         "loops",
         work.track_future(loops::run(
             context,
-            writers,
             loops::HealthSignals::new(&health),
             supervisor.stop_token(),
         )),

@@ -5,7 +5,6 @@ mod changes;
 mod connect;
 mod own_namespace;
 mod policies;
-mod policy_store;
 mod watch;
 
 pub use cache::{Cache, Fold, ObjectCache, Presence};
