@@ -129,6 +129,7 @@ fn leader_election(
     let name = LeaseName::new(args.namespace.as_deref(), args.shard_id.as_deref())?;
     let identity = identity(args.pod_name.as_deref());
     let client = client::for_election(config)?;
-    let (election, leadership) = Election::new(client, name, identity, timing, metrics, health);
+    let (election, leadership) =
+        Election::new(client, FIELD_MANAGER, name, identity, timing, metrics, health);
     Ok((Some(election), leadership))
 }

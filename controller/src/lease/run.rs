@@ -8,7 +8,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
-use kube::{Api, Client, api::ObjectMeta};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +23,6 @@ use super::{
     leadership::LeadershipSender,
     transition_log::TransitionLog,
 };
-use crate::writes;
 
 /// The timeout for the release of the Lease when the process stops: its remaining grace period may be short. Without a
 /// release, another replica waits for the lease duration.
@@ -32,6 +34,8 @@ const RELEASE_RETRY: Duration = Duration::from_millis(200);
 /// The election, with this process as a candidate.
 pub struct Election {
     api: Api<Lease>,
+    /// With the field manager of this process.
+    write_params: PostParams,
     lease: LeaseName,
     timing: Timing,
     elector: Elector,
@@ -46,8 +50,10 @@ pub struct Election {
 
 impl Election {
     /// A candidate, and its leadership for the rest of the process. `client` must not be guarded by this leadership.
+    /// `field_manager` is the name under which it writes the Lease.
     pub fn new(
         client: Client,
+        field_manager: &str,
         lease: LeaseName,
         identity: String,
         timing: Timing,
@@ -57,6 +63,10 @@ impl Election {
         let (sender, leadership) = Leadership::elected();
         let election = Self {
             api: Api::namespaced(client, &lease.namespace),
+            write_params: PostParams {
+                field_manager: Some(field_manager.to_owned()),
+                ..PostParams::default()
+            },
             elector: Elector::new(identity.clone(), timing),
             log: TransitionLog::new(lease.clone(), identity),
             lease,
@@ -152,16 +162,16 @@ impl Election {
             self.heartbeat.beat();
         }
         let sent = Instant::now();
-        let params = writes::post();
+        let params = &self.write_params;
         let written = match self.elector.next(sent, &wall()) {
             Action::Wait(until) => return Ok(Some(until)),
             Action::Create(spec) => {
                 let lease = self.lease(spec);
-                self.bounded(self.api.create(&params, &lease)).await
+                self.bounded(self.api.create(params, &lease)).await
             }
             Action::Replace(mut lease) => {
                 lease.metadata.managed_fields = None;
-                self.bounded(self.api.replace(&self.lease.name, &params, &lease))
+                self.bounded(self.api.replace(&self.lease.name, params, &lease))
                     .await
             }
         };
@@ -222,7 +232,7 @@ impl Election {
                 lease.metadata.managed_fields = None;
                 if self
                     .api
-                    .replace(&self.lease.name, &writes::post(), &lease)
+                    .replace(&self.lease.name, &self.write_params, &lease)
                     .await
                     .is_ok()
                 {
