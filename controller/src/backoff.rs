@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::{ExponentialBackoff, lock};
+use helmops_process::{ExponentialBackoff, lock};
 
 /// The backoff for a class of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

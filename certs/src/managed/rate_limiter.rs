@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_shared::runtime::ExponentialBackoff;
+use helmops_process::ExponentialBackoff;
 use tokio::time::Instant;
 
 /// Delay between the first attempt and the second.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use helmops_shared::runtime::OnChange;
+use helmops_process::OnChange;
 use kube::runtime::watcher;
 
 use super::api::{CallError, describe_watch_error};

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded},
+use helmops_api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded};
+use helmops_core::{
     policy::Policies,
-    runtime::kube_client::ObjectCache,
     targeting::{Group, Member, NamespaceRefused, scope},
 };
+use helmops_kube::ObjectCache;
 use kube::Resource;
 
 use super::DeliveryError;

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use helmops_shared::runtime::{OnChange, exit::with_causes};
+use helmops_process::{OnChange, exit::with_causes};
 use tracing::Level;
 
 use super::{

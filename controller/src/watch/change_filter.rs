@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use helmops_shared::{
-    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, labels},
-    runtime::kube_client::Change,
-    status::is_refused,
+use helmops_api::{
+    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, labels,
 };
+use helmops_core::status::is_refused;
+use helmops_kube::Change;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
 
@@ -124,7 +124,7 @@ impl Relevant for MetadataOnly<Namespace> {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::NamespacedName;
+    use helmops_api::NamespacedName;
     use serde_json::{Value, json};
 
     use super::*;

@@ -5,11 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use helmops_shared::{
-    api::{Cluster, Decoded, NamespacedName},
-    runtime::kube_client::{Change, Fold},
-    targeting::names,
-};
+use helmops_api::{Cluster, Decoded, NamespacedName};
+use helmops_core::targeting::names;
+use helmops_kube::{Change, Fold};
 
 /// The namespaces of all Clusters. Its size is bounded by the number of Clusters.
 #[derive(Debug, Default)]

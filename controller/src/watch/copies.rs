@@ -6,11 +6,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::{
-    api::{MetadataWithManagers, NamespacedName, labels},
-    runtime::kube_client::{Cache, Change},
-    targeting::copies::{Copy, CopyKind, CopyPurpose},
-};
+use helmops_api::{MetadataWithManagers, NamespacedName, labels};
+use helmops_core::targeting::copies::{Copy, CopyKind, CopyPurpose};
+use helmops_kube::{Cache, Change};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::{Resource, runtime::watcher};
 

@@ -6,11 +6,9 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::{
-    api::{BundleDeployment, Decoded, NamespacedName, labels},
-    runtime::kube_client::{Cache, Change, Fold, Presence, is_absent},
-    status::helmop_of,
-};
+use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
+use helmops_core::status::helmop_of;
+use helmops_kube::{Cache, Change, Fold, Presence, is_absent};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 

@@ -38,11 +38,9 @@ use futures::{
     FutureExt, Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_shared::{
-    api::{Bundle, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels},
-    runtime::kube_client::{Change, ObjectCache, PolicyCache, backoff_without_init},
-    targeting::copies::CopyKind,
-};
+use helmops_api::{Bundle, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels};
+use helmops_core::targeting::copies::CopyKind;
+use helmops_kube::{Change, ObjectCache, PolicyCache, backoff_without_init};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource,

@@ -1,10 +1,8 @@
 //! The watch of Policies, and the objects that a change of a Policy affects.
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::{
-    api::Decoded,
-    runtime::kube_client::{ObjectCache, PolicyChange},
-};
+use helmops_api::Decoded;
+use helmops_kube::{ObjectCache, PolicyChange};
 use kube::{
     Client, Resource,
     runtime::{
@@ -53,7 +51,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::HelmOp;
+    use helmops_api::HelmOp;
     use serde_json::json;
 
     use super::*;

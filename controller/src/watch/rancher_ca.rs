@@ -9,10 +9,8 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_shared::{
-    api::NamespacedName,
-    runtime::kube_client::{Change, ObjectCache},
-};
+use helmops_api::NamespacedName;
+use helmops_kube::{Change, ObjectCache};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
-use helmops_shared::{
-    api::{Decoded, NamespacedName, labels},
-    runtime::{OnChange, exit::with_causes, kube_client::backoff_without_init},
-};
+use helmops_api::{Decoded, NamespacedName, labels};
+use helmops_kube::backoff_without_init;
+use helmops_process::{OnChange, exit::with_causes};
 use kube::{
     Api, Client, Resource,
     api::ListParams,
@@ -221,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_error_restarts_the_list_and_ends_no_watch() {
-        use helmops_shared::api::HelmOp;
+        use helmops_api::HelmOp;
         use watcher::Event;
 
         let error = || Err(watcher::Error::NoResourceVersion);

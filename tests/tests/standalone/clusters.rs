@@ -1,7 +1,7 @@
 //! Clusters: their namespaces and statuses.
 
 use anyhow::{Context, ensure};
-use helmops_shared::targeting::names;
+use helmops_core::targeting::names;
 use helmops_tests::wait::eventually;
 use serde_json::json;
 

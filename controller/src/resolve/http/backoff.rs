@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::{ExponentialBackoff, lock};
+use helmops_process::{ExponentialBackoff, lock};
 
 use super::error::FetchErrorKind;
 
