@@ -1,7 +1,6 @@
-//! The parser of a Helm repository's `index.yaml`.
+#![doc = include_str!("../README.md")]
 //!
-//! The document is streamed, node by node, and only the versions of the requested charts are kept: memory grows neither with
-//! the document nor with its other charts.
+//! # How an index is read
 //!
 //! ```text
 //!             ┌ helm_layout ┐ lines in Helm's layout
@@ -9,7 +8,7 @@
 //! bytes       └ yaml        ┘ relevant nodes
 //! ```
 //!
-//! `helm_layout` and `json` are fast paths. They stop at whatever they do not support, and then `yaml` reads the document from
+//! `helm_layout` and `json` are the fast readers. They stop at whatever they do not support, and then `yaml` reads the document from
 //! its start; so the result does not depend on which of them returned it.
 //!
 //! # Which entries are valid

@@ -16,7 +16,7 @@ pub trait Meter {
 
 /// The memory for parsing is used up.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("the memory for reading indexes and lists of tags is used up by other responses; retrying")]
+#[error("the memory for reading indexes and lists of tags is in use by other documents")]
 pub struct OverBudget;
 
 /// Grants every reservation.

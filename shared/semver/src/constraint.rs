@@ -1,4 +1,4 @@
-//! Version constraints such as `>=1.2 <2 || ~3.1`, parsed and matched as in Helm and Fleet: `Masterminds/semver` v3.
+//! Version constraints such as `>=1.2 <2 || ~3.1`, parsed and matched as in `Masterminds/semver` 3.
 //!
 //! ```text
 //! text ─► hyphen: "1 - 2" becomes ">= 1, <= 2" ─► split at || ─► grammar: members of a group ─► comparator: one condition
@@ -15,7 +15,7 @@ mod hyphen;
 mod quote;
 mod satisfiable;
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use self::comparator::Comparator;
 pub use self::error::{BoundError, ConstraintError, Expected};
@@ -45,6 +45,9 @@ struct Group {
 
 impl Constraint {
     /// Parses a constraint. An empty text is an error: its meaning is up to the caller, see [`Constraint::any`].
+    ///
+    /// # Errors
+    /// What is wrong with the text, and at which byte of it.
     pub fn parse(text: &str) -> Result<Self, ConstraintError> {
         if text.len() > MAX_CONSTRAINT_LEN {
             return Err(ConstraintError::TooLong { len: text.len() });
@@ -104,6 +107,14 @@ impl Group {
                 .comparators
                 .iter()
                 .all(|comparator| comparator.matches(version))
+    }
+}
+
+impl FromStr for Constraint {
+    type Err = ConstraintError;
+
+    fn from_str(text: &str) -> Result<Self, ConstraintError> {
+        Self::parse(text)
     }
 }
 

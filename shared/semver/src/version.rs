@@ -1,4 +1,4 @@
-//! Chart versions, parsed and ordered as in Helm and Fleet: `Masterminds/semver` v3.
+//! Versions, parsed and ordered as in `Masterminds/semver` 3.
 //!
 //! It parses more texts than the specification allows (`v1`, `1.2`, `01.2.3`), and it orders pre-releases with numbers
 //! beyond 64 bits differently. Both decide which chart is deployed, so both are the same here.
@@ -8,14 +8,14 @@ pub(super) mod scan;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::str::FromStr;
 
 use semver::{BuildMetadata, Prerelease};
 
-/// The longest version text that is accepted, in bytes. Helm rejects longer ones: such a chart would resolve here and then
-/// fail to install.
+/// The longest version text that is accepted, in bytes. Helm rejects longer ones.
 pub const MAX_VERSION_LEN: usize = 256;
 
-/// A chart version and the text it was parsed from.
+/// A version and the text it was parsed from.
 ///
 /// Two versions are equal if their numbers, pre-release and build metadata are, however they were written: `v1.2` equals
 /// `1.2.0`. There is no `Ord`: precedence ignores the build metadata and so contradicts that equality; use
@@ -79,6 +79,10 @@ pub enum VersionError {
 
 impl Version {
     /// Parses a version loosely: with or without a lower-case `v`, with one to three numbers, leading zeros allowed in them.
+    ///
+    /// # Errors
+    /// What is wrong with the text: it has not that form, is too long, has a number that does not fit 64 bits, or a numeric
+    /// pre-release identifier with a leading zero.
     pub fn parse(text: &str) -> Result<Self, VersionError> {
         check_len(text)?;
         let Some((found, "")) = scan::version(text, |c| c.is_ascii_digit()) else {
@@ -99,6 +103,9 @@ impl Version {
     }
 
     /// Parses a version strictly, as the semver specification defines it: three numbers, no `v`, no leading zeros.
+    ///
+    /// # Errors
+    /// [`VersionError::NotStrict`] with the reason, or an error about the length.
     pub fn parse_strict(text: &str) -> Result<Self, VersionError> {
         check_len(text)?;
         match semver::Version::parse(text) {
@@ -121,7 +128,7 @@ impl Version {
         }
     }
 
-    /// The text as it was parsed: the name of this version in a chart index, so the one to request from the repository.
+    /// The text as it was parsed, such as `v1.2`.
     pub fn original(&self) -> &str {
         &self.original
     }
@@ -169,6 +176,14 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.parsed.fmt(f)
+    }
+}
+
+impl FromStr for Version {
+    type Err = VersionError;
+
+    fn from_str(text: &str) -> Result<Self, VersionError> {
+        Self::parse(text)
     }
 }
 

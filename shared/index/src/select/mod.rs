@@ -10,8 +10,8 @@
 //! that differ in build metadata alone, the one published last is chosen ([`Candidate::created`]), and of those the first in
 //! the list. An invalid time counts as earlier than every valid one; two invalid times are compared as texts.
 //!
-//! Fleet has a rule of its own for registries, which differs in three points: an empty request is an error, a tag with `_`
-//! for the `+` of build metadata is skipped, and only a complete version is compared literally.
+//! Fleet, which deploys charts with Helm, has a rule of its own for registries. It differs in three points: an empty request is
+//! an error, a tag with `_` for the `+` of build metadata is skipped, and only a complete version is compared literally.
 
 mod candidate;
 mod condition;
