@@ -80,9 +80,10 @@ impl TransitionLog {
         let (name, kind_name) = (&self.configuration, kind.as_str());
         let obstacle = obstacle(kind, name, configuration);
         if self.obstacles.of_mut(kind).record(obstacle.clone()) {
-            match obstacle {
-                Some(obstacle) => tracing::warn!("{obstacle}"),
-                None => tracing::info!("found {kind_name} {name:?}; keeping its caBundle up to date"),
+            if let Some(obstacle) = obstacle {
+                tracing::warn!("{obstacle}");
+            } else {
+                tracing::info!("found {kind_name} {name:?}; keeping its caBundle up to date");
             }
         }
     }
