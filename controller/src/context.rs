@@ -18,9 +18,6 @@ use crate::{
     workers::Workers,
 };
 
-/// The field manager of all writes.
-pub const FIELD_MANAGER: &str = "helmops-controller";
-
 /// What the loops share.
 pub struct Context {
     /// Client for the API server.

@@ -25,6 +25,7 @@ pub mod options;
 pub mod policy;
 pub mod pruned_fields;
 pub mod rollout;
+mod same_resource;
 pub mod schema;
 pub mod status;
 pub mod target;
