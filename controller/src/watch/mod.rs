@@ -112,7 +112,7 @@ pub struct Watches {
 impl Stores {
     /// Empty caches, which the watches fill as far as the budget allows. `delivers`: whether the bundle loop is enabled.
     pub fn new(delivers: bool, budget: StoreBudget) -> Self {
-        let delivery = || DeliveryStores {
+        let new_delivery = || DeliveryStores {
             clusters: Clusters::new(),
             copies: Copies::default(),
         };
@@ -122,7 +122,7 @@ impl Stores {
             deployments: Deployments::new(),
             rancher_ca: RancherCa::default(),
             policies: PolicyCache::default(),
-            delivery: delivers.then(delivery),
+            delivery: delivers.then(new_delivery),
             budget,
         }
     }

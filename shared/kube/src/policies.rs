@@ -138,19 +138,19 @@ impl PolicyCache {
             return Vec::new();
         }
         let is_first = self.namespaces.borrow().is_none();
-        let changed = changes.iter().filter(|change| is_changed(change));
-        let changed: BTreeSet<_> = changed.map(|change| change.name.namespace.clone()).collect();
-        if changed.is_empty() && !is_first {
+        let affected = changes.iter().filter(|change| is_changed(change));
+        let affected: BTreeSet<_> = affected.map(|change| change.name.namespace.clone()).collect();
+        if affected.is_empty() && !is_first {
             return Vec::new();
         }
         // Combined here, so that readers of the cache do not wait for it.
-        let combined: Vec<_> = changed
+        let combined: Vec<_> = affected
             .iter()
             .map(|namespace| combined(policies, namespace))
             .collect();
         self.namespaces.send_modify(|namespaces| {
             let namespaces = namespaces.get_or_insert_default();
-            for (namespace, policies) in changed.iter().zip(combined) {
+            for (namespace, policies) in affected.iter().zip(combined) {
                 match policies {
                     Some(policies) => namespaces.insert(namespace.clone(), policies),
                     None => namespaces.remove(namespace),
@@ -158,11 +158,11 @@ impl PolicyCache {
             }
         });
         if is_first {
-            tracing::info!(namespaces = changed.len(), "Policy cache synced");
+            tracing::info!(namespaces = affected.len(), "Policy cache synced");
             vec![PolicyChange::All]
         } else {
-            tracing::info!(namespaces = ?changed, "Policies changed");
-            changed.into_iter().map(PolicyChange::Namespace).collect()
+            tracing::info!(namespaces = ?affected, "Policies affected");
+            affected.into_iter().map(PolicyChange::Namespace).collect()
         }
     }
 

@@ -161,8 +161,11 @@ fn without_visibility(line: &str) -> &str {
     }
 }
 
+/// The index of a line, and the line.
+type NumberedLine<'a> = (usize, &'a str);
+
 /// The paths of all `use` declarations, and the other lines.
-fn split_uses<'a>(code: &[(usize, &'a str)]) -> (Vec<(usize, String)>, Vec<(usize, &'a str)>) {
+fn split_uses<'a>(code: &[NumberedLine<'a>]) -> (Vec<(usize, String)>, Vec<NumberedLine<'a>>) {
     let (mut uses, mut rest) = (Vec::new(), Vec::new());
     let mut lines = code.iter();
     while let Some(&(number, line)) = lines.next() {
