@@ -25,11 +25,11 @@ test: tools monitoring ## Run all tests
 	$(TARGET)/debug/testbed permissions target/permissions
 
 chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)
-	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test chaos -- --nocapture
-	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test rollout_chaos -- --nocapture
+	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::helmops
+	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::rollouts
 
 soak: build tools ## Write HelmOps for 10 minutes while certificates live for 60 s and replicas of the webhook are restarted
-	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked --workspace --test certificates -- --nocapture soak
+	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked --workspace --test e2e -- --nocapture certificates::soak
 
 lint: tools ## Check format, lints, documentation, generated files and dependencies
 	$(CARGO) fmt --all --check

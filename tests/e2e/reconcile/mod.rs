@@ -1,0 +1,7 @@
+//! From HelmOps to Bundles, and their status.
+
+mod beside_fleet;
+mod bundles;
+mod crds;
+mod status;
+mod writes;
