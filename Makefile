@@ -19,7 +19,7 @@ demo: build tools ## Show the main job on an embedded control plane
 	$(TARGET)/debug/testbed demo
 
 test: tools monitoring ## Run all tests
-	$(CARGO) build --workspace --all-targets --locked
+	$(CARGO) build --workspace --exclude helmops-bench --all-targets --locked
 	# More tests at a time than processors: most of them wait most of the time.
 	rm -rf target/permissions && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),4) HELMOPS_PERMISSIONS=$(CURDIR)/target/permissions $(CARGO) test --workspace --locked
 	$(TARGET)/debug/testbed permissions target/permissions
@@ -54,8 +54,7 @@ up: build tools ## Start a control plane with helmops and a chart repository, an
 down: build ## Stop what `make up` started
 	$(TARGET)/debug/testbed down
 
-manifests: ## Generate the CRDs in manifests from the types, and the reference pages
-	$(CARGO) build --workspace --examples --locked
+manifests: build ## Generate the CRDs in manifests from the types, and the reference pages
 	$(TARGET)/debug/examples/crds manifests
 	tests/lint/generate $(TARGET)/debug/examples docs
 
@@ -83,5 +82,6 @@ tools:
 monitoring:
 	@tests/tools/build monitoring > /dev/null
 
+# With examples, cargo selects the features that tests need, so that `make test` builds no dependency again.
 build:
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --exclude helmops-bench --bins --examples --locked
