@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -125,6 +125,26 @@ impl Api {
     pub async fn get(&self, path: &str) -> Result<Value> {
         let text = self.call(Method::GET, path, Value::Null).await?;
         serde_json::from_str(&text).with_context(|| format!("{path}: the response is not JSON"))
+    }
+
+    /// Reads an object by its path as kubectl prints it: without `managedFields`, and `None` if it does not exist.
+    ///
+    /// # Errors
+    /// With the status and the body of another response; also if the API server does not have the resource.
+    pub async fn find(&self, path: &str) -> Result<Option<Value>> {
+        let request = self.client.get(format!("{}/{path}", self.base));
+        let response = request.bearer_auth(&self.token).timeout(TIMEOUT).send().await?;
+        let status = response.status();
+        let text = response.text().await?;
+        let mut object: Value = serde_json::from_str(&text).unwrap_or_default();
+        if status == StatusCode::NOT_FOUND && value_at(&object, "/details/name").is_string() {
+            return Ok(None);
+        }
+        ensure!(status.is_success(), "{path}: {status}: {text}");
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        Ok(Some(object))
     }
 
     async fn items(&self, path: &str) -> Result<Vec<Value>> {

@@ -30,7 +30,7 @@ pub struct Cluster {
 impl Cluster {
     /// kubectl as administrator.
     pub fn kubectl(&self) -> Kubectl {
-        Kubectl::new(&self.tools, &self.kubeconfig)
+        Kubectl::new(self)
     }
 
     /// The CA certificate of the API server, PEM.

@@ -7,12 +7,16 @@ use tokio::process::Command;
 use crate::credentials;
 use crate::tools::Tools;
 
+/// The programs collect garbage less often than by default, since CPU time is what tests wait for, unless they use much memory.
+const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "1GiB")];
+
 /// etcd on two ports of 127.0.0.1.
 pub(crate) fn etcd(tools: &Tools, directory: &Path, port: u16, peer_port: u16) -> Command {
     let client = format!("http://127.0.0.1:{port}");
     let peer = format!("http://127.0.0.1:{peer_port}");
     let mut command = Command::new(tools.etcd());
     command
+        .envs(GARBAGE_COLLECTION)
         .args(["--name=testbed", "--log-level=warn"])
         // Test data needs no fsync, and a cluster of one member needs no long election timeout.
         .args([
@@ -34,6 +38,7 @@ pub(crate) fn etcd(tools: &Tools, directory: &Path, port: u16, peer_port: u16) -
 pub(crate) fn api_server(tools: &Tools, directory: &Path, etcd: &str, port: u16) -> Command {
     let mut command = Command::new(tools.kube_apiserver());
     command
+        .envs(GARBAGE_COLLECTION)
         .arg(format!("--etcd-servers={etcd}"))
         .arg(format!("--secure-port={port}"))
         // Without an address to advertise it looks for a default route, which a sandbox does not have.
@@ -71,6 +76,7 @@ pub(crate) fn audit(api_server: &mut Command, policy: &Path, log: &Path) {
 pub(crate) fn controller_manager(tools: &Tools, directory: &Path, kubeconfig: &Path) -> Command {
     let mut command = Command::new(tools.kube_controller_manager());
     command
+        .envs(GARBAGE_COLLECTION)
         .args([
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
