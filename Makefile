@@ -21,7 +21,7 @@ demo: build tools ## Show the main job on an embedded control plane
 test: tools monitoring ## Run all tests
 	$(CARGO) build --workspace --exclude helmops-bench --all-targets --locked
 	# More tests at a time than processors: most of them wait most of the time.
-	rm -rf target/permissions && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),4) HELMOPS_PERMISSIONS=$(CURDIR)/target/permissions $(CARGO) test --workspace --locked
+	rm -rf target/permissions && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),6) HELMOPS_PERMISSIONS=$(CURDIR)/target/permissions $(CARGO) test --workspace --locked
 	$(TARGET)/debug/testbed permissions target/permissions
 
 chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)

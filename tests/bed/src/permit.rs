@@ -3,9 +3,9 @@
 use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// A control plane is busy while it starts; then it and its test mostly wait. With more of them at the same time, deadlines of
-/// seconds would be missed on two processors.
-const CONTROL_PLANES: usize = 2;
+/// A control plane is busy for three seconds while it starts; then it and its test mostly wait. With more of them at the same time,
+/// deadlines of seconds would be missed on two processors. Those that tests share count until the end of the program.
+const CONTROL_PLANES: usize = 6;
 
 /// A test with this may run a control plane.
 pub type Permit = SemaphorePermit<'static>;
