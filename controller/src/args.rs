@@ -3,10 +3,7 @@
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
-use helmops_shared::{
-    api::duration,
-    runtime::{self, ProcessArgs},
-};
+use helmops_process::{self as runtime, ProcessArgs};
 use thiserror::Error;
 
 use crate::{
@@ -214,7 +211,7 @@ fn cidrs(flag: &'static str, texts: &[String]) -> Result<Vec<Cidr>, ArgsError> {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = duration::parse(text).map_err(|error| error.to_string())?;
+    let interval = go_duration::parse(text).map_err(|error| error.to_string())?;
     // Times in the status are in whole seconds.
     if interval < Duration::from_secs(1) {
         return Err("too short; at least 1s".to_owned());

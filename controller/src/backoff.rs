@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 
 /// The backoff for a class of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

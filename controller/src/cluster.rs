@@ -4,10 +4,8 @@
 
 use std::time::Instant;
 
-use helmops_shared::{
-    api::{Cluster, Decoded, labels},
-    status::{self, change},
-};
+use helmops_api::{Cluster, Decoded, labels};
+use helmops_core::status::{self, change};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt, api::ObjectMeta};
 

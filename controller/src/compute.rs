@@ -5,7 +5,7 @@
 
 use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
 
-use helmops_shared::runtime::{FairPermit, FairSemaphore};
+use helmops_process::{FairPermit, FairSemaphore};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Handle, RuntimeFlavor};
 

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
-use helmops_shared::api::{HelmOp, labels};
+use helmops_api::{HelmOp, labels};
 use kube::{Client, core::ObjectMeta};
 
 use crate::{

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use helmops_shared::{
+use bounded_text::cut;
+use helmops_core::{
     bundle::{MissingVersion, OwnershipConflict},
     reason::Reason,
-    text::cut,
 };
 use thiserror::Error;
 

@@ -3,7 +3,8 @@
 //! A reconciliation puts them into a queue and does not wait. If they come faster than the API server accepts them, some are
 //! dropped and counted: the status has the same information.
 
-use helmops_shared::{runtime::exit::with_causes, status::Event};
+use helmops_core::status::Event;
+use helmops_process::exit::with_causes;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Client, Resource,
@@ -96,7 +97,7 @@ async fn write(recorder: &Recorder, object: &ObjectReference, event: Event) {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::HelmOp;
+    use helmops_api::HelmOp;
 
     use super::*;
 

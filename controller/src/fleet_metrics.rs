@@ -4,14 +4,16 @@
 //! They are computed from the cache at each scrape, so there is always exactly one series for each HelmOp: no stale series
 //! remains of a deleted HelmOp or of an earlier chart name. Their number grows with the number of HelmOps, so they can be disabled.
 
-use std::{fmt::Write, sync::Arc};
+use std::{borrow::Cow, fmt::Write, sync::Arc};
 
-use helmops_shared::{
-    api::{Decoded, HelmOp, HelmOpStatus, status::ResourceCounts},
-    chart::url::redacted,
-    text::cut_distinct,
-};
+use bounded_text::hex;
+use helmops_api::{Decoded, HelmOp, HelmOpStatus, status::ResourceCounts};
+use helmops_core::chart::url::redacted;
 use kube::runtime::reflector::Store;
+use ring::digest::{SHA256, digest};
+
+/// Digits of a hash that distinguishes texts, also if an attacker chooses them: 128 bits.
+const HASH_DIGITS: usize = 32;
 
 /// Computes the value of a gauge from a status.
 type GaugeValue = fn(&HelmOpStatus) -> i64;
@@ -174,6 +176,19 @@ fn label(text: &str) -> String {
         .replace('\n', "\\n")
 }
 
+/// Replaces a text of more than `longest` bytes by its beginning, the mark `…` and a hash of the whole text, so that
+/// different texts stay different.
+fn cut_distinct(text: &str, longest: usize) -> Cow<'_, str> {
+    if text.len() <= longest {
+        return Cow::Borrowed(text);
+    }
+    let mut hash = hex(digest(&SHA256, text.as_bytes()).as_ref());
+    hash.truncate(HASH_DIGITS);
+    let kept = longest.saturating_sub(HASH_DIGITS + '…'.len_utf8());
+    let beginning = text.get(..text.floor_char_boundary(kept)).unwrap_or_default();
+    Cow::Owned(format!("{beginning}…{hash}"))
+}
+
 fn counts(status: &HelmOpStatus, count: fn(&ResourceCounts) -> Option<i64>) -> i64 {
     let counts = status.base.resource_counts.as_ref();
     counts.and_then(count).unwrap_or_default()
@@ -281,5 +296,17 @@ mod tests {
             (50..100).contains(&omitted.parse::<usize>().unwrap()),
             "{omitted}"
         );
+    }
+
+    #[test]
+    fn cut_texts_stay_different() {
+        assert_eq!(cut_distinct("short", 5), "short");
+        let (one, other) = ("ä".repeat(200) + "1", "ä".repeat(200) + "2");
+        let (one, other) = (cut_distinct(&one, 253), cut_distinct(&other, 253));
+        assert!(
+            one.len() <= 253 && one.starts_with("ää") && one.contains('…'),
+            "{one}"
+        );
+        assert_ne!(one, other);
     }
 }

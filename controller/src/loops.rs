@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream};
-use helmops_shared::runtime::{Gate, Health, Heartbeat};
+use helmops_process::{Gate, Health, Heartbeat};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use helmops_controller::{Args, run};
-use helmops_shared::runtime::run_process;
+use helmops_process::run_process;
 
 fn main() -> ExitCode {
     let args = Args::parse();

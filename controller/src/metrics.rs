@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use helmops_shared::{reason::Reason, runtime::metrics::registered};
+use helmops_core::reason::Reason;
+use helmops_process::metrics::registered;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, hash::Hash, sync::Mutex};
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 use kube::ResourceExt;
 
 /// The resource versions that the last writes were based on, by object. A reconciliation that reads such a version from the cache
@@ -50,7 +50,7 @@ impl<K: Eq + Hash> PendingWrites<K> {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::HelmOp;
+    use helmops_api::HelmOp;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 
 /// The burst size. Users who correct a Secret, a version and a URL one after the other see the result of each immediately.
 const BURST: u32 = 10;

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use clap::CommandFactory;
-use helmops_shared::{
-    api::{Decoded, HelmOp},
-    runtime::{ServeMetrics, admin, metrics::registry, probes, reference::page},
-};
+use helmops_api::{Decoded, HelmOp};
+use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
 use kube::runtime::{reflector, watcher::Event};
 use prometheus::Registry;
 

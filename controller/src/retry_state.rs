@@ -2,7 +2,8 @@
 
 use std::{error::Error, hash::Hash};
 
-use helmops_shared::{reason::Reason, runtime::exit::with_causes};
+use helmops_core::reason::Reason;
+use helmops_process::exit::with_causes;
 
 use crate::{
     backoff::{Backoff, BackoffPolicy},

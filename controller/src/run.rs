@@ -3,8 +3,9 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Context as _;
-use helmops_shared::runtime::{
-    self, Health, MetricsWriter, PlainPort, Supervisor, admin, kube_client::configuration, probes, telemetry,
+use helmops_kube::configuration;
+use helmops_process::{
+    self as runtime, Health, MetricsWriter, PlainPort, Supervisor, admin, probes, telemetry,
 };
 use kube::Config;
 use prometheus::Registry;

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 
 /// A namespace may use at most this multiple of the free bytes. Alone it gets three quarters of all bytes: most clusters have
 /// all their HelmOps in one namespace.

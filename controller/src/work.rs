@@ -1,6 +1,6 @@
 //! The items of the workqueue: keys of HelmOps, Bundles and Clusters.
 
-use helmops_shared::api::{Bundle, Cluster, Decoded, HelmOp};
+use helmops_api::{Bundle, Cluster, Decoded, HelmOp};
 use kube::runtime::reflector::ObjectRef;
 
 use crate::queue;

@@ -6,7 +6,7 @@
 
 use std::{num::NonZeroU16, sync::Arc};
 
-use helmops_shared::runtime::{FairPermit, FairSemaphore};
+use helmops_process::{FairPermit, FairSemaphore};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 

@@ -1,13 +1,6 @@
 //! `WWW-Authenticate`, and the URL to which credentials are sent.
 
-use helmops_shared::chart::{
-    registry::{
-        challenge::{self, Bearer, Scheme},
-        endpoint::Transport,
-        realm,
-    },
-    url::Url,
-};
+use helmops_core::chart::{registry::{challenge::{self, Bearer, Scheme}, endpoint::Transport, realm}, url::Url};
 
 /// Each line is a header value.
 pub fn check(input: &[u8]) {

@@ -1,10 +1,7 @@
 //! Versions and constraints: a parsed text can be printed and parsed again, with the same meaning.
 
-use helmops_shared::chart::{
-    constraint::Constraint,
-    request::VersionRequest,
-    version::{MAX_VERSION_LEN, Version},
-};
+use masterminds_semver::{Constraint, MAX_VERSION_LEN, Version};
+use helm_index::VersionRequest;
 
 /// The first line is the constraint, the others are versions.
 pub fn check(input: &[u8]) {

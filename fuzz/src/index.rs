@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use helmops_shared::chart::index::{ChartFilter, Index, IndexError, Layout, read};
+use helm_index::{ChartFilter, Index, IndexError, Layout, read};
 
 /// The charts in the seeds.
 const CHARTS: [&str; 3] = ["web", "db", "a b"];

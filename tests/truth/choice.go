@@ -67,7 +67,7 @@ func column(answers []answer) string {
 }
 
 // choices writes a table: a comment, then a row for each question that was not asked before.
-func choices(what string, questions []question, answer func(question) (columns []string, ordered bool)) table {
+func choices(name, what string, questions []question, answer func(question) (columns []string, ordered bool)) table {
 	var rows []string
 	seen := map[string]bool{}
 	ordered := 0
@@ -85,7 +85,7 @@ func choices(what string, questions []question, answer func(question) (columns [
 	}
 	comment := fmt.Sprintf("# %s. %d rows; in %d of them the order of the list decides, and all choices are listed.",
 		what, len(rows), ordered)
-	return table{"choose.tsv", append([]string{comment}, rows...)}
+	return table{name, append([]string{comment}, rows...)}
 }
 
 // encode gives JSON on one line, an empty list for a nil one.

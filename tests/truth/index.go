@@ -22,7 +22,7 @@ func indexTables() []table {
 		questions = append(questions, question{versions, r.request(versions)})
 	}
 	what := "IndexFile.SortEntries and Get of " + release("helm.sh/helm/v4") + ": versions, asked, choice"
-	return []table{choices(what, questions, func(q question) ([]string, bool) {
+	return []table{choices("index.tsv", what, questions, func(q question) ([]string, bool) {
 		answers := r.answers(q, indexChoice)
 		return []string{column(answers)}, len(answers) > 1
 	})}

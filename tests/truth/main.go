@@ -1,8 +1,8 @@
 // Truth writes tables of what the Go libraries that Helm and Fleet use answer, for the Rust tests to compare with.
 //
-//	go run . semver semver     # how versions and constraints are read and compared
-//	go run . index index       # which version of an index is chosen
-//	go run . tags tags         # which tag of a registry is chosen
+//	go run . semver DIR     # how versions and constraints are read and compared
+//	go run . index DIR      # which version of an index is chosen
+//	go run . tags DIR       # which tag of a registry is chosen
 //
 // The tables depend on nothing but this program and the module versions in go.mod: same input, same bytes.
 package main

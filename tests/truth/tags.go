@@ -28,7 +28,7 @@ func tagsTables() []table {
 	what := "Client.Tags and GetTagMatchingVersionOrConstraint of " + release("helm.sh/helm/v4") +
 		": tags, asked, choice (with + for _), choice by Fleet's rule (the tag)"
 	registry := newListing()
-	return []table{choices(what, questions, func(q question) ([]string, bool) {
+	return []table{choices("tags.tsv", what, questions, func(q question) ([]string, bool) {
 		answers := r.answers(q, registry.choice)
 		return []string{column(answers), fleetsTag(q.versions, q.asked).json()}, len(answers) > 1
 	})}

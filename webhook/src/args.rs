@@ -7,7 +7,7 @@ use helmops_certs::{
     managed::{ManagedArgs, Settings, SettingsError},
     pair::PairPaths,
 };
-use helmops_shared::runtime::{self, ProcessArgs};
+use helmops_process::{self as runtime, ProcessArgs};
 use thiserror::Error;
 
 /// Admission webhook for HelmOps: sets defaults, and denies HelmOps that can never work with an exact error

@@ -20,7 +20,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::future::poll_fn;
-use helmops_shared::runtime::PeerBytes;
+use helmops_process::PeerBytes;
 use thiserror::Error;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},

@@ -299,7 +299,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Bounded<'_, A> {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::{HelmOp, WithoutStatus, limits};
+    use helmops_api::{HelmOp, WithoutStatus, limits};
     use serde_json::{Map, Value, json};
 
     use super::*;

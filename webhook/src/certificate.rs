@@ -8,7 +8,7 @@ use helmops_certs::{
     reload::{self, ReloadEvent},
     resolver::CertResolver,
 };
-use helmops_shared::runtime::{Gate, Health, Supervisor};
+use helmops_process::{Gate, Health, Supervisor};
 use kube::Client;
 use prometheus::Registry;
 

@@ -1,11 +1,11 @@
-//! From an admission request to the response. All rules are in [`helmops_shared::admit`] and [`helmops_shared::policy`].
+//! From an admission request to the response. All rules are in [`helmops_core::admit`] and [`helmops_core::policy`].
 
-use helmops_shared::{
+use bounded_text::cut;
+use helmops_api::{HelmOp, WithoutStatus, limits};
+use helmops_core::{
     admit::{FieldErrors, default::DefaultingInput},
-    api::{HelmOp, WithoutStatus, limits},
     policy::Policies,
     reason::Reason,
-    text::cut,
 };
 
 use crate::bounded_json;

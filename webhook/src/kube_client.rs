@@ -1,7 +1,7 @@
 //! The client for the API server, if it is needed.
 
 use anyhow::Context;
-use helmops_shared::runtime::kube_client::{ConnectError, connect};
+use helmops_kube::{ConnectError, connect};
 use kube::Client;
 
 use crate::args::{Args, TlsSource};

@@ -1,7 +1,7 @@
 //! The admission webhook: sets defaults of HelmOps, and denies HelmOps that can never work.
 //!
 //! ```text
-//! API server ──HTTPS──► router ──► body ──► review (wire) ──► decide ──► helmops_shared::{admit, policy} (the rules)
+//! API server ──HTTPS──► router ──► body ──► review (wire) ──► decide ──► helmops_core::{admit, policy} (the rules)
 //! API server ◄──watch── policies ─────────────────────┘
 //! API server ◄────────── certificate: the Secret and the caBundle that make the API server trust the webhook
 //! ```

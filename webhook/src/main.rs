@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, process::ExitCode};
 
 use clap::Parser;
-use helmops_shared::runtime::run_process_on;
+use helmops_process::run_process_on;
 use helmops_webhook::{Args, run};
 
 /// Each thread decodes one review at a time. Four threads serve tens of thousands of reviews per second, and the memory for

@@ -3,7 +3,7 @@
 use std::future::ready;
 
 use futures::StreamExt;
-use helmops_shared::runtime::kube_client::PolicyCache;
+use helmops_kube::PolicyCache;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 

@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 use helmops_certs::managed::ManagedMetrics;
-use helmops_shared::runtime::{ServeMetrics, admin, metrics::registry, probes, reference::page};
+use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
 
 use crate::{Args, metrics::Metrics};
 

@@ -16,11 +16,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use helmops_shared::{
-    api::limits,
-    runtime::{Health, Throttle, kube_client::PolicyCache},
-    text::cut,
-};
+use bounded_text::cut;
+use helmops_api::limits;
+use helmops_kube::PolicyCache;
+use helmops_process::{Health, Throttle};
 use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
 

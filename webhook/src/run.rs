@@ -8,9 +8,9 @@ use helmops_certs::{
     reload,
     resolver::{CertResolver, server_config},
 };
-use helmops_shared::runtime::{
-    self, Health, Limits, PlainPort, ServeMetrics, Supervisor, Transport, admin, kube_client::PolicyCache,
-    probes, telemetry,
+use helmops_kube::PolicyCache;
+use helmops_process::{
+    self as runtime, Health, Limits, PlainPort, ServeMetrics, Supervisor, Transport, admin, probes, telemetry,
 };
 use tokio_rustls::TlsAcceptor;
 

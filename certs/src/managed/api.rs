@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmops_shared::runtime::exit::with_causes;
+use helmops_process::exit::with_causes;
 use kube::core::Status;
 use kube::runtime::watcher;
 use thiserror::Error;

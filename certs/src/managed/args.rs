@@ -4,8 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use helmops_shared::api::duration;
-use helmops_shared::runtime::kube_client::own_namespace;
+use helmops_process::own_namespace;
 use rustls::pki_types::DnsName;
 use thiserror::Error;
 
@@ -60,11 +59,11 @@ pub struct ManagedArgs {
     pub webhook_configuration: String,
 
     /// Validity of a certificate; it is renewed after two thirds of that time
-    #[arg(long, env = "HELMOPS_TLS_VALIDITY", default_value = "2160h", value_parser = duration::parse, value_name = "DURATION")]
+    #[arg(long, env = "HELMOPS_TLS_VALIDITY", default_value = "2160h", value_parser = go_duration::parse, value_name = "DURATION")]
     pub tls_validity: Duration,
 
     /// Validity of a CA; the next CA is issued after two thirds of that time
-    #[arg(long, env = "HELMOPS_TLS_CA_VALIDITY", default_value = "43800h", value_parser = duration::parse, value_name = "DURATION")]
+    #[arg(long, env = "HELMOPS_TLS_CA_VALIDITY", default_value = "43800h", value_parser = go_duration::parse, value_name = "DURATION")]
     pub tls_ca_validity: Duration,
 }
 

@@ -1,6 +1,6 @@
 //! Prometheus metrics of the managed certificate.
 
-use helmops_shared::runtime::metrics::registered;
+use helmops_process::metrics::registered;
 use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 
 use super::plan::Step;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use futures::stream::{self, Stream};
-use helmops_shared::runtime::{Gate, Health, Heartbeat};
+use helmops_process::{Gate, Health, Heartbeat};
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, Cluster, Decoded, MetadataOnly, labels},
+use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded, MetadataOnly, labels};
+use helmops_core::{
     status::{self, RolloutRound, bundle_events, change},
     targeting::cluster_of,
 };

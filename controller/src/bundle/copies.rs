@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, Decoded, MetadataWithManagers, NamespacedName},
-    targeting::{
-        copies::{Copy, CopyKind, CopyPurpose, CopyRole, ExistingObject, Object, SourceRef, owner},
-        deployment::CopyState,
-    },
+use helmops_api::{Bundle, BundleDeployment, Decoded, MetadataWithManagers, NamespacedName};
+use helmops_core::targeting::{
+    copies::{Copy, CopyKind, CopyPurpose, CopyRole, ExistingObject, Object, SourceRef, owner},
+    deployment::CopyState,
 };
 use k8s_openapi::{
     NamespaceResourceScope,

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, BundleDeploymentOptions, Decoded, NamespacedName},
-    targeting::{
-        RolloutStep, Target, TargetError,
-        copies::{Copy, CopyKind, Object, SourceRef, downstream},
-        deployment::{
-            DesiredDeployment, DesiredSecret, DownstreamCopy, ObservedSecret, SecretValues, access_secret,
-            deployment, recorded,
-        },
-        target::DesiredTarget,
+use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, Decoded, NamespacedName};
+use helmops_core::targeting::{
+    RolloutStep, Target, TargetError,
+    copies::{Copy, CopyKind, Object, SourceRef, downstream},
+    deployment::{
+        DesiredDeployment, DesiredSecret, DownstreamCopy, ObservedSecret, SecretValues, access_secret,
+        deployment, recorded,
     },
+    target::DesiredTarget,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;

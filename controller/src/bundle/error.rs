@@ -2,9 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use helmops_shared::{
-    api::Bundle, chart::version::Version, policy::Policies, reason::Reason, targeting::template::Exceeded,
-};
+use gotmpl::Exceeded;
+use helmops_api::Bundle;
+use helmops_core::{policy::Policies, reason::Reason};
+use masterminds_semver::Version;
 use thiserror::Error;
 
 use crate::{backoff::BackoffPolicy, client::ApiError, retry_state::ClassifiedError, workers::Interrupted};

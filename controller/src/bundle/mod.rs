@@ -18,10 +18,8 @@ mod sources;
 
 use std::time::Instant;
 
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, Decoded},
-    status::RolloutRound,
-};
+use helmops_api::{Bundle, BundleDeployment, Decoded};
+use helmops_core::status::RolloutRound;
 use kube::Resource;
 
 pub use self::error::DeliveryError;

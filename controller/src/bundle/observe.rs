@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded},
+use helmops_api::{Bundle, BundleDeployment, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded};
+use helmops_core::{
     policy::Policies,
     targeting::{Group, Member, NamespaceRefused, scope},
 };

@@ -3,15 +3,13 @@
 use std::{collections::HashMap, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
-use helmops_shared::{
-    api::{Bundle, BundleDeployment, Decoded},
+use gotmpl::{Budget, Exceeded, Limits};
+use helmops_api::{Bundle, BundleDeployment, Decoded};
+use helmops_core::{
     policy::Policies,
     reason::Reason,
     status::{RolloutRound, TargetStatus},
-    targeting::{
-        self, Rollout, Target,
-        template::{Budget, Exceeded, Limits},
-    },
+    targeting::{self, Rollout, Target},
 };
 
 use super::{

@@ -4,12 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{FutureExt, StreamExt, stream};
-use helmops_shared::{
-    api::Bundle,
-    targeting::{
-        Target,
-        copies::{CopyKind, Object, SourceRef, check_type, downstream},
-    },
+use helmops_api::Bundle;
+use helmops_core::targeting::{
+    Target,
+    copies::{CopyKind, Object, SourceRef, check_type, downstream},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;

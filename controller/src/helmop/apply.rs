@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use helmops_shared::{
-    api::{Bundle, Decoded, HelmOp, HelmOpStatus, labels},
+use helmops_api::{Bundle, Decoded, HelmOp, HelmOpStatus, labels};
+use helmops_core::{
     bundle::Plan,
     status::{change, events, without_extras},
 };

@@ -5,11 +5,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_shared::{
-    admit::ValidHelmOp,
-    chart::{index::ChartFilter, source::ChartSource},
-    runtime::lock,
-};
+use helm_index::ChartFilter;
+use helmops_core::{admit::ValidHelmOp, chart::source::ChartSource};
+use helmops_process::lock;
 
 use crate::{
     resolve,
@@ -180,7 +178,7 @@ fn charts_of(valid: &ValidHelmOp<'_>) -> Vec<ChartRef> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use helmops_shared::api::{HelmOp, limits};
+    use helmops_api::{HelmOp, limits};
     use serde_json::{Value, json};
 
     use super::*;

@@ -15,9 +15,9 @@ mod warm_up;
 
 use std::{borrow::Cow, time::Instant};
 
-use helmops_shared::{
+use helmops_api::{Bundle, Decoded, HelmOp, labels};
+use helmops_core::{
     admit::ValidHelmOp,
-    api::{Bundle, Decoded, HelmOp, labels},
     bundle,
     policy::Policies,
     reason::Reason,
@@ -377,7 +377,7 @@ fn is_still_allowed(policies: &Policies, helmop: &HelmOp, completed: &HelmOp) ->
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::Policy;
+    use helmops_api::Policy;
     use serde_json::{Value, json};
 
     use super::*;

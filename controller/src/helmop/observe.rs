@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use helmops_shared::{
-    api::{Bundle, Decoded, HelmOp},
-    policy::Policies,
-};
+use helmops_api::{Bundle, Decoded, HelmOp};
+use helmops_core::policy::Policies;
 use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
 
 use crate::{client::bounded, context::Context, error::ReconcileError, work::HelmOpKey};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use helmops_shared::{
+use helmops_api::Bundle;
+use helmops_core::{
     admit::ValidHelmOp,
-    api::Bundle,
     bundle::first_repo,
     poll::{Due, PollHistory, PollRequest, Schedule, due},
     reason::Reason,
@@ -172,7 +172,7 @@ pub fn seconds(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::HelmOp;
+    use helmops_api::HelmOp;
     use serde_json::{Value, json};
 
     use super::*;

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::{
+use helmops_api::ResolvedChart;
+use helmops_core::{
     admit::ValidHelmOp,
-    api::ResolvedChart,
     bundle::{Lookup, lookups},
     chart::request::ChartRequest,
 };
@@ -165,7 +165,8 @@ fn instant(time: Timestamp) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::{api::HelmOp, chart::request::VersionRequest};
+    use helm_index::VersionRequest;
+    use helmops_api::HelmOp;
     use serde_json::json;
 
     use super::*;

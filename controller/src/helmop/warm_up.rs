@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::{
-    api::{Decoded, HelmOp},
-    policy::Policies,
-};
+use helmops_api::{Decoded, HelmOp};
+use helmops_core::policy::Policies;
 use kube::Resource;
 
 use super::Interest;
@@ -48,7 +46,7 @@ pub async fn record_all(
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::Policy;
+    use helmops_api::Policy;
     use serde_json::{Value, json};
 
     use super::*;

@@ -1,8 +1,7 @@
 //! The metrics of leader election.
 
+use helmops_process::metrics::registered;
 use prometheus::{IntCounter, IntGauge, Registry};
-
-use helmops_shared::runtime::metrics::registered;
 
 /// The metrics of leader election.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use helmops_shared::runtime::kube_client::own_namespace;
+use helmops_process::own_namespace;
 use thiserror::Error;
 
 /// The name of the Lease of Fleet's own HelmOps controller; that of another shard has the shard as suffix.

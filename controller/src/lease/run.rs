@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_shared::runtime::{Health, Heartbeat};
+use helmops_process::{Health, Heartbeat};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,

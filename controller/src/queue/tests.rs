@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 use tokio::{
     sync::mpsc,
     task::JoinSet,

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_shared::chart::source;
+use helmops_core::chart::source;
 use reqwest::{StatusCode, Url, header::HeaderValue};
 use ring::digest::{Context, SHA256};
 

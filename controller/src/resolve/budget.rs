@@ -8,10 +8,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_shared::{
-    chart::meter::{Meter, OverBudget},
-    runtime::lock,
-};
+use helm_index::{Meter, OverBudget};
+use helmops_process::lock;
 
 /// A reader reserves memory in steps of this size, so that most calls do nothing. It is half of the largest buffer that a
 /// reader allocates in any case.

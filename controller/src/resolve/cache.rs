@@ -28,7 +28,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::{chart::meter::OverBudget, runtime::lock};
+use helm_index::OverBudget;
+use helmops_process::lock;
 use tokio::{sync::Notify, time};
 
 use super::{

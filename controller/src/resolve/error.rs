@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use helmops_shared::{
-    chart::{index::IndexError, select::SelectError},
-    reason::Reason,
-};
+use helm_index::{IndexError, SelectError};
+use helmops_core::reason::Reason;
 use thiserror::Error;
 
 use super::{oci::RegistryError, repository::RepositoryError, secret::SecretError};

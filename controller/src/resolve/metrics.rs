@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use helmops_shared::{reason::Reason, runtime::metrics::registered};
+use helmops_core::reason::Reason;
+use helmops_process::metrics::registered;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 use crate::metrics::{ERROR, GaugeGuard, SUCCESS};

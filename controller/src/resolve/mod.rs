@@ -23,6 +23,11 @@ mod time_limit;
 
 use std::{io, sync::Arc, time::Instant};
 
+use helmops_core::{
+    admit::ValidHelmOp,
+    chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
+};
+
 pub use self::http::{Addresses, Cidr, CidrError};
 use self::{
     access::Access,
@@ -41,10 +46,6 @@ pub use self::{
     error::ResolveError,
     metrics::FetchMetrics,
     repository::{ChartInterest, normalized_index_url},
-};
-use helmops_shared::{
-    admit::ValidHelmOp,
-    chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
 use kube::Client;
 

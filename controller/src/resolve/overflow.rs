@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 
 /// A read is retried after this time, because the requested charts and the index may have changed.
 const RETRY_AFTER: Duration = Duration::from_hours(1);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use helmops_shared::runtime::{FairPermit, FairSemaphore};
+use helmops_process::{FairPermit, FairSemaphore};
 
 /// Concurrent resolutions. One uses 20 KiB, plus the content of a small Secret.
 const RESOLUTIONS: usize = 8192;

@@ -2,14 +2,12 @@
 
 use std::{io::BufReader, sync::Arc, time::Instant};
 
-use helmops_shared::{
-    chart::{
-        index::{self, ChartFilter, Index, IndexEntry, IndexError, Layout},
-        request::{OwnedVersionRequest, VersionRequest},
-        resolved::ChartVersion,
-        select::{SelectError, select},
-        url::redacted,
-    },
+use helm_index::{
+    self as index, ChartFilter, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
+    VersionRequest, select,
+};
+use helmops_core::{
+    chart::{resolved::ChartVersion, url::redacted},
     reason::Reason,
 };
 use percent_encoding::percent_decode_str;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_shared::{api::HelmOp, reason::Reason};
+use helmops_api::HelmOp;
+use helmops_core::reason::Reason;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use serde::Deserialize;

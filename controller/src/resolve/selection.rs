@@ -7,7 +7,7 @@ use std::{
     future::pending, num::NonZeroUsize, panic::resume_unwind, sync::Arc, thread::available_parallelism,
 };
 
-use helmops_shared::runtime::FairSemaphore;
+use helmops_process::FairSemaphore;
 
 use super::access::Access;
 

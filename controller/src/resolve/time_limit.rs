@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},

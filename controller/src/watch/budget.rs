@@ -12,10 +12,8 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use helmops_shared::{
-    api::{Decoded, Metadata, NamespacedName, labels},
-    runtime::lock,
-};
+use helmops_api::{Decoded, Metadata, NamespacedName, labels};
+use helmops_process::lock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 

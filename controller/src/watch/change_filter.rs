@@ -5,10 +5,10 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use helmops_shared::{
-    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, labels},
-    status::is_refused,
+use helmops_api::{
+    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, HelmOp, MetadataOnly, labels,
 };
+use helmops_core::status::is_refused;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Resource,

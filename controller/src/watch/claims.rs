@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_shared::{api::NamespacedName, runtime::lock, targeting::names};
+use helmops_api::NamespacedName;
+use helmops_core::targeting::names;
+use helmops_process::lock;
 
 /// The namespaces of all Clusters. Clones share the index. Its size is bounded by the number of Clusters.
 #[derive(Clone, Debug, Default)]

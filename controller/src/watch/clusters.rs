@@ -6,15 +6,15 @@ use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_shared::{
-    api::{Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly, NamespacedName},
-    runtime::kube_client::own_namespace,
-    targeting::{
-        NamespaceRefused,
-        cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
-        names,
-    },
+use helmops_api::{
+    Bundle, BundleNamespaceMapping, Cluster, ClusterGroup, Decoded, MetadataOnly, NamespacedName,
 };
+use helmops_core::targeting::{
+    NamespaceRefused,
+    cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
+    names,
+};
+use helmops_process::own_namespace;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,

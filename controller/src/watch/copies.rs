@@ -9,11 +9,9 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
-use helmops_shared::{
-    api::{MetadataWithManagers, NamespacedName, labels},
-    runtime::lock,
-    targeting::copies::{Copy, CopyKind, CopyPurpose},
-};
+use helmops_api::{MetadataWithManagers, NamespacedName, labels};
+use helmops_core::targeting::copies::{Copy, CopyKind, CopyPurpose};
+use helmops_process::lock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::{Resource, runtime::watcher};
 use tokio::sync::watch;

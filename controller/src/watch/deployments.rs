@@ -6,11 +6,10 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
-use helmops_shared::{
-    api::{BundleDeployment, Decoded, NamespacedName, labels},
-    runtime::{exit::with_causes, kube_client::is_absent, lock},
-    status::helmop_of,
-};
+use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
+use helmops_core::status::helmop_of;
+use helmops_kube::is_absent;
+use helmops_process::{exit::with_causes, lock};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 use tokio::sync::watch;

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::api::{Decoded, Metadata, NamespacedName};
+use helmops_api::{Decoded, Metadata, NamespacedName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::watcher};
 
@@ -169,7 +169,7 @@ fn deleted_object<K>(object: NamespacedName) -> Decoded<K> {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::HelmOp;
+    use helmops_api::HelmOp;
     use kube::runtime::reflector;
     use serde_json::json;
 

@@ -39,11 +39,9 @@ use futures::{
     FutureExt, Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_shared::{
-    api::{Bundle, Decoded, HelmOp, MetadataWithManagers, labels},
-    runtime::kube_client::{PolicyCache, backoff_without_init},
-    targeting::copies::CopyKind,
-};
+use helmops_api::{Bundle, Decoded, HelmOp, MetadataWithManagers, labels};
+use helmops_core::targeting::copies::CopyKind;
+use helmops_kube::{PolicyCache, backoff_without_init};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource,

@@ -3,13 +3,9 @@
 use std::future::ready;
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::{
-    api::Decoded,
-    runtime::{
-        exit::with_causes,
-        kube_client::{PolicyChange, is_absent},
-    },
-};
+use helmops_api::Decoded;
+use helmops_kube::{PolicyChange, is_absent};
+use helmops_process::exit::with_causes;
 use kube::{
     Client, Resource,
     runtime::{
@@ -75,7 +71,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::HelmOp;
+    use helmops_api::HelmOp;
     use kube::runtime::{reflector, watcher::Event};
     use serde_json::json;
 

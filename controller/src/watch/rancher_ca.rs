@@ -7,7 +7,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_shared::runtime::exit::with_causes;
+use helmops_process::exit::with_causes;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,

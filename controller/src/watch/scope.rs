@@ -3,10 +3,9 @@
 use std::fmt;
 
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
-use helmops_shared::{
-    api::{Decoded, NamespacedName, labels},
-    runtime::{exit::with_causes, kube_client::backoff_without_init},
-};
+use helmops_api::{Decoded, NamespacedName, labels};
+use helmops_kube::backoff_without_init;
+use helmops_process::exit::with_causes;
 use kube::{
     Api, Client, Resource,
     api::ListParams,

@@ -6,11 +6,9 @@
 use std::{fmt, future::ready};
 
 use futures::{Stream, StreamExt, stream};
-use helmops_shared::{
-    api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly},
-    runtime::kube_client::PolicyCache,
-    targeting::copies::{self, CopyKind, SourceRef},
-};
+use helmops_api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly};
+use helmops_core::targeting::copies::{self, CopyKind, SourceRef};
+use helmops_kube::PolicyCache;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret},
@@ -156,7 +154,7 @@ fn copies_source(bundle: &Bundle, source: &SourceRef) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::Policy;
+    use helmops_api::Policy;
     use kube::{core::ObjectMeta, runtime::reflector};
     use serde_json::json;
 

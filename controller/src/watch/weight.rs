@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use helmops_shared::api::{Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, HelmOp, labels};
+use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, HelmOp, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{
     Serialize, Serializer,
@@ -324,7 +324,7 @@ within! {
 
 #[cfg(test)]
 mod tests {
-    use helmops_shared::api::Decoded;
+    use helmops_api::Decoded;
     use serde_json::{Value, json};
 
     use super::*;

@@ -106,15 +106,13 @@ pub async fn objects(tools: &Tools, folder: &str) -> Result<Vec<Value>> {
 }
 
 async fn apply_files(kubectl: &Kubectl, files: &[&str]) -> Result<()> {
-    for file in files {
-        let path = manifests().join(file);
-        let path = path.to_str().context("a path that is not UTF-8")?;
-        kubectl
-            .run(&["apply", "--server-side", "--filename", path])
-            .await?
-            .ok()?;
-    }
-    Ok(())
+    let files = files
+        .iter()
+        .map(|file| format!("--filename={}", manifests().join(file).display()));
+    let files: Vec<_> = files.collect();
+    let mut arguments = vec!["apply", "--server-side"];
+    arguments.extend(files.iter().map(String::as_str));
+    kubectl.run(&arguments).await?.ok().map(drop)
 }
 
 /// Installs helmops, and starts both processes and a chart repository, which run as long as the control plane.
@@ -268,7 +266,7 @@ async fn start_webhook_process(
 /// Service, and waits until the API server calls it.
 pub async fn register_webhook(kubectl: &Kubectl, webhook: &Webhook) -> Result<()> {
     for file in CONFIGURATIONS {
-        let configuration = configuration(kubectl, file, webhook).await?;
+        let configuration = configuration(file, webhook)?;
         kubectl.apply(&configuration.to_string()).await?.ok()?;
     }
     until_called(kubectl).await
@@ -278,7 +276,7 @@ pub async fn register_webhook(kubectl: &Kubectl, webhook: &Webhook) -> Result<()
 pub async fn register_managed_webhook(kubectl: &Kubectl, webhook: &ManagedWebhook) -> Result<()> {
     let url = format!("https://{}", webhook.https);
     for file in CONFIGURATIONS {
-        let configuration = configuration_without_bundle(kubectl, file, &url).await?;
+        let configuration = configuration_without_bundle(file, &url)?;
         kubectl.apply(&configuration.to_string()).await?.ok()?;
     }
     until_called(kubectl).await
@@ -315,8 +313,8 @@ pub async fn ensure_called(kubectl: &Kubectl) -> Result<()> {
 }
 
 /// A webhook configuration of the manifests, for a webhook outside of the cluster.
-pub async fn configuration(kubectl: &Kubectl, file: &str, webhook: &Webhook) -> Result<Value> {
-    let mut configuration = configuration_without_bundle(kubectl, file, &webhook.url).await?;
+pub fn configuration(file: &str, webhook: &Webhook) -> Result<Value> {
+    let mut configuration = configuration_without_bundle(file, &webhook.url)?;
     let ca = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &webhook.ca);
     for client in client_configs(&mut configuration) {
         if let Some(client) = client.as_object_mut() {
@@ -327,14 +325,10 @@ pub async fn configuration(kubectl: &Kubectl, file: &str, webhook: &Webhook) -> 
 }
 
 /// The same, for a webhook that injects its CA bundle itself.
-pub async fn configuration_without_bundle(kubectl: &Kubectl, file: &str, url: &str) -> Result<Value> {
+pub fn configuration_without_bundle(file: &str, url: &str) -> Result<Value> {
     let path = manifests().join("base").join(file);
-    let path = path.to_str().context("a path that is not UTF-8")?;
-    let printed = kubectl
-        .run(&["create", "--dry-run=client", "--output=json", "--filename", path])
-        .await?
-        .ok()?;
-    let mut configuration: Value = serde_json::from_str(&printed)?;
+    let yaml = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut configuration: Value = serde_saphyr::from_str(&yaml)?;
     for client in client_configs(&mut configuration) {
         let path = client.pointer("/service/path").and_then(Value::as_str);
         *client = json!({ "url": format!("{url}{}", path.context("clientConfig has no service.path")?) });

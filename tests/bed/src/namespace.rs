@@ -3,8 +3,10 @@
 use std::process::Stdio;
 
 use anyhow::Result;
+use reqwest::Method;
 use serde_json::json;
 
+use crate::api::Api;
 use crate::cluster::Cluster;
 use crate::kubectl::Kubectl;
 use crate::random;
@@ -31,7 +33,8 @@ impl TestNamespace {
             "kind": "Namespace",
             "metadata": {"name": name, "labels": {"helmops.dev/test": prefix}},
         });
-        kubectl.apply(&namespace.to_string()).await?.ok()?;
+        let api = Api::new(cluster)?;
+        api.call(Method::POST, "api/v1/namespaces", namespace).await?;
         Ok(Self { name, kubectl })
     }
 

@@ -102,15 +102,15 @@ impl Bed {
     /// so that every failure is noticed.
     pub async fn configure(&self) -> Result<()> {
         for file in helmops::CONFIGURATIONS {
-            let configuration = self.configuration(file).await?;
+            let configuration = self.configuration(file)?;
             self.kubectl.apply(&configuration.to_string()).await?.ok()?;
         }
         Ok(())
     }
 
-    pub async fn configuration(&self, file: &str) -> Result<Value> {
+    pub fn configuration(&self, file: &str) -> Result<Value> {
         let url = format!("https://{}", self.balancer.address);
-        let mut configuration = helmops::configuration_without_bundle(&self.kubectl, file, &url).await?;
+        let mut configuration = helmops::configuration_without_bundle(file, &url)?;
         configuration["webhooks"][0]["failurePolicy"] = json!("Fail");
         Ok(configuration)
     }

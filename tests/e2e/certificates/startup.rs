@@ -129,7 +129,7 @@ async fn a_replica_is_ready_when_configurations_that_are_applied_later_are_injec
 #[tokio::test]
 async fn only_the_ca_bundles_of_own_webhooks_are_written() {
     let mut bed = Bed::start(&[]).await.unwrap();
-    let mut configuration = bed.configuration("validatingwebhook.yaml").await.unwrap();
+    let mut configuration = bed.configuration("validatingwebhook.yaml").unwrap();
     let mut other = configuration["webhooks"][0].clone();
     other["name"] = json!("other.example.com");
     other["failurePolicy"] = json!("Ignore");
@@ -140,7 +140,7 @@ async fn only_the_ca_bundles_of_own_webhooks_are_written() {
         .unwrap()
         .ok()
         .unwrap();
-    let mut annotated = bed.configuration("mutatingwebhook.yaml").await.unwrap();
+    let mut annotated = bed.configuration("mutatingwebhook.yaml").unwrap();
     annotated["metadata"]["annotations"] = json!({ "cert-manager.io/inject-ca-from": "a/b" });
     bed.kubectl
         .apply(&annotated.to_string())

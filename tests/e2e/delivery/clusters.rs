@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use helmops_bed::wait::eventually;
-use helmops_shared::targeting::names;
+use helmops_core::targeting::names;
 use serde_json::json;
 
 use crate::harness::standalone::{Fixture, decoded, suite};

@@ -63,7 +63,7 @@ pub async fn secret(namespace: &TestNamespace, data: Value) {
     applied.ok().unwrap();
 }
 
-/// Waits until a HelmOp is refused for this reason, and returns the message.
+/// Waits until a HelmOp is refused for this reason in its current generation, and returns the message.
 pub async fn until_refused(namespace: &TestNamespace, name: &str, reason: &str) -> String {
     let helmop = until(namespace, &format!("helmop/{name}"), |helmop| {
         let accepted = condition(helmop, "Accepted").context("no condition")?;
@@ -71,7 +71,7 @@ pub async fn until_refused(namespace: &TestNamespace, name: &str, reason: &str) 
             accepted["status"] == "False" && accepted["reason"] == reason,
             "it is {accepted}"
         );
-        Ok(())
+        ensure_observed(helmop)
     })
     .await;
     let ready = condition(&helmop, "Ready").unwrap();
@@ -79,10 +79,6 @@ pub async fn until_refused(namespace: &TestNamespace, name: &str, reason: &str) 
         (&ready["status"], &ready["reason"]),
         (&json!("False"), &json!(reason)),
         "a refused HelmOp is never ready"
-    );
-    assert_eq!(
-        helmop["status"]["observedGeneration"],
-        helmop["metadata"]["generation"]
     );
     message(&helmop, "Accepted")
 }
@@ -92,13 +88,18 @@ pub async fn until_accepted(namespace: &TestNamespace, name: &str) -> Value {
     until(namespace, &format!("helmop/{name}"), |helmop| {
         let accepted = condition(helmop, "Accepted").context("no condition")?;
         ensure!(accepted["status"] == "True", "it is {accepted}");
-        ensure!(
-            helmop["status"]["observedGeneration"] == helmop["metadata"]["generation"],
-            "of an older generation"
-        );
-        Ok(())
+        ensure_observed(helmop)
     })
     .await
+}
+
+/// Checks that the status is of the current generation.
+fn ensure_observed(helmop: &Value) -> Result<()> {
+    ensure!(
+        helmop["status"]["observedGeneration"] == helmop["metadata"]["generation"],
+        "the status is of an older generation"
+    );
+    Ok(())
 }
 
 /// Waits until there is no Bundle of this name.

@@ -1,6 +1,6 @@
 use axum::body::Body;
 use futures::stream;
-use helmops_shared::runtime::PeerBytes;
+use helmops_process::PeerBytes;
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use super::*;

@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use prometheus::Registry;

@@ -10,7 +10,7 @@ use std::{
     str::FromStr,
 };
 
-use helmops_shared::text::cut;
+use bounded_text::cut;
 use reqwest::Url;
 use thiserror::Error;
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 
 use super::error::FetchErrorKind;
 use crate::backoff::BackoffPolicy;

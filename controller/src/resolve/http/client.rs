@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_shared::runtime::{exit::with_causes, lock};
+use helmops_process::{exit::with_causes, lock};
 use reqwest::{Certificate, Client, Identity, redirect};
 
 use super::{addresses::Addresses, body::MinRate, dns::DnsResolver, error::FetchErrorKind};

@@ -2,7 +2,9 @@
 
 use std::{io, time::Duration};
 
-use helmops_shared::{chart::url::redacted, reason::Reason, runtime::exit::with_causes, text::cut};
+use bounded_text::cut;
+use helmops_core::{chart::url::redacted, reason::Reason};
+use helmops_process::exit::with_causes;
 use reqwest::{StatusCode, Url};
 use thiserror::Error;
 

@@ -21,7 +21,7 @@ use std::{
     time::Instant,
 };
 
-use helmops_shared::chart::url::redacted;
+use helmops_core::chart::url::redacted;
 use reqwest::{
     Client, Method, Request, Response, StatusCode, Url,
     header::{HeaderMap, RETRY_AFTER},

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 use reqwest::Url;
 use tokio::sync::oneshot;
 

@@ -1,6 +1,6 @@
 //! Redirects: their target, and whether they are followed.
 
-use helmops_shared::chart::url::redacted;
+use helmops_core::chart::url::redacted;
 use reqwest::{
     Response, StatusCode, Url,
     header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION},

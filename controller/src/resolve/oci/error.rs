@@ -1,13 +1,11 @@
 //! Why no version could be resolved from a registry.
 
-use helmops_shared::{
-    chart::{
-        registry::{
-            challenge::ChallengeError, digest::DigestMismatch, error_body::RegistryCode as Code,
-            link::LinkError, query::QueryError, realm::RealmError, reference::ReferenceError,
-            tag_list::TagListError,
-        },
-        select::SelectError,
+use helm_index::SelectError;
+use helm_index::tags::TagListError;
+use helmops_core::{
+    chart::registry::{
+        challenge::ChallengeError, digest::DigestMismatch, error_body::RegistryCode as Code, link::LinkError,
+        query::QueryError, realm::RealmError, reference::ReferenceError,
     },
     reason::Reason,
 };

@@ -1,5 +1,5 @@
 //! Versions in an OCI registry: its tags and manifests. The requests and the decoding of responses are in
-//! [`helmops_shared::chart::registry`].
+//! [`helmops_core::chart::registry`].
 
 mod error;
 mod session;
@@ -11,25 +11,20 @@ use std::{
     time::Instant,
 };
 
-use helmops_shared::{
-    chart::{
-        meter::{Meter, OverBudget},
-        registry::{
-            digest::Digest,
-            endpoint::{Endpoint, MANIFEST_TYPES, Transport},
-            link,
-            query::{RegistryQuery, query},
-            reference::Reference,
-            tag::TaggedVersion,
-            tag_list::{TagList, TagListError},
-            tags_page::{self, MAX_PAGES, PageError},
-        },
-        request::{OwnedVersionRequest, VersionRequest},
-        resolved::ChartVersion,
-        select::select,
-        url::redacted,
+use bounded_text::hex;
+use helm_index::tags::{TagList, TagListError, TaggedVersion};
+use helm_index::{Meter, OverBudget, OwnedVersionRequest, VersionRequest, select};
+use helmops_core::chart::{
+    registry::{
+        digest::Digest,
+        endpoint::{Endpoint, MANIFEST_TYPES, Transport},
+        link,
+        query::{RegistryQuery, query},
+        reference::Reference,
+        tags_page::{self, MAX_PAGES, PageError},
     },
-    text::hex,
+    resolved::ChartVersion,
+    url::redacted,
 };
 use reqwest::{
     Method, StatusCode,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use helmops_shared::chart::registry::{
+use helmops_core::chart::registry::{
     challenge::{self, Bearer, Scheme},
     endpoint::Endpoint,
     error_body, realm, token,

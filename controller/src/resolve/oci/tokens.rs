@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 use reqwest::header::HeaderValue;
 
 /// Maximum number of cached tokens. One is valid for a repository and a login; a new one costs a request.

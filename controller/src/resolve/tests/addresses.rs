@@ -1,6 +1,6 @@
 //! Denied addresses, and responses that are not quoted.
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, over_plain_http, reference, version},

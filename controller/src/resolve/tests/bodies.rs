@@ -6,7 +6,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 
 use super::{
     fixture::{LONG_TIMEOUTS, ResolveResult, TestResolver, anonymous, assert_fails, version},

@@ -2,10 +2,8 @@
 
 use std::{ops::Range, time::Instant};
 
-use helmops_shared::{
-    chart::registry::tag_list::{MAX_LEN, MAX_VERSIONS},
-    reason::Reason,
-};
+use helm_index::tags::{MAX_LEN, MAX_VERSIONS};
+use helmops_core::reason::Reason;
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, in_namespace, over_plain_http, reference, version},

@@ -1,6 +1,6 @@
 //! Servers that cannot be reached, or that use another protocol.
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 use tokio::net::TcpListener;
 
 use super::{

@@ -1,6 +1,6 @@
 //! Which credentials are sent where, and what messages report about them.
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 
 use super::{
     fixture::{

@@ -6,10 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_shared::{
-    chart::{index::ChartFilter, request::VersionRequest, resolved::ChartVersion},
-    reason::Reason,
-};
+use helm_index::{ChartFilter, VersionRequest};
+use helmops_core::{chart::resolved::ChartVersion, reason::Reason};
 use prometheus::{Registry, TextEncoder};
 use tokio::time::timeout;
 

@@ -2,7 +2,7 @@
 
 use std::{env, fs, process::Command};
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 
 use super::{
     fixture::{LONG_TIMEOUTS, TestResolver, anonymous, assert_fails, over_plain_http, reference, version},

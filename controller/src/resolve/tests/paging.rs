@@ -1,6 +1,6 @@
 //! Lists of tags with several pages.
 
-use helmops_shared::{chart::registry::tags_page::MAX_PAGES, reason::Reason};
+use helmops_core::{chart::registry::tags_page::MAX_PAGES, reason::Reason};
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, over_plain_http, reference, version},

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 use reqwest::StatusCode;
 use tokio::sync::watch;
 

@@ -1,6 +1,6 @@
 //! Redirects: which are followed, and which headers are sent along.
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 
 use super::{
     fixture::{

@@ -1,6 +1,6 @@
 //! Registries: which requests are sent, and what their responses mean.
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 use reqwest::StatusCode;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 use tokio::net::TcpListener;
 
 use super::{

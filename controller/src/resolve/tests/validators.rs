@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use helmops_shared::reason::Reason;
+use helmops_core::reason::Reason;
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, version},

@@ -1,6 +1,6 @@
 use std::future::pending;
 
-use helmops_shared::api::{BundleDeployment, HelmOp};
+use helmops_api::{BundleDeployment, HelmOp};
 use serde_json::json;
 use watcher::Event;
 

@@ -77,10 +77,11 @@ const CERTS_FLAGS: [&str; 9] = [
 ];
 
 /// Crates, by which the log can be filtered.
-const CRATES: [&str; 4] = [
+const CRATES: [&str; 5] = [
     "helmops_certs",
     "helmops_controller",
-    "helmops_shared",
+    "helmops_kube",
+    "helmops_process",
     "helmops_webhook",
 ];
 

@@ -179,7 +179,7 @@ fn digest(chart: usize, number: usize) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use helmops_shared::chart::index::{ChartFilter, Layout, read};
+    use helm_index::{ChartFilter, Layout, read};
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use helmops_shared::chart::index::{self, ChartFilter, Layout};
-use helmops_shared::chart::{request::VersionRequest, select::select};
+use helm_index::{self as index, ChartFilter, Layout};
+use helm_index::{VersionRequest, select};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::reading::Reading;

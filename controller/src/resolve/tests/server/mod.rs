@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use helmops_shared::runtime::lock;
+use helmops_process::lock;
 use tokio::{
     io::{self, AsyncRead, AsyncWrite, AsyncWriteExt, BufStream},
     net::{TcpListener, TcpStream},

@@ -1,0 +1,117 @@
+//! The kind of an API object: group, version, kind, plural and type metadata.
+
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use kube_core::Resource;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Serialize, Serializer,
+    de::{IgnoredAny, MapAccess},
+    ser::SerializeStruct,
+};
+
+use super::wire::FieldSet;
+
+/// The API group of all these kinds.
+pub const GROUP: &str = "fleet.cattle.io";
+/// The API version of all these kinds.
+pub const VERSION: &str = "v1alpha1";
+
+/// The `apiVersion` and `kind` of an object of type `K`. They follow from the type, so they take no memory, and are ignored
+/// when decoding.
+pub struct TypeMeta<K>(PhantomData<fn() -> K>);
+
+impl<K> Clone for TypeMeta<K> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl<K> Default for TypeMeta<K> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<K> fmt::Debug for TypeMeta<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TypeMeta")
+    }
+}
+
+impl<K> PartialEq for TypeMeta<K> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<K> FieldSet for TypeMeta<K> {
+    fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        if !matches!(key, "apiVersion" | "kind") {
+            return Ok(false);
+        }
+        map.next_value::<IgnoredAny>()?;
+        Ok(true)
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Serialize for TypeMeta<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut state = serializer.serialize_struct("TypeMeta", 2)?;
+        state.serialize_field("apiVersion", &K::api_version(&()))?;
+        state.serialize_field("kind", &K::kind(&()))?;
+        state.end()
+    }
+}
+
+impl<K> JsonSchema for TypeMeta<K> {
+    fn schema_name() -> Cow<'static, str> {
+        "TypeMeta".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "apiVersion": { "type": "string", "description": "Group and version of the kind: fleet.cattle.io/v1alpha1." },
+                "kind": { "type": "string", "description": "The kind of the object." },
+            },
+        })
+    }
+}
+
+/// Implements `Resource` for a struct with a field `metadata`, as a namespaced kind of Fleet's group.
+macro_rules! kind {
+    ($name:ident, $plural:literal) => {
+        impl kube_core::Resource for $name {
+            type DynamicType = ();
+            type Scope = k8s_openapi::NamespaceResourceScope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                stringify!($name).into()
+            }
+
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                $crate::kind::GROUP.into()
+            }
+
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                $crate::kind::VERSION.into()
+            }
+
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+pub(crate) use kind;

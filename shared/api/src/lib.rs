@@ -1,0 +1,50 @@
+//! The wire types: Fleet's API (`fleet.cattle.io/v1alpha1`) as the API server stores it.
+//!
+//! They are lenient on purpose: every field may be missing, enums are strings so that newer values decode, and unknown
+//! fields are ignored. Validation is in `helmops_core::admit`.
+
+pub mod bundle;
+pub mod bundle_deployment;
+pub mod bundle_namespace_mapping;
+pub mod cluster;
+pub mod cluster_group;
+pub mod condition;
+pub mod crds;
+pub mod decoded;
+pub mod diff;
+pub mod free_form;
+pub mod helm;
+pub mod helmop;
+pub mod kind;
+pub mod labels;
+pub mod limits;
+pub mod metadata;
+pub mod metadata_only;
+pub mod namespaced_name;
+pub mod options;
+pub mod policy;
+pub mod rollout;
+pub mod schema;
+pub mod status;
+pub mod target;
+pub mod target_options;
+pub mod wire;
+
+pub use bundle::{Bundle, BundleSpec};
+pub use bundle_deployment::BundleDeployment;
+pub use bundle_namespace_mapping::BundleNamespaceMapping;
+pub use cluster::Cluster;
+pub use cluster_group::ClusterGroup;
+pub use condition::Condition;
+pub use decoded::Decoded;
+pub use helm::HelmOptions;
+pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutStatus};
+pub use metadata::Metadata;
+pub use metadata_only::{MetadataOnly, MetadataWithManagers};
+pub use namespaced_name::NamespacedName;
+pub use options::BundleDeploymentOptions;
+pub use policy::Policy;
+pub use target::BundleTarget;
+
+#[cfg(test)]
+mod tests;

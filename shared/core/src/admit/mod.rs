@@ -1,0 +1,183 @@
+//! Validation of HelmOps.
+//!
+//! The webhook denies a HelmOp that is invalid here, and the controller does not act on it: both use the same rules. A HelmOp
+//! that could work is never rejected; questionable settings get a warning.
+
+mod chart;
+pub mod default;
+mod depth;
+mod error;
+mod limits;
+mod names;
+mod options;
+pub(crate) mod path;
+mod review;
+mod rollout;
+pub(crate) mod selector;
+mod templates;
+mod warning;
+
+use std::time::Duration;
+
+use helmops_api::{HelmOp, HelmOptions};
+
+use self::path::Path;
+pub use self::{
+    error::{FieldError, FieldErrors},
+    review::{Decision, review},
+    warning::warnings,
+};
+use crate::{chart::request::ChartRequest, poll, reason::Reason};
+
+/// A valid HelmOp, and its parsed fields.
+#[derive(Clone, Debug)]
+pub struct ValidHelmOp<'a> {
+    /// The HelmOp, as it is stored or with the defaults of Policies.
+    pub helmop: &'a HelmOp,
+    /// Its `spec.helm`.
+    pub helm: &'a HelmOptions,
+    /// The chart and version that it requests.
+    pub chart: ChartRequest<'a>,
+    /// For each target, what its own `helm` block requests, after inheritance; `None` for a target without one.
+    pub targets: Vec<Option<ChartRequest<'a>>>,
+    /// How often to poll for a newer version; `None` if polling is off or could never find one.
+    pub polling: Option<Duration>,
+}
+
+impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
+    type Error = FieldErrors;
+
+    fn try_from(helmop: &'a HelmOp) -> Result<Self, FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let spec = &helmop.spec;
+        let root = Path::root("spec");
+        limits::check(&mut errors, &root, helmop);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        check_own_name(&mut errors, helmop);
+        let chart = check_charts(&mut errors, &root, helmop);
+        let interval = poll::interval(spec.polling_interval.as_deref()).unwrap_or_else(|error| {
+            let text = spec.polling_interval.as_deref().unwrap_or_default();
+            errors.invalid(
+                &root.field("pollingInterval"),
+                Reason::InvalidPollingInterval,
+                text,
+                error.to_string(),
+            );
+            None
+        });
+        let secret = root.field("helmSecretName");
+        options::check_name(&mut errors, &secret, &spec.helm_secret_name, names::subdomain);
+        selector::check_labels(
+            &mut errors,
+            &root.field("labels"),
+            Reason::InvalidLabel,
+            &spec.labels,
+        );
+        options::check(&mut errors, &root, &spec.bundle.options);
+        check_placement(&mut errors, &root, helmop);
+        if let Some((_, chart, targets)) = &chart {
+            limits::check_charts(&mut errors, &root, chart, targets);
+        }
+        match chart {
+            Some((helm, chart, targets)) if errors.is_empty() => {
+                let is_floating = std::iter::once(&chart)
+                    .chain(targets.iter().flatten())
+                    .any(ChartRequest::is_floating);
+                let polling = interval.filter(|_| is_floating);
+                Ok(Self {
+                    helmop,
+                    helm,
+                    chart,
+                    targets,
+                    polling,
+                })
+            }
+            _ => Err(errors),
+        }
+    }
+}
+
+/// The name becomes the value of a label on the Bundle and on everything that is made from it.
+fn check_own_name(errors: &mut FieldErrors, helmop: &HelmOp) {
+    // A generated name is not known yet, and is short enough.
+    let Some(name) = helmop.metadata.name.as_deref() else {
+        return;
+    };
+    if name.len() > names::MAX_LABEL {
+        let metadata = Path::root("metadata");
+        let detail = "longer than 63 characters, so that it cannot be the value of a label on the Bundle";
+        errors.add(
+            &metadata.field("name"),
+            Reason::InvalidName,
+            error::ErrorType::TooLong,
+            name,
+            detail,
+        );
+    }
+}
+
+/// The charts that a HelmOp requests: `spec.helm`, its request, and that of each target with a `helm` block of its own.
+type Charts<'a> = (&'a HelmOptions, ChartRequest<'a>, Vec<Option<ChartRequest<'a>>>);
+
+/// The requested charts; `None` if any of them is invalid.
+fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmOp) -> Option<Charts<'a>> {
+    let path = root.field("helm");
+    let Some(helm) = &helmop.spec.bundle.options.helm else {
+        errors.required(
+            &path,
+            Reason::HelmRequired,
+            "helm options are empty; set the chart to deploy: repo, chart and version",
+        );
+        return None;
+    };
+    let main = chart::check(errors, &path, helm);
+    let targets_path = root.field("targets");
+    let mut targets = Vec::with_capacity(helmop.spec.bundle.targets.len());
+    for (index, target) in helmop.spec.bundle.targets.iter().enumerate() {
+        let path = targets_path.index(index);
+        targets.push(
+            target
+                .options
+                .helm
+                .as_ref()
+                .map(|own| chart::check_target(errors, &path.field("helm"), helm, own)),
+        );
+    }
+    let targets = targets.into_iter().map(|target| match target {
+        None => Some(None),
+        Some(request) => request.map(Some),
+    });
+    Some((helm, main?, targets.collect::<Option<_>>()?))
+}
+
+/// Targets, restrictions, dependencies and rollout.
+fn check_placement(errors: &mut FieldErrors, root: &Path<'_>, helmop: &HelmOp) {
+    let bundle = &helmop.spec.bundle;
+    let path = root.field("targets");
+    for (index, target) in bundle.targets.iter().enumerate() {
+        let path = path.index(index);
+        options::check(errors, &path, &target.options);
+        selector::check_criteria(errors, &path, &target.criteria);
+    }
+    let path = root.field("targetRestrictions");
+    for (index, restriction) in bundle.target_restrictions.iter().enumerate() {
+        let path = path.index(index);
+        selector::check_criteria(errors, &path, &restriction.criteria);
+    }
+    let path = root.field("dependsOn");
+    for (index, dependency) in bundle.depends_on.iter().enumerate() {
+        selector::check(
+            errors,
+            &path.index(index).field("selector"),
+            dependency.selector.as_ref(),
+        );
+    }
+    if let Some(rollout) = &bundle.rollout_strategy {
+        rollout::check(errors, &root.field("rolloutStrategy"), rollout);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! Warnings about settings that are valid but questionable.
+
+use std::collections::BTreeSet;
+
+use bounded_text::cut;
+use helm_index::is_exact;
+use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use masterminds_semver::Version;
+
+use crate::{
+    chart::{
+        request::{is_floating, or_inherited},
+        source::{self, is_archive},
+        url::{self, Url},
+    },
+    poll, targeting,
+};
+
+/// How many warnings of one object are reported; the API server forwards at most 4096 characters.
+const MAX_WARNINGS: usize = 20;
+
+/// Longest warning in bytes; the API server truncates longer ones.
+const MAX_LENGTH: usize = 256;
+
+/// Everything about a HelmOp that the user should know, although it is valid.
+pub fn warnings(helmop: &HelmOp) -> Vec<String> {
+    let spec = &helmop.spec;
+    let mut warnings = Warnings::default();
+    internal_fields(&mut warnings, spec);
+    unused_options(&mut warnings, "spec", &spec.bundle.options);
+    if let Some(helm) = &spec.bundle.options.helm {
+        chart(&mut warnings, "spec.helm", helm);
+        numbers(&mut warnings, helm);
+        polling(&mut warnings, spec, helm);
+        transport(&mut warnings, spec, helm);
+    }
+    for (index, target) in spec.bundle.targets.iter().enumerate() {
+        let path = format!("spec.targets[{index}]");
+        unused_options(&mut warnings, &path, &target.options);
+        if let Some(helm) = &target.options.helm {
+            chart(&mut warnings, &format!("{path}.helm"), helm);
+        }
+    }
+    targets(&mut warnings, spec);
+    dependencies(&mut warnings, spec);
+    if let Some(rollout) = &spec.bundle.rollout_strategy {
+        percentages(&mut warnings, rollout);
+    }
+    warnings.0
+}
+
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl Warnings {
+    fn add(&mut self, text: String) {
+        if self.0.len() < MAX_WARNINGS {
+            self.0.push(bounded(text));
+        }
+    }
+}
+
+/// Truncates a warning that is too long.
+pub fn bounded(text: String) -> String {
+    cut(text, MAX_LENGTH)
+}
+
+fn internal_fields(warnings: &mut Warnings, spec: &HelmOpSpec) {
+    let bundle = &spec.bundle;
+    for (set, field) in [
+        (!bundle.contents_id.is_empty(), "contentsId"),
+        (!bundle.values_hash.is_empty(), "valuesHash"),
+        (bundle.helm_op_options.is_some(), "helmOpOptions"),
+        (!bundle.resources.is_empty(), "resources"),
+    ] {
+        if set {
+            warnings.add(format!(
+                "spec.{field}: internal to Bundles and ignored in a HelmOp; remove it"
+            ));
+        }
+    }
+}
+
+/// Options that only have an effect for Bundles of files.
+fn unused_options(warnings: &mut Warnings, path: &str, options: &BundleDeploymentOptions) {
+    let has_values_files = options
+        .helm
+        .as_ref()
+        .is_some_and(|helm| !helm.values_files.is_empty());
+    for (is_set, field, instead) in [
+        (
+            options.kustomize.is_some(),
+            "kustomize",
+            "use values of the chart",
+        ),
+        (options.yaml.is_some(), "yaml", "use values of the chart"),
+        (
+            has_values_files,
+            "helm.valuesFiles",
+            "use helm.values or helm.valuesFrom",
+        ),
+    ] {
+        if is_set {
+            warnings.add(format!(
+                "{path}.{field}: has no effect, because a HelmOp has no files besides its chart; {instead}"
+            ));
+        }
+    }
+}
+
+/// Numbers that Helm interprets differently. In a target a negative timeout clears an inherited one.
+fn numbers(warnings: &mut Warnings, helm: &HelmOptions) {
+    if helm.timeout_seconds < 0 {
+        warnings.add(format!(
+            "spec.helm.timeoutSeconds: {} is negative, so that hooks fail immediately and Helm does not wait; set the \
+             seconds to wait, or remove it",
+            helm.timeout_seconds
+        ));
+    }
+    if helm.max_history < 0 {
+        warnings.add(format!(
+            "spec.helm.maxHistory: {} is negative; set the number of revisions to keep, or remove it to keep 2",
+            helm.max_history
+        ));
+    }
+}
+
+/// Questionable settings of a chart, in `spec.helm` or in a target.
+fn chart(warnings: &mut Warnings, path: &str, helm: &HelmOptions) {
+    let (field, text) = if is_archive(&helm.chart) {
+        ("chart", &helm.chart)
+    } else {
+        ("repo", &helm.repo)
+    };
+    if Url::parse(text).is_ok_and(|url| url.userinfo.is_some()) {
+        warnings.add(format!(
+            "{path}.{field}: the URL contains credentials that everyone who can read HelmOps and Bundles can see; put them \
+             into a Secret and name it in spec.helmSecretName"
+        ));
+    }
+    if path != "spec.helm" && !helm.chart.is_empty() && source::is_oci(&helm.repo) {
+        warnings.add(format!(
+            "{path}.chart: ignored, because repo names the chart in the registry already"
+        ));
+    }
+    if !helm.repo.is_empty()
+        && source::is_alias(&helm.chart)
+        && let Some((alias, chart)) = helm.chart.split_once('/')
+    {
+        warnings.add(format!(
+            "{path}.chart: hardly any repository has a chart with / in its name; if {alias:?} is the name of the repository, as \
+             for helm install, use {chart:?}"
+        ));
+    }
+    if let Some(range) = intended_range(&helm.version) {
+        warnings.add(format!(
+            "{path}.version: in {:?} what follows the hyphen is a pre-release; for a range write {range:?}, with spaces \
+             around the hyphen",
+            helm.version
+        ));
+    }
+}
+
+fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
+    let Ok(interval) = poll::interval(spec.polling_interval.as_deref()) else {
+        return;
+    };
+    let text = spec.polling_interval.as_deref().unwrap_or_default();
+    match interval {
+        Some(_) if any_target_is_floating(spec, helm) => {}
+        Some(_) if is_archive(&helm.chart) => warnings.add(format!(
+            "spec.pollingInterval: {text} has no effect, because a chart archive has no versions to choose from"
+        )),
+        Some(_) if is_exact(&helm.version) => warnings.add(format!(
+            "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions set \
+             a range",
+            helm.version
+        )),
+        Some(_) if !is_floating(&helm.repo, &helm.chart, &helm.version) => warnings.add(format!(
+            "spec.pollingInterval: {text} has no effect, because spec.helm.repo names a tag or digest; to follow new \
+             versions remove it and set a range in spec.helm.version"
+        )),
+        Some(interval) if interval < poll::SHORT_INTERVAL => warnings.add(format!(
+            "spec.pollingInterval: {text} is short, and registries limit requests; use 15s or more"
+        )),
+        None if is_range(helm) => warnings.add(format!(
+            "spec.helm.version: {:?} is resolved once and then kept, because polling is off; set \
+             spec.pollingInterval, such as 15m, to follow new versions",
+            helm.version
+        )),
+        Some(_) | None => {}
+    }
+}
+
+/// Whether the request of any target is floating: newer versions may appear for it.
+fn any_target_is_floating(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
+    let mut targets = spec
+        .bundle
+        .targets
+        .iter()
+        .filter_map(|target| target.options.helm.as_ref());
+    targets.any(|own| {
+        is_floating(
+            or_inherited(&own.repo, &main.repo),
+            or_inherited(&own.chart, &main.chart),
+            or_inherited(&own.version, &main.version),
+        )
+    })
+}
+
+/// Whether the version is an explicit range. An empty version is the common case and gets no warning.
+fn is_range(helm: &HelmOptions) -> bool {
+    !helm.version.is_empty()
+        && is_floating(&helm.repo, &helm.chart, &helm.version)
+        && !is_complete(&helm.version)
+}
+
+/// Three numbers with a leading `v`, which are as good as an exact version.
+fn is_complete(version: &str) -> bool {
+    version
+        .strip_prefix('v')
+        .is_some_and(|rest| Version::parse_strict(rest).is_ok())
+}
+
+fn transport(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
+    if spec.insecure_skip_tls_verify {
+        warnings.add(
+            "spec.insecureSkipTLSVerify: certificates are not verified, so anyone on the network path can replace the chart; \
+             put the CA into key cacerts of the Secret instead"
+                .to_owned(),
+        );
+    }
+    if spec.helm_secret_name.is_empty() {
+        return;
+    }
+    for (field, text) in [("repo", &helm.repo), ("chart", &helm.chart)] {
+        if Url::parse(text).is_ok_and(|url| url.has_scheme("http")) {
+            warnings.add(format!(
+                "spec.helm.{field}: {} is plain http, so the credentials of Secret {} are sent unencrypted; use https",
+                url::redacted(text),
+                spec.helm_secret_name
+            ));
+        }
+    }
+}
+
+fn targets(warnings: &mut Warnings, spec: &HelmOpSpec) {
+    let bundle = &spec.bundle;
+    if bundle.targets.is_empty() {
+        warnings.add(
+            "spec.targets: empty, so the chart goes only to the clusters of ClusterGroup \"default\"; for every \
+             cluster of the namespace add a target with clusterSelector: {}"
+                .to_owned(),
+        );
+    }
+    let mut names = BTreeSet::new();
+    for (index, target) in bundle.targets.iter().enumerate() {
+        if !target.name.is_empty() && !names.insert(&target.name) {
+            warnings.add(format!(
+                "spec.targets[{index}].name: {:?} is the name of an earlier target too",
+                target.name
+            ));
+        }
+        if !targeting::has_criteria(&target.criteria) {
+            warnings.add(format!(
+                "spec.targets[{index}]: matches no cluster, because it has none of clusterName, clusterSelector, \
+                 clusterGroup and clusterGroupSelector; clusterSelector: {{}} matches every cluster"
+            ));
+        }
+    }
+}
+
+fn dependencies(warnings: &mut Warnings, spec: &HelmOpSpec) {
+    for (index, dependency) in spec.bundle.depends_on.iter().enumerate() {
+        if dependency.name.is_empty() && dependency.selector.is_none() {
+            warnings.add(format!(
+                "spec.dependsOn[{index}]: ignored, because it has neither name nor selector; name the Bundle to wait for"
+            ));
+        }
+    }
+}
+
+fn percentages(warnings: &mut Warnings, rollout: &RolloutStrategy) {
+    let own = [
+        ("maxUnavailable".to_owned(), &rollout.max_unavailable),
+        (
+            "maxUnavailablePartitions".to_owned(),
+            &rollout.max_unavailable_partitions,
+        ),
+        ("autoPartitionSize".to_owned(), &rollout.auto_partition_size),
+    ];
+    let partitions = rollout.partitions.iter().enumerate();
+    let partitions = partitions.map(|(index, partition)| {
+        (
+            format!("partitions[{index}].maxUnavailable"),
+            &partition.max_unavailable,
+        )
+    });
+    for (field, amount) in own.into_iter().chain(partitions) {
+        let Some(IntOrString::String(text)) = amount else {
+            continue;
+        };
+        let percent = text
+            .strip_suffix('%')
+            .and_then(|percent| percent.parse::<i64>().ok());
+        if percent.is_some_and(|percent| percent > 100) {
+            warnings.add(format!("spec.rolloutStrategy.{field}: {text} counts as 100%"));
+        }
+    }
+}
+
+/// The range that a version such as `1.2-1.4.5`, which is a pre-release, was probably meant to be.
+fn intended_range(version: &str) -> Option<String> {
+    let (from, to) = version.split_once('-')?;
+    let is_number = |text: &str| {
+        let text = text.strip_prefix('v').unwrap_or(text);
+        text.contains('.')
+            && text
+                .split('.')
+                .all(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()))
+    };
+    (is_number(from) && is_number(to)).then(|| format!("{from} - {to}"))
+}

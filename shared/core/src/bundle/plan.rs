@@ -1,0 +1,125 @@
+//! Compares the desired and the existing Bundle of a HelmOp.
+
+use helmops_api::{Bundle, HelmOp, ResolvedChart, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube_core::Resource;
+use thiserror::Error;
+
+use super::desired::{self, MissingVersion};
+use crate::admit::ValidHelmOp;
+
+/// What to do with the Bundle.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// It is up to date.
+    Nothing,
+    /// It does not exist.
+    Create(Box<Bundle>),
+    /// It differs. The resource version in its metadata is the observed one, so that the write fails with a conflict if another
+    /// client has changed the Bundle.
+    Replace(Box<Bundle>),
+}
+
+/// A Bundle with the HelmOp's name exists that was not created from a HelmOp.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "a non-helmops bundle already exists with name {name}; rename the HelmOp, or delete that Bundle if nothing needs it"
+)]
+pub struct OwnershipConflict {
+    /// Name of the Bundle and of the HelmOp.
+    pub name: String,
+}
+
+/// Checks that a Bundle was created from a HelmOp; any other Bundle must not be changed.
+///
+/// # Errors
+/// If it was not created from a HelmOp.
+pub fn check_owner(bundle: &Bundle) -> Result<(), OwnershipConflict> {
+    match bundle.spec.helm_op_options {
+        Some(_) => Ok(()),
+        None => Err(OwnershipConflict {
+            name: bundle.metadata.name.clone().unwrap_or_default(),
+        }),
+    }
+}
+
+/// Whether a Bundle belongs to this HelmOp, not to a deleted HelmOp of the same name. A Bundle of Fleet's controller has no
+/// owner reference, and belongs to it.
+pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
+    owners(bundle).all(|owner| Some(&owner.uid) == helmop.metadata.uid.as_ref())
+}
+
+/// Inputs of the desired Bundle besides the HelmOp.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BundleInputs<'a> {
+    /// The resolved versions of all [lookups](super::lookups).
+    pub resolved: &'a [ResolvedChart],
+    /// The token of the last requested poll that is done, see [`labels::LAST_HANDLED_POLL`].
+    pub polled: Option<&'a str>,
+    /// The certificate authorities that agents trust in addition to their own, as PEM in Base64.
+    pub ca_bundle: &'a str,
+}
+
+/// Decides what to write.
+///
+/// # Errors
+/// If a version is not resolved.
+pub fn plan(
+    valid: &ValidHelmOp<'_>,
+    existing: Option<&Bundle>,
+    parts: BundleInputs<'_>,
+) -> Result<Plan, MissingVersion> {
+    let spec = desired::spec(valid, parts.resolved, parts.ca_bundle)?;
+    let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), parts);
+    let bundle = Bundle {
+        metadata: metadata.into(),
+        spec,
+        ..Bundle::default()
+    };
+    Ok(match existing {
+        None => Plan::Create(Box::new(bundle)),
+        Some(existing) if existing.spec == bundle.spec && existing.metadata == bundle.metadata => {
+            Plan::Nothing
+        }
+        Some(_) => Plan::Replace(Box::new(bundle)),
+    })
+}
+
+/// The Bundle's metadata: the desired metadata merged into the existing one. Labels are replaced; annotations and finalizers of
+/// other owners are kept.
+fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: BundleInputs<'_>) -> ObjectMeta {
+    let mut metadata = existing.cloned().unwrap_or_default();
+    metadata.name.clone_from(&valid.helmop.metadata.name);
+    metadata.namespace.clone_from(&valid.helmop.metadata.namespace);
+    metadata.labels = Some(desired::bundle_labels(valid));
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(labels::RESOLVED.to_owned(), record(parts.resolved));
+    match parts.polled {
+        Some(token) => annotations.insert(labels::LAST_HANDLED_POLL.to_owned(), token.to_owned()),
+        None => annotations.remove(labels::LAST_HANDLED_POLL),
+    };
+    if let Some(owner) = valid.helmop.controller_owner_ref(&()) {
+        let others = metadata.owner_references.take().unwrap_or_default();
+        let others = others.into_iter().filter(|other| !is_helmop(other));
+        metadata.owner_references = Some(others.chain([owner]).collect());
+    }
+    metadata
+}
+
+fn record(resolved: &[ResolvedChart]) -> String {
+    // A record contains only strings, which always serialize.
+    serde_json::to_string(resolved).unwrap_or_default()
+}
+
+fn owners(bundle: &Bundle) -> impl Iterator<Item = &OwnerReference> {
+    bundle
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .filter(|owner| is_helmop(owner))
+}
+
+fn is_helmop(owner: &OwnerReference) -> bool {
+    owner.kind == HelmOp::kind(&()) && owner.api_version == HelmOp::api_version(&())
+}

@@ -1,0 +1,420 @@
+//! Tests of the desired Bundle of a HelmOp.
+
+use helmops_api::{Bundle, HelmOp, ResolvedChart, labels};
+use serde_json::{Value, json};
+
+use super::{BundleInputs, MissingVersion, Plan, check_owner, first_repo, lookups, pins, plan};
+use crate::admit::ValidHelmOp;
+
+const REPO: &str = "https://u:p@charts.example.com";
+const REDACTED: &str = "https://charts.example.com";
+
+fn helmop(spec: &Value) -> HelmOp {
+    let object = json!({
+        "metadata": { "name": "web", "namespace": "fleet-default", "uid": "u-1", "labels": { "not": "copied" } },
+        "spec": spec
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn record(repo: &str, chart: &str, constraint: &str, version: &str) -> ResolvedChart {
+    ResolvedChart {
+        repo: repo.to_owned(),
+        chart: chart.to_owned(),
+        constraint: constraint.to_owned(),
+        version: version.to_owned(),
+        ..ResolvedChart::default()
+    }
+}
+
+fn parts(resolved: &[ResolvedChart]) -> BundleInputs<'_> {
+    BundleInputs {
+        resolved,
+        ..BundleInputs::default()
+    }
+}
+
+fn created(helmop: &HelmOp, resolved: &[ResolvedChart]) -> Bundle {
+    let valid = ValidHelmOp::try_from(helmop).unwrap();
+    match plan(&valid, None, parts(resolved)) {
+        Ok(Plan::Create(bundle)) => *bundle,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn spec_of(bundle: &Bundle) -> Value {
+    serde_json::to_value(&bundle.spec).unwrap()
+}
+
+#[test]
+fn a_helmop_without_targets_goes_to_the_default_group() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "1.x", "values": { "a": 1 } },
+        "labels": { "team": "a", labels::HELM_NAME: "mine" },
+        "helmSecretName": "access", "insecureSkipTLSVerify": true, "pollingInterval": "15m",
+        "resources": [{ "name": "x" }], "contentsId": "x", "valuesHash": "x", "helmOpOptions": { "helmOpSecretName": "x" }
+    }));
+    let bundle = created(&helmop, &[record(REDACTED, "web", "1.x", "1.2.3")]);
+    assert_eq!(
+        spec_of(&bundle),
+        json!({
+            "helm": { "repo": REPO, "chart": "web", "version": "1.2.3", "values": { "a": 1 } },
+            "helmOpOptions": { "helmOpSecretName": "access", "helmOpInsecureSkipTLSVerify": true },
+            "targetCustomizationMode": "FirstMatch",
+            "targets": [{ "name": "default", "clusterGroup": "default" }]
+        })
+    );
+    let metadata = serde_json::to_value(&bundle.metadata).unwrap();
+    assert_eq!(
+        metadata["labels"],
+        json!({ "team": "a", labels::HELM_NAME: "web" })
+    );
+    assert_eq!(
+        (&metadata["name"], &metadata["namespace"]),
+        (&json!("web"), &json!("fleet-default"))
+    );
+    assert_eq!(
+        metadata["ownerReferences"],
+        json!([{ "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "HelmOp", "name": "web", "uid": "u-1", "controller": true }])
+    );
+    assert!(
+        !metadata["annotations"].to_string().contains("u:p@"),
+        "{metadata}"
+    );
+}
+
+#[test]
+fn targets_get_their_own_names_and_versions() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "~1.2" },
+        "targets": [
+            { "clusterName": "a" },
+            { "name": "b", "helm": { "values": { "a": 1 } } },
+            { "helm": { "version": "2.x" } },
+            { "helm": { "repo": "https://other.example.com", "chart": "shop" } },
+            { "helm": { "chart": "shop", "version": "~1.2" } }
+        ]
+    }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let requested: Vec<_> = lookups(&valid)
+        .into_iter()
+        .map(|(lookup, _)| (lookup.repo, lookup.chart, lookup.constraint))
+        .collect();
+    let expected = [
+        (REDACTED, "web", "~1.2", "1.2.9"),
+        (REDACTED, "web", "2.x", "2.3.4"),
+        ("https://other.example.com", "shop", "~1.2", "1.2.5"),
+        (REDACTED, "shop", "~1.2", "1.2.0"),
+    ];
+    assert_eq!(
+        requested,
+        expected.map(|(repo, chart, constraint, _)| (repo.into(), chart.into(), constraint.into()))
+    );
+    let resolved =
+        expected.map(|(repo, chart, constraint, version)| record(repo, chart, constraint, version));
+    let bundle = created(&helmop, &resolved);
+    let targets: Vec<_> = bundle
+        .spec
+        .targets
+        .iter()
+        .map(|target| {
+            (
+                target.name.as_str(),
+                target
+                    .options
+                    .helm
+                    .as_ref()
+                    .map(|helm| (&*helm.chart, &*helm.version)),
+            )
+        })
+        .collect();
+    assert_eq!(
+        targets,
+        [
+            ("target000", None),
+            ("b", Some(("web", "1.2.9"))),
+            ("target002", Some(("web", "2.3.4"))),
+            ("target003", Some(("shop", "1.2.5"))),
+            ("target004", Some(("shop", "1.2.0"))),
+        ]
+    );
+}
+
+#[test]
+fn an_empty_version_is_inherited_only_by_targets_with_the_same_chart() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web" },
+        "targets": [{ "helm": { "values": {} } }, { "helm": { "chart": "shop" } }]
+    }));
+    let resolved = [
+        record(REDACTED, "web", "", "1.0.0"),
+        record(REDACTED, "shop", "", "2.0.0"),
+    ];
+    let bundle = created(&helmop, &resolved);
+    let versions: Vec<_> = bundle
+        .spec
+        .targets
+        .iter()
+        .map(|target| target.options.helm.as_ref().unwrap().version.as_str())
+        .collect();
+    assert_eq!(versions, ["", "2.0.0"]);
+}
+
+#[test]
+fn an_archive_has_no_version() {
+    let helmop = helmop(&json!({ "helm": { "chart": "https://h/c.tgz" } }));
+    assert!(lookups(&ValidHelmOp::try_from(&helmop).unwrap()).is_empty());
+    assert_eq!(
+        spec_of(&created(&helmop, &[]))["helm"],
+        json!({ "chart": "https://h/c.tgz" })
+    );
+}
+
+/// Fleet's agents do not recognize `OCI://` as a registry.
+#[test]
+fn the_scheme_of_registries_is_written_in_lower_case() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": "OCI://r.example.com/web", "version": "1.x" }, "targets": [{ "helm": { "version": "2.x" } }]
+    }));
+    let resolved = [
+        record("OCI://r.example.com/web", "", "1.x", "1.2.3"),
+        record("OCI://r.example.com/web", "", "2.x", "2.0.0"),
+    ];
+    let spec = spec_of(&created(&helmop, &resolved));
+    assert_eq!(spec["helm"]["repo"], "oci://r.example.com/web");
+    assert_eq!(spec["targets"][0]["helm"]["repo"], "oci://r.example.com/web");
+}
+
+#[test]
+fn an_unresolved_constraint_never_reaches_a_bundle() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "1.x" }, "targets": [{ "helm": { "version": "2.x" } }]
+    }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let Err(MissingVersion(lookup)) = plan(&valid, None, parts(&[record(REDACTED, "web", "1.x", "1.0.0")]))
+    else {
+        panic!("a Bundle without a resolved version")
+    };
+    assert_eq!(lookup.constraint, "2.x");
+}
+
+#[test]
+fn only_differences_are_written() {
+    let spec = json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x", "values": { "a": 1 } } });
+    let resolved = [record(REDACTED, "web", "1.x", "1.2.3")];
+    let helmop = helmop(&spec);
+    let mut existing = created(&helmop, &resolved);
+    existing.metadata.resource_version = Some("7".to_owned());
+    existing.metadata.finalizers = Some(vec!["fleet.cattle.io/bundle-finalizer".to_owned()]);
+    existing
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert("other".into(), "annotation".into());
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    assert_eq!(plan(&valid, Some(&existing), parts(&resolved)), Ok(Plan::Nothing));
+
+    let mut edited = existing.clone();
+    edited.spec.options.helm.as_mut().unwrap().version = "9.9.9".to_owned();
+    edited.metadata.labels = None;
+    assert_eq!(
+        plan(&valid, Some(&edited), parts(&resolved)),
+        Ok(Plan::Replace(Box::new(existing)))
+    );
+}
+
+#[test]
+fn versions_are_kept_until_another_constraint_is_requested() {
+    let helmop_with =
+        |version: &str| helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": version } }));
+    let resolved = [record(REDACTED, "web", "1.x", "1.2.3")];
+    let bundle = created(&helmop_with("1.x"), &resolved);
+    let pinned =
+        |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), Some(bundle));
+    assert_eq!(pinned(&helmop_with("1.x"), &bundle), resolved);
+    assert_eq!(
+        pinned(&helmop_with(">=1.0"), &bundle),
+        [],
+        "another constraint is resolved again, even if the version satisfies it"
+    );
+
+    let mut rotated = helmop_with("1.x");
+    let helm = rotated.spec.bundle.options.helm.as_mut().unwrap();
+    helm.repo = helm.repo.replace("u:p", "u:new");
+    assert_eq!(
+        pinned(&rotated, &bundle),
+        resolved,
+        "credentials are not part of the lookup"
+    );
+
+    let mut another = helmop_with("1.x");
+    another.metadata.uid = Some("u-2".to_owned());
+    assert_eq!(
+        pinned(&another, &bundle),
+        [],
+        "the Bundle belongs to a deleted HelmOp of the same name"
+    );
+}
+
+#[test]
+fn versions_in_bundles_of_fleet_are_kept_if_they_satisfy_the_helmop() {
+    let helmop_with =
+        |version: &str| helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": version } }));
+    let fleet_bundle = |version: &str| -> Bundle {
+        let bundle = json!({
+            "metadata": { "name": "web" },
+            "spec": { "helm": { "repo": REPO, "chart": "web", "version": version }, "helmOpOptions": {} }
+        });
+        serde_json::from_str(&bundle.to_string()).unwrap()
+    };
+    for (constraint, deployed, is_kept) in [
+        ("1.x", "1.2.3", true),
+        ("", "v1.2.3", true),
+        ("1.2.3", "1.2.3", true),
+        ("2.x", "1.2.3", false),
+        ("1.x", "1.x", false),
+        ("1.x", "", false),
+    ] {
+        let helmop = helmop_with(constraint);
+        let found = pins(
+            &ValidHelmOp::try_from(&helmop).unwrap(),
+            Some(&fleet_bundle(deployed)),
+        );
+        assert_eq!(
+            found.first().map(|record| record.version.as_str()),
+            is_kept.then_some(deployed),
+            "{constraint} {deployed}"
+        );
+    }
+}
+
+#[test]
+fn repositories_that_differ_only_in_the_query_share_no_record() {
+    let helmop_with = |query: &str| {
+        helmop(&json!({ "helm": { "repo": format!("{REPO}?{query}"), "chart": "web", "version": "1.x" } }))
+    };
+    let pinned =
+        |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), Some(bundle));
+    let with = |repo: &str| {
+        let annotation = serde_json::to_string(&[record(repo, "web", "1.x", "1.2.3")]).unwrap();
+        let bundle = json!({
+            "metadata": { "annotations": { labels::RESOLVED: annotation } },
+            "spec": {}
+        });
+        let mut bundle: Bundle = serde_json::from_str(&bundle.to_string()).unwrap();
+        let plain = created(&helmop(&json!({ "helm": { "chart": "https://h/c.tgz" } })), &[]);
+        bundle.metadata.owner_references = plain.metadata.owner_references.clone();
+        bundle
+    };
+    let helmop = helmop_with("channel=stable");
+    let lookup = lookups(&ValidHelmOp::try_from(&helmop).unwrap()).swap_remove(0).0;
+    assert!(!lookup.repo.contains("stable"), "{}", lookup.repo);
+    let own = with(&lookup.repo);
+    assert_eq!(pinned(&helmop, &own).len(), 1);
+    assert_eq!(pinned(&helmop_with("channel=beta"), &own), []);
+    // A record in the old format, without the query, keeps its version and is upgraded.
+    let old = with(&format!("{REDACTED}?…"));
+    let kept = pinned(&helmop, &old);
+    assert_eq!((kept[0].version.as_str(), &kept[0].repo), ("1.2.3", &lookup.repo));
+}
+
+#[test]
+fn targets_with_another_query_are_separate_lookups() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": format!("{REPO}?channel=stable"), "chart": "web" },
+        "targets": [{ "helm": { "repo": format!("{REPO}?channel=beta") } }]
+    }));
+    assert_eq!(lookups(&ValidHelmOp::try_from(&helmop).unwrap()).len(), 2);
+}
+
+#[test]
+fn a_deleted_bundle_is_created_again_with_its_versions() {
+    let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x" } }));
+    let kept = |helmop: &HelmOp| {
+        let pins = pins(&ValidHelmOp::try_from(helmop).unwrap(), None);
+        pins.first().map(|record| record.version.clone())
+    };
+    assert_eq!(kept(&helmop), None);
+    let status = |resolved: &[ResolvedChart], version: &str| helmops_api::HelmOpStatus {
+        resolved: resolved.to_vec(),
+        version: version.to_owned(),
+        ..Default::default()
+    };
+    helmop.status = Some(status(&[record(REDACTED, "web", "1.x", "1.2.3")], ""));
+    assert_eq!(kept(&helmop).as_deref(), Some("1.2.3"));
+    helmop.status = Some(status(&[record(REDACTED, "web", "2.x", "2.0.0")], ""));
+    assert_eq!(kept(&helmop), None, "another constraint is requested");
+    helmop.status = Some(status(&[], "1.2.3"));
+    assert_eq!(
+        kept(&helmop).as_deref(),
+        Some("1.2.3"),
+        "the only field for versions in Fleet's CRD"
+    );
+    helmop.status = Some(status(&[], "2.0.0"));
+    assert_eq!(kept(&helmop), None);
+}
+
+#[test]
+fn the_token_of_a_requested_poll_is_recorded_and_removed() {
+    let helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.0.0" } }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let existing = created(&helmop, &resolved);
+    let polled = |existing: &Bundle, polled| {
+        let parts = BundleInputs {
+            polled,
+            ..parts(&resolved)
+        };
+        match plan(&valid, Some(existing), parts) {
+            Ok(Plan::Replace(bundle)) => *bundle,
+            other => panic!("{other:?}"),
+        }
+    };
+    let recorded = polled(&existing, Some("7"));
+    assert_eq!(
+        recorded.metadata.annotations.as_ref().unwrap()[labels::LAST_HANDLED_POLL],
+        "7"
+    );
+    assert_eq!(polled(&recorded, None), existing);
+}
+
+#[test]
+fn a_bundle_has_the_shard_of_its_helmop() {
+    let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.0.0" } }));
+    helmop
+        .metadata
+        .labels
+        .get_or_insert_default()
+        .insert(labels::SHARD.to_owned(), "b".to_owned());
+    let bundle = created(&helmop, &[record(REDACTED, "web", "1.0.0", "1.0.0")]);
+    assert_eq!(bundle.metadata.labels.as_ref().unwrap()[labels::SHARD], "b");
+}
+
+#[test]
+fn bundles_that_were_not_created_from_a_helmop_are_rejected() {
+    let foreign: Bundle = serde_json::from_str(r#"{"metadata":{"name":"web"},"spec":{}}"#).unwrap();
+    let error = check_owner(&foreign).unwrap_err().to_string();
+    assert!(
+        error.contains("a non-helmops bundle already exists with name web"),
+        "{error}"
+    );
+    let own: Bundle = serde_json::from_str(r#"{"spec":{"helmOpOptions":{}}}"#).unwrap();
+    assert_eq!(check_owner(&own), Ok(()));
+}
+
+#[test]
+fn urls_that_differ_only_in_credentials_are_one_lookup() {
+    let helmop = helmop(&json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "1.x" },
+        "targets": [
+            { "helm": { "repo": "https://other:login@charts.example.com", "version": "1.x" } },
+            { "helm": { "repo": REDACTED, "version": "1.x" } }
+        ]
+    }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let [(lookup, request)] = &lookups(&valid)[..] else {
+        panic!("expected one lookup")
+    };
+    assert_eq!((&*lookup.repo, request.repo), (REDACTED, REPO));
+    assert_eq!(first_repo(&valid).as_deref(), Some(REDACTED));
+}

@@ -1,0 +1,7 @@
+//! Charts: where they come from, their versions, and which version a request selects.
+
+pub mod registry;
+pub mod request;
+pub mod resolved;
+pub mod source;
+pub mod url;

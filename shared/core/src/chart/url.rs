@@ -1,0 +1,309 @@
+//! URLs of repositories and charts, parsed only as far as admission and messages need.
+
+use bounded_text::hex;
+use thiserror::Error;
+
+/// Why a text is not a URL from which a chart can be fetched.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum UrlError {
+    /// No `scheme://` prefix.
+    #[error("not an absolute URL: it must begin with https://, http:// or oci://")]
+    Relative,
+    /// No host between `//` and the path.
+    #[error("the URL names no host")]
+    NoHost,
+    /// The host has characters that are not allowed in a host name.
+    #[error("the host in the URL has characters that are not allowed in a host name")]
+    BadHost,
+    /// The port is not a number up to 65535.
+    #[error("the port in the URL is not a number from 0 to 65535")]
+    BadPort,
+    /// A control character, such as a line break.
+    #[error("the URL contains a control character, such as a line break")]
+    ControlCharacter,
+}
+
+/// The parts of an absolute URL with a host.
+///
+/// Its `Display` is for messages. It omits the user part and the query, which may hold credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Url<'a> {
+    /// The text before `://`, as written.
+    pub scheme: &'a str,
+    /// The text before `@`, such as `user:password`.
+    pub userinfo: Option<&'a str>,
+    /// Host name or address, and the port if one is given.
+    pub host: &'a str,
+    /// Path, beginning with `/`, or empty.
+    pub path: &'a str,
+    /// The text after `?`.
+    pub query: Option<&'a str>,
+}
+
+impl<'a> Url<'a> {
+    /// Parses a URL.
+    ///
+    /// It rejects what Go's `net/url` rejects too, and URLs without a scheme or host, but nothing else.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &'a str) -> Result<Self, UrlError> {
+        if text.chars().any(char::is_control) {
+            return Err(UrlError::ControlCharacter);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(UrlError::Relative)?;
+        if !is_scheme(scheme) {
+            return Err(UrlError::Relative);
+        }
+        let rest = rest.split_once('#').map_or(rest, |(before, _fragment)| before);
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (userinfo, host) = match authority.rsplit_once('@') {
+            Some((userinfo, host)) => (Some(userinfo), host),
+            None => (None, authority),
+        };
+        check_host(host)?;
+        Ok(Self {
+            scheme,
+            userinfo,
+            host,
+            path,
+            query,
+        })
+    }
+
+    /// Whether the scheme is `scheme`, in any case.
+    pub fn has_scheme(&self, scheme: &str) -> bool {
+        self.scheme.eq_ignore_ascii_case(scheme)
+    }
+
+    /// The URL to request: with its query, without user part and fragment.
+    pub fn without_credentials(&self) -> String {
+        let mut text = format!("{}://{}{}", self.scheme, self.host, self.path);
+        if let Some(query) = self.query {
+            text.push('?');
+            text.push_str(query);
+        }
+        text
+    }
+
+    /// Resolves `reference` against this URL, which is that of the document that contains it. Returns an absolute URL
+    /// without user part and fragment (RFC 3986, section 5.2).
+    ///
+    /// # Errors
+    /// When the reference is itself absolute, or names a host, and is invalid.
+    pub fn join(&self, reference: &str) -> Result<String, UrlError> {
+        let reference = reference
+            .split_once('#')
+            .map_or(reference, |(before, _fragment)| before);
+        if reference.chars().any(char::is_control) {
+            return Err(UrlError::ControlCharacter);
+        }
+        if reference.starts_with("//") {
+            let absolute = format!("{}:{reference}", self.scheme);
+            return Url::parse(&absolute).map(|url| url.with_normal_path());
+        }
+        if has_own_scheme(reference) {
+            return Url::parse(reference).map(|url| url.with_normal_path());
+        }
+        let (path, query) = match reference.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (reference, None),
+        };
+        let merged = match path {
+            "" => self.path.to_owned(),
+            _ if path.starts_with('/') => path.to_owned(),
+            _ => {
+                let (folder, _) = self.path.rsplit_once('/').unwrap_or_default();
+                format!("{folder}/{path}")
+            }
+        };
+        let query = if path.is_empty() {
+            query.or(self.query)
+        } else {
+            query
+        };
+        let joined = Url {
+            path: &merged,
+            query,
+            ..*self
+        };
+        Ok(joined.with_normal_path())
+    }
+
+    /// Whether scheme, host and port are the same. An omitted port of `https` or `http` is the default one.
+    pub fn is_same_origin(&self, other: &Url<'_>) -> bool {
+        let (name, port) = self.name_and_port();
+        let (other_name, other_port) = other.name_and_port();
+        other.has_scheme(self.scheme) && name.eq_ignore_ascii_case(other_name) && port == other_port
+    }
+
+    /// Host without port, and the effective port.
+    fn name_and_port(&self) -> (&str, Option<u16>) {
+        let (name, port) = match self.host.rsplit_once(':') {
+            // Not the colons inside an IPv6 address.
+            Some((name, port)) if !port.ends_with(']') => (name, port),
+            _ => (self.host, ""),
+        };
+        let default_port = || match self.scheme {
+            _ if self.has_scheme("https") => Some(443),
+            _ if self.has_scheme("http") => Some(80),
+            _ => None,
+        };
+        (name, port.parse().ok().or_else(default_port))
+    }
+
+    /// The URL without `.` and `..` in its path, without user part and fragment.
+    fn with_normal_path(&self) -> String {
+        let path = without_dots(self.path);
+        Url { path: &path, ..*self }.without_credentials()
+    }
+}
+
+impl std::fmt::Display for Url<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.host, self.path)?;
+        if self.query.is_some() {
+            f.write_str("?…")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Whether a text is an address for `git clone`, which no registry or repository can have: `git@host:path`, or one with a
+/// scheme of git.
+pub fn is_git(text: &str) -> bool {
+    match text.split_once("://") {
+        Some((scheme, _)) => ["git", "ssh", "git+ssh", "git+https", "git+http", "git+file"]
+            .iter()
+            .any(|git| scheme.eq_ignore_ascii_case(git)),
+        None => text.starts_with("git@") && text.contains(':'),
+    }
+}
+
+/// A text that may be a URL, for messages: without the user part and the query, which may hold credentials.
+pub fn redacted(text: &str) -> String {
+    match Url::parse(text) {
+        Ok(url) => url.to_string(),
+        Err(_) => redacted_text(text),
+    }
+}
+
+/// A text that does not parse as a URL, without everything that could be a user part, a query or a fragment.
+fn redacted_text(text: &str) -> String {
+    let (head, tail) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
+    if tail.contains('@') {
+        // The user part may extend beyond the question mark: `user:pass?word@host`.
+        return "…".to_owned();
+    }
+    let shown = match head.rsplit_once('@') {
+        Some((_, rest)) => format!("…@{rest}"),
+        None => head.to_owned(),
+    };
+    if tail.starts_with('?') {
+        shown + "?…"
+    } else {
+        shown
+    }
+}
+
+/// Identifies a repository in a record: the URL without user part and fragment, and with a digest in place of the query,
+/// which may hold a credential.
+///
+/// Two URLs that differ only in the query are two repositories. Without a query it is the same text as [`redacted`].
+pub fn identity(text: &str) -> String {
+    let shown = redacted(text);
+    match Url::parse(text).ok().and_then(|url| url.query) {
+        Some(query) => format!("{shown}#{}", short_digest(query)),
+        None => shown,
+    }
+}
+
+/// An [`identity`] as it was recorded before it had a digest of the query.
+pub fn identity_without_digest(identity: &str) -> &str {
+    identity.split_once('#').map_or(identity, |(shown, _)| shown)
+}
+
+/// 64 bits of SHA-256: enough to distinguish a few queries, and a token cannot be recovered from it.
+fn short_digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let (short, _) = digest.as_ref().split_at(8);
+    hex(short)
+}
+
+/// Whether a reference begins with a scheme, and is therefore absolute.
+fn has_own_scheme(reference: &str) -> bool {
+    reference
+        .split_once(':')
+        .is_some_and(|(before, _)| is_scheme(before))
+}
+
+/// A path without its `.` and `..` (RFC 3986, section 5.2.4). A `..` at the root has no effect.
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            _ => {
+                kept.push(segment);
+                continue;
+            }
+        }
+        // `/a/..` is the folder `/`: it ends with a slash.
+        if is_last {
+            kept.push("");
+        }
+    }
+    if path.is_empty() {
+        return String::new();
+    }
+    format!("/{}", kept.join("/"))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'-' | b'.'))
+}
+
+fn check_host(host: &str) -> Result<(), UrlError> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']').ok_or(UrlError::BadHost)?;
+            if address.parse::<std::net::Ipv6Addr>().is_err() {
+                return Err(UrlError::BadHost);
+            }
+            (address, port)
+        }
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    if name.is_empty() {
+        return Err(UrlError::NoHost);
+    }
+    if name.contains(|c: char| c.is_whitespace() || "<>\"{}|\\^`@".contains(c)) {
+        return Err(UrlError::BadHost);
+    }
+    match port.strip_prefix(':') {
+        None if port.is_empty() => Ok(()),
+        // An empty port is allowed (RFC 3986) and means the default port of the scheme.
+        Some(digits) if digits.is_empty() || is_port(digits) => Ok(()),
+        _ => Err(UrlError::BadPort),
+    }
+}
+
+fn is_port(digits: &str) -> bool {
+    digits.bytes().all(|c| c.is_ascii_digit()) && digits.parse::<u16>().is_ok()
+}
+
+#[cfg(test)]
+mod tests;

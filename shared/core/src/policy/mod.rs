@@ -1,0 +1,370 @@
+//! The Policies of a namespace: defaults, and what they allow.
+//!
+//! All Policies of a namespace apply together, in the order of their names: what one of them requires is required, what
+//! one of them allows is allowed, and the first default wins. Without Policies everything is allowed.
+//!
+//! The webhook and the controller process a HelmOp in the same way:
+//!
+//! ```text
+//! Policies::apply_defaults ─► ValidHelmOp::try_from ─► Policies::check ─► resolution, poll, Bundle
+//! defaults, in memory         is it valid?             is it allowed?     only if both are true
+//! ```
+//!
+//! Defaults are applied first, so that they are validated like names that users set, and so that all later steps, including
+//! the Bundle, use the same HelmOp. The stored HelmOp keeps what the user wrote.
+//!
+//! # What is compared
+//!
+//! | field of the Policy | a chart of a repository | a chart in a registry | a chart archive |
+//! |---|---|---|---|
+//! | `helmOp.allowedHelmRepoPatterns` | `repo` | `repo`, the whole reference | `chart`, the whole URL |
+//! | `helmOp.allowedChartPatterns` | `chart`, the name | `repo`, or the name of the chart at its end | `chart`, the whole URL |
+//!
+//! - So a pattern for repositories that also allows archives must match the file in the folder:
+//!   `https://charts\.example\.com/stable(/.*)?`.
+//! - An entry allows the text that is equal to it, and every text that it fully matches as a regular expression of Go (module
+//!   `expression`).
+//! - URLs are matched without their user info and fragment. A URL that clients interpret differently than it is written, such
+//!   as one with `..` in its path, must be listed literally. A URL with an encoded slash in its path must be allowed both as
+//!   written and with the slash decoded, or be listed literally.
+//! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
+//! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`).
+//! - A [`ValidHelmOp`] names a source and a chart in one of the three forms, so all of them are checked. An empty name is
+//!   allowed: without a Secret none is used, and a ServiceAccount is required only by `requireServiceAccount`. It is then
+//!   required for the whole HelmOp, even if each of its targets names one, and `-`, by which a target clears it, counts as
+//!   none.
+//!
+//! The URLs of the archives in the index of a repository are not compared with patterns.
+//!
+//! # A Policy that does not decode
+//!
+//! It may forbid anything, so it forbids everything: no HelmOp of its namespace is allowed until it is fixed or deleted.
+
+mod chart;
+mod downstream;
+mod invalid;
+mod list;
+mod names;
+mod patterns;
+
+use std::borrow::Cow;
+
+use helmops_api::{Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use self::{
+    chart::PolicySubject, downstream::Rules, invalid::InvalidPolicy, list::List, names::Names,
+    patterns::Patterns,
+};
+use crate::{
+    admit::{self, Decision, FieldErrors, ValidHelmOp, path::Path},
+    chart::{request::ChartRequest, source::ChartSource, url},
+    reason::Reason,
+};
+
+/// Every violation has the same reason, as in Fleet.
+const REASON: Reason = Reason::PolicyViolation;
+
+/// The value by which a target clears the ServiceAccount of its HelmOp or Bundle: agents then deploy with their own permissions.
+const CLEARED_ACCOUNT: &[&str] = &["-"];
+
+/// The values that name no ServiceAccount for a whole HelmOp or Bundle.
+const NO_ACCOUNT: &[&str] = &["", "-"];
+
+/// Extracts the text of a chart that a list of patterns is about.
+type SubjectOf = for<'a> fn(ChartSource<'a>) -> PolicySubject<'a>;
+
+/// The Policies of a namespace, merged and compiled.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    /// The Policy that requires a ServiceAccount.
+    requires_service_account: Option<String>,
+    allow_namespace_creation: bool,
+    service_accounts: Names,
+    helm_secrets: Names,
+    repos: Patterns,
+    charts: Patterns,
+    downstream: Patterns,
+    invalid: Option<InvalidPolicy>,
+}
+
+impl Default for Policies {
+    /// No Policy: everything is allowed.
+    fn default() -> Self {
+        Self::of([])
+    }
+}
+
+impl Policies {
+    /// Merges Policies. They must be all Policies of one namespace: a missing one is not enforced.
+    #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
+    pub fn of<'p>(policies: impl IntoIterator<Item = &'p Policy>) -> Self {
+        let mut policies: Vec<_> = policies.into_iter().collect();
+        policies.sort_by_key(|policy| name(policy));
+        let mut requires_service_account = None;
+        let mut service_accounts = Names::new("serviceAccount", "allowedServiceAccounts");
+        let mut helm_secrets = Names::new("helmSecretName", "helmOp.allowedHelmSecretNames");
+        let mut repos = List::new("helmOp.allowedHelmRepoPatterns");
+        let mut charts = List::new("helmOp.allowedChartPatterns");
+        let mut downstream = List::new("allowedDownstreamResources");
+        for policy in &policies {
+            let name = name(policy);
+            if policy.require_service_account {
+                requires_service_account.get_or_insert_with(|| name.to_owned());
+            }
+            service_accounts
+                .allowed
+                .extend(&policy.allowed_service_accounts, name);
+            downstream.extend(&policy.allowed_downstream_resources, name);
+            let Some(helm_op) = &policy.helm_op else {
+                continue;
+            };
+            service_accounts.add_default(&helm_op.default_service_account, name);
+            helm_secrets.add_default(&helm_op.default_helm_secret_name, name);
+            helm_secrets
+                .allowed
+                .extend(&helm_op.allowed_helm_secret_names, name);
+            repos.extend(&helm_op.allowed_helm_repo_patterns, name);
+            charts.extend(&helm_op.allowed_chart_patterns, name);
+        }
+        Self {
+            requires_service_account,
+            allow_namespace_creation: policies.iter().any(|policy| policy.allow_namespace_creation),
+            service_accounts,
+            helm_secrets,
+            repos: Patterns::new("helm repo", repos),
+            charts: Patterns::new("helm chart", charts),
+            downstream: Patterns::new("downstream resource", downstream),
+            invalid: None,
+        }
+    }
+
+    /// Like [`of`](Self::of), for watched Policies: some of them may not decode.
+    #[expect(single_use_lifetimes, reason = "a lifetime in `impl Trait` must be named")]
+    pub fn of_watched<'p>(policies: impl IntoIterator<Item = &'p Decoded<Policy>>) -> Self {
+        let (mut valid, mut invalid) = (Vec::new(), Vec::new());
+        for policy in policies {
+            match policy {
+                Decoded::Valid(policy) => valid.push(&**policy),
+                Decoded::Invalid { metadata, error } => invalid.push(InvalidPolicy::new(metadata, error)),
+            }
+        }
+        Self {
+            // The first by name, so that the message stays the same.
+            invalid: invalid.into_iter().min(),
+            ..Self::of(valid)
+        }
+    }
+
+    /// Applies the defaults of the Policies for empty fields: `serviceAccount` and `helmSecretName`.
+    ///
+    /// They are never written back to the HelmOp, so that a changed Policy applies to existing HelmOps.
+    pub fn apply_defaults<'h>(&self, helmop: &'h HelmOp) -> Cow<'h, HelmOp> {
+        let account = self
+            .service_accounts
+            .default_for(&helmop.spec.bundle.options.service_account);
+        let secret = self.helm_secrets.default_for(&helmop.spec.helm_secret_name);
+        if account.is_none() && secret.is_none() {
+            return Cow::Borrowed(helmop);
+        }
+        let mut completed = helmop.clone();
+        if let Some(account) = account {
+            account.clone_into(&mut completed.spec.bundle.options.service_account);
+        }
+        if let Some(secret) = secret {
+            secret.clone_into(&mut completed.spec.helm_secret_name);
+        }
+        Cow::Owned(completed)
+    }
+
+    /// The Secret that a HelmOp with the name `named` in its spec uses: its default if `named` is empty.
+    pub fn helm_secret<'a>(&'a self, named: &'a str) -> &'a str {
+        self.helm_secrets.default_for(named).unwrap_or(named)
+    }
+
+    /// Checks whether a valid HelmOp, with [defaults](Self::apply_defaults) applied, is allowed.
+    ///
+    /// # Errors
+    /// All violations, with the reason `PolicyViolation`: first those of the HelmOp itself, then those of each target.
+    pub fn check(&self, valid: &ValidHelmOp<'_>) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        self.check_decoded(&mut errors, &valid.helmop.metadata);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let spec = &valid.helmop.spec;
+        let root = Path::root("spec");
+        self.check_options(&mut errors, &root, &spec.bundle.options, NO_ACCOUNT);
+        check_name(&mut errors, &root, &self.helm_secrets, &spec.helm_secret_name);
+        let main = valid.chart.source();
+        self.check_chart(&mut errors, &root.field("helm"), main, None);
+        let targets = root.field("targets");
+        for (index, target) in spec.bundle.targets.iter().enumerate() {
+            let own = valid.targets.get(index).and_then(Option::as_ref);
+            let own = own.map(ChartRequest::source);
+            self.check_target(&mut errors, &targets.index(index), target, main, own);
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Checks whether a Bundle may be deployed: Bundles without a HelmOp also name ServiceAccounts, downstream resources and an
+    /// access Secret.
+    ///
+    /// # Errors
+    /// All violations, with the reason `PolicyViolation`.
+    pub fn check_bundle(&self, bundle: &Bundle) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        self.check_decoded(&mut errors, &bundle.metadata);
+        let (root, spec) = (Path::root("spec"), &bundle.spec);
+        self.check_options(&mut errors, &root, &spec.options, NO_ACCOUNT);
+        if let Some(options) = &spec.helm_op_options
+            && let Err(detail) = self.helm_secrets.check(&options.secret_name)
+        {
+            let path = root.field("helmOpOptions");
+            let path = path.field("helmOpSecretName");
+            errors.forbidden(&path, REASON, &options.secret_name, detail);
+        }
+        let targets = root.field("targets");
+        for (index, target) in spec.targets.iter().enumerate() {
+            let path = targets.index(index);
+            self.check_options(&mut errors, &path, &target.options, CLEARED_ACCOUNT);
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Checks whether a HelmOp with [defaults](Self::apply_defaults) applied is valid, and then whether it is allowed.
+    ///
+    /// # Errors
+    /// All validation errors, or, if it is valid, all violations.
+    pub fn accept<'h>(&self, helmop: &'h HelmOp) -> Result<ValidHelmOp<'h>, FieldErrors> {
+        let valid = ValidHelmOp::try_from(helmop)?;
+        self.check(&valid)?;
+        Ok(valid)
+    }
+
+    /// All errors of a HelmOp without defaults, for callers that need only the errors.
+    pub fn validate(&self, helmop: &HelmOp) -> FieldErrors {
+        self.accept(&self.apply_defaults(helmop))
+            .err()
+            .unwrap_or_default()
+    }
+
+    /// [`admit::review`] with these Policies: a change is denied only for errors and violations that the stored HelmOp does
+    /// not have.
+    pub fn review(&self, helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Decision {
+        admit::review(helmop, |helmop| self.validate(helmop), stored)
+    }
+
+    /// Whether the agent must not create the namespaces of releases, whatever Bundles request: every BundleDeployment of the
+    /// namespace then gets `createNamespace: false`.
+    ///
+    /// Agents create namespaces with their own permissions, which would bypass a required ServiceAccount.
+    pub const fn forbid_namespace_creation(&self) -> bool {
+        self.requires_service_account.is_some() && !self.allow_namespace_creation
+    }
+
+    fn check_decoded(&self, errors: &mut FieldErrors, metadata: &ObjectMeta) {
+        if let Some(invalid) = &self.invalid {
+            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+            let path = Path::root("metadata");
+            errors.forbidden(&path.field("namespace"), REASON, namespace, invalid.to_string());
+        }
+    }
+
+    fn check_required(&self, errors: &mut FieldErrors, spec: &Path<'_>) {
+        let Some(policy) = &self.requires_service_account else {
+            return;
+        };
+        let allowed = &self.service_accounts.allowed;
+        let which = if allowed.entries.is_empty() {
+            String::new()
+        } else {
+            format!(" of {}", allowed.allowed_set())
+        };
+        let detail = format!(
+            "serviceAccount is required by Policy but is not set; name one{which}, for requireServiceAccount of Policy \
+             {policy:?}"
+        );
+        errors.required(&spec.field("serviceAccount"), REASON, detail);
+    }
+
+    /// Checks the options of a HelmOp, a Bundle or a target, except its chart. `missing` are the values that name no
+    /// ServiceAccount.
+    fn check_options(
+        &self,
+        errors: &mut FieldErrors,
+        path: &Path<'_>,
+        options: &BundleDeploymentOptions,
+        missing: &[&str],
+    ) {
+        let account = options.service_account.as_str();
+        if self.requires_service_account.is_some() && missing.contains(&account) {
+            self.check_required(errors, path);
+        } else {
+            check_name(errors, path, &self.service_accounts, account);
+        }
+        let rules = Rules {
+            allowed: &self.downstream,
+            requires_service_account: self.requires_service_account.as_deref(),
+            secrets: &self.helm_secrets,
+        };
+        let resources = path.field("downstreamResources");
+        for (index, resource) in options.downstream_resources.iter().enumerate() {
+            if let Err(detail) = rules.check(resource) {
+                let path = resources.index(index);
+                errors.forbidden(&path.field("name"), REASON, &resource.name, detail);
+            }
+        }
+    }
+
+    fn check_target(
+        &self,
+        errors: &mut FieldErrors,
+        path: &Path<'_>,
+        target: &BundleTarget,
+        main: ChartSource<'_>,
+        own: Option<ChartSource<'_>>,
+    ) {
+        self.check_options(errors, path, &target.options, CLEARED_ACCOUNT);
+        if let Some(own) = own {
+            self.check_chart(errors, &path.field("helm"), own, Some(main));
+        }
+    }
+
+    /// Checks a chart. Texts that are the same in `inherited` are reported there.
+    fn check_chart(
+        &self,
+        errors: &mut FieldErrors,
+        helm: &Path<'_>,
+        source: ChartSource<'_>,
+        inherited: Option<ChartSource<'_>>,
+    ) {
+        let checks: [(_, SubjectOf); 2] = [(&self.repos, chart::origin), (&self.charts, chart::chart)];
+        for (patterns, subject_of) in checks {
+            let subject = subject_of(source);
+            if inherited
+                .map(subject_of)
+                .is_some_and(|inherited| inherited == subject)
+            {
+                continue;
+            }
+            if let Err(detail) = patterns.check(&subject) {
+                let value = url::redacted(subject.text);
+                errors.forbidden(&helm.field(subject.field), REASON, &value, detail);
+            }
+        }
+    }
+}
+
+fn check_name(errors: &mut FieldErrors, path: &Path<'_>, names: &Names, name: &str) {
+    if let Err(detail) = names.check(name) {
+        errors.forbidden(&path.field(names.field), REASON, name, detail);
+    }
+}
+
+fn name(policy: &Policy) -> &str {
+    policy.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! The polling interval.
+
+use std::time::Duration;
+
+use go_duration::{self as duration, DurationError};
+
+/// The user is warned about shorter intervals: registries limit requests.
+pub const SHORT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Parses `spec.pollingInterval`: `None` if polling is off, that is, if the interval is missing or `0s`.
+///
+/// # Errors
+/// If the text is not a valid duration.
+pub fn interval(text: Option<&str>) -> Result<Option<Duration>, DurationError> {
+    let interval = text.map(duration::parse).transpose()?;
+    Ok(interval.filter(|interval| !interval.is_zero()))
+}

@@ -1,0 +1,119 @@
+//! The status of a Bundle: the progress of its rollout.
+
+use helmops_api::{
+    Bundle, BundleDeployment,
+    bundle::{BundleDisplay, BundleStatus},
+    status::{BundleSummary, number},
+};
+
+use super::{
+    condition::{self, ConditionState, ConditionType},
+    deployments::Deployment,
+    ready_message::of_summary,
+    summary,
+};
+use crate::{
+    reason::Reason,
+    targeting::{Rollout, Target},
+};
+
+/// A target of a Bundle after a round of its rollout.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetStatus<'a> {
+    /// The cluster and its desired state.
+    pub target: &'a Target<'a>,
+    /// Its current deployment.
+    pub deployment: Option<&'a BundleDeployment>,
+    /// Why the desired state cannot be delivered.
+    pub problem: Option<&'a str>,
+}
+
+/// The result of a rollout round.
+#[derive(Clone, Copy, Debug)]
+pub enum RolloutRound<'a> {
+    /// Each cluster got its rollout step. The statuses are in the order of the targets.
+    Done(&'a Rollout, &'a [TargetStatus<'a>]),
+    /// Nothing was done, because of an error that concerns all clusters.
+    Refused(Reason, &'a str),
+}
+
+/// The new status. `now` is a time in RFC 3339.
+///
+/// Fields that this controller does not know, and conditions of other controllers, stay as they are. If the round was refused,
+/// everything else stays too: it is the state of the clusters.
+pub fn bundle(bundle: &Bundle, round: RolloutRound<'_>, now: &str) -> BundleStatus {
+    let generation = bundle.metadata.generation;
+    let mut status = bundle.status.as_deref().cloned().unwrap_or_default();
+    status.observed_generation = generation;
+    let ready = match round {
+        RolloutRound::Done(rollout, targets) => {
+            fill(&mut status, rollout, targets);
+            ready(status.summary.as_ref(), bundle)
+        }
+        RolloutRound::Refused(reason, message) => ConditionState::False(reason, message.to_owned()),
+    };
+    condition::set(
+        &mut status.conditions,
+        ConditionType::Ready,
+        &ready,
+        generation,
+        now,
+    );
+    status
+}
+
+fn fill(status: &mut BundleStatus, rollout: &Rollout, targets: &[TargetStatus<'_>]) {
+    let deployments: Vec<Deployment<'_>> = targets
+        .iter()
+        .map(|status| Deployment::of_target(status.target, status.deployment, status.problem))
+        .collect();
+    let summary = summary::of_deployments(&deployments);
+    let count = |count: usize| Some(number(count));
+    status.newly_created = number(rollout.newly_created);
+    status.unavailable = count(rollout.unavailable);
+    status.unavailable_partitions = count(rollout.unavailable_partitions);
+    status.max_unavailable = count(rollout.max_unavailable);
+    status.max_unavailable_partitions = count(rollout.max_unavailable_partitions);
+    status.max_new = count(rollout.max_new);
+    status.partitions = rollout
+        .partitions
+        .iter()
+        .map(|partition| {
+            let members: Vec<_> = partition
+                .members
+                .iter()
+                .filter_map(|index| deployments.get(*index).copied())
+                .collect();
+            let mut status = partition.status.clone();
+            // Examples are listed for the whole Bundle only: for each partition they would be too many.
+            status.summary = Some(BundleSummary {
+                non_ready_resources: Vec::new(),
+                ..summary::of_deployments(&members)
+            });
+            status
+        })
+        .collect();
+    status.display = Some(BundleDisplay {
+        ready_clusters: summary::ready_of_all(&summary),
+        state: summary::worst(&summary).map_or_else(String::new, |state| state.as_str().to_owned()),
+    });
+    status.summary = Some(summary);
+}
+
+fn ready(summary: Option<&BundleSummary>, bundle: &Bundle) -> ConditionState {
+    let desired = summary
+        .and_then(|summary| summary.desired_ready)
+        .unwrap_or_default();
+    if desired == 0 {
+        let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
+        let message =
+            format!("no cluster is targeted: spec.targets match no Cluster in namespace {namespace}");
+        return ConditionState::False(Reason::NoClusters, message);
+    }
+    summary.map_or(ConditionState::True(Reason::Ready), |summary| {
+        of_summary(summary, "Cluster")
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! The status of a Cluster: its namespace, and its deployments.
+
+use std::collections::BTreeMap;
+
+use helmops_api::{
+    BundleDeployment, Cluster, Decoded,
+    cluster::{ClusterDisplay, ClusterStatus},
+    condition::Condition,
+    status::number,
+};
+use kube_core::Resource;
+
+use super::{
+    condition::{self, ConditionState, ConditionType},
+    deployments::{by_bundle, helmop_of},
+    ready_message::of_summary,
+    resources,
+    state::DeploymentState,
+    summary,
+};
+use crate::{reason::Reason, targeting::NamespaceRefused};
+
+/// State of a cluster whose agent has never reported, in `kubectl get`.
+const NO_AGENT: &str = "WaitCheckIn";
+
+/// The new status. `namespace` is that of the cluster, and `deployments` are those in it; `now` is a time in RFC 3339.
+///
+/// What agents and other controllers report stays as it is.
+pub fn cluster(
+    cluster: &Cluster,
+    namespace: &str,
+    deployments: &[&Decoded<BundleDeployment>],
+    now: &str,
+) -> ClusterStatus {
+    let mut status = cluster.status.clone();
+    namespace.clone_into(&mut status.namespace);
+    let [ready, desired] = helmops(deployments);
+    let deployments = by_bundle(deployments);
+    let summary = summary::of_deployments(&deployments);
+    status.ready_helm_ops = Some(ready);
+    status.desired_ready_helm_ops = Some(desired);
+    status.resource_counts = Some(resources::counts(&deployments));
+    let worst = summary::worst(&summary).map_or("", DeploymentState::as_str);
+    let has_not_checked_in = status
+        .agent
+        .as_ref()
+        .is_none_or(|agent| agent.last_seen.is_empty());
+    status.display = Some(ClusterDisplay {
+        ready_bundles: summary::ready_of_all(&summary),
+        state: if has_not_checked_in { NO_AGENT } else { worst }.to_owned(),
+    });
+    let ready = of_summary(&summary, "Bundle");
+    status.summary = Some(summary);
+    let generation = cluster.metadata.generation;
+    condition::set(
+        &mut status.conditions,
+        ConditionType::Ready,
+        &ready,
+        generation,
+        now,
+    );
+    status
+}
+
+/// The status of a cluster that nothing is delivered to, because no namespace certainly belongs to it. Everything else stays: it
+/// is the state of the cluster.
+pub fn refused_cluster(cluster: &Cluster, refused: &NamespaceRefused, now: &str) -> ClusterStatus {
+    let mut status = cluster.status.clone();
+    let state = ConditionState::False(Reason::NamespaceConflict, refused.to_string());
+    let generation = cluster.metadata.generation;
+    condition::set(
+        &mut status.conditions,
+        ConditionType::Ready,
+        &state,
+        generation,
+        now,
+    );
+    status
+}
+
+/// Whether the status of a cluster reports that nothing is delivered to it.
+pub fn is_refused(status: &ClusterStatus) -> bool {
+    let is_refusal = |condition: &Condition| {
+        condition.r#type == ConditionType::Ready.as_str()
+            && condition.reason == Reason::NamespaceConflict.as_str()
+    };
+    status.conditions.iter().any(is_refusal)
+}
+
+/// Number of HelmOps that are ready on the cluster, and of all HelmOps that target it.
+fn helmops(deployments: &[&Decoded<BundleDeployment>]) -> [i64; 2] {
+    let mut helmops = BTreeMap::new();
+    for deployment in deployments {
+        let is_ready =
+            matches!(deployment, Decoded::Valid(one) if DeploymentState::of(one) == DeploymentState::Ready);
+        if let Some(helmop) = helmop_of(deployment.meta()) {
+            *helmops.entry(helmop).or_insert(false) |= is_ready;
+        }
+    }
+    let ready = helmops.values().filter(|is_ready| **is_ready).count();
+    [ready, helmops.len()].map(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use helmops_api::labels;
+
+    fn deployment(bundle: &str, helmop: &str, status: &Value) -> Decoded<BundleDeployment> {
+        let labels = json!({
+            labels::BUNDLE_NAMESPACE: "fleet", labels::BUNDLE_NAME: bundle, labels::HELM_NAME: helmop
+        });
+        let object = json!({
+            "metadata": { "name": bundle, "namespace": "cluster-a", "labels": labels },
+            "spec": { "deploymentID": ":a", "stagedDeploymentID": ":a" },
+            "status": status,
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn of(agent: &Value, deployments: &[Decoded<BundleDeployment>]) -> ClusterStatus {
+        let object = json!({
+            "metadata": { "name": "a", "namespace": "fleet", "generation": 1 },
+            "status": { "agent": agent, "apiServerURL": "kept" },
+        });
+        let object: Cluster = serde_json::from_str(&object.to_string()).unwrap();
+        let deployments: Vec<_> = deployments.iter().collect();
+        cluster(&object, "cluster-a", &deployments, "now")
+    }
+
+    #[test]
+    fn bundles_and_helmops_are_counted() {
+        let counts = json!({ "ready": 2, "desiredReady": 3 });
+        let ready = json!({ "appliedDeploymentID": ":a", "ready": true, "nonModified": true, "resourceCounts": counts });
+        let deployments = [
+            deployment("web", "web", &ready),
+            deployment("by-hand", "", &ready),
+            deployment("db", "db", &json!({})),
+        ];
+        let status = of(&json!({ "lastSeen": "2026-01-01T00:00:00Z" }), &deployments);
+        assert_eq!(
+            [status.ready_helm_ops, status.desired_ready_helm_ops],
+            [Some(1), Some(2)]
+        );
+        let display = status.display.unwrap();
+        assert_eq!([&*display.ready_bundles, &*display.state], ["2/3", "WaitApplied"]);
+        assert_eq!(status.conditions[0].message, "WaitApplied(1) [Bundle fleet/db]");
+        let counts = status.resource_counts.unwrap();
+        assert_eq!([counts.ready, counts.desired_ready], [Some(4), Some(6)]);
+        assert_eq!(
+            [&*status.namespace, &*status.api_server_url],
+            ["cluster-a", "kept"]
+        );
+    }
+
+    #[test]
+    fn a_cluster_without_agent_report_waits_for_check_in() {
+        assert_eq!(of(&json!({}), &[]).display.unwrap().state, "WaitCheckIn");
+    }
+}

@@ -1,0 +1,242 @@
+//! Events for changes of a status.
+
+use helmops_api::{Condition, HelmOpStatus, bundle::BundleStatus};
+
+use super::condition::ConditionType;
+use crate::reason::Reason;
+
+/// An event of a HelmOp or Bundle, as in `kubectl describe`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whether the type is `Warning` instead of `Normal`.
+    pub is_warning: bool,
+    /// The reason.
+    pub reason: String,
+    /// The action.
+    pub action: &'static str,
+    /// The message.
+    pub note: String,
+}
+
+/// Action of resolving and polling versions, as in Fleet.
+const GET_VERSION: &str = "GetNewChartVersion";
+/// Action of checking a HelmOp against the Policies, as in Fleet.
+const APPLY_POLICIES: &str = "ApplyPolicyRestrictions";
+/// Every other action.
+const RECONCILE: &str = "Reconcile";
+
+/// The events for a change of the status. What did not change is not reported again, and the first version is not an event: it
+/// is in the status.
+pub fn events(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<Event> {
+    [new_version(old, new), failed_poll(old, new), acceptance(old, new)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Events of a Bundle: it became ready, or is not ready for another reason than before. Progress is not an event.
+pub fn bundle_events(old: &BundleStatus, new: &BundleStatus) -> Vec<Event> {
+    let ready = |status: &BundleStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .find(|condition| condition.r#type == ConditionType::Ready.as_str())
+            .cloned()
+    };
+    let Some(now) = ready(new) else {
+        return Vec::new();
+    };
+    let before = ready(old).map(|condition| condition.reason);
+    let is_progress = now.reason.is_empty() || now.reason == Reason::Progressing.as_str();
+    if is_progress || before.as_ref() == Some(&now.reason) {
+        return Vec::new();
+    }
+    let is_ready = now.status == "True";
+    let clusters = new.display.as_ref().map(|display| &*display.ready_clusters);
+    vec![Event {
+        is_warning: !is_ready,
+        reason: now.reason,
+        action: RECONCILE,
+        note: if is_ready {
+            format!("{} clusters are ready", clusters.unwrap_or_default())
+        } else {
+            now.message
+        },
+    }]
+}
+
+/// The event for a HelmOp that does not decode, so that its status cannot be updated.
+pub fn decode_failed(error: String) -> Event {
+    Event {
+        is_warning: true,
+        reason: Reason::DecodeError.to_string(),
+        action: RECONCILE,
+        note: error,
+    }
+}
+
+fn new_version(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let is_new = !old.version.is_empty() && !new.version.is_empty() && old.version != new.version;
+    is_new.then(|| Event {
+        is_warning: false,
+        reason: Reason::GotNewChartVersion.to_string(),
+        action: GET_VERSION,
+        note: format!("{} (before: {})", new.version, old.version),
+    })
+}
+
+fn failed_poll(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let polled = changed(old, new, ConditionType::Polled)?;
+    (polled.status == "False").then(|| Event {
+        is_warning: true,
+        reason: Reason::FailedToGetNewChartVersion.to_string(),
+        action: GET_VERSION,
+        note: polled.message.clone(),
+    })
+}
+
+fn acceptance(old: &HelmOpStatus, new: &HelmOpStatus) -> Option<Event> {
+    let accepted = changed(old, new, ConditionType::Accepted)?;
+    let is_warning = accepted.status == "False";
+    let was_refused = of(old, ConditionType::Accepted).is_some_and(|before| before.status == "False");
+    if !is_warning && !was_refused {
+        return None;
+    }
+    Some(Event {
+        is_warning,
+        reason: accepted.reason.clone(),
+        action: if accepted.reason == Reason::PolicyViolation.as_str() {
+            APPLY_POLICIES
+        } else {
+            RECONCILE
+        },
+        note: if is_warning {
+            accepted.message.clone()
+        } else {
+            "accepted again".to_owned()
+        },
+    })
+}
+
+/// The new condition, if its status, reason or message changed.
+fn changed<'s>(old: &HelmOpStatus, new: &'s HelmOpStatus, r#type: ConditionType) -> Option<&'s Condition> {
+    let now = of(new, r#type)?;
+    let content = |condition: &Condition| {
+        (
+            condition.status.clone(),
+            condition.reason.clone(),
+            condition.message.clone(),
+        )
+    };
+    (of(old, r#type).map(content) != Some(content(now))).then_some(now)
+}
+
+fn of(status: &HelmOpStatus, r#type: ConditionType) -> Option<&Condition> {
+    let mut conditions = status.base.conditions.iter();
+    conditions.find(|condition| condition.r#type == r#type.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
+    fn status(version: &str, conditions: Value) -> HelmOpStatus {
+        let status = json!({ "version": version, "conditions": conditions });
+        serde_json::from_str(&status.to_string()).unwrap()
+    }
+
+    fn summarized(old: &HelmOpStatus, new: &HelmOpStatus) -> Vec<(bool, String, &'static str)> {
+        events(old, new)
+            .into_iter()
+            .map(|event| {
+                (
+                    event.is_warning,
+                    format!("{}: {}", event.reason, event.note),
+                    event.action,
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn only_a_newer_version_is_an_event() {
+        let none = HelmOpStatus::default();
+        let first = status("1.0.0", json!([]));
+        let second = status("1.1.0", json!([]));
+        assert_eq!(summarized(&none, &first), []);
+        let expected = (
+            false,
+            "GotNewChartVersion: 1.1.0 (before: 1.0.0)".to_owned(),
+            "GetNewChartVersion",
+        );
+        assert_eq!(summarized(&first, &second), [expected]);
+        assert_eq!(summarized(&second, &second), []);
+    }
+
+    #[test]
+    fn failures_are_reported_when_they_start_or_change() {
+        let failed = |r#type: &str, reason: &str, message: &str| {
+            status(
+                "1.0.0",
+                json!([{ "type": r#type, "status": "False", "reason": reason, "message": message }]),
+            )
+        };
+        let accepted = status(
+            "1.0.0",
+            json!([{ "type": "Accepted", "status": "True", "reason": "Accepted" }]),
+        );
+        let poll_failed = failed("Polled", "Timeout", "slow");
+        let poll_event = "FailedToGetNewChartVersion: slow".to_owned();
+        assert_eq!(
+            summarized(&accepted, &poll_failed),
+            [(true, poll_event, "GetNewChartVersion")]
+        );
+        assert_eq!(summarized(&poll_failed, &poll_failed), []);
+
+        let refused = failed("Accepted", "ChartNotFound", "gone");
+        let refusal_event = "ChartNotFound: gone".to_owned();
+        assert_eq!(
+            summarized(&accepted, &refused),
+            [(true, refusal_event, "Reconcile")]
+        );
+        assert_eq!(summarized(&refused, &refused), []);
+        let again = "Accepted: accepted again".to_owned();
+        assert_eq!(summarized(&refused, &accepted), [(false, again, "Reconcile")]);
+        let forbidden = failed("Accepted", "PolicyViolation", "no");
+        let policy_event = "PolicyViolation: no".to_owned();
+        assert_eq!(
+            summarized(&refused, &forbidden),
+            [(true, policy_event, "ApplyPolicyRestrictions")]
+        );
+    }
+
+    #[test]
+    fn a_bundle_has_an_event_for_each_reason_except_progress() {
+        let status = |status: &str, reason: &str, message: &str| -> BundleStatus {
+            let json = serde_json::json!({
+                "conditions": [{ "type": "Ready", "status": status, "reason": reason, "message": message }],
+                "display": { "readyClusters": "2/2" },
+            });
+            serde_json::from_str(&json.to_string()).unwrap()
+        };
+        let none = BundleStatus::default();
+        let progress = status("False", "Progressing", "1 of 2 clusters are ready");
+        let conflict = status("False", "BundleConflict", "taken");
+        let ready = status("True", "Ready", "");
+        let notes = |old: &BundleStatus, new: &BundleStatus| -> Vec<_> {
+            let events = bundle_events(old, new).into_iter();
+            events.map(|event| (event.is_warning, event.note)).collect()
+        };
+        assert!(notes(&none, &progress).is_empty());
+        assert_eq!(notes(&progress, &conflict), [(true, "taken".to_owned())]);
+        assert!(notes(&conflict, &status("False", "BundleConflict", "other")).is_empty());
+        assert_eq!(
+            notes(&conflict, &ready),
+            [(false, "2/2 clusters are ready".to_owned())]
+        );
+        assert!(notes(&ready, &ready).is_empty());
+        assert!(notes(&ready, &none).is_empty());
+    }
+}

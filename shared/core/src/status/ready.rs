@@ -1,0 +1,139 @@
+//! Whether a HelmOp is deployed and ready on all target clusters.
+
+use helmops_api::{Condition, HelmOp, bundle::BundleStatus, status::BundleSummary};
+
+use super::{
+    condition::ConditionState,
+    ready_message::{is_ready_message, ready_message},
+    rollup::BundleState,
+};
+use crate::reason::Reason;
+
+/// The condition `Ready`, and whether it is expected to change without action of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// The state of the condition.
+    pub state: ConditionState,
+    /// Whether clusters are being updated.
+    pub is_progressing: bool,
+}
+
+impl Readiness {
+    fn not_ready(reason: Reason, message: String) -> Self {
+        Self {
+            state: ConditionState::False(reason, message),
+            is_progressing: reason == Reason::Progressing,
+        }
+    }
+}
+
+/// The readiness of an accepted HelmOp. `summary` is the summary of its deployments.
+///
+/// It is ready only if the Bundle's controller has observed the current generation, at least one cluster is targeted, and both
+/// the deployments and the Bundle report that all are ready: they are watched separately, and a stale one must not make the
+/// HelmOp ready.
+pub fn ready(helmop: &HelmOp, observed: BundleState<'_>, summary: Option<&BundleSummary>) -> Readiness {
+    let Some(status) = observed.status() else {
+        let message = "the Bundle is written; waiting for its deployment";
+        return Readiness::not_ready(Reason::Progressing, message.to_owned());
+    };
+    if let Some(error) = error_of(status) {
+        let message = format!("the Bundle cannot be deployed: {}", error.message);
+        return Readiness::not_ready(Reason::NotReady, message);
+    }
+    if status.observed_generation != observed.bundle.and_then(|bundle| bundle.metadata.generation) {
+        let message = "the Bundle changed; rolling out";
+        return Readiness::not_ready(Reason::Progressing, message.to_owned());
+    }
+    let none = BundleSummary::default();
+    let counted = status.summary.as_ref().unwrap_or(&none);
+    if counted.desired_ready.unwrap_or_default() == 0 {
+        let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
+        return Readiness::not_ready(
+            Reason::NoClusters,
+            format!("no cluster is targeted: spec.targets match no Cluster in namespace {namespace}"),
+        );
+    }
+    let summary = summary.unwrap_or(counted);
+    if !all_ready(summary) {
+        return not_all_ready(helmop, summary);
+    }
+    if counted.err_applied > 0 {
+        // All deployments are ready, but the desired state cannot be delivered to some clusters.
+        return Readiness::not_ready(Reason::NotReady, ready_message(counted, "Cluster"));
+    }
+    let is_reported_false = ready_condition(status).is_some_and(|condition| condition.status == "False");
+    if is_reported_false || !all_ready(counted) || summary.desired_ready < counted.desired_ready {
+        let message = format!(
+            "the status of the Bundle is not up to date yet: {}",
+            ready_count(counted)
+        );
+        return Readiness::not_ready(Reason::Progressing, message);
+    }
+    Readiness {
+        state: ConditionState::True(Reason::Ready),
+        is_progressing: false,
+    }
+}
+
+/// An error of the Bundle as a whole, such as invalid targets. The Bundle's controller stops there, and does not report the
+/// generation of the error.
+fn error_of(status: &BundleStatus) -> Option<&Condition> {
+    ready_condition(status).filter(|condition| {
+        condition.status == "False" && !condition.message.is_empty() && is_error(condition)
+    })
+}
+
+/// Whether the counts do not show why a Bundle is not ready. helmops sets a reason; Fleet's condition has only its message.
+fn is_error(condition: &Condition) -> bool {
+    let reason = Reason::ALL
+        .iter()
+        .find(|reason| reason.as_str() == condition.reason);
+    match reason {
+        Some(Reason::NotReady | Reason::NoClusters) => false,
+        Some(_) => true,
+        None => !is_ready_message(&condition.message),
+    }
+}
+
+fn ready_condition(status: &BundleStatus) -> Option<&Condition> {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|condition| condition.r#type == "Ready")
+}
+
+fn all_ready(summary: &BundleSummary) -> bool {
+    summary.ready.unwrap_or_default() >= summary.desired_ready.unwrap_or_default()
+}
+
+fn ready_count(summary: &BundleSummary) -> String {
+    let (ready, desired) = (
+        summary.ready.unwrap_or_default(),
+        summary.desired_ready.unwrap_or_default(),
+    );
+    format!("{ready} of {desired} clusters are ready")
+}
+
+fn not_all_ready(helmop: &HelmOp, summary: &BundleSummary) -> Readiness {
+    let mut message = ready_message(summary, "Cluster");
+    if message.is_empty() {
+        message = ready_count(summary);
+    }
+    let held_back = summary.out_of_sync.saturating_add(summary.pending);
+    let is_paused = helmop.spec.bundle.paused && held_back > 0;
+    if is_paused {
+        message = format!("spec.paused is set, so the rollout is paused; {message}");
+    }
+    let is_progressing = summary.wait_applied > 0 || (held_back > 0 && !is_paused);
+    let reason = if is_progressing && summary.err_applied == 0 {
+        Reason::Progressing
+    } else {
+        Reason::NotReady
+    };
+    Readiness {
+        state: ConditionState::False(reason, message),
+        is_progressing,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Tests of the readiness of a HelmOp.
+
+use helmops_api::Bundle;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::status::fixture::summary;
+
+fn helmop(paused: bool) -> HelmOp {
+    let object =
+        json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": { "paused": paused } });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn bundle(status: &Value) -> Bundle {
+    let object = json!({ "metadata": { "generation": 2 }, "status": status });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+/// The status of a Bundle with its current generation observed, a summary and a message.
+#[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
+fn bundle_status(counted: Value, message: &str) -> Value {
+    let mut status = json!({ "observedGeneration": 2, "summary": counted });
+    if !message.is_empty() {
+        status["conditions"] =
+            json!([{ "type": "Ready", "status": "False", "reason": "Error", "message": message }]);
+    }
+    status
+}
+
+/// The readiness as `reason, is progressing, message`.
+fn readiness(status: &Value, deployments: Option<Value>, paused: bool) -> (&'static str, bool, String) {
+    let bundle = bundle(status);
+    let readiness = ready(
+        &helmop(paused),
+        Some(&bundle).into(),
+        deployments.map(summary).as_ref(),
+    );
+    let state = &readiness.state;
+    assert_eq!(
+        matches!(state, ConditionState::True(_)),
+        state.reason() == Reason::Ready
+    );
+    (
+        state.reason().as_str(),
+        readiness.is_progressing,
+        state.message().to_owned(),
+    )
+}
+
+#[test]
+fn readiness_depends_on_the_bundle() {
+    let whole = json!({ "ready": 2, "desiredReady": 2 });
+    for (status, expected, message) in [
+        (Value::Null, ("Progressing", true), "waiting for its deployment"),
+        (json!({}), ("Progressing", true), "rolling out"),
+        (
+            json!({ "observedGeneration": 1, "summary": whole }),
+            ("Progressing", true),
+            "rolling out",
+        ),
+        (
+            bundle_status(json!({}), ""),
+            ("NoClusters", false),
+            "no cluster is targeted: spec.targets match no Cluster in namespace fleet-default",
+        ),
+        (
+            bundle_status(json!({ "ready": 0, "desiredReady": 0 }), ""),
+            ("NoClusters", false),
+            "no cluster is targeted",
+        ),
+        (
+            bundle_status(whole.clone(), "targeting error: bad"),
+            ("NotReady", false),
+            "the Bundle cannot be deployed: targeting error: bad",
+        ),
+        // The Bundle's controller does not report the generation of an error.
+        (
+            json!({ "observedGeneration": 1, "conditions": [{ "type": "Ready", "status": "False", "message": "targeting error: bad" }] }),
+            ("NotReady", false),
+            "targeting error: bad",
+        ),
+        (bundle_status(whole.clone(), ""), ("Ready", false), ""),
+        (
+            bundle_status(whole.clone(), "NotReady(1) [Cluster f/a]"),
+            ("Progressing", true),
+            "up to date yet: 2 of 2",
+        ),
+        (
+            bundle_status(json!({ "ready": 1, "desiredReady": 2 }), ""),
+            ("Progressing", true),
+            "1 of 2 clusters are ready",
+        ),
+        (
+            bundle_status(json!({ "ready": 3, "desiredReady": 3 }), ""),
+            ("Progressing", true),
+            "is not up to date yet",
+        ),
+    ] {
+        let (reason, is_progressing, text) = readiness(&status, Some(whole.clone()), false);
+        assert_eq!((reason, is_progressing), expected, "{status}");
+        assert!(
+            text.contains(message) && text.is_empty() == message.is_empty(),
+            "{text}"
+        );
+    }
+    let none = ready(&helmop(false), BundleState::default(), None);
+    assert_eq!(
+        (none.state.reason(), none.is_progressing),
+        (Reason::Progressing, true)
+    );
+}
+
+#[test]
+fn readiness_depends_on_the_deployments() {
+    let paused = "spec.paused is set, so the rollout is paused; ";
+    for (deployments, is_paused, expected, message) in [
+        (
+            json!({ "ready": 1, "desiredReady": 2 }),
+            false,
+            ("NotReady", false),
+            "1 of 2 clusters are ready",
+        ),
+        (
+            json!({ "desiredReady": 2, "notReady": 2 }),
+            false,
+            ("NotReady", false),
+            "NotReady(2)",
+        ),
+        (
+            json!({ "desiredReady": 2, "modified": 2 }),
+            false,
+            ("NotReady", false),
+            "Modified(2)",
+        ),
+        (
+            json!({ "desiredReady": 2, "errApplied": 2 }),
+            false,
+            ("NotReady", false),
+            "ErrApplied(2)",
+        ),
+        (
+            json!({ "desiredReady": 2, "waitApplied": 2 }),
+            false,
+            ("Progressing", true),
+            "WaitApplied(2)",
+        ),
+        (
+            json!({ "desiredReady": 2, "outOfSync": 2 }),
+            false,
+            ("Progressing", true),
+            "OutOfSync(2)",
+        ),
+        (
+            json!({ "desiredReady": 2, "pending": 2 }),
+            false,
+            ("Progressing", true),
+            "Pending(2)",
+        ),
+        (
+            json!({ "desiredReady": 2, "notReady": 1, "pending": 1 }),
+            false,
+            ("Progressing", true),
+            "NotReady(1); Pending(1)",
+        ),
+        (
+            json!({ "desiredReady": 2, "errApplied": 1, "waitApplied": 1 }),
+            false,
+            ("NotReady", true),
+            "ErrApplied(1); WaitApplied(1)",
+        ),
+        (
+            json!({ "desiredReady": 2, "waitApplied": 2 }),
+            true,
+            ("Progressing", true),
+            "WaitApplied(2)",
+        ),
+        (
+            json!({ "desiredReady": 2, "outOfSync": 2 }),
+            true,
+            ("NotReady", false),
+            &format!("{paused}OutOfSync(2)"),
+        ),
+        (
+            json!({ "desiredReady": 2, "pending": 2 }),
+            true,
+            ("NotReady", false),
+            &format!("{paused}Pending(2)"),
+        ),
+        (
+            json!({ "desiredReady": 1, "notReady": 1, "nonReadyResources": [{ "name": "f/a", "bundleState": "NotReady", "message": "why" }] }),
+            false,
+            ("NotReady", false),
+            "NotReady(1) [Cluster f/a: why]",
+        ),
+    ] {
+        let counted = bundle_status(json!({ "ready": 2, "desiredReady": 2 }), "");
+        let (reason, is_progressing, text) = readiness(&counted, Some(deployments.clone()), is_paused);
+        assert_eq!(
+            ((reason, is_progressing), &*text),
+            (expected, message),
+            "{deployments}"
+        );
+    }
+}
+
+#[test]
+fn the_bundle_alone_is_sufficient() {
+    for (counted, expected) in [
+        (json!({ "ready": 2, "desiredReady": 2 }), "Ready"),
+        (
+            json!({ "ready": 1, "desiredReady": 2, "notReady": 1 }),
+            "NotReady",
+        ),
+    ] {
+        assert_eq!(readiness(&bundle_status(counted, ""), None, false).0, expected);
+    }
+}

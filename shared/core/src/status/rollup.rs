@@ -1,0 +1,49 @@
+//! Computes the status of a HelmOp from its deployments.
+
+use helmops_api::{Bundle, BundleDeployment, Decoded, bundle::BundleStatus, status::StatusBase};
+
+use super::{deployments, resources, summary};
+
+/// The observed state of a HelmOp's Bundle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BundleState<'a> {
+    /// The current Bundle.
+    pub bundle: Option<&'a Bundle>,
+    /// Its BundleDeployments, in any order; `None` if they are not watched, as in a controller that may read only some
+    /// namespaces. One that does not decode does not hide the others: it is reported.
+    pub deployments: Option<&'a [&'a Decoded<BundleDeployment>]>,
+}
+
+impl<'a> From<Option<&'a Bundle>> for BundleState<'a> {
+    fn from(bundle: Option<&'a Bundle>) -> Self {
+        Self {
+            bundle,
+            deployments: None,
+        }
+    }
+}
+
+impl<'a> BundleState<'a> {
+    /// The status of the Bundle.
+    pub fn status(&self) -> Option<&'a BundleStatus> {
+        self.bundle.and_then(|bundle| bundle.status.as_deref())
+    }
+}
+
+/// Sets everything in a status that follows from deployments. If they are not watched, the counts are those of the Bundle's
+/// summary, and objects are not reported; if it has no summary either, the status stays as it is.
+pub fn fill(base: &mut StatusBase, observed: BundleState<'_>) {
+    let counted = observed.status().and_then(|status| status.summary.as_ref());
+    match (observed.deployments, counted) {
+        (Some(deployments), _) => {
+            let deployments = deployments::by_cluster(deployments);
+            summary::fill(base, &deployments, counted);
+            resources::fill(base, &deployments);
+        }
+        (None, Some(counted)) => {
+            summary::fill_from_bundle(base, counted);
+            resources::clear(base);
+        }
+        (None, None) => {}
+    }
+}

@@ -1,0 +1,94 @@
+//! The state of a deployment: one Bundle on one cluster.
+
+use helmops_api::{BundleDeployment, Condition};
+
+/// The state of a deployment, from best to worst. The order is Fleet's rank: the worst state of any deployment is shown for
+/// all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeploymentState {
+    /// Deployed and ready.
+    Ready,
+    /// Deployed, but some objects are not ready.
+    NotReady,
+    /// The cluster is targeted, but the rollout has not reached it yet.
+    Pending,
+    /// Held back by the rollout: the cluster is ready with the previous deployment.
+    OutOfSync,
+    /// Deployed, and modified on the cluster since.
+    Modified,
+    /// Waiting to be deployed by the agent.
+    WaitApplied,
+    /// The deployment failed.
+    ErrApplied,
+}
+
+impl DeploymentState {
+    /// Every state, from best to worst.
+    pub const ALL: [Self; 7] = [
+        Self::Ready,
+        Self::NotReady,
+        Self::Pending,
+        Self::OutOfSync,
+        Self::Modified,
+        Self::WaitApplied,
+        Self::ErrApplied,
+    ];
+
+    /// The state as in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::NotReady => "NotReady",
+            Self::Pending => "Pending",
+            Self::OutOfSync => "OutOfSync",
+            Self::Modified => "Modified",
+            Self::WaitApplied => "WaitApplied",
+            Self::ErrApplied => "ErrApplied",
+        }
+    }
+
+    /// The state of an existing deployment.
+    pub fn of(deployment: &BundleDeployment) -> Self {
+        let (spec, status) = (&deployment.spec, &deployment.status);
+        if spec.deployment_id.is_empty() && !spec.staged_deployment_id.is_empty() {
+            // It is staged, but not promoted yet. Fleet reports `WaitApplied`, as if its agent were deploying.
+            Self::Pending
+        } else if status.applied_deployment_id != spec.deployment_id {
+            let deployed = find(deployment, "Deployed").map(|deployed| &*deployed.status);
+            if deployed == Some("False") {
+                Self::ErrApplied
+            } else {
+                Self::WaitApplied
+            }
+        } else if !status.ready {
+            Self::NotReady
+        } else if spec.deployment_id != spec.staged_deployment_id {
+            Self::OutOfSync
+        } else if !status.non_modified {
+            Self::Modified
+        } else {
+            Self::Ready
+        }
+    }
+}
+
+/// The message of the agent about a deployment; may be empty.
+///
+/// `Installed` is about the last applied deployment, so it is used only if that is the desired one.
+pub fn message(deployment: &BundleDeployment) -> &str {
+    let is_applied = deployment.status.applied_deployment_id == deployment.spec.deployment_id;
+    [("Deployed", true), ("Installed", is_applied), ("Monitored", true)]
+        .into_iter()
+        .filter_map(|(r#type, is_used)| find(deployment, r#type).filter(|_| is_used))
+        .map(|condition| &*condition.message)
+        .find(|message| !message.is_empty())
+        .unwrap_or_default()
+}
+
+fn find<'d>(deployment: &'d BundleDeployment, r#type: &str) -> Option<&'d Condition> {
+    let conditions = &deployment.status.conditions;
+    conditions.iter().find(|condition| condition.r#type == r#type)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,455 @@
+use gotmpl::Budget;
+use helmops_api::Cluster;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::targeting::{criteria::Member, target::targets};
+
+fn cluster(spec: &Value, status: &Value) -> Cluster {
+    let mut object = json!({
+        "metadata": { "name": "c1", "namespace": "fleet", "labels": { "env": "prod" } },
+        "spec": spec, "status": status
+    });
+    object["status"]["namespace"] = json!("cluster-c1");
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn bundle(extra: &Value) -> Bundle {
+    let mut spec = json!({
+        "helm": { "chart": "web", "values": { "env": "${ .ClusterLabels.env }" } },
+        "helmOpOptions": { "helmOpSecretName": "access" },
+        "targets": [{ "clusterName": "c1" }]
+    });
+    for (key, value) in extra.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    let labels = json!({
+        "app": "web", "cattle.io/tool": "x", "fleet.cattle.io/fleet-helm-name": "web", "kubectl.kubernetes.io/y": "z"
+    });
+    let object =
+        json!({ "metadata": { "name": "web", "namespace": "fleet", "labels": labels }, "spec": spec });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn desired(
+    bundle: &Bundle,
+    cluster: &Cluster,
+    existing: Option<&BundleDeployment>,
+    step: RolloutStep,
+    secret: Option<&SecretValues>,
+) -> Option<DesiredDeployment> {
+    let existing: Vec<_> = existing.into_iter().collect();
+    let targets = targets(
+        bundle,
+        [Member::new(cluster, [])],
+        &existing,
+        false,
+        &Budget::without_clock(),
+    )
+    .unwrap();
+    let observed = ObservedSecret {
+        secret,
+        ..ObservedSecret::default()
+    };
+    let mut desired = deployment(bundle, &targets[0], step, observed)?;
+    if let DesiredSecret::Values(values) = &mut desired.secret {
+        let spec = &desired.deployment.spec;
+        let ids = [spec.deployment_id.clone(), spec.staged_deployment_id.clone()];
+        assert_eq!(values.ids.take(), Some(ids));
+    }
+    Some(desired)
+}
+
+fn first(bundle: &Bundle, step: RolloutStep) -> DesiredDeployment {
+    desired(bundle, &cluster(&json!({}), &json!({})), None, step, None).unwrap()
+}
+
+fn secret_with(values: &str, staged: &str) -> DesiredSecret {
+    DesiredSecret::Values(SecretValues {
+        values: values.to_owned(),
+        staged: staged.to_owned(),
+        ids: None,
+    })
+}
+
+#[test]
+fn a_new_deployment_is_complete() {
+    let DesiredDeployment { deployment, secret } = first(
+        &bundle(&json!({ "dependsOn": [{ "name": "crds" }] })),
+        RolloutStep::Promote,
+    );
+    let id = deployment.spec.deployment_id.clone();
+    let values = r#"{"env":"prod"}"#;
+    assert_eq!(secret, secret_with(values, values));
+    let options = json!({ "helm": { "chart": "web" } });
+    assert_eq!(
+        serde_json::to_value(&deployment).unwrap(),
+        json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1",
+            "kind": "BundleDeployment",
+            "metadata": {
+                "name": "web",
+                "namespace": "cluster-c1",
+                "finalizers": ["fleet.cattle.io/bundle-deployment-finalizer"],
+                "labels": {
+                    "app": "web",
+                    "fleet.cattle.io/fleet-helm-name": "web",
+                    "fleet.cattle.io/bundle-name": "web",
+                    "fleet.cattle.io/bundle-namespace": "fleet",
+                    "fleet.cattle.io/managed": "true",
+                    "fleet.cattle.io/cluster": "c1",
+                    "fleet.cattle.io/cluster-namespace": "fleet"
+                }
+            },
+            "spec": {
+                "options": options, "deploymentID": id, "stagedOptions": options, "stagedDeploymentID": id,
+                "dependsOn": [{ "name": "crds" }],
+                "helmChartOptions": { "helmOpSecretName": names::access_secret("fleet", "web", "access") },
+                "valuesHash": values_hash(values.as_bytes(), values.as_bytes())
+            }
+        })
+    );
+}
+
+#[test]
+fn a_waiting_cluster_gets_no_deployment() {
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    assert_eq!(desired(&bundle, &cluster, None, RolloutStep::Wait, None), None);
+}
+
+#[test]
+fn a_staged_deployment_keeps_the_current_one_until_it_is_promoted() {
+    let old = first(
+        &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
+        RolloutStep::Promote,
+    );
+    let DesiredSecret::Values(secret) = &old.secret else {
+        panic!("{:?}", old.secret)
+    };
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let staged = desired(
+        &bundle,
+        &cluster,
+        Some(&old.deployment),
+        RolloutStep::Stage,
+        Some(secret),
+    )
+    .unwrap();
+    assert_eq!(staged.secret, secret_with(r#"{"a":1}"#, r#"{"env":"prod"}"#));
+    let (before, after) = (&old.deployment.spec, &staged.deployment.spec);
+    assert_eq!(after.deployment_id, before.deployment_id);
+    assert_ne!(after.staged_deployment_id, before.deployment_id);
+    let held = desired(
+        &bundle,
+        &cluster,
+        Some(&old.deployment),
+        RolloutStep::Hold,
+        Some(secret),
+    )
+    .unwrap();
+    assert_eq!((&held.deployment.spec, &held.secret), (before, &old.secret));
+}
+
+#[test]
+fn a_lost_secret_is_created_again_if_its_values_are_known() {
+    let (old, new) = (
+        bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
+        bundle(&json!({})),
+    );
+    let cluster = cluster(&json!({}), &json!({}));
+    let existing = first(&old, RolloutStep::Promote).deployment;
+    let other = SecretValues {
+        ids: None,
+        values: "{}".to_owned(),
+        staged: r#"{"changed":1}"#.to_owned(),
+    };
+    for secret in [None, Some(&other)] {
+        let same = desired(&old, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
+        assert_eq!(same.secret, secret_with(r#"{"a":1}"#, r#"{"a":1}"#));
+        assert_eq!(same.deployment.spec, existing.spec);
+        let promoted = desired(&new, &cluster, Some(&existing), RolloutStep::Promote, secret).unwrap();
+        assert!(
+            matches!(promoted.secret, DesiredSecret::Values(_))
+                && !promoted.deployment.spec.waiting_for_values
+        );
+        // The values of the current deployment are unknown.
+        let staged = desired(&new, &cluster, Some(&existing), RolloutStep::Stage, secret).unwrap();
+        assert_eq!(staged.secret, DesiredSecret::Untouched);
+        assert!(staged.deployment.spec.waiting_for_values);
+        assert_eq!(staged.deployment.spec.values_hash, existing.spec.values_hash);
+        let later = desired(
+            &new,
+            &cluster,
+            Some(&staged.deployment),
+            RolloutStep::Promote,
+            secret,
+        )
+        .unwrap();
+        assert!(!later.deployment.spec.waiting_for_values);
+    }
+}
+
+#[test]
+fn without_values_there_is_no_secret() {
+    let without = first(
+        &bundle(&json!({ "helm": { "chart": "web" } })),
+        RolloutStep::Promote,
+    );
+    assert_eq!(
+        (without.secret, &*without.deployment.spec.values_hash),
+        (DesiredSecret::None, "")
+    );
+}
+
+#[test]
+fn changes_that_are_not_part_of_the_id_are_written() {
+    let old = first(&bundle(&json!({})), RolloutStep::Promote).deployment;
+    let diff = json!({ "diff": { "comparePatches": [{ "kind": "Deployment" }] }, "correctDrift": { "enabled": true } });
+    let cluster = |paused: bool| cluster(&json!({ "paused": paused }), &json!({}));
+    let secret = SecretValues {
+        ids: None,
+        values: r#"{"env":"prod"}"#.to_owned(),
+        staged: r#"{"env":"prod"}"#.to_owned(),
+    };
+    for (paused, expected) in [(false, true), (true, false)] {
+        let new = desired(
+            &bundle(&diff),
+            &cluster(paused),
+            Some(&old),
+            RolloutStep::Stage,
+            Some(&secret),
+        )
+        .unwrap();
+        let spec = new.deployment.spec;
+        assert_eq!(spec.options.diff.is_some(), expected);
+        assert!(spec.correct_drift.is_some_and(|drift| drift.enabled));
+        assert_eq!(
+            (spec.paused, &spec.deployment_id),
+            (paused, &old.spec.deployment_id)
+        );
+    }
+}
+
+#[test]
+fn schedules_and_pauses_are_written() {
+    let off = |status: &Value| {
+        let cluster = cluster(&json!({}), status);
+        let deployed = desired(&bundle(&json!({})), &cluster, None, RolloutStep::Promote, None).unwrap();
+        deployed.deployment.spec.off_schedule
+    };
+    assert!(!off(&json!({})));
+    assert!(off(&json!({ "scheduled": true })));
+    assert!(!off(&json!({ "scheduled": true, "activeSchedule": true })));
+    assert!(
+        first(&bundle(&json!({ "paused": true })), RolloutStep::Stage)
+            .deployment
+            .spec
+            .paused
+    );
+}
+
+#[test]
+fn namespace_labels_of_all_targets_are_combined() {
+    let targets = json!({ "namespaceLabels": { "a": "base", "b": "base" }, "targets": [
+        { "clusterName": "c1", "namespaceLabels": { "a": "own" } },
+        { "clusterName": "c2", "namespaceLabels": { "c": "other" }, "namespaceAnnotations": { "d": "other" } }
+    ] });
+    let spec = first(&bundle(&targets), RolloutStep::Promote).deployment.spec;
+    let options = serde_json::to_value(&spec.options).unwrap();
+    assert_eq!(
+        options["namespaceLabels"],
+        json!({ "a": "own", "b": "base", "c": "other" })
+    );
+    assert_eq!(options["namespaceAnnotations"], json!({ "d": "other" }));
+}
+
+/// A deployment with these downstream resources.
+fn copying(existing: Option<&BundleDeployment>, downstream: &[DownstreamCopy]) -> BundleDeployment {
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let existing: Vec<_> = existing.into_iter().collect();
+    let members = [Member::new(&cluster, [])];
+    let targets = targets(&bundle, members, &existing, false, &Budget::without_clock()).unwrap();
+    let observed = ObservedSecret {
+        downstream,
+        ..ObservedSecret::default()
+    };
+    deployment(&bundle, &targets[0], RolloutStep::Promote, observed)
+        .unwrap()
+        .deployment
+}
+
+/// A source, and the state of its copy if it has to be compared.
+fn source(version: &str, copy: impl Into<Option<CopyState>>) -> DownstreamCopy {
+    DownstreamCopy {
+        source: version.to_owned(),
+        copy: copy.into(),
+    }
+}
+
+/// A copy with the same content, and the version that this controller made it from.
+fn same(made_from: impl Into<Option<&'static str>>) -> CopyState {
+    CopyState::Same {
+        copied_from: made_from.into().map(str::to_owned),
+    }
+}
+
+const fn generation(deployment: &BundleDeployment) -> i64 {
+    deployment.spec.downstream_resources_generation
+}
+
+#[test]
+fn a_changed_resource_is_released_to_the_agent() {
+    let first = copying(None, &[source("Secret fleet/a@1", None)]);
+    assert_eq!(generation(&first), 1);
+    let again = copying(Some(&first), &[source("Secret fleet/a@1", None)]);
+    assert_eq!(generation(&again), 1);
+    let second = copying(Some(&first), &[source("Secret fleet/a@2", CopyState::Different)]);
+    assert_eq!(generation(&second), 2);
+    let interrupted = same("Secret fleet/a@3");
+    let third = copying(Some(&second), &[source("Secret fleet/a@3", interrupted)]);
+    assert_eq!(
+        generation(&third),
+        3,
+        "the copy was written, but not the deployment"
+    );
+    let none = copying(Some(&second), &[]);
+    assert_eq!(
+        (generation(&none), &none.metadata.annotations),
+        (2, &None),
+        "nothing is left to copy"
+    );
+}
+
+#[test]
+fn a_change_of_metadata_only_releases_nothing() {
+    let first = copying(None, &[source("Secret fleet/a@1", None)]);
+    let mut labelled = first;
+    for version in ["Secret fleet/a@2", "Secret fleet/a@3"] {
+        labelled = copying(Some(&labelled), &[source(version, same("Secret fleet/a@1"))]);
+        assert_eq!(generation(&labelled), 1, "the content is the same");
+        assert_eq!(recorded(&labelled), Some(["Secret fleet/a@1"].into()));
+    }
+}
+
+/// Another deployment of the namespace had the copy written, and then the metadata of the source changed.
+#[test]
+fn a_change_is_released_to_each_deployment_that_shares_a_copy() {
+    let first = copying(None, &[source("Secret fleet/a@7", None)]);
+    let late = source("Secret fleet/a@9", same("Secret fleet/a@8"));
+    let second = copying(Some(&first), std::slice::from_ref(&late));
+    assert_eq!(generation(&second), 2);
+    assert_eq!(recorded(&second), Some(["Secret fleet/a@8"].into()));
+    assert_eq!(generation(&copying(Some(&second), &[late])), 2, "once");
+}
+
+/// A deployment of Fleet's controller has a generation and no record.
+#[test]
+fn resources_of_a_fleet_deployment_are_released_again_only_for_a_change() {
+    const MAP: &str = "ConfigMap fleet/b@7";
+    const SECRET: &str = "Secret fleet/a@1";
+    let mut of_fleet = copying(None, &[source(MAP, None), source(SECRET, None)]);
+    of_fleet.metadata.annotations = None;
+    of_fleet.spec.downstream_resources_generation = 4;
+    for (map, secret, expected) in [
+        (same(None), same(None), 4),
+        (CopyState::Missing, same(None), 4),
+        (same(None), CopyState::Different, 5),
+        // This controller wrote the copy, for another deployment or before it was interrupted.
+        (same(None), same(SECRET), 5),
+    ] {
+        let case = format!("{map:?}, {secret:?}");
+        let taken = copying(Some(&of_fleet), &[source(SECRET, secret), source(MAP, map)]);
+        assert_eq!(generation(&taken), expected, "{case}");
+        assert_eq!(recorded(&taken), Some([MAP, SECRET].into()));
+    }
+}
+
+/// Fleet's controller was active in between: it increments the generation, and keeps the record and the annotation of the copy.
+#[test]
+fn resources_that_fleet_released_meanwhile_are_not_released_again() {
+    let mut back = copying(None, &[source("Secret fleet/a@1", None)]);
+    back.spec.downstream_resources_generation = 3;
+    let taken = copying(
+        Some(&back),
+        &[source("Secret fleet/a@9", same("Secret fleet/a@1"))],
+    );
+    assert_eq!(generation(&taken), 3);
+}
+
+#[test]
+fn values_are_identified_by_their_ids_after_an_interrupted_write() {
+    let old = first(
+        &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
+        RolloutStep::Promote,
+    );
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let id = old.deployment.spec.deployment_id.clone();
+    // The Secret was written, but not the deployment.
+    let mut secret = SecretValues {
+        values: r#"{"a":1}"#.to_owned(),
+        staged: r#"{"env":"prod"}"#.to_owned(),
+        ids: Some([id, ":next".to_owned()]),
+    };
+    let stage = |secret: &SecretValues| {
+        desired(
+            &bundle,
+            &cluster,
+            Some(&old.deployment),
+            RolloutStep::Stage,
+            Some(secret),
+        )
+        .unwrap()
+    };
+    let staged = stage(&secret);
+    assert!(!staged.deployment.spec.waiting_for_values);
+    assert_eq!(staged.secret, secret_with(r#"{"a":1}"#, r#"{"env":"prod"}"#));
+    secret.ids = None;
+    let unknown = stage(&secret);
+    assert!(
+        unknown.deployment.spec.waiting_for_values,
+        "the values cannot be identified"
+    );
+    assert_eq!(unknown.secret, DesiredSecret::Untouched);
+}
+
+#[test]
+fn an_intact_secret_need_not_be_read() {
+    let old = first(
+        &bundle(&json!({ "helm": { "chart": "web", "values": { "a": 1 } } })),
+        RolloutStep::Promote,
+    );
+    let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
+    let DesiredSecret::Values(secret) = &old.secret else {
+        panic!("{:?}", old.secret)
+    };
+    let staged = desired(
+        &bundle,
+        &cluster,
+        Some(&old.deployment),
+        RolloutStep::Stage,
+        Some(secret),
+    )
+    .unwrap();
+    let existing = [&staged.deployment];
+    let targets = targets(
+        &bundle,
+        [Member::new(&cluster, [])],
+        &existing,
+        false,
+        &Budget::without_clock(),
+    )
+    .unwrap();
+    let again = |is_intact| {
+        let observed = ObservedSecret {
+            is_intact,
+            ..ObservedSecret::default()
+        };
+        deployment(&bundle, &targets[0], RolloutStep::Stage, observed).unwrap()
+    };
+    assert!(again(false).deployment.spec.waiting_for_values);
+    let intact = again(true);
+    assert_eq!(
+        (&intact.secret, &intact.deployment.spec),
+        (&DesiredSecret::Untouched, &staged.deployment.spec)
+    );
+}

@@ -1,0 +1,46 @@
+//! Which clusters a Bundle targets, what each of them gets, and when.
+//!
+//! ```text
+//! scope ─────► criteria ─► matching ─► merge ─► values ───► identity ─► target ─► rollout ─► deployment
+//! searched     clusters    its         its      labels,     deployment  desired   next       BundleDeployment
+//! namespaces               targets     options  templates   ID          state     step       to write
+//! ```
+//!
+//! The same Bundles and Clusters give the same deployments as in Fleet, with the same IDs, so that no agent deploys again
+//! when this controller takes over. `docs/from-fleet.md` lists the differences, and the surprising behavior of Fleet that is
+//! kept because clusters would change otherwise.
+
+mod batch;
+pub mod cluster_namespace;
+pub mod copies;
+pub mod criteria;
+pub mod deployment;
+pub mod identity;
+pub(crate) mod index;
+mod interner;
+pub mod matching;
+pub mod merge;
+pub mod names;
+pub mod rollout;
+pub mod scope;
+pub mod selector;
+pub mod target;
+pub mod values;
+
+use helmops_api::target::ClusterCriteria;
+
+pub use self::{
+    cluster_namespace::{NamespaceRefused, namespace_of},
+    criteria::{Group, Member},
+    deployment::deployment,
+    rollout::{Rollout, RolloutStep, plan},
+    target::{Target, TargetError, cluster_of, orphans, strays, targets},
+};
+
+/// Whether there is any criterion. Without one, no cluster matches.
+pub fn has_criteria(criteria: &ClusterCriteria) -> bool {
+    !criteria.cluster_name.is_empty()
+        || criteria.cluster_selector.is_some()
+        || !criteria.cluster_group.is_empty()
+        || criteria.cluster_group_selector.is_some()
+}

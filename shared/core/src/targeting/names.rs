@@ -1,0 +1,100 @@
+//! Names of cluster namespaces and of copies of access Secrets.
+
+use ring::digest::{SHA256, digest};
+
+/// Maximum length of the name of a namespace.
+const MAX: usize = 63;
+
+/// Name of the namespace, in the management cluster, with the BundleDeployments of a Cluster: the same as in Fleet.
+pub fn cluster_namespace(namespace: &str, name: &str) -> String {
+    let whole = format!("{namespace}::{name}");
+    // Fleet hashes the first 100 bytes.
+    let hashed = whole.as_bytes().get(..100).unwrap_or(whole.as_bytes());
+    let joined = ["cluster", namespace, name, &hex(hashed, 12)].join("-");
+    if joined.len() <= MAX {
+        return joined;
+    }
+    let digest = hex(joined.as_bytes(), 6);
+    let is_alphanumeric = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    // The kept part must not end in a dash.
+    let (kept, digits) = match joined.as_bytes().get(56) {
+        Some(last) if is_alphanumeric(last) => (57, 5),
+        _ => (56, 6),
+    };
+    format!(
+        "{}-{}",
+        joined.get(..kept).unwrap_or(&joined),
+        digest.get(..digits).unwrap_or_default()
+    )
+}
+
+/// Name of the copy of a Bundle's access Secret in the namespaces of clusters. Each Bundle has its own copy: deleting one Bundle
+/// does not affect others, and two namespaces can have Secrets of the same name.
+pub fn access_secret(bundle_namespace: &str, bundle: &str, secret: &str) -> String {
+    // The hash keeps the name distinct from names that users choose.
+    const MAX_PREFIX: usize = 40;
+    let digest = hex(format!("{bundle_namespace}/{bundle}/{secret}").as_bytes(), 12);
+    let kept = secret.get(..MAX_PREFIX).unwrap_or(secret);
+    format!("{}-{digest}", kept.trim_end_matches(['-', '.']))
+}
+
+/// The first digits of a hash.
+fn hex(bytes: &[u8], digits: usize) -> String {
+    let digest = digest(&SHA256, bytes);
+    let mut hex = bounded_text::hex(digest.as_ref());
+    hex.truncate(digits);
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_have_the_same_names_as_in_fleet() {
+        assert_eq!(
+            cluster_namespace("fleet-local", "local"),
+            "cluster-fleet-local-local-1a3d67d0a899"
+        );
+    }
+
+    #[test]
+    fn each_bundle_has_its_own_copy() {
+        let name = access_secret("fleet", "web", "access");
+        assert!(
+            name.starts_with("access-") && name.len() == "access-".len() + 12,
+            "{name}"
+        );
+        for (namespace, bundle, secret) in [
+            ("fleet", "db", "access"),
+            ("other", "web", "access"),
+            ("fleet", "web", "b"),
+        ] {
+            assert_ne!(name, access_secret(namespace, bundle, secret));
+        }
+        let long = access_secret(
+            "fleet",
+            "web",
+            &format!("{}-.{}", "a".repeat(38), "b".repeat(200)),
+        );
+        assert!(long.len() <= MAX && !long.contains(".-"), "{long}");
+    }
+
+    #[test]
+    fn long_names_are_truncated_to_valid_names() {
+        let names = [
+            "a".repeat(30),
+            "b".repeat(40),
+            format!("{}-{}", "c".repeat(33), "d".repeat(40)),
+        ];
+        for name in names {
+            let namespace = cluster_namespace("fleet-default", &name);
+            assert!(namespace.len() <= MAX, "{namespace}");
+            assert!(
+                !namespace.contains("--") && !namespace.ends_with('-'),
+                "{namespace}"
+            );
+            assert_ne!(namespace, cluster_namespace("fleet-default", &format!("{name}x")));
+        }
+    }
+}

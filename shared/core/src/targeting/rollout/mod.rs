@@ -1,0 +1,18 @@
+//! The order in which clusters are updated, and how many at a time.
+
+mod limit;
+mod partition;
+mod plan;
+
+use helmops_api::BundleDeployment;
+
+pub use self::{
+    limit::{InvalidAmount, limit},
+    plan::{PartitionRound, PlanError, Rollout, RolloutStep, plan},
+};
+
+/// Whether a deployment is unavailable: its deployment ID is not applied, or it is not ready.
+pub fn is_unavailable(deployment: &BundleDeployment) -> bool {
+    let (spec, status) = (&deployment.spec, &deployment.status);
+    status.applied_deployment_id != spec.deployment_id || !status.ready
+}

@@ -1,0 +1,254 @@
+//! The rollout step of each cluster in one round.
+
+use std::collections::HashSet;
+
+use helmops_api::{
+    BundleDeployment, BundleSpec, bundle::PartitionStatus, rollout::RolloutStrategy, status::number,
+};
+use thiserror::Error;
+
+use super::{
+    is_unavailable,
+    limit::InvalidAmount,
+    partition::{Partition, amount_of, partitions},
+};
+use crate::targeting::{
+    selector::InvalidSelector,
+    target::{DesiredTarget, Target},
+};
+
+/// How many clusters get the Bundle for the first time in one round, by default.
+const MAX_NEW: i64 = 50;
+
+/// An invalid rollout strategy.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PlanError {
+    /// An amount is neither a number nor a percentage.
+    #[error("rolloutStrategy: {0}")]
+    Amount(#[from] InvalidAmount),
+    /// The selector of a partition is invalid.
+    #[error(transparent)]
+    Selector(#[from] InvalidSelector),
+}
+
+/// What to do for a cluster in this round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RolloutStep {
+    /// It has no deployment and gets none yet: the rollout has not reached it, or it is in no partition.
+    Wait,
+    /// Its deployment stays as it is: the rollout has not reached it, it is in no partition, or its desired state is unknown.
+    Hold,
+    /// The desired state is staged in its deployment, which may be new.
+    Stage,
+    /// The desired state is promoted: its deployment, which may be new, deploys it.
+    Promote,
+}
+
+/// One round of a rollout.
+#[derive(Debug, PartialEq)]
+pub struct Rollout {
+    /// The step of each target, in the order of the targets.
+    pub steps: Vec<RolloutStep>,
+    /// The partitions.
+    pub partitions: Vec<PartitionRound>,
+    /// Indexes of the targets that are in no partition. They get nothing unless the partitions change.
+    pub unassigned: Vec<usize>,
+    /// Number of unavailable clusters, including those that become unavailable in this round.
+    pub unavailable: usize,
+    /// How many clusters may be unavailable.
+    pub max_unavailable: usize,
+    /// Number of partitions with more unavailable clusters than allowed.
+    pub unavailable_partitions: usize,
+    /// How many partitions may be unavailable.
+    pub max_unavailable_partitions: usize,
+    /// Number of clusters that get the Bundle for the first time.
+    pub newly_created: usize,
+    /// How many may be new in one round.
+    pub max_new: usize,
+}
+
+/// A partition after a round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionRound {
+    /// Its status, without a summary.
+    pub status: PartitionStatus,
+    /// Indexes of its targets.
+    pub members: Vec<usize>,
+}
+
+/// Plans a round.
+///
+/// Partitions are processed in order. In each, clusters without a deployment get one until `maxNew` is reached, and the desired
+/// state is staged for all clusters. Then each cluster is promoted unless it is paused, or unless it is available and the
+/// maximum of unavailable clusters is reached in the Bundle or in the partition. If too many partitions have too many clusters
+/// that are not up to date and available, later partitions wait.
+///
+/// A cluster whose values cannot be computed does not block the others: it counts as unavailable only if its deployment is.
+///
+/// # Errors
+/// If the strategy has an amount that is neither a number nor a percentage, or an invalid selector.
+pub fn plan(spec: &BundleSpec, targets: &[Target<'_>]) -> Result<Rollout, PlanError> {
+    let default = RolloutStrategy::default();
+    let strategy = spec.rollout_strategy.as_ref().unwrap_or(&default);
+    let partitions = partitions(strategy, targets)?;
+    let assigned: HashSet<usize> = partitions
+        .iter()
+        .flat_map(|partition| &partition.members)
+        .copied()
+        .collect();
+    let mut planner = Planner {
+        targets,
+        is_paused: spec.paused,
+        rollout: Rollout {
+            steps: targets.iter().map(|target| initial_step(target)).collect(),
+            partitions: Vec::with_capacity(partitions.len()),
+            unassigned: (0..targets.len())
+                .filter(|index| !assigned.contains(index))
+                .collect(),
+            unavailable: count_unavailable(targets.iter()),
+            max_unavailable: amount_of(targets.len(), strategy.max_unavailable.as_ref(), "100%")?,
+            unavailable_partitions: 0,
+            max_unavailable_partitions: max_unavailable_partitions(strategy, partitions.len())?,
+            newly_created: 0,
+            max_new: usize::try_from(strategy.max_new.unwrap_or(MAX_NEW)).unwrap_or_default(),
+        },
+    };
+    let mut proceeds = true;
+    for partition in &partitions {
+        let mut unavailable = count_unavailable(planner.members(partition));
+        if proceeds {
+            planner.stage(partition);
+            planner.promote(partition, &mut unavailable);
+            unavailable = planner.count_incomplete(partition);
+            if unavailable > partition.max_unavailable {
+                planner.rollout.unavailable_partitions += 1;
+            }
+            proceeds = planner.rollout.unavailable_partitions <= planner.rollout.max_unavailable_partitions;
+        }
+        planner.rollout.partitions.push(PartitionRound {
+            status: status(partition, unavailable),
+            members: partition.members.clone(),
+        });
+    }
+    Ok(planner.rollout)
+}
+
+fn max_unavailable_partitions(strategy: &RolloutStrategy, count: usize) -> Result<usize, InvalidAmount> {
+    match &strategy.max_unavailable_partitions {
+        Some(amount) => amount_of(count, Some(amount), "0"),
+        None => Ok(usize::from(count == 0)),
+    }
+}
+
+fn initial_step(target: &Target<'_>) -> RolloutStep {
+    match target.existing {
+        Some(_) => RolloutStep::Hold,
+        None => RolloutStep::Wait,
+    }
+}
+
+fn count_unavailable<'t>(targets: impl Iterator<Item = &'t Target<'t>>) -> usize {
+    targets
+        .filter(|target| target.existing.is_some_and(is_unavailable))
+        .count()
+}
+
+fn status(partition: &Partition, unavailable: usize) -> PartitionStatus {
+    PartitionStatus {
+        name: partition.name.clone(),
+        count: number(partition.members.len()),
+        max_unavailable: number(partition.max_unavailable),
+        unavailable: number(unavailable),
+        summary: None,
+    }
+}
+
+struct Planner<'r, 'a> {
+    targets: &'r [Target<'a>],
+    is_paused: bool,
+    rollout: Rollout,
+}
+
+impl<'r, 'a> Planner<'r, 'a> {
+    fn members<'p>(
+        &self,
+        partition: &'p Partition,
+    ) -> impl Iterator<Item = &'r Target<'a>> + use<'p, 'r, 'a> {
+        let targets = self.targets;
+        partition.members.iter().filter_map(|index| targets.get(*index))
+    }
+
+    fn stage(&mut self, partition: &Partition) {
+        for index in &partition.members {
+            let (Some(target), Some(step)) = (self.targets.get(*index), self.rollout.steps.get_mut(*index))
+            else {
+                continue;
+            };
+            if target.desired.is_err() {
+                continue;
+            }
+            if target.existing.is_some() {
+                *step = RolloutStep::Stage;
+            } else if target.namespace().is_some() && self.rollout.newly_created < self.rollout.max_new {
+                self.rollout.newly_created += 1;
+                *step = RolloutStep::Stage;
+            }
+        }
+    }
+
+    fn promote(&mut self, partition: &Partition, unavailable: &mut usize) {
+        let rollout = &mut self.rollout;
+        for index in &partition.members {
+            let (Some(target), Some(step)) = (self.targets.get(*index), rollout.steps.get_mut(*index)) else {
+                continue;
+            };
+            let (RolloutStep::Stage, Ok(desired)) = (*step, &target.desired) else {
+                continue;
+            };
+            let is_up_to_date = target
+                .existing
+                .is_some_and(|deployment| deployment.spec.deployment_id == desired.id);
+            if self.is_paused || target.member.cluster.spec.paused || is_up_to_date {
+                continue;
+            }
+            // Promoting a deployment that is new or unavailable does not reduce availability.
+            let is_available = target
+                .existing
+                .is_some_and(|deployment| !is_unavailable(deployment));
+            if is_available {
+                let may_become_unavailable =
+                    rollout.unavailable < rollout.max_unavailable && *unavailable < partition.max_unavailable;
+                if !may_become_unavailable {
+                    continue;
+                }
+                rollout.unavailable += 1;
+                *unavailable += 1;
+            }
+            *step = RolloutStep::Promote;
+        }
+    }
+
+    /// Number of clusters of a partition that are not up to date or not available.
+    fn count_incomplete(&self, partition: &Partition) -> usize {
+        let steps = partition
+            .members
+            .iter()
+            .filter_map(|index| self.rollout.steps.get(*index));
+        self.members(partition)
+            .zip(steps)
+            .filter(|(target, step)| match (&target.desired, target.existing) {
+                (Err(_), existing) => existing.is_some_and(is_unavailable),
+                (Ok(_), None) => true,
+                (Ok(desired), Some(existing)) => !is_complete(desired, existing, **step),
+            })
+            .count()
+    }
+}
+
+fn is_complete(desired: &DesiredTarget, existing: &BundleDeployment, step: RolloutStep) -> bool {
+    let is_promoted = step == RolloutStep::Promote || existing.spec.deployment_id == desired.id;
+    is_promoted && existing.status.applied_deployment_id == desired.id && existing.status.ready
+}
+
+#[cfg(test)]
+mod tests;

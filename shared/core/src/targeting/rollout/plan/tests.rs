@@ -1,0 +1,375 @@
+use gotmpl::Budget;
+use helmops_api::{Bundle, Cluster};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::targeting::{criteria::Member, target::targets};
+
+/// The state of a cluster before a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ClusterState {
+    /// Without a deployment.
+    New,
+    /// Up to date and available.
+    Done,
+    /// With an older deployment, and available.
+    Old,
+    /// With an older deployment, and not available.
+    Broken,
+    /// Promoted to the desired deployment, which is not applied yet.
+    Working,
+    /// Old, and its values cannot be computed.
+    Invalid,
+    /// Without a deployment, and its values cannot be computed.
+    NewInvalid,
+    /// Without a deployment, and paused.
+    NewPaused,
+    /// Old, and paused.
+    OldPaused,
+    /// Without a namespace.
+    NoNamespace,
+}
+
+use ClusterState::{Broken, Done, Invalid, New, NewInvalid, NewPaused, NoNamespace, Old, OldPaused, Working};
+use RolloutStep::{Hold, Promote, Stage, Wait};
+
+fn cluster(index: usize, state: ClusterState) -> Cluster {
+    let (name, paused) = (format!("c{index:04}"), matches!(state, NewPaused | OldPaused));
+    let namespace = if state == NoNamespace {
+        String::new()
+    } else {
+        format!("cluster-{name}")
+    };
+    let values = if matches!(state, Invalid | NewInvalid) {
+        json!({})
+    } else {
+        json!({ "zone": "z" })
+    };
+    let object = json!({
+        "metadata": { "name": name, "namespace": "fleet", "labels": { "index": index.to_string(), "env": "prod" } },
+        "spec": { "paused": paused, "templateValues": values },
+        "status": { "namespace": namespace }
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn bundle(strategy: &Value, paused: bool) -> Bundle {
+    let object = json!({
+        "metadata": { "name": "web", "namespace": "fleet" },
+        "spec": {
+            "paused": paused,
+            "rolloutStrategy": strategy,
+            "helm": { "chart": "web", "values": { "zone": "${ .ClusterValues.zone }" } },
+            "targets": [{ "clusterSelector": {} }]
+        }
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn deployment(cluster: &Cluster, id: &str, state: ClusterState) -> Option<BundleDeployment> {
+    let (deployment, applied, ready) = match state {
+        New | NewInvalid | NewPaused | NoNamespace => return None,
+        Done => (id, id, true),
+        Old | OldPaused | Invalid => (":old", ":old", true),
+        Broken => (":old", ":old", false),
+        Working => (id, ":old", true),
+    };
+    let object = json!({
+        "metadata": { "name": "web", "namespace": cluster.status.namespace },
+        "spec": { "deploymentID": deployment, "stagedDeploymentID": deployment },
+        "status": { "appliedDeploymentID": applied, "ready": ready }
+    });
+    Some(serde_json::from_str(&object.to_string()).unwrap())
+}
+
+fn planned(strategy: &Value, paused: bool, states: &[ClusterState]) -> Result<Rollout, PlanError> {
+    let bundle = bundle(strategy, paused);
+    let clusters: Vec<_> = states
+        .iter()
+        .enumerate()
+        .map(|(index, state)| cluster(index, *state))
+        .collect();
+    let members = || clusters.iter().map(|cluster| Member::new(cluster, []));
+    let known = targets(&bundle, members(), &[], false, &Budget::without_clock()).unwrap();
+    let id = known
+        .iter()
+        .find_map(|target| target.desired.as_ref().ok())
+        .map_or(":none", |desired| &*desired.id);
+    let existing: Vec<_> = clusters
+        .iter()
+        .zip(states)
+        .filter_map(|(cluster, state)| deployment(cluster, id, *state))
+        .collect();
+    let existing: Vec<_> = existing.iter().collect();
+    plan(
+        &bundle.spec,
+        &targets(&bundle, members(), &existing, false, &Budget::without_clock()).unwrap(),
+    )
+}
+
+#[test]
+fn clusters_get_steps_within_the_limits() {
+    for (strategy, states, expected) in [
+        // Without a strategy, all clusters are updated immediately.
+        (
+            json!({}),
+            &[New, Done, Old, Broken, Working][..],
+            &[Promote, Stage, Promote, Promote, Stage][..],
+        ),
+        // Up to the maximum of unavailable clusters, including those that are unavailable already.
+        (
+            json!({ "maxUnavailable": 1 }),
+            &[Old, Old, Old],
+            &[Promote, Stage, Stage],
+        ),
+        (
+            json!({ "maxUnavailable": 2 }),
+            &[Old, Old, Old],
+            &[Promote, Promote, Stage],
+        ),
+        (
+            json!({ "maxUnavailable": "50%" }),
+            &[Old, Old, Old, Old],
+            &[Promote, Promote, Stage, Stage],
+        ),
+        (
+            json!({ "maxUnavailable": 1 }),
+            &[Working, Old, Old],
+            &[Stage, Stage, Stage],
+        ),
+        (
+            json!({ "maxUnavailable": 2 }),
+            &[Working, Old, Old],
+            &[Stage, Promote, Stage],
+        ),
+        (json!({ "maxUnavailable": 0 }), &[Old, Old], &[Stage, Stage]),
+        // Unavailable and new clusters do not wait.
+        (
+            json!({ "maxUnavailable": 1 }),
+            &[Broken, Broken, Old],
+            &[Promote, Promote, Stage],
+        ),
+        (
+            json!({ "maxUnavailable": 1 }),
+            &[New, New, Old],
+            &[Promote, Promote, Promote],
+        ),
+        // Up to the maximum of new clusters.
+        (
+            json!({ "maxNew": 2 }),
+            &[New, New, New],
+            &[Promote, Promote, Wait],
+        ),
+        (json!({ "maxNew": 0 }), &[New, Old], &[Wait, Promote]),
+        (
+            json!({ "maxNew": 1 }),
+            &[NoNamespace, New, New],
+            &[Wait, Promote, Wait],
+        ),
+        // An error of one cluster does not affect the others.
+        (
+            json!({ "maxUnavailable": 1 }),
+            &[Invalid, NewInvalid, Old],
+            &[Hold, Wait, Promote],
+        ),
+        // The desired state is staged for paused clusters.
+        (json!({}), &[NewPaused, OldPaused, Old], &[Stage, Stage, Promote]),
+    ] {
+        let rollout = planned(&strategy, false, states).unwrap();
+        assert_eq!(rollout.steps, expected, "{strategy} {states:?}");
+    }
+    assert_eq!(
+        planned(&json!({}), true, &[New, Old, Broken]).unwrap().steps,
+        [Stage; 3]
+    );
+}
+
+#[test]
+fn the_number_of_new_clusters_is_limited() {
+    for (max_new, expected) in [
+        (json!(10), 10),
+        (json!(200), 120),
+        (json!(0), 0),
+        (json!(null), 50),
+    ] {
+        let rollout = planned(&json!({ "maxNew": max_new }), false, &[New; 120]).unwrap();
+        assert_eq!(rollout.newly_created, expected, "{max_new}");
+        let started = rollout.steps.iter().filter(|step| **step == Promote).count();
+        assert_eq!(started, expected);
+    }
+}
+
+fn sizes(strategy: &Value, count: usize) -> Vec<(String, i64, i64)> {
+    let rollout = planned(strategy, false, &vec![Done; count]).unwrap();
+    rollout
+        .partitions
+        .into_iter()
+        .map(|partition| {
+            (
+                partition.status.name,
+                partition.status.count,
+                partition.status.max_unavailable,
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn many_clusters_are_partitioned_automatically() {
+    let partition = |name: &str, count, max| (name.to_owned(), count, max);
+    assert_eq!(sizes(&json!({}), 199), [partition("All", 199, 199)]);
+    assert_eq!(
+        sizes(&json!({ "maxUnavailable": "10%" }), 200),
+        [
+            partition("Partition 0 - 50", 50, 5),
+            partition("Partition 50 - 100", 50, 5),
+            partition("Partition 100 - 150", 50, 5),
+            partition("Partition 150 - 200", 50, 5)
+        ]
+    );
+    assert_eq!(
+        sizes(&json!({ "autoPartitionThreshold": 5, "autoPartitionSize": 4 }), 9),
+        [
+            partition("Partition 0 - 4", 4, 4),
+            partition("Partition 4 - 8", 4, 4),
+            partition("Partition 8 - 9", 1, 1)
+        ]
+    );
+    for strategy in [
+        json!({ "autoPartitionSize": 0 }),
+        json!({ "autoPartitionSize": -1 }),
+        json!({ "autoPartitionThreshold": 0 }),
+        json!({ "autoPartitionThreshold": 301 }),
+    ] {
+        assert_eq!(sizes(&strategy, 300), [partition("All", 300, 300)], "{strategy}");
+    }
+    assert_eq!(sizes(&json!({}), 0), [partition("All", 0, 1)]);
+}
+
+#[test]
+fn partitions_wait_for_earlier_partitions() {
+    let strategy = |max_partitions: Value| {
+        json!({
+            "autoPartitionThreshold": 1, "autoPartitionSize": 2, "maxUnavailable": 1,
+            "maxUnavailablePartitions": max_partitions
+        })
+    };
+    for (max_partitions, states, expected) in [
+        // Only one of the first two is promoted in this round, so the partition is not up to date.
+        (
+            json!(null),
+            &[Old, Old, Old, Old][..],
+            &[Promote, Stage, Hold, Hold][..],
+        ),
+        (json!(0), &[Done, Old, Old, Old], &[Stage, Promote, Stage, Stage]),
+        (json!(1), &[Old, Old, Old, Old], &[Promote, Stage, Stage, Stage]),
+        (
+            json!(0),
+            &[Done, Done, New, New],
+            &[Stage, Stage, Promote, Promote],
+        ),
+        (json!(0), &[New, New, New, New], &[Promote, Promote, Wait, Wait]),
+        // An error of a cluster does not block later partitions.
+        (
+            json!(0),
+            &[Invalid, NewInvalid, Old, Old],
+            &[Hold, Wait, Promote, Stage],
+        ),
+    ] {
+        let rollout = planned(&strategy(max_partitions.clone()), false, states).unwrap();
+        assert_eq!(rollout.steps, expected, "{max_partitions} {states:?}");
+    }
+}
+
+#[test]
+fn configured_partitions_are_used() {
+    let only = |index: &str| json!({ "matchLabels": { "index": index } });
+    let strategy = json!({ "maxUnavailable": 2, "partitions": [
+        { "name": "first", "clusterSelector": only("1"), "maxUnavailable": 0 },
+        { "name": "both", "clusterSelector": { "matchExpressions": [{ "key": "index", "operator": "In", "values": ["1", "2"] }] } }
+    ] });
+    let rollout = planned(&strategy, false, &[New, New, New]).unwrap();
+    assert_eq!(rollout.steps, [Wait, Promote, Wait]);
+    assert_eq!(rollout.unassigned, [0]);
+    let counts: Vec<_> = rollout
+        .partitions
+        .iter()
+        .map(|p| (&*p.status.name, p.status.count, p.status.max_unavailable))
+        .collect();
+    assert_eq!(counts, [("first", 1, 0), ("both", 1, 1)]);
+    // A cluster in no partition keeps its deployment.
+    let rollout = planned(&strategy, false, &[Old, Done, Old]).unwrap();
+    assert_eq!(rollout.steps, [Hold, Stage, Promote]);
+}
+
+#[test]
+fn an_invalid_strategy_is_reported_with_its_path() {
+    let selector = json!({ "matchExpressions": [{ "key": "a", "operator": "Is" }] });
+    for (strategy, expected) in [
+        (
+            json!({ "maxUnavailable": "some" }),
+            "rolloutStrategy: \"some\" is neither a number nor a percentage",
+        ),
+        (
+            json!({ "maxUnavailablePartitions": "x%" }),
+            "rolloutStrategy: \"x%\"",
+        ),
+        (
+            json!({ "partitions": [{ "clusterSelector": {}, "maxUnavailable": "?" }] }),
+            "rolloutStrategy: \"?\"",
+        ),
+        (
+            json!({ "partitions": [{ "clusterSelector": selector }] }),
+            "spec.rolloutStrategy.partitions[0].clusterSelector.",
+        ),
+    ] {
+        let error = planned(&strategy, false, &[Old]).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+fn amount() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        (-1..30).prop_map(Value::from),
+        (0..120).prop_map(|percent| Value::from(format!("{percent}%"))),
+    ]
+}
+
+proptest! {
+    /// The maximum of unavailable clusters is kept in total and in each partition.
+    #[test]
+    fn the_maximum_of_unavailable_clusters_is_never_exceeded(
+        states in prop::collection::vec(
+            prop::sample::select(vec![New, Done, Old, Broken, Working, Invalid, NewInvalid, OldPaused]), 1..30),
+        max in amount(), max_partitions in amount(), size in amount(), threshold in 0..20, max_new in 0..20_i64,
+    ) {
+        let strategy = json!({
+            "maxUnavailable": max, "maxUnavailablePartitions": max_partitions, "autoPartitionSize": size,
+            "autoPartitionThreshold": threshold, "maxNew": max_new
+        });
+        let rollout = planned(&strategy, false, &states).unwrap();
+        let was_available = |state: &ClusterState| matches!(state, Done | Old | Invalid | OldPaused);
+        let unavailable = |steps: &[(ClusterState, RolloutStep)]| {
+            let added = steps.iter().filter(|(state, step)| was_available(state) && *step == Promote).count();
+            let before = steps.iter().filter(|(state, _)| matches!(state, Broken | Working)).count();
+            (added, before)
+        };
+        let all: Vec<_> = states.iter().copied().zip(rollout.steps.iter().copied()).collect();
+        let (added, before) = unavailable(&all);
+        prop_assert!(added == 0 || before + added <= rollout.max_unavailable);
+        prop_assert_eq!(rollout.unavailable, before + added);
+        let mut start = 0;
+        for partition in &rollout.partitions {
+            let end = start + usize::try_from(partition.status.count).unwrap();
+            let (added, before) = unavailable(&all[start..end]);
+            prop_assert!(added == 0 || before + added <= usize::try_from(partition.status.max_unavailable).unwrap());
+            start = end;
+        }
+        prop_assert_eq!(start, states.len());
+        let created = states.iter().zip(&rollout.steps).filter(|(state, step)| **state == New && **step != Wait).count();
+        prop_assert!(created <= usize::try_from(max_new).unwrap());
+        prop_assert_eq!(created, rollout.newly_created);
+    }
+}

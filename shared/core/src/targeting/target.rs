@@ -1,0 +1,310 @@
+//! A Bundle on a cluster.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use gotmpl::Budget;
+use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
+use thiserror::Error;
+
+use super::{
+    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, interner::Interner,
+    matching::Matcher, selector::InvalidSelector, values::ValuesError,
+};
+
+/// A cluster that a Bundle targets, with its desired and its existing deployment.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// The cluster.
+    pub member: Member<'a>,
+    /// What to deploy, or why it is unknown. The error concerns this cluster only: other clusters are deployed to.
+    pub desired: Result<DesiredTarget, TargetError>,
+    /// The existing deployment.
+    pub existing: Option<&'a BundleDeployment>,
+    /// Metadata of the release's namespace from all targets of the Bundle. It is the same for all clusters.
+    pub release_namespace: Arc<NamespaceMetadata>,
+}
+
+/// Labels and annotations of the release's namespace.
+#[derive(Debug, Default)]
+pub struct NamespaceMetadata {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl NamespaceMetadata {
+    /// The metadata from all targets of a Bundle; later targets override earlier ones.
+    fn of(bundle: &Bundle) -> Self {
+        let mut all = Self::default();
+        for target in &bundle.spec.targets {
+            let own = &target.options;
+            add(&mut all.labels, &own.namespace_labels);
+            add(&mut all.annotations, &own.namespace_annotations);
+        }
+        all
+    }
+}
+
+/// Adds entries to a map; they override existing entries.
+pub fn add(to: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>) {
+    to.extend(from.iter().map(|(key, value)| (key.clone(), value.clone())));
+}
+
+/// Why the desired state of a cluster is unknown. The cluster keeps its deployment and does not block other clusters.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum TargetError {
+    /// Its values cannot be computed.
+    #[error(transparent)]
+    Values(#[from] ValuesError),
+    /// No namespace certainly belongs to this cluster.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceRefused),
+    /// Something that it needs is missing; a message.
+    #[error("{0}")]
+    Missing(String),
+}
+
+/// What to deploy to a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredTarget {
+    /// The options, without Helm values. Clusters with the same options share them.
+    pub options: Arc<BundleDeploymentOptions>,
+    /// The Helm values as they are in the Secret; empty if there are none. Clusters with the same values share them.
+    pub values: Arc<str>,
+    /// Identifies the options, values and content.
+    pub id: String,
+}
+
+impl Target<'_> {
+    /// Namespace and name of the Cluster.
+    fn cluster(&self) -> (&str, &str) {
+        (self.member.namespace(), self.member.name())
+    }
+
+    /// The namespace for the cluster's BundleDeployments, if it is known.
+    pub fn namespace(&self) -> Option<&str> {
+        self.member.deployment_namespace()
+    }
+}
+
+/// Finds the clusters that a Bundle targets, sorted by name.
+///
+/// `existing` are the BundleDeployments of the Bundle, and `forbids_namespaces` is set if Policies forbid to create
+/// namespaces. `budget` is that of the Bundle: once it is exceeded, the remaining clusters get no values, and their
+/// [`TargetError`] reports it.
+///
+/// # Errors
+/// If a selector of the Bundle is invalid.
+pub fn targets<'a>(
+    bundle: &Bundle,
+    members: impl IntoIterator<Item = Member<'a>>,
+    existing: &[&'a BundleDeployment],
+    forbids_namespaces: bool,
+    budget: &Budget,
+) -> Result<Vec<Target<'a>>, InvalidSelector> {
+    let matcher = Matcher::new(&bundle.spec)?;
+    let namespace =
+        |deployment: &'a BundleDeployment| deployment.metadata.namespace.as_deref().unwrap_or_default();
+    let existing: HashMap<&str, _> = existing
+        .iter()
+        .map(|deployment| (namespace(deployment), *deployment))
+        .collect();
+    let release_namespace = Arc::new(NamespaceMetadata::of(bundle));
+    let mut interner = Interner::new(budget);
+    let mut targets = Vec::new();
+    for members in batches(&matcher, members) {
+        let first = members.first().cloned();
+        let options = || {
+            let mut options = matcher.options(first.as_ref()?)?;
+            if forbids_namespaces {
+                options.create_namespace = Some(false);
+            }
+            Some(options)
+        };
+        let mut batch = ClusterBatch::new(&bundle.spec.contents_id, &options);
+        for member in members {
+            let result = match member.refused() {
+                Some(refused) => Err(refused.clone().into()),
+                None => batch
+                    .desired(member.cluster, &mut interner)
+                    .map_err(TargetError::Values),
+            };
+            let namespace = member.deployment_namespace();
+            let found = namespace.and_then(|namespace| existing.get(namespace).copied());
+            targets.push(Target {
+                member,
+                desired: result,
+                existing: found,
+                release_namespace: Arc::clone(&release_namespace),
+            });
+        }
+    }
+    targets.sort_by_key(|target| (target.member.name(), target.member.namespace()));
+    Ok(targets)
+}
+
+/// The clusters that a Bundle targets, in batches that the same targets apply to.
+fn batches<'a>(matcher: &Matcher<'_>, members: impl IntoIterator<Item = Member<'a>>) -> Vec<Vec<Member<'a>>> {
+    let (mut batches, mut positions) = (Vec::<Vec<_>>::new(), HashMap::new());
+    for member in members {
+        let Some(targets) = matcher.matched_targets(&member) else {
+            continue;
+        };
+        let position = *positions.entry(targets).or_insert(batches.len());
+        match batches.get_mut(position) {
+            Some(batch) => batch.push(member),
+            None => batches.push(vec![member]),
+        }
+    }
+    batches
+}
+
+/// The BundleDeployments of a Bundle that belong to none of its target clusters any more, and are pruned.
+///
+/// One that `is_kept` stays. So does one that was created for a cluster that the Bundle still targets, even if it is in another
+/// namespace than that of the cluster: then the owner of that namespace has changed, and an agent may still deploy from it.
+/// [`strays`] finds those.
+pub fn orphans<'a>(
+    targets: &[Target<'_>],
+    existing: &[&'a BundleDeployment],
+    is_kept: impl Fn(&BundleDeployment) -> bool,
+) -> Vec<&'a BundleDeployment> {
+    let namespaces: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
+    let clusters: HashSet<_> = targets.iter().map(Target::cluster).collect();
+    let is_targeted = |deployment: &BundleDeployment| {
+        let namespace = deployment.metadata.namespace.as_deref();
+        namespace.is_some_and(|namespace| namespaces.contains(namespace))
+            || cluster_of(deployment).is_some_and(|cluster| clusters.contains(&cluster))
+    };
+    existing
+        .iter()
+        .copied()
+        .filter(|deployment| !is_targeted(deployment) && !is_kept(deployment))
+        .collect()
+}
+
+/// Messages for clusters that have a BundleDeployment in another namespace than theirs, by index of the target.
+pub fn strays(targets: &[Target<'_>], existing: &[&BundleDeployment]) -> HashMap<usize, String> {
+    let namespaces: HashSet<&str> = targets.iter().filter_map(Target::namespace).collect();
+    let indexes: HashMap<_, _> = targets
+        .iter()
+        .enumerate()
+        .filter(|(_, target)| target.namespace().is_some())
+        .map(|(index, target)| (target.cluster(), index))
+        .collect();
+    let problem = |deployment: &&BundleDeployment| {
+        let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+        let index = *indexes.get(&cluster_of(deployment)?)?;
+        let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        let problem = format!(
+            "BundleDeployment {namespace}/{name} was created for this cluster, which has another namespace, and is kept; \
+             delete it when no agent deploys from namespace {namespace}"
+        );
+        (!namespaces.contains(namespace)).then_some((index, problem))
+    };
+    existing.iter().filter_map(problem).collect()
+}
+
+/// Namespace and name of the Cluster of a deployment, from its labels.
+pub fn cluster_of(deployment: &BundleDeployment) -> Option<(&str, &str)> {
+    let own = deployment.metadata.labels.as_ref()?;
+    Some((own.get(labels::CLUSTER_NAMESPACE)?, own.get(labels::CLUSTER)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use helmops_api::Cluster;
+
+    fn cluster(name: &str) -> Cluster {
+        let object = json!({
+            "metadata": { "name": name, "namespace": "fleet" }, "status": { "namespace": format!("cluster-{name}") }
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    /// The deployment of a Bundle for a cluster, in a namespace.
+    fn deployment(cluster: &str, namespace: &str) -> BundleDeployment {
+        let labels = json!({ labels::CLUSTER_NAMESPACE: "fleet", labels::CLUSTER: cluster });
+        let object = json!({ "metadata": { "name": "web", "namespace": namespace, "labels": labels } });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn bundle(target: &str) -> Bundle {
+        let spec = json!({ "helm": { "chart": "web" }, "targets": [{ "clusterName": target }] });
+        serde_json::from_str(&json!({ "spec": spec }).to_string()).unwrap()
+    }
+
+    fn refusal() -> NamespaceRefused {
+        NamespaceRefused::Shared {
+            cluster: "fleet/lab".to_owned(),
+            namespace: "cluster-lab".to_owned(),
+            other: "fleet/prod".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_without_its_own_namespace_keeps_its_deployment_and_gets_nothing() {
+        let (bundle, lab) = (bundle("lab"), cluster("lab"));
+        let existing = deployment("lab", "cluster-lab");
+        let member = Member::new(&lab, []).with_namespace(Err(refusal()));
+        let targets = targets(&bundle, [member], &[&existing], false, &Budget::without_clock()).unwrap();
+        let target = &targets[0];
+        assert_eq!(target.desired, Err(TargetError::Namespace(refusal())));
+        assert_eq!((target.namespace(), target.existing), (None, None));
+        assert!(orphans(&targets, &[&existing], |_| false).is_empty());
+        assert!(
+            strays(&targets, &[&existing]).is_empty(),
+            "the refusal is reported already"
+        );
+    }
+
+    #[test]
+    fn the_verified_namespace_is_used_instead_of_the_one_in_the_status() {
+        let (bundle, lab) = (bundle("lab"), cluster("lab"));
+        let (of_prod, own) = (deployment("prod", "cluster-lab"), deployment("lab", "verified"));
+        let member = Member::new(&lab, []).with_namespace(Ok("verified".to_owned()));
+        let targets = targets(
+            &bundle,
+            [member],
+            &[&of_prod, &own],
+            false,
+            &Budget::without_clock(),
+        )
+        .unwrap();
+        assert_eq!(targets[0].namespace(), Some("verified"));
+        assert_eq!(targets[0].existing, Some(&own));
+    }
+
+    /// For example one that was delivered while an agent claimed the namespace of another cluster.
+    #[test]
+    fn a_deployment_in_another_namespace_is_reported_and_kept() {
+        let (bundle, lab) = (bundle("lab"), cluster("lab"));
+        let (stray, gone) = (
+            deployment("lab", "cluster-prod"),
+            deployment("old", "cluster-old"),
+        );
+        let existing = [&stray, &gone];
+        let targets = targets(
+            &bundle,
+            [Member::new(&lab, [])],
+            &existing,
+            false,
+            &Budget::without_clock(),
+        )
+        .unwrap();
+        assert_eq!(orphans(&targets, &existing, |_| false), [&gone]);
+        let messages = strays(&targets, &existing);
+        assert_eq!(messages.len(), 1);
+        assert!(
+            messages[&0].contains("BundleDeployment cluster-prod/web"),
+            "{messages:?}"
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Tests that the time for one object does not grow quadratically with its size.
+
+#![expect(clippy::unwrap_used, reason = "a test whose setup fails must fail")]
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use gotmpl::Budget;
+use helm_index::VersionRequest;
+use helmops_api::{Bundle, BundleDeploymentOptions, Cluster, ClusterGroup, HelmOp, ResolvedChart};
+use helmops_core::{
+    admit::{ValidHelmOp, warnings},
+    bundle::{self, BundleInputs, Lookup, lookups, pins},
+    chart::request::ChartRequest,
+    targeting::{Group, Member, RolloutStep, deployment, deployment::ObservedSecret, merge::merge, targets},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Asserts that the time of `work` does not grow quadratically with the size of its input.
+///
+/// `work` runs for `size` and for ten times `size`. Linear work then takes ten times as long, quadratic work a hundred times. The
+/// shortest of several runs is used, so that a busy machine does not matter.
+fn assert_not_quadratic<T>(size: usize, prepare: impl Fn(usize) -> T, work: impl Fn(&T)) {
+    let shortest = |size: usize| {
+        let prepared = prepare(size);
+        let time = || {
+            let start = Instant::now();
+            work(&prepared);
+            start.elapsed()
+        };
+        (0..3).map(|_| time()).min().unwrap()
+    };
+    let (small, large) = (shortest(size), shortest(size * 10));
+    // Very short times cannot be compared.
+    let max = small.max(Duration::from_millis(10)) * 40;
+    assert!(
+        large < max,
+        "{large:?} for {} and {small:?} for {size}",
+        size * 10
+    );
+}
+
+fn object<T: DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+/// A HelmOp whose targets each have their own version: more than admission allows.
+fn helmop(targets: usize) -> HelmOp {
+    let targets: Vec<_> = (0..targets)
+        .map(|index| json!({ "clusterName": format!("c{index}"), "helm": { "version": format!("1.0.{index}") } }))
+        .collect();
+    object(&json!({
+        "metadata": { "name": "web", "namespace": "fleet", "uid": "u-1" },
+        "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.x" }, "targets": targets }
+    }))
+}
+
+/// The HelmOp as if it were within all limits.
+fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
+    let helm = helmop.spec.bundle.options.helm.as_ref().unwrap();
+    let request = |version| ChartRequest {
+        repo: &helm.repo,
+        chart: &helm.chart,
+        version: VersionRequest::parse(version).unwrap(),
+    };
+    let targets = helmop.spec.bundle.targets.iter();
+    ValidHelmOp {
+        helmop,
+        helm,
+        chart: request(&helm.version),
+        targets: targets
+            .map(|target| Some(request(&target.options.helm.as_ref()?.version)))
+            .collect(),
+        polling: None,
+    }
+}
+
+fn resolved(valid: &ValidHelmOp<'_>) -> Vec<ResolvedChart> {
+    let record = |(lookup, _): (Lookup, _)| lookup.into_record("1.0.0".to_owned().into());
+    // In reverse order, the worst case for a search from the front.
+    lookups(valid).into_iter().rev().map(record).collect()
+}
+
+#[test]
+fn a_bundle_with_many_versions_is_planned_in_linear_time() {
+    assert_not_quadratic(2_000, helmop, |helmop| {
+        let valid = valid(helmop);
+        let resolved = resolved(&valid);
+        let parts = BundleInputs {
+            resolved: &resolved,
+            ..BundleInputs::default()
+        };
+        let bundle::Plan::Create(planned) = bundle::plan(&valid, None, parts).unwrap() else {
+            panic!("not a creation");
+        };
+        assert_eq!(pins(&valid, Some(&planned)).len(), resolved.len());
+    });
+}
+
+#[test]
+fn a_helmop_with_many_targets_is_rejected_in_linear_time() {
+    assert_not_quadratic(4_000, helmop, |helmop| {
+        black_box(ValidHelmOp::try_from(helmop).unwrap_err());
+        black_box(warnings(helmop));
+    });
+}
+
+#[test]
+fn long_lists_of_options_are_merged_in_linear_time() {
+    let options = |size: usize| {
+        let sources: Vec<_> = (0..size)
+            .map(|index| json!({ "secretKeyRef": { "name": format!("s{index}") } }))
+            .collect();
+        object::<BundleDeploymentOptions>(&json!({ "helm": { "valuesFrom": sources } }))
+    };
+    let nothing = BundleDeploymentOptions::default();
+    assert_not_quadratic(2_000, options, |options| {
+        black_box(merge(&nothing, options));
+        black_box(merge(options, options));
+    });
+}
+
+/// A Bundle with a target for each cluster, and as many groups, restrictions and partitions; and the clusters.
+struct Fleet {
+    bundle: Bundle,
+    clusters: Vec<Cluster>,
+    groups: Vec<ClusterGroup>,
+}
+
+fn fleet(size: usize) -> Fleet {
+    let names = || (0..size).map(|index| format!("c{index}"));
+    let by_name: Vec<_> = names()
+        .map(|name| json!({ "name": name, "clusterName": name }))
+        .collect();
+    let labelled: Vec<_> = names()
+        .map(|name| json!({ "clusterName": name, "namespaceLabels": { "team": "a" } }))
+        .collect();
+    let bundle = json!({
+        "metadata": { "name": "web", "namespace": "fleet" },
+        "spec": {
+            "helm": { "chart": "web" },
+            "targets": labelled,
+            "targetRestrictions": by_name,
+            "rolloutStrategy": { "partitions": by_name, "maxNew": size },
+        }
+    });
+    let cluster = |name| {
+        json!({
+            "metadata": { "name": name, "namespace": "fleet", "labels": { "env": "prod" } },
+            "status": { "namespace": format!("cluster-{name}") }
+        })
+    };
+    let group = json!({
+        "metadata": { "name": "g", "namespace": "fleet" },
+        "spec": { "selector": { "matchExpressions": [{ "key": "env", "operator": "In", "values": names().collect::<Vec<_>>() }] } }
+    });
+    Fleet {
+        bundle: object(&bundle),
+        clusters: names().map(|name| object(&cluster(name))).collect(),
+        groups: vec![object(&group)],
+    }
+}
+
+#[test]
+fn a_target_for_each_cluster_is_found_in_linear_time() {
+    assert_not_quadratic(500, fleet, |fleet| {
+        let groups: Vec<_> = fleet.groups.iter().filter_map(Group::of).collect();
+        let members = fleet.clusters.iter().map(|cluster| Member::new(cluster, &groups));
+        let targets = targets(&fleet.bundle, members, &[], false, &Budget::without_clock()).unwrap();
+        assert_eq!(targets.len(), fleet.clusters.len());
+        let rollout = helmops_core::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
+        assert_eq!(rollout.unassigned, Vec::<usize>::new());
+        for target in &targets {
+            black_box(
+                deployment(
+                    &fleet.bundle,
+                    target,
+                    RolloutStep::Promote,
+                    ObservedSecret::default(),
+                )
+                .unwrap(),
+            );
+        }
+    });
+}

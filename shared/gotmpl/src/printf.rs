@@ -1,0 +1,344 @@
+//! `printf`: Go's verbs, for the types of templates.
+
+use std::fmt::Write as _;
+
+use bounded_text::hex;
+
+use super::{
+    budget::MAX_TEXT,
+    format::{display, quote},
+    heap::Heap,
+    number::{exponential, not_finite, print_float},
+    value::Value,
+};
+
+/// The flags, width and precision between `%` and the verb.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+struct Spec {
+    plus: bool,
+    minus: bool,
+    sharp: bool,
+    space: bool,
+    zero: bool,
+    width: usize,
+    precision: Option<usize>,
+}
+
+/// `fmt.Sprintf`
+pub fn printf(heap: &Heap, format: &str, args: &[Value]) -> Result<String, String> {
+    let mut out = String::with_capacity(format.len() + 16);
+    let mut args = args.iter();
+    let mut rest = format;
+    while let Some((text, after)) = rest.split_once('%') {
+        out.push_str(text);
+        let (spec, verb, after) = spec(after)?;
+        rest = after;
+        match verb {
+            None => out.push_str("%!(NOVERB)"),
+            Some('%') => out.push('%'),
+            Some(verb) => match args.next() {
+                None => _ = write!(out, "%!{verb}(MISSING)"),
+                Some(value) => out.push_str(&format_verb(heap, spec, verb, value)?),
+            },
+        }
+        heap.charge_steps(1)?;
+        heap.meter.check_text(out.len())?;
+    }
+    out.push_str(rest);
+    let extra = args.as_slice();
+    if !extra.is_empty() {
+        out.push_str("%!(EXTRA ");
+        for (index, value) in extra.iter().enumerate() {
+            if index > 0 {
+                out.push_str(", ");
+            }
+            match value {
+                Value::Nil => out.push_str("<nil>"),
+                other => {
+                    heap.charge_steps(1)?;
+                    // Writing into a string cannot fail.
+                    _ = write!(out, "{}={}", heap.type_of(other), display(heap, other)?);
+                }
+            }
+            heap.meter.check_text(out.len())?;
+        }
+        out.push(')');
+    }
+    Ok(out)
+}
+
+/// Flags, width and precision; then the verb and what follows it.
+fn spec(text: &str) -> Result<(Spec, Option<char>, &str), String> {
+    let mut spec = Spec::default();
+    let flags = text.len() - text.trim_start_matches(['+', '-', '#', ' ', '0']).len();
+    let (flags, rest) = text.split_at_checked(flags).unwrap_or_default();
+    for flag in flags.chars() {
+        match flag {
+            '+' => spec.plus = true,
+            '-' => spec.minus = true,
+            '#' => spec.sharp = true,
+            ' ' => spec.space = true,
+            _ => spec.zero = true,
+        }
+    }
+    // Zeros on the right would change the number.
+    spec.zero &= !spec.minus;
+    let (width, rest) = number(rest)?;
+    spec.width = width.unwrap_or_default();
+    let rest = match rest.strip_prefix('.') {
+        Some(rest) => {
+            let (precision, rest) = number(rest)?;
+            spec.precision = Some(precision.unwrap_or_default());
+            rest
+        }
+        None => rest,
+    };
+    let verb = rest.chars().next();
+    if matches!(verb, Some('*' | '[')) {
+        return Err(
+            "printf: widths from arguments (*) and numbered arguments ([1]) are not supported".to_owned(),
+        );
+    }
+    let rest = rest.get(verb.map_or(0, char::len_utf8)..).unwrap_or_default();
+    Ok((spec, verb, rest))
+}
+
+fn number(text: &str) -> Result<(Option<usize>, &str), String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (digits, rest) = text.split_at_checked(digits).unwrap_or_default();
+    if digits.is_empty() {
+        return Ok((None, rest));
+    }
+    match digits.parse() {
+        Ok(number) if number <= MAX_TEXT => Ok((Some(number), rest)),
+        _ => Err(format!(
+            "printf: a width or precision is too large; the maximum is {MAX_TEXT}"
+        )),
+    }
+}
+
+fn format_verb(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<String, String> {
+    let padding = spec.width.saturating_add(spec.precision.unwrap_or_default());
+    heap.meter.check_memory(padding)?;
+    heap.charge_read(padding)?;
+    if verb == 'T' {
+        return Ok(pad(spec, heap.type_of(value).to_owned()));
+    }
+    let text = match value {
+        Value::Nil if verb == 'v' => pad(spec, "<nil>".to_owned()),
+        Value::Nil => format!("%!{verb}(<nil>)"),
+        Value::Bool(value) if matches!(verb, 't' | 'v') => pad(spec, value.to_string()),
+        Value::Int(number) | Value::Int64(number) if "vdboxXcqU".contains(verb) => {
+            integer(spec, verb, *number)?
+        }
+        Value::Float(number) if "veEfFgG".contains(verb) => float(spec, verb, *number)?,
+        Value::Str(text) if "vsqxX".contains(verb) => string(spec, verb, text),
+        Value::Version(version) if "vsqxX".contains(verb) => string(spec, verb, &version.to_string()),
+        Value::List(_) | Value::Map(_) if spec.sharp => {
+            return Err("printf: %#v of lists and maps is not supported".to_owned());
+        }
+        Value::List(list) => {
+            let list = heap.list_of(*list)?;
+            let mut out = "[".to_owned();
+            for (index, item) in list.items.iter().enumerate() {
+                heap.charge_steps(1)?;
+                if index > 0 {
+                    out.push(' ');
+                }
+                element(heap, &mut out, spec, verb, item)?;
+            }
+            out + "]"
+        }
+        Value::Map(map) => {
+            let map = heap.map_of(*map)?;
+            let mut out = "map[".to_owned();
+            for (index, (key, item)) in map.entries.iter().enumerate() {
+                heap.charge_steps(1)?;
+                if index > 0 {
+                    out.push(' ');
+                }
+                element(heap, &mut out, spec, verb, &Value::str(key))?;
+                out.push(':');
+                element(heap, &mut out, spec, verb, item)?;
+            }
+            out + "]"
+        }
+        other => format!("%!{verb}({}={})", heap.type_of(other), display(heap, other)?),
+    };
+    heap.charge_write(text.len())?;
+    Ok(text)
+}
+
+/// Writes an element of a list or map. Nested lists and maps are not supported, because they could nest without limit.
+fn element(heap: &Heap, out: &mut String, spec: Spec, verb: char, value: &Value) -> Result<(), String> {
+    match value {
+        Value::Nil => out.push_str("<nil>"),
+        Value::List(_) | Value::Map(_) if verb == 'v' && spec.width == 0 => {
+            out.push_str(&display(heap, value)?);
+        }
+        Value::List(_) | Value::Map(_) => {
+            return Err(format!(
+                "printf: %{verb} of lists and maps within others is not supported"
+            ));
+        }
+        other => out.push_str(&format_verb(heap, spec, verb, other)?),
+    }
+    heap.meter.check_text(out.len())
+}
+
+fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {
+    let size = number.unsigned_abs();
+    let (mut digits, prefix) = match verb {
+        'b' => (format!("{size:b}"), "0b"),
+        'o' => (format!("{size:o}"), "0"),
+        'x' => (format!("{size:x}"), "0x"),
+        'X' => (format!("{size:X}"), "0X"),
+        'c' | 'q' | 'U' => return character(spec, verb, number),
+        _ => (size.to_string(), ""),
+    };
+    let sign = match (number < 0, spec.plus, spec.space) {
+        (true, _, _) => "-",
+        (false, true, _) => "+",
+        (false, false, true) => " ",
+        (false, false, false) => "",
+    };
+    let prefix = if spec.sharp { prefix } else { "" };
+    let least = match spec.precision {
+        Some(0) if number == 0 => return Ok(pad(Spec { zero: false, ..spec }, String::new())),
+        Some(precision) => precision,
+        None if spec.zero => spec.width.saturating_sub(sign.len()),
+        None => 0,
+    };
+    if digits.len() < least {
+        digits = zeros_before(&digits, least);
+    }
+    Ok(pad(
+        Spec { zero: false, ..spec },
+        format!("{sign}{prefix}{digits}"),
+    ))
+}
+
+fn character(spec: Spec, verb: char, number: i64) -> Result<String, String> {
+    let c = u32::try_from(number)
+        .ok()
+        .and_then(char::from_u32)
+        .unwrap_or('\u{fffd}');
+    match verb {
+        'c' => Ok(pad(spec, c.to_string())),
+        'U' if !spec.sharp => Ok(pad(spec, format!("U+{number:04X}"))),
+        _ => Err(format!("printf: %{verb} of a number is not supported")),
+    }
+}
+
+fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
+    if spec.sharp {
+        return Err(format!("printf: %#{verb} of a number is not supported"));
+    }
+    let text = if number.is_finite() {
+        match (verb, spec.precision) {
+            ('e' | 'E', precision) => scientific(number, precision.unwrap_or(6)),
+            ('f' | 'F', precision) => fixed(number, precision.unwrap_or(6)),
+            (_, None) => print_float(number),
+            // Further digits are zeros, which are omitted.
+            (_, Some(precision)) => significant(number, precision.clamp(1, MAX_DIGITS)),
+        }
+    } else {
+        not_finite(number).to_owned()
+    };
+    let text = if verb.is_ascii_uppercase() {
+        text.to_uppercase()
+    } else {
+        text
+    };
+    let (sign, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) if text.starts_with('-') => ("-", digits),
+        Some(digits) => (if spec.plus { "+" } else { "" }, digits),
+        None if spec.plus => ("+", &*text),
+        None if spec.space => (" ", &*text),
+        None => ("", &*text),
+    };
+    // Go prints the sign of an infinity.
+    let sign = if text == "+Inf" { "+" } else { sign };
+    if spec.zero && number.is_finite() {
+        let least = spec.width.saturating_sub(sign.len());
+        return Ok(format!("{sign}{}", zeros_before(digits, least)));
+    }
+    Ok(pad(Spec { zero: false, ..spec }, format!("{sign}{digits}")))
+}
+
+/// How many decimal places a `float64` can have; further ones are zeros. The standard library formats at most 65,535 and
+/// panics for more.
+const MAX_DIGITS: usize = 1100;
+
+fn zeros_before(digits: &str, least: usize) -> String {
+    let missing = least.saturating_sub(digits.len());
+    format!("{}{digits}", "0".repeat(missing))
+}
+
+/// `%.3f`
+fn fixed(number: f64, precision: usize) -> String {
+    let digits = precision.min(MAX_DIGITS);
+    format!("{number:.digits$}{}", "0".repeat(precision - digits))
+}
+
+/// `%.3e`
+fn scientific(number: f64, precision: usize) -> String {
+    let digits = precision.min(MAX_DIGITS);
+    let text = format!("{number:.digits$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    exponential(&format!(
+        "{mantissa}{}e{exponent}",
+        "0".repeat(precision - digits)
+    ))
+}
+
+/// `%.3g`
+fn significant(number: f64, precision: usize) -> String {
+    let scientific = format!("{number:.*e}", precision - 1);
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i64 = exponent.parse().unwrap_or_default();
+    let trim = |text: &str| {
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let limit = i64::try_from(precision).unwrap_or(i64::MAX);
+    if exponent < -4 || exponent >= limit {
+        return exponential(&format!("{}e{exponent}", trim(mantissa)));
+    }
+    let decimals = usize::try_from(limit - 1 - exponent)
+        .unwrap_or_default()
+        .min(MAX_DIGITS);
+    trim(&format!("{number:.decimals$}"))
+}
+
+fn string(spec: Spec, verb: char, text: &str) -> String {
+    let cut: String = match spec.precision {
+        Some(precision) => text.chars().take(precision).collect(),
+        None => text.to_owned(),
+    };
+    let text = match verb {
+        'q' => quote(&cut),
+        'x' => hex(cut.as_bytes()),
+        'X' => hex(cut.as_bytes()).to_ascii_uppercase(),
+        _ if spec.sharp => quote(&cut),
+        _ => cut,
+    };
+    pad(spec, text)
+}
+
+/// Pads to the width, which counts characters.
+fn pad(spec: Spec, text: String) -> String {
+    let missing = spec.width.saturating_sub(text.chars().count());
+    if missing == 0 {
+        return text;
+    }
+    if spec.minus {
+        return format!("{text}{}", " ".repeat(missing));
+    }
+    let filler = if spec.zero { "0" } else { " " };
+    format!("{}{text}", filler.repeat(missing))
+}

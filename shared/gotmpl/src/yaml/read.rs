@@ -1,0 +1,348 @@
+//! The reader.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
+use serde_json::{Map, Number, Value};
+use thiserror::Error;
+
+use super::resolve::{Resolved, resolve};
+use crate::{MAX_TEXT, number};
+
+/// Maximum number of nodes of all texts together, with aliases expanded; the content of lists and mappings counts again at
+/// each level. This is about 20 MB in memory.
+const MAX_NODES: usize = 200_000;
+/// How deep a document may nest. The parser has its own limit, but aliases nest deeper.
+const MAX_DEPTH: usize = 100;
+/// Maximum bytes of all scalars together, with aliases expanded. An anchor keeps a copy, which counts too.
+const MAX_BYTES: usize = 2 * MAX_TEXT;
+
+/// What remains for the texts that are read for one cluster, whose values are in memory at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Quota {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self {
+            nodes: MAX_NODES,
+            bytes: MAX_BYTES,
+        }
+    }
+}
+
+/// Values cannot be read from a text.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{message}")]
+pub struct ReadError {
+    message: String,
+    /// The line of a syntax error, counted from 1.
+    line: Option<usize>,
+    is_too_large: bool,
+}
+
+impl ReadError {
+    /// The line of a syntax error, counted from 1.
+    pub const fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    /// Whether the text is valid, but exceeds a limit.
+    pub const fn is_too_large(&self) -> bool {
+        self.is_too_large
+    }
+}
+
+fn invalid(message: impl Into<String>) -> ReadError {
+    ReadError {
+        message: message.into(),
+        line: None,
+        is_too_large: false,
+    }
+}
+
+fn too_large(message: String) -> ReadError {
+    ReadError {
+        is_too_large: true,
+        ..invalid(message)
+    }
+}
+
+/// Reads the first document of a text, with numbers as `float64`, and takes its size from `quota`.
+///
+/// # Errors
+/// If the text is not valid, or exceeds a limit. A syntax error has its line.
+pub fn read(text: &str, quota: &mut Quota) -> Result<Value, ReadError> {
+    let mut options = granit_parser::options! {};
+    options.set_emit_comments(false);
+    let mut reader = Reader {
+        parser: Parser::new_from_str_with_options(text, options),
+        anchors: BTreeMap::new(),
+        quota,
+    };
+    loop {
+        match reader.event()? {
+            Event::StreamEnd => return Ok(Value::Null),
+            Event::StreamStart | Event::DocumentStart(..) => {}
+            event => {
+                let node = reader.node(event, 0)?;
+                // A syntax error after the node makes the document invalid too.
+                reader.event()?;
+                return Ok(owned(node.value));
+            }
+        }
+    }
+}
+
+/// A value, its size, and its use as a key.
+#[derive(Clone)]
+struct Node {
+    value: Rc<Value>,
+    nodes: usize,
+    bytes: usize,
+    depth: usize,
+    /// The value as a key, or why it cannot be one.
+    key: Result<Rc<str>, &'static str>,
+    is_merge: bool,
+}
+
+struct Reader<'t, 'r> {
+    parser: Parser<'t, StrInput<'t>>,
+    anchors: BTreeMap<usize, Node>,
+    quota: &'r mut Quota,
+}
+
+impl<'t> Reader<'t, '_> {
+    fn event(&mut self) -> Result<Event<'t>, ReadError> {
+        match self.parser.next_event() {
+            Some(Ok((event, _))) => Ok(event),
+            Some(Err(error)) => {
+                let position = error.marker();
+                Err(ReadError {
+                    message: error.info(),
+                    line: Some(position.line()),
+                    is_too_large: false,
+                })
+            }
+            None => Ok(Event::StreamEnd),
+        }
+    }
+
+    fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node, ReadError> {
+        if depth > MAX_DEPTH {
+            return Err(invalid(format!("nests more than {MAX_DEPTH} deep")));
+        }
+        let is_counted = matches!(event, Event::Scalar(..) | Event::Alias(_));
+        let (node, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => (scalar(&text, style, tag.as_deref())?, anchor),
+            Event::SequenceStart(_, anchor, _) => (self.sequence(depth)?, anchor),
+            Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
+            Event::Alias(anchor) => match self.anchors.get(&anchor) {
+                Some(node) if node.depth + depth <= MAX_DEPTH => (node.clone(), 0),
+                Some(_) => return Err(invalid(format!("nests more than {MAX_DEPTH} deep"))),
+                None => return Err(invalid("an alias refers to a node that contains it")),
+            },
+            _ => return Err(invalid("unexpected end of the document")),
+        };
+        self.quota.nodes = self.quota.nodes.checked_sub(node.nodes).ok_or_else(|| {
+            too_large(format!(
+                "the values of the cluster have more than {MAX_NODES} nodes together"
+            ))
+        })?;
+        let copies = usize::from(is_counted) + usize::from(anchor != 0);
+        let bytes = node.bytes.saturating_mul(copies);
+        self.quota.bytes = self.quota.bytes.checked_sub(bytes).ok_or_else(|| {
+            too_large(format!(
+                "the scalars of the cluster's values, with aliases expanded, have more than {MAX_BYTES} bytes together"
+            ))
+        })?;
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn sequence(&mut self, depth: usize) -> Result<Node, ReadError> {
+        let mut size = CollectionSize::default();
+        let mut items = Vec::new();
+        loop {
+            match self.event()? {
+                Event::SequenceEnd => return Ok(size.node(Value::Array(items))),
+                event => {
+                    let item = self.node(event, depth + 1)?;
+                    size.add(&item);
+                    items.push(owned(item.value));
+                }
+            }
+        }
+    }
+
+    fn mapping(&mut self, depth: usize) -> Result<Node, ReadError> {
+        let mut size = CollectionSize::default();
+        let (mut entries, mut merged) = (Map::new(), Map::new());
+        loop {
+            let key = match self.event()? {
+                Event::MappingEnd => break,
+                event => self.node(event, depth + 1)?,
+            };
+            let event = self.event()?;
+            let value = self.node(event, depth + 1)?;
+            size.add(&key);
+            size.add(&value);
+            if key.is_merge {
+                merge(&mut merged, &value.value)?;
+            } else {
+                let key = key.key.map_err(invalid)?;
+                entries.insert(key.to_string(), owned(value.value));
+            }
+        }
+        for (key, value) in merged {
+            entries.entry(key).or_insert(value);
+        }
+        Ok(size.node(Value::Object(entries)))
+    }
+}
+
+/// The size of a collection.
+#[derive(Default)]
+struct CollectionSize {
+    nodes: usize,
+    bytes: usize,
+    depth: usize,
+}
+
+impl CollectionSize {
+    fn add(&mut self, node: &Node) {
+        self.depth = self.depth.max(node.depth + 1);
+        // Already counted when it was read; aliases of the collection count it again.
+        self.nodes = self.nodes.saturating_add(node.nodes);
+        self.bytes = self.bytes.saturating_add(node.bytes);
+    }
+
+    fn node(self, value: Value) -> Node {
+        Node {
+            value: Rc::new(value),
+            nodes: self.nodes + 1,
+            bytes: self.bytes,
+            depth: self.depth,
+            key: Err("a list or mapping cannot be a key"),
+            is_merge: false,
+        }
+    }
+}
+
+fn owned(value: Rc<Value>) -> Value {
+    Rc::try_unwrap(value).unwrap_or_else(|shared| (*shared).clone())
+}
+
+/// `<<: *other`: the entries of other mappings, of which the first one takes precedence.
+fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), ReadError> {
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                merged.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+            Ok(())
+        }
+        Value::Array(items) if items.iter().all(Value::is_object) => {
+            items.iter().try_for_each(|item| merge(merged, item))
+        }
+        _ => Err(invalid("<< accepts only mappings")),
+    }
+}
+
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, ReadError> {
+    let suffix = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
+    let is_plain = style == ScalarStyle::Plain;
+    let resolved = match (tag, suffix.as_deref()) {
+        (None, _) if is_plain => resolve(text),
+        (None, _) | (Some(_), None | Some("str" | "timestamp")) => Resolved::Text,
+        (Some(_), Some("binary")) => return binary(text),
+        (Some(_), Some(name)) => tagged(text, name)?,
+    };
+    let is_merge = text == "<<" && is_plain && tag.is_none();
+    Ok(Node {
+        value: Rc::new(value(text, resolved)?),
+        nodes: 1,
+        bytes: text.len(),
+        depth: 0,
+        key: key(text, resolved),
+        is_merge,
+    })
+}
+
+fn tagged(text: &str, name: &str) -> Result<Resolved, ReadError> {
+    let resolved = resolve(text);
+    #[expect(clippy::cast_precision_loss, reason = "the tag requests a float")]
+    match (name, resolved) {
+        ("null", Resolved::Null) | ("bool", Resolved::Bool(_)) | ("float", Resolved::Float(_)) => {
+            Ok(resolved)
+        }
+        ("int", Resolved::Int(_) | Resolved::Unsigned(_)) => Ok(resolved),
+        ("float", Resolved::Int(number)) => Ok(Resolved::Float(number as f64)),
+        ("null" | "bool" | "float" | "int", _) => {
+            Err(invalid(format!("a scalar does not match its tag !!{name}")))
+        }
+        _ => Ok(Resolved::Text),
+    }
+}
+
+fn binary(text: &str) -> Result<Node, ReadError> {
+    let bytes = STANDARD.decode(text.replace(['\n', '\r'], "")).ok();
+    let text = bytes
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .ok_or_else(|| invalid("!!binary value is not UTF-8 text in Base64"))?;
+    Ok(Node {
+        key: Ok(text.as_str().into()),
+        bytes: text.len(),
+        value: Rc::new(Value::String(text)),
+        nodes: 1,
+        depth: 0,
+        is_merge: false,
+    })
+}
+
+fn value(text: &str, resolved: Resolved) -> Result<Value, ReadError> {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "every number is a float64 to Go's JSON"
+    )]
+    let number = match resolved {
+        Resolved::Null => return Ok(Value::Null),
+        Resolved::Bool(value) => return Ok(Value::Bool(value)),
+        Resolved::Timestamp | Resolved::Text => return Ok(Value::String(text.to_owned())),
+        Resolved::Int(number) => number as f64,
+        Resolved::Unsigned(number) => number as f64,
+        Resolved::Float(number) => number,
+    };
+    Number::from_f64(number)
+        .map(Value::Number)
+        .ok_or_else(|| invalid("a number is not representable in JSON"))
+}
+
+/// A key as a string.
+fn key(text: &str, resolved: Resolved) -> Result<Rc<str>, &'static str> {
+    Ok(match resolved {
+        Resolved::Null => return Err("null cannot be a key"),
+        Resolved::Unsigned(_) => return Err("a number of 2^63 or more cannot be a key"),
+        Resolved::Bool(value) => if value { "true" } else { "false" }.into(),
+        Resolved::Int(number) => number.to_string().into(),
+        Resolved::Float(number) if number.is_nan() => ".nan".into(),
+        Resolved::Float(number) => single_precision(number).into(),
+        Resolved::Timestamp | Resolved::Text => text.into(),
+    })
+}
+
+/// Go prints such keys with the precision of a `float32`.
+fn single_precision(value: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "the result has this precision")]
+    let value = value as f32;
+    if value.is_infinite() {
+        return if value > 0.0 { ".inf" } else { "-.inf" }.to_owned();
+    }
+    let shortest = value.to_string();
+    shortest.parse().map_or(shortest, number::print_float)
+}

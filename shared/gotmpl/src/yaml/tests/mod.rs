@@ -1,0 +1,116 @@
+//! The output and results of Go.
+//!
+//! `emit.jsonl` and `read.jsonl` were generated with `sigs.k8s.io/yaml` 1.6.0.
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{Quota, ReadError, emit};
+use crate::go_json;
+
+fn read(text: &str) -> Result<Value, ReadError> {
+    super::read(text, &mut Quota::default())
+}
+
+#[derive(Deserialize)]
+struct EmitCase {
+    values: Map<String, Value>,
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct ReadCase {
+    text: String,
+    expected: Option<String>,
+}
+
+#[test]
+fn values_are_emitted_as_in_go() {
+    for line in include_str!("emit.jsonl").lines() {
+        let case: EmitCase = serde_json::from_str(line).unwrap();
+        assert_eq!(emit(&case.values).unwrap(), case.text);
+    }
+}
+
+#[test]
+fn texts_are_read_as_in_go() {
+    for line in include_str!("read.jsonl").lines() {
+        let case: ReadCase = serde_json::from_str(line).unwrap();
+        let read = read(&case.text).map(|value| go_json::encode(&value));
+        match case.expected {
+            Some(expected) => assert_eq!(read, Ok(expected), "{:?}", case.text),
+            None => assert!(read.is_err(), "{:?} is {read:?}", case.text),
+        }
+    }
+}
+
+#[test]
+fn expanded_aliases_are_limited() {
+    let mut text = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (one, next) in ('a'..='y').zip('b'..='z') {
+        let list = format!("*{one},").repeat(9);
+        text = [text, format!("{next}: &{next} [{list}]\n")].concat();
+    }
+    let error = read(&text).unwrap_err().to_string();
+    assert!(error.contains("nodes"), "{error}");
+    let text = format!("a: &a {}\nb: [{}]", "x".repeat(100_000), "*a,".repeat(1000));
+    let error = read(&text).unwrap_err().to_string();
+    assert!(error.contains("bytes"), "{error}");
+    assert!(read(&text.replace("*a,", "a,")).is_ok());
+    assert!(read("a: &a [*a]").is_err());
+    assert!(read(&"[".repeat(5000)).is_err());
+}
+
+/// With an insertion sort this would take a hundred times as long.
+#[test]
+fn many_keys_are_sorted_quickly() {
+    let values: Map<String, Value> = (0..100_000_u32)
+        .map(|number| (format!("{:x}", number.wrapping_mul(2_654_435_761)), Value::Null))
+        .collect();
+    let text = emit(&values).unwrap();
+    assert_eq!(text.lines().count(), 100_000);
+}
+
+fn texts() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~\n\té]{0,40}",
+        "(a|b| |:|#|-|'|\"|\\$\\{|\\}|\n|word ){0,30}",
+        "([0-9_.:+-]|e|x|yes|no|~|null){0,8}",
+    ]
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(|number| Value::from(f64::from(number))),
+        any::<f64>().prop_filter_map("a number", |number| {
+            // Negative zero loses its sign.
+            serde_json::Number::from_f64(number + 0.0).map(Value::from)
+        }),
+        texts().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::btree_map(texts(), inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    /// So values without templates need not be emitted and read.
+    #[test]
+    fn emitted_values_are_read_back_unchanged(values in values()) {
+        let values = Map::from_iter([("values".to_owned(), values)]);
+        let text = emit(&values).unwrap();
+        let back = read(&text);
+        prop_assert_eq!(
+            back.map_or_else(|error| error.to_string(), |back| go_json::encode(&back)),
+            go_json::encode(&Value::Object(values)),
+            "{}", text
+        );
+    }
+}

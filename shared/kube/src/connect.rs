@@ -1,0 +1,78 @@
+//! The client for the API server, and its configuration.
+
+use std::path::{Path, PathBuf};
+
+use helmops_process::build_info::{COMMIT, VERSION};
+use http::{HeaderValue, header::USER_AGENT};
+use kube::{
+    Client, Config,
+    config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use thiserror::Error;
+
+/// Why there is no client for the API server.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The kubeconfig is missing or does not parse.
+    #[error("cannot read --kubeconfig {}", path.display())]
+    Unreadable {
+        /// Its path.
+        path: PathBuf,
+        /// The reason.
+        source: KubeconfigError,
+    },
+    /// The kubeconfig refers to something that does not exist, such as a context.
+    #[error("--kubeconfig {} is invalid", path.display())]
+    Invalid {
+        /// Its path.
+        path: PathBuf,
+        /// The reason.
+        source: KubeconfigError,
+    },
+    /// There is neither a kubeconfig nor a ServiceAccount.
+    #[error(
+        "no API server is configured: not running in a pod with a ServiceAccount, and no kubeconfig found; set --kubeconfig"
+    )]
+    NotConfigured(#[source] InferConfigError),
+    /// A client cannot be created from the configuration.
+    #[error("cannot create a client for the API server")]
+    Client(#[source] kube::Error),
+}
+
+/// Creates a client from the kubeconfig, or from the environment without one. It sends no request yet. `process` is the user
+/// agent in the logs of the API server.
+///
+/// # Errors
+/// If the kubeconfig is missing or invalid, or if there is neither a kubeconfig nor a ServiceAccount.
+pub async fn connect(process: &str, kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    let config = configuration(process, kubeconfig).await?;
+    Client::try_from(config).map_err(ConnectError::Client)
+}
+
+/// The configuration of the client, from the kubeconfig, or from the environment without one. `process` is the user agent in
+/// the logs of the API server.
+///
+/// # Errors
+/// If the kubeconfig is missing or invalid, or if there is neither a kubeconfig nor a ServiceAccount.
+pub async fn configuration(process: &str, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(path) => read(path).await?,
+        None => Config::infer().await.map_err(ConnectError::NotConfigured)?,
+    };
+    let agent = HeaderValue::from_str(&format!("{process}/{VERSION} ({COMMIT})"));
+    config.headers.extend(agent.map(|agent| (USER_AGENT, agent)));
+    Ok(config)
+}
+
+async fn read(path: &Path) -> Result<Config, ConnectError> {
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|source| ConnectError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(|source| ConnectError::Invalid {
+            path: path.to_owned(),
+            source,
+        })
+}

@@ -1,0 +1,45 @@
+//! What every helmops process needs besides its own work: flags, logs, metrics, probes, a supervisor and an
+//! HTTP server that slow or silent clients cannot exhaust.
+//!
+//! ```text
+//! main ─► ProcessArgs ─► telemetry::install
+//!                        Supervisor ── starts ──► PlainPort: admin (/metrics), probes (/livez /readyz)
+//!                            │                    the tasks of the process itself
+//!                            └─ SIGTERM: Health::set_stopping, delay, cancel, drain ─► ExitCode
+//! ```
+//!
+//! Nothing here knows Fleet or Kubernetes, except the file with the namespace of the pod ([`own_namespace()`]).
+
+pub mod admin;
+pub mod args;
+pub mod build_info;
+pub mod exit;
+pub mod fair;
+pub mod health;
+mod lock;
+pub mod metrics;
+mod own_namespace;
+pub mod plain_port;
+pub mod probes;
+pub mod reference;
+mod scrape;
+pub mod serve;
+mod signals;
+pub mod supervisor;
+pub mod telemetry;
+mod throttle;
+
+pub use admin::MetricsWriter;
+pub use args::{LogFormat, ProcessArgs};
+pub use build_info::version;
+pub use exit::{exit, run_process, run_process_on};
+pub use fair::{FairPermit, FairSemaphore};
+pub use health::{Gate, Health, Heartbeat};
+pub use lock::lock;
+pub use own_namespace::own_namespace;
+pub use plain_port::{PlainPort, PortConfig, PortError};
+pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
+pub use signals::{OsSignals, Signals};
+pub use supervisor::{ProcessError, Shutdown, Supervisor, TaskResult};
+pub use telemetry::TelemetryError;
+pub use throttle::Throttle;

@@ -1,0 +1,40 @@
+//! Truncated texts, and bytes as hexadecimal digits.
+
+use std::fmt::Write as _;
+
+/// A text in one line of a Markdown table.
+pub fn table_cell(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
+    words.join(" ").replace('|', "\\|")
+}
+
+/// Truncates a text to at most `longest` bytes, including the mark `…`.
+pub fn cut(mut text: String, longest: usize) -> String {
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest.saturating_sub('…'.len_utf8())));
+        text.push('…');
+    }
+    text
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    let out = String::with_capacity(bytes.len() * 2);
+    bytes.iter().fold(out, |mut out, byte| {
+        // Writing into a string cannot fail.
+        _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let short = cut("ä".repeat(1000), 1024);
+        assert!(short.len() <= 1024 && short.ends_with("ä…"));
+        assert_eq!(cut("short".to_owned(), 5), "short");
+    }
+}
