@@ -23,7 +23,15 @@ pub(crate) const STOP_DEADLINE: Duration = Duration::from_mins(1);
 const REMOVE_DEADLINE: Duration = Duration::from_secs(2);
 /// Set to any value, it keeps the folder of the control plane.
 const KEEP: &str = "HELMOPS_KEEP";
-/// Records the metadata of all requests, and the request bodies of Bundles.
+/// Records the metadata of all requests, which name the used permissions.
+const METADATA_POLICY: &str = r#"{
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "omitManagedFields": true,
+    "rules": [{"level": "Metadata"}]
+}"#;
+/// Records the request bodies of Bundles too.
 const AUDIT_POLICY: &str = r#"{
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -194,7 +202,12 @@ impl ControlPlane {
         let Cluster { tools, directory, .. } = &self.cluster;
         let token = credentials::write(directory)?;
         let policy = directory.join("audit-policy.json");
-        std::fs::write(&policy, AUDIT_POLICY)?;
+        let content = if options.audit_log {
+            AUDIT_POLICY
+        } else {
+            METADATA_POLICY
+        };
+        std::fs::write(&policy, content)?;
         let log = self.cluster.log("kube-apiserver");
         let ca = self.cluster.ca()?;
         let client = probe::client(Some(&ca))?;

@@ -5,11 +5,19 @@ use std::path::Path;
 use anyhow::Result;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_bed::probe;
+use reqwest::Method;
+use serde_json::Value;
 
 use crate::environment::Environment;
 
 /// Kinds that users can read who have no permission to read Secrets.
-const KINDS: &str = "helmops,bundles,bundledeployments,clusters,events";
+const KINDS: [&str; 5] = [
+    "apis/fleet.cattle.io/v1alpha1/helmops",
+    "apis/fleet.cattle.io/v1alpha1/bundles",
+    "apis/fleet.cattle.io/v1alpha1/bundledeployments",
+    "apis/fleet.cattle.io/v1alpha1/clusters",
+    "api/v1/events",
+];
 /// How many characters before a secret are shown, enough to find the source of the leak.
 const SHOWN: usize = 160;
 
@@ -30,11 +38,10 @@ pub async fn search(env: &mut Environment) -> Result<Vec<String>> {
         let read = env.searched.insert(name.clone(), text.len()).unwrap_or_default();
         text.drain(..read);
     }
-    let objects = env
-        .kubectl
-        .run(&["get", KINDS, "--all-namespaces", "--output=json"])
-        .await?;
-    sources.push(("the objects".to_owned(), objects.ok()?));
+    for kind in KINDS {
+        let objects = env.api.call(Method::GET, kind, Value::Null).await?;
+        sources.push((kind.to_owned(), objects));
+    }
     for (name, admin) in env.admin_ports() {
         let metrics = probe::get(&probe::client(None)?, &format!("{admin}/metrics")).await;
         // A process that does not respond is reported by the watchdog.
