@@ -166,6 +166,16 @@ impl Api {
     /// # Errors
     /// With the status and the body of a response without a 2xx status.
     pub async fn call(&self, method: Method, path: &str, body: Value) -> Result<String> {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.call_with_text(method, path, body).await
+    }
+
+    /// The same, with a body that is JSON already.
+    pub async fn call_with_text(&self, method: Method, path: &str, body: String) -> Result<String> {
         let content_type = if method == Method::PATCH {
             "application/merge-patch+json"
         } else {
@@ -177,10 +187,8 @@ impl Api {
             .request(method, &url)
             .bearer_auth(&self.token)
             .timeout(TIMEOUT);
-        if !body.is_null() {
-            request = request
-                .header("content-type", content_type)
-                .body(body.to_string());
+        if !body.is_empty() {
+            request = request.header("content-type", content_type).body(body);
         }
         let response = request
             .send()

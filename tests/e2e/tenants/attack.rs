@@ -122,8 +122,14 @@ impl<'b> Attack<'b> {
 
     /// Creates a Secret, ConfigMap or the like in the attacker's namespace.
     pub async fn create_core(&self, resource: &str, object: Value) -> Result<()> {
+        self.create_core_text(resource, object.to_string()).await
+    }
+
+    /// The same, of an object that is JSON already.
+    pub async fn create_core_text(&self, resource: &str, object: String) -> Result<()> {
         let path = format!("api/v1/namespaces/{}/{resource}", self.tenant);
-        self.env.api.call(Method::POST, &path, object).await.map(drop)
+        let api = &self.env.api;
+        api.call_with_text(Method::POST, &path, object).await.map(drop)
     }
 
     /// An object of Fleet's kinds in the attacker's namespace.

@@ -6,7 +6,7 @@
 //! The memory limits and the probes are those of the manifests. A process that exceeds its limit is killed, as the kernel does.
 //! Afterwards the suite searches logs, objects, events and metrics for the secrets of the other tenant.
 //!
-//! `cargo test --test tenants -- --nocapture` prints one line of figures for each attack.
+//! `cargo test --workspace --test tenants -- --nocapture` prints one line of figures for each attack.
 
 #![expect(
     clippy::indexing_slicing,
