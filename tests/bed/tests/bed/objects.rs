@@ -34,6 +34,16 @@ async fn objects_are_applied_and_read_back() {
     kubectl.apply(&one.to_string()).await.unwrap().ok().unwrap();
     let found = kubectl.get("configmap/one").await.unwrap().unwrap();
     assert_eq!(found["metadata"]["namespace"], namespace.name());
+    assert_eq!(
+        found["metadata"].get("managedFields"),
+        None,
+        "as kubectl prints it"
+    );
+    let error = kubectl.get("helmop/one").await.unwrap_err();
+    assert!(
+        error.to_string().contains("404"),
+        "the kind does not exist: {error:#}"
+    );
 
     let bad = one.to_string().replace("one", "ONE");
     let refused = kubectl.apply(&bad).await.unwrap();
