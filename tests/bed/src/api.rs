@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use crate::cluster::Cluster;
 use crate::credentials;
@@ -15,6 +16,8 @@ use crate::probe;
 pub const STREAMS: usize = 50;
 /// An object of a megabyte, or a whole collection, takes the API server some seconds on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause before a rejected request is repeated.
+const RETRY: Duration = Duration::from_millis(200);
 const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
 
 /// The API server, with the credentials of its administrator.
@@ -132,10 +135,7 @@ impl Api {
     /// # Errors
     /// With the status and the body of another response; also if the API server does not have the resource.
     pub async fn find(&self, path: &str) -> Result<Option<Value>> {
-        let request = self.client.get(format!("{}/{path}", self.base));
-        let response = request.bearer_auth(&self.token).timeout(TIMEOUT).send().await?;
-        let status = response.status();
-        let text = response.text().await?;
+        let (status, text) = self.read(path).await?;
         let mut object: Value = serde_json::from_str(&text).unwrap_or_default();
         if status == StatusCode::NOT_FOUND && value_at(&object, "/details/name").is_string() {
             return Ok(None);
@@ -145,6 +145,32 @@ impl Api {
             metadata.remove("managedFields");
         }
         Ok(Some(object))
+    }
+
+    /// The status and the body of a GET request. It is repeated while the API server rejects requests for a kind whose CRD was just
+    /// created, as kubectl does.
+    async fn read(&self, path: &str) -> Result<(StatusCode, String)> {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let request = self.client.get(format!("{}/{path}", self.base));
+            let response = request.bearer_auth(&self.token).timeout(TIMEOUT).send().await?;
+            let status = response.status();
+            let text = response.text().await?;
+            if status != StatusCode::TOO_MANY_REQUESTS || Instant::now() > end {
+                return Ok((status, text));
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// The text of a list by its path, such as `api/v1/events`.
+    ///
+    /// # Errors
+    /// With the status and the body of a response without a 2xx status.
+    pub async fn list_text(&self, path: &str) -> Result<String> {
+        let (status, text) = self.read(path).await?;
+        ensure!(status.is_success(), "{path}: {status}: {text}");
+        Ok(text)
     }
 
     async fn items(&self, path: &str) -> Result<Vec<Value>> {

@@ -5,8 +5,6 @@ use std::path::Path;
 use anyhow::Result;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_bed::probe;
-use reqwest::Method;
-use serde_json::Value;
 
 use crate::environment::Environment;
 
@@ -39,8 +37,7 @@ pub async fn search(env: &mut Environment) -> Result<Vec<String>> {
         text.drain(..read);
     }
     for kind in KINDS {
-        let objects = env.api.call(Method::GET, kind, Value::Null).await?;
-        sources.push((kind.to_owned(), objects));
+        sources.push((kind.to_owned(), env.api.list_text(kind).await?));
     }
     for (name, admin) in env.admin_ports() {
         let metrics = probe::get(&probe::client(None)?, &format!("{admin}/metrics")).await;
