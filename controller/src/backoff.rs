@@ -2,12 +2,12 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasher, Hash, RandomState},
+    hash::Hash,
     sync::Mutex,
     time::{Duration, Instant},
 };
 
-use helmops_process::lock;
+use helmops_process::{ExponentialBackoff, lock};
 
 /// The backoff for a class of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +46,26 @@ impl BackoffPolicy {
         ..Self::SLOW
     };
 
-    /// The same policy, with a delay of at least `least`.
+    /// The same policy, with delays of at least `least`.
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
+        let ExponentialBackoff {
+            initial_delay,
+            max_delay,
+        } = self.delays().at_least(least);
         Self {
-            initial_delay: self.initial_delay.max(least),
-            max_delay: self.max_delay.max(least),
+            initial_delay,
+            max_delay,
             ..self
         }
     }
 
-    /// The delay after a failure that follows `failures` others.
-    pub fn after(self, failures: u32) -> Duration {
-        let factor = 2_u32.saturating_pow(failures);
-        self.initial_delay.saturating_mul(factor).min(self.max_delay)
+    /// The delays.
+    pub const fn delays(self) -> ExponentialBackoff {
+        ExponentialBackoff {
+            initial_delay: self.initial_delay,
+            max_delay: self.max_delay,
+        }
     }
 }
 
@@ -70,7 +76,6 @@ impl BackoffPolicy {
 #[derive(Debug)]
 pub struct Backoff<K, R> {
     failures: Mutex<HashMap<K, Failures<R>>>,
-    random: RandomState,
 }
 
 #[derive(Debug)]
@@ -84,7 +89,6 @@ impl<K, R> Default for Backoff<K, R> {
     fn default() -> Self {
         Self {
             failures: Mutex::default(),
-            random: RandomState::new(),
         }
     }
 }
@@ -93,13 +97,15 @@ impl<K: Eq + Hash, R: PartialEq> Backoff<K, R> {
     /// Records a failure and returns the delay: it doubles with each failure, and a random jitter shortens it by up to a quarter,
     /// so that objects that failed together are not retried together.
     pub fn failed(&self, key: K, retry_key: R, policy: BackoffPolicy) -> Duration {
-        let random = self.random.hash_one(&key) % 256;
+        self.failed_with(fastrand::f64(), key, retry_key, policy)
+    }
+
+    /// As [`Self::failed`]. `random` is between 0 and 1.
+    fn failed_with(&self, random: f64, key: K, retry_key: R, policy: BackoffPolicy) -> Duration {
         let mut failures = lock(&self.failures);
         let before = failures.get(&key).filter(|before| before.retry_key == retry_key);
         let count = before.map_or(0, |before| before.count);
-        let delay = policy.after(count);
-        let jitter = u32::try_from(random).unwrap_or_default();
-        let delay = delay.saturating_sub(delay / 4 / 256 * jitter);
+        let delay = policy.delays().after_with_jitter(count, random);
         let entry = Failures {
             retry_key,
             count: count.saturating_add(1),
@@ -136,18 +142,34 @@ mod tests {
     #[test]
     fn the_delay_doubles_up_to_the_maximum_and_is_reset_after_success() {
         let backoff = Backoff::<_, u8>::default();
-        let within = |delay: Duration, whole: u64| {
-            let whole = Duration::from_secs(whole);
-            assert!(delay <= whole && delay >= whole * 3 / 4, "{delay:?} of {whole:?}");
-        };
-        for whole in [1, 2, 4, 8, 16, 32, 64, 120, 120] {
-            within(backoff.failed("a", 1, BackoffPolicy::TRANSIENT), whole);
+        let failed = |key, retry_key, policy| backoff.failed_with(0.0, key, retry_key, policy).as_secs();
+        for seconds in [1, 2, 4, 8, 16, 32, 64, 120, 120] {
+            assert_eq!(failed("a", 1, BackoffPolicy::TRANSIENT), seconds);
         }
-        within(backoff.failed("b", 1, BackoffPolicy::SLOW), 5);
-        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 1);
-        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 2);
+        assert_eq!(failed("b", 1, BackoffPolicy::SLOW), 5);
+        assert_eq!(failed("a", 2, BackoffPolicy::TRANSIENT), 1);
+        assert_eq!(failed("a", 2, BackoffPolicy::TRANSIENT), 2);
         backoff.forget(&"a");
-        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 1);
+        assert_eq!(failed("a", 2, BackoffPolicy::TRANSIENT), 1);
+    }
+
+    #[test]
+    fn the_jitter_shortens_each_delay_by_up_to_a_quarter() {
+        let backoff = Backoff::<_, u8>::default();
+        let delays = [0.0, 0.5, 1.0].map(|random| {
+            let delay = backoff.failed_with(random, "a", 1, BackoffPolicy::TRANSIENT);
+            delay.as_millis()
+        });
+        assert_eq!(delays, [1000, 1750, 3000]);
+    }
+
+    #[test]
+    fn the_jitter_of_an_object_is_different_after_each_failure() {
+        let backoff = Backoff::<_, u32>::default();
+        let first_delays: std::collections::HashSet<_> = (0..8)
+            .map(|retry_key| backoff.failed("a", retry_key, BackoffPolicy::TRANSIENT))
+            .collect();
+        assert!(first_delays.len() > 1, "{first_delays:?}");
     }
 
     #[test]

@@ -97,3 +97,16 @@ pub async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T
         Err(_) => Err(ApiError::Timeout),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_the_guard_rejects_is_benign() {
+        let rejected = ApiError::from(kube::Error::Service(NotLeading.into()));
+        assert!(matches!(rejected, ApiError::NotLeading(_)) && rejected.is_benign());
+        let failed = ApiError::from(kube::Error::Service("no connection".into()));
+        assert!(matches!(failed, ApiError::Kube(_)) && !failed.is_benign());
+    }
+}

@@ -10,15 +10,13 @@ use crate::{
     events::Events,
     helmop::Interest,
     metrics::Metrics,
+    pruned::Pruned,
     resolve::Resolver,
     retry_state::RetryState,
     watch::{Scope, Stores},
     work::{BundleKey, ClusterKey, HelmOpKey},
     workers::Workers,
 };
-
-/// The field manager of all writes.
-pub const FIELD_MANAGER: &str = "helmops-controller";
 
 /// What the loops share.
 pub struct Context {
@@ -51,6 +49,10 @@ pub struct Context {
     /// Whether the CRD of HelmOp in the cluster has the status fields that helmops adds to Fleet's. If it lacks them, the API
     /// server drops them, and they must not count as a difference.
     pub keeps_extras: AtomicBool,
+    /// The unknown fields that the CRD of Bundle in the cluster lacks.
+    pub pruned_bundle_fields: Pruned,
+    /// The unknown fields that the CRD of BundleDeployment in the cluster lacks.
+    pub pruned_deployment_fields: Pruned,
 }
 
 /// Identifies what a HelmOp requests. When it changes, earlier failures do not count.

@@ -30,6 +30,7 @@ mod loops;
 mod memory_limit;
 mod metrics;
 mod pending_writes;
+mod pruned;
 mod queue;
 mod rate;
 mod reference;

@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     helmop,
     queue::{self, RequeueAfter},
-    watch::{self, Stores, Writers},
+    watch::{self, Stores},
     work::Work,
     workers::WorkerPermit,
 };
@@ -53,11 +53,10 @@ impl HealthSignals {
 /// Reconciles changed objects until `stop`, and then finishes what is in progress.
 pub async fn run(
     context: Arc<Context>,
-    writers: Writers,
     HealthSignals { synced, heartbeat }: HealthSignals,
     stop: CancellationToken,
 ) {
-    let watches = watch::watch(&context.client, &context.scope, &context.stores, writers);
+    let watches = watch::watch(&context.client, &context.scope, &context.stores);
     let secret_changes = watches
         .secret_changes
         .inspect(|work| forget_failures(work, &context));

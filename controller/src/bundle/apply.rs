@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded, MetadataOnly, labels};
+use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded, MetadataOnly, PrunedFields, labels};
 use helmops_core::{
     status::{self, RolloutRound, bundle_events, change},
     targeting::cluster_of,
@@ -26,6 +26,7 @@ pub fn merged(mut deployment: BundleDeployment, existing: Option<&BundleDeployme
     };
     let own = std::mem::take(&mut deployment.metadata);
     deployment.metadata = existing.metadata.clone();
+    deployment.unknown = existing.unknown.clone();
     deployment.status = existing.status.clone();
     let metadata = &mut *deployment.metadata;
     metadata.labels.clone_from(&own.labels);
@@ -52,7 +53,8 @@ pub async fn deployment(
     deployment: BundleDeployment,
     existing: Option<&BundleDeployment>,
 ) -> Result<BundleDeployment, DeliveryError> {
-    if existing.is_some_and(|existing| is_same(existing, &deployment)) {
+    let pruned = context.pruned_deployment_fields.get();
+    if existing.is_some_and(|existing| is_same(existing, &deployment, &pruned)) {
         return Ok(deployment);
     }
     let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
@@ -69,12 +71,15 @@ pub async fn deployment(
         "write",
         format_args!("BundleDeployment {namespace}/{name}"),
     ))?;
+    context
+        .pruned_deployment_fields
+        .learn("BundleDeployment", &deployment.spec, &written.spec);
     context.stores.deployments.wrote(written.clone());
     Ok(written)
 }
 
-fn is_same(one: &BundleDeployment, other: &BundleDeployment) -> bool {
-    one.spec == other.spec && one.metadata == other.metadata
+fn is_same(existing: &BundleDeployment, desired: &BundleDeployment, pruned: &PrunedFields) -> bool {
+    existing.metadata == desired.metadata && pruned.are_equal(&desired.spec, &existing.spec)
 }
 
 /// The Bundle with the finalizer that keeps it until its deployments are deleted; `None` if the Bundle does not exist any more.

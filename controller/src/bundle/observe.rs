@@ -7,7 +7,8 @@ use helmops_core::{
     policy::Policies,
     targeting::{Group, Member, NamespaceRefused, scope},
 };
-use kube::{Resource, runtime::reflector::Store};
+use helmops_kube::ObjectCache;
+use kube::Resource;
 
 use super::DeliveryError;
 use crate::{
@@ -167,7 +168,7 @@ fn namespaces(
     found.into_iter().map(str::to_owned).collect()
 }
 
-fn in_namespaces<K>(store: &Store<Decoded<K>>, namespaces: &[String]) -> Vec<Arc<Decoded<K>>>
+fn in_namespaces<K, F>(cache: &ObjectCache<Decoded<K>, F>, namespaces: &[String]) -> Vec<Arc<Decoded<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -175,7 +176,7 @@ where
         let namespace = object.meta().namespace.as_ref();
         namespace.is_some_and(|namespace| namespaces.contains(namespace))
     };
-    store.state().into_iter().filter(is_included).collect()
+    cache.state().into_iter().filter(is_included).collect()
 }
 
 fn decode_error<K: Resource<DynamicType = ()>>(object: &Decoded<K>) -> Option<String> {

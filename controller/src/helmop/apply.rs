@@ -37,6 +37,9 @@ pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, Rec
         name: name.clone(),
         source,
     })?;
+    context
+        .pruned_bundle_fields
+        .learn("Bundle", &bundle.spec, &written.spec);
     let version = written.spec.options.helm.as_ref().map(|helm| &*helm.version);
     tracing::info!(version, new = is_new, "Bundle written");
     Ok(Some(written))

@@ -291,6 +291,7 @@ impl HelmOpReconciliation<'_> {
             resolved: &versions.resolved,
             polled: decision.record(&versions),
             ca_bundle: &rancher_ca.base64(),
+            pruned: &context.pruned_bundle_fields.get(),
         };
         let plan = bundle::plan(valid, existing, parts).map_err(ReconcileError::Unresolved)?;
         let bundle = match (Box::pin(apply::bundle(context, plan)).await?, existing) {

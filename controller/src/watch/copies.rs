@@ -3,22 +3,18 @@
 //! Only metadata is watched. An annotation has the source of a copy, and the managed fields show whether another client has
 //! changed it since: the API server records the field manager of each key, and a client that changes a key becomes its manager.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use helmops_api::{MetadataWithManagers, NamespacedName, labels};
 use helmops_core::targeting::copies::{Copy, CopyKind, CopyPurpose};
-use helmops_process::lock;
+use helmops_kube::{Cache, Change};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::{Resource, runtime::watcher};
-use tokio::sync::watch;
 
 use crate::{
-    context::FIELD_MANAGER,
     work::{BundleKey, key},
+    writes::FIELD_MANAGER,
 };
 
 /// A reference to a copy.
@@ -62,58 +58,57 @@ pub struct ObservedCopy {
 /// All copies, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    known: Arc<Mutex<BTreeMap<CopyRef, ObservedCopy>>>,
-    /// The kinds whose first list is complete.
-    listed: watch::Sender<BTreeSet<CopyKind>>,
+    secrets: Cache<Arc<ObservedCopy>>,
+    config_maps: Cache<Arc<ObservedCopy>>,
 }
 
 impl Copies {
     /// Waits until both kinds are listed.
     pub async fn wait_until_synced(&self) {
-        let mut listed = self.listed.subscribe();
-        // It fails only if the sender is gone, when the process stops.
-        let _ = listed.wait_for(|kinds| kinds.len() == 2).await;
+        self.secrets.wait_until_synced().await;
+        self.config_maps.wait_until_synced().await;
     }
 
     /// The state of a copy.
     pub fn get(&self, reference: &CopyRef) -> Option<ObservedCopy> {
-        lock(&self.known).get(reference).cloned()
+        let copy = self.of(reference.kind).value(&reference.name)?;
+        Some(ObservedCopy::clone(&copy))
     }
 
     /// The copies in the namespace of a cluster that the BundleDeployment with this UID owns.
     pub fn owned_by(&self, namespace: &str, uid: &str) -> Vec<CopyRef> {
-        let known = lock(&self.known);
-        let mut found = Vec::new();
-        for kind in [CopyKind::Secret, CopyKind::ConfigMap] {
-            let from = CopyRef {
-                kind,
-                name: NamespacedName::new(namespace, ""),
-            };
-            let in_namespace = known
-                .range(from..)
-                .take_while(|(copy, _)| copy.kind == kind && copy.name.namespace == namespace);
-            let owned = in_namespace.filter(|(_, copy)| copy.owners.iter().any(|(_, owner)| owner == uid));
-            found.extend(owned.map(|(reference, _)| reference.clone()));
-        }
-        found
+        let is_owned = |copy: &ObservedCopy| copy.owners.iter().any(|(_, owner)| owner == uid);
+        let of_kind = |kind| {
+            self.of(kind).read(|copies, ()| {
+                let owned = copies.in_namespace(namespace).filter(|(_, copy)| is_owned(copy));
+                let names: Vec<_> = owned.map(|(name, _)| name.clone()).collect();
+                names.into_iter().map(move |name| CopyRef { kind, name })
+            })
+        };
+        KINDS.into_iter().flat_map(of_kind).collect()
     }
 
     /// The copies of a Bundle without an owner, because its BundleDeployment was never created.
     pub fn without_owner(&self, bundle: &BundleKey) -> Vec<CopyRef> {
-        let known = lock(&self.known);
         let is_orphan = |copy: &ObservedCopy| {
             copy.owners.is_empty()
                 && copy.purpose.bundle.as_ref() == Some(&bundle.name)
                 && Some(&copy.purpose.bundle_namespace) == bundle.namespace.as_ref()
         };
-        let orphans = known.iter().filter(|(_, copy)| is_orphan(copy));
-        orphans.map(|(reference, _)| reference.clone()).collect()
+        let of_kind = |kind| {
+            self.of(kind).read(|copies, ()| {
+                let orphans = copies.iter().filter(|(_, copy)| is_orphan(copy));
+                let names: Vec<_> = orphans.map(|(name, _)| name.clone()).collect();
+                names.into_iter().map(move |name| CopyRef { kind, name })
+            })
+        };
+        KINDS.into_iter().flat_map(of_kind).collect()
     }
 
     /// Records a copy that was just written.
     pub fn wrote(&self, kind: CopyKind, metadata: &ObjectMeta) {
         if let Some(copy) = copied(metadata) {
-            lock(&self.known).insert(CopyRef::of(kind, metadata), copy);
+            self.of(kind).wrote(NamespacedName::of(metadata), Arc::new(copy));
         }
     }
 
@@ -129,13 +124,13 @@ impl Copies {
             owners: owners(metadata),
             same_data_as: Some(copy.copied_from.clone()),
         };
-        let copy = CopyRef::of(copy.object.kind(), metadata);
-        lock(&self.known).insert(copy, known);
+        self.of(copy.object.kind())
+            .wrote(NamespacedName::of(metadata), Arc::new(known));
     }
 
     /// Records that a copy was just deleted.
     pub fn deleted(&self, reference: &CopyRef) {
-        lock(&self.known).remove(reference);
+        self.of(reference.kind).deleted(reference.name.clone());
     }
 
     /// Follows a watch of the copies of a kind, and returns the Bundles whose copies have changed. `is_cluster_namespace`:
@@ -145,79 +140,42 @@ impl Copies {
         kind: CopyKind,
         events: S,
         is_cluster_namespace: F,
-    ) -> impl Stream<Item = BundleKey> + use<K, S, F>
+    ) -> impl Stream<Item = BundleKey> + Send + use<K, S, F>
     where
-        K: Resource,
-        S: Stream<Item = watcher::Event<MetadataWithManagers<K>>>,
-        F: Fn(&str) -> bool,
+        K: Resource + Send + Sync + 'static,
+        S: Stream<Item = watcher::Event<MetadataWithManagers<K>>> + Send + 'static,
+        F: Fn(&str) -> bool + Send + Sync + 'static,
     {
-        let copies = self.clone();
-        let mut list = BTreeMap::new();
-        events
-            .map(move |event| copies.observe(kind, event, &mut list, &is_cluster_namespace))
-            .flat_map(futures::stream::iter)
+        let copy = move |object: MetadataWithManagers<K>| {
+            let metadata = object.meta();
+            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+            copied(metadata)
+                .filter(|_| is_cluster_namespace(namespace))
+                .map(Arc::new)
+        };
+        self.of(kind)
+            .follow(vec![(None, events)], copy)
+            .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))
     }
 
-    fn observe<K: Resource>(
-        &self,
-        kind: CopyKind,
-        event: watcher::Event<MetadataWithManagers<K>>,
-        list: &mut BTreeMap<CopyRef, ObservedCopy>,
-        is_cluster_namespace: &impl Fn(&str) -> bool,
-    ) -> Vec<BundleKey> {
-        let copied = |metadata: &ObjectMeta| {
-            let namespace = metadata.namespace.as_deref().unwrap_or_default();
-            copied(metadata).filter(|_| is_cluster_namespace(namespace))
-        };
-        let mut known = lock(&self.known);
-        match event {
-            watcher::Event::Init => {
-                list.clear();
-                Vec::new()
-            }
-            watcher::Event::InitApply(object) => {
-                if let Some(copy) = copied(object.meta()) {
-                    list.insert(CopyRef::of(kind, object.meta()), copy);
-                }
-                Vec::new()
-            }
-            watcher::Event::InitDone => {
-                let listed = std::mem::take(list);
-                let before: BTreeMap<_, _> = known.extract_if(.., |copy, _| copy.kind == kind).collect();
-                let is_changed =
-                    |(reference, copy): &(&CopyRef, &ObservedCopy)| listed.get(*reference) != Some(*copy);
-                let affected = before
-                    .iter()
-                    .filter(is_changed)
-                    .flat_map(|(_, copy)| copy.bundles())
-                    .collect();
-                known.extend(listed);
-                drop(known);
-                self.listed.send_if_modified(|kinds| kinds.insert(kind));
-                affected
-            }
-            watcher::Event::Apply(object) => {
-                let reference = CopyRef::of(kind, object.meta());
-                let now = copied(object.meta());
-                let before = match &now {
-                    Some(copy) => known.insert(reference, copy.clone()),
-                    None => known.remove(&reference),
-                };
-                if before == now {
-                    return Vec::new();
-                }
-                before
-                    .iter()
-                    .chain(&now)
-                    .flat_map(ObservedCopy::bundles)
-                    .collect()
-            }
-            watcher::Event::Delete(object) => {
-                let before = known.remove(&CopyRef::of(kind, object.meta()));
-                before.iter().flat_map(ObservedCopy::bundles).collect()
-            }
+    const fn of(&self, kind: CopyKind) -> &Cache<Arc<ObservedCopy>> {
+        match kind {
+            CopyKind::Secret => &self.secrets,
+            CopyKind::ConfigMap => &self.config_maps,
         }
     }
+}
+
+/// The kinds of copies.
+const KINDS: [CopyKind; 2] = [CopyKind::Secret, CopyKind::ConfigMap];
+
+/// The Bundles whose copy has changed.
+fn affected(Change { before, after, .. }: Change<Arc<ObservedCopy>>) -> Vec<BundleKey> {
+    if before == after {
+        return Vec::new();
+    }
+    let both = before.iter().chain(&after);
+    both.flat_map(|copy| copy.bundles()).collect()
 }
 
 impl ObservedCopy {
@@ -290,8 +248,10 @@ fn keys(entry: &ManagedFieldsEntry) -> impl Iterator<Item = (&'static str, &str)
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt, channel::mpsc, stream::BoxStream};
     use k8s_openapi::api::core::v1::Secret;
     use serde_json::{Value, json};
+    use watcher::Event;
 
     use super::*;
 
@@ -311,10 +271,6 @@ mod tests {
             "managedFields": fields,
         });
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
-    }
-
-    const fn any_namespace(_: &str) -> bool {
-        true
     }
 
     fn reference() -> CopyRef {
@@ -345,73 +301,85 @@ mod tests {
         assert!(!copied(object("a@2", &[]).meta()).unwrap().is_current("a@1", 0));
     }
 
+    /// A cache of copies, and the events of the watch of Secrets.
+    struct Followed {
+        copies: Copies,
+        events: mpsc::UnboundedSender<Event<MetadataWithManagers<Secret>>>,
+        affected: BoxStream<'static, BundleKey>,
+    }
+
+    impl Followed {
+        fn new(is_cluster_namespace: fn(&str) -> bool) -> Self {
+            let copies = Copies::default();
+            let (events, receiver) = mpsc::unbounded();
+            let affected = copies.follow(CopyKind::Secret, receiver, is_cluster_namespace);
+            Self {
+                affected: affected.boxed(),
+                copies,
+                events,
+            }
+        }
+
+        fn observe(&mut self, event: Event<MetadataWithManagers<Secret>>) -> Vec<BundleKey> {
+            self.events.unbounded_send(event).unwrap();
+            std::iter::from_fn(|| self.affected.next().now_or_never().flatten()).collect()
+        }
+
+        fn list(&mut self, objects: Vec<MetadataWithManagers<Secret>>) -> Vec<BundleKey> {
+            assert_eq!(self.observe(Event::Init), []);
+            for object in objects {
+                assert_eq!(self.observe(Event::InitApply(object)), []);
+            }
+            self.observe(Event::InitDone)
+        }
+    }
+
     #[test]
     fn changes_of_copies_affect_their_bundles() {
-        let (copies, mut list) = (Copies::default(), BTreeMap::new());
-        let mut observe = |event| {
-            copies
-                .observe(CopyKind::Secret, event, &mut list, &any_namespace)
-                .len()
-        };
+        let mut followed = Followed::new(|_| true);
+        let copies = followed.copies.clone();
         let own = [managed_fields(FIELD_MANAGER, "Apply", &["a"])];
-        assert_eq!(observe(watcher::Event::Init), 0);
-        assert_eq!(observe(watcher::Event::InitApply(object("a@1", &own))), 0);
-        assert_eq!(observe(watcher::Event::InitDone), 0);
+        let web = [key("fleet", WEB)];
+        assert_eq!(followed.list(vec![object("a@1", &own)]), web);
         assert!(copies.get(&reference()).unwrap().is_current("a@1", 1));
         assert_eq!(copies.owned_by("cluster-c1", "u").len(), 1);
         assert_eq!(copies.owned_by("cluster-c1", "other"), []);
         assert_eq!(
-            observe(watcher::Event::Apply(object("a@1", &own))),
-            0,
+            followed.observe(Event::Apply(object("a@1", &own))),
+            [],
             "no change"
         );
-        let web = copies.observe(
-            CopyKind::Secret,
-            watcher::Event::Apply(object("a@1", &[])),
-            &mut BTreeMap::new(),
-            &any_namespace,
-        );
-        assert_eq!(web[0], key("fleet", WEB));
-        let mut observe = |event| {
-            copies
-                .observe(CopyKind::Secret, event, &mut list, &any_namespace)
-                .len()
-        };
-        assert_eq!(observe(watcher::Event::Delete(object("a@1", &[]))), 1);
+        let both = followed.observe(Event::Apply(object("a@1", &[])));
+        assert_eq!(both[0], web[0]);
+        assert_eq!(followed.observe(Event::Delete(object("a@1", &[]))), web);
         assert_eq!(copies.get(&reference()), None);
         copies.wrote(CopyKind::Secret, object("a@1", &own).meta());
-        assert_eq!(observe(watcher::Event::Init), 0);
-        assert_eq!(observe(watcher::Event::InitDone), 1, "it was deleted unobserved");
+        assert_eq!(followed.list(Vec::new()), web, "it was deleted unobserved");
     }
 
     /// Any tenant can set the label on a Secret.
     #[test]
     fn objects_outside_of_cluster_namespaces_are_ignored() {
-        let (copies, mut list) = (Copies::default(), BTreeMap::new());
-        let mut observe = |event| {
-            let is_cluster_namespace = |namespace: &str| namespace != "cluster-c1";
-            copies
-                .observe(CopyKind::Secret, event, &mut list, &is_cluster_namespace)
-                .len()
-        };
-        assert_eq!(observe(watcher::Event::Init), 0);
-        assert_eq!(observe(watcher::Event::InitApply(object("a@1", &[]))), 0);
-        assert_eq!(observe(watcher::Event::InitDone), 0);
+        let mut followed = Followed::new(|namespace| namespace != "cluster-c1");
+        assert_eq!(followed.list(vec![object("a@1", &[])]), []);
         for version in ["a@2", "a@3"] {
-            assert_eq!(observe(watcher::Event::Apply(object(version, &[]))), 0);
+            assert_eq!(followed.observe(Event::Apply(object(version, &[]))), []);
         }
         let mut unowned = object("a@1", &[]);
         unowned.meta_mut().owner_references = None;
         let labels = unowned.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
-        assert_eq!(observe(watcher::Event::Apply(unowned)), 0);
+        assert_eq!(followed.observe(Event::Apply(unowned)), []);
+        let copies = followed.copies;
         assert_eq!(copies.without_owner(&key("fleet", WEB)), [], "nothing is deleted");
         assert_eq!(copies.get(&reference()), None);
     }
 
     #[test]
     fn copies_without_owner_are_found() {
-        let copies = Copies::default();
+        let mut followed = Followed::new(|_| true);
+        followed.list(Vec::new());
+        let copies = followed.copies;
         let mut object = object("a@1", &[]);
         object.meta_mut().owner_references = None;
         let labels = object.meta_mut().labels.get_or_insert_default();
@@ -425,14 +393,9 @@ mod tests {
     #[tokio::test]
     async fn waits_until_both_kinds_are_listed() {
         let copies = Copies::default();
-        for kind in [CopyKind::Secret, CopyKind::ConfigMap] {
-            assert!(copies.listed.borrow().len() < 2);
-            copies.observe::<Secret>(
-                kind,
-                watcher::Event::InitDone,
-                &mut BTreeMap::new(),
-                &any_namespace,
-            );
+        for kind in KINDS {
+            assert!(copies.wait_until_synced().now_or_never().is_none());
+            copies.of(kind).apply(0, Event::InitDone);
         }
         copies.wait_until_synced().await;
     }

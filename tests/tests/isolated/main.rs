@@ -11,6 +11,7 @@ mod admit;
 mod crds;
 mod fixture;
 mod namespaced;
+mod newer_crds;
 mod policies;
 mod polling;
 mod rancher;

@@ -1,4 +1,4 @@
-//! What a server is trusted by, and what identifies it.
+//! The TLS configuration of requests, and the origin of a URL: its scheme, host and port.
 
 use std::fmt;
 

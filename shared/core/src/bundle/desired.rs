@@ -21,7 +21,8 @@ type Resolved<'r> = HashMap<LookupKey<'r>, &'r ResolvedChart>;
 #[error("chart {:?} of {} has no version yet for {:?}", .0.chart, .0.repo, .0.constraint)]
 pub struct MissingVersion(pub Lookup);
 
-/// The spec of the Bundle: that of the HelmOp, with resolved versions instead of constraints.
+/// The spec of the Bundle: that of the HelmOp, with resolved versions instead of constraints. Unknown fields of the HelmOp's spec
+/// are passed on, because its spec embeds that of the Bundle; the API server drops those that Bundles do not have.
 pub fn spec(
     valid: &ValidHelmOp<'_>,
     resolved: &[ResolvedChart],
@@ -47,6 +48,7 @@ pub fn spec(
         secret_name: valid.helmop.spec.helm_secret_name.clone(),
         insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
         ca_bundle: ca_bundle.to_owned(),
+        ..BundleHelmOptions::default()
     });
     // These are internal to Bundles of other origin. In a HelmOp they could only refer to content that does not exist.
     spec.resources = Vec::new();

@@ -1,6 +1,8 @@
 //! Compares the desired and the existing Bundle of a HelmOp.
 
-use helmops_api::{Bundle, HelmOp, ResolvedChart, labels};
+use std::collections::BTreeSet;
+
+use helmops_api::{Bundle, HelmOp, PrunedFields, ResolvedChart, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::Resource;
 use thiserror::Error;
@@ -58,6 +60,8 @@ pub struct BundleInputs<'a> {
     pub polled: Option<&'a str>,
     /// The certificate authorities that agents trust in addition to their own, as PEM in Base64.
     pub ca_bundle: &'a str,
+    /// The unknown fields that the API server does not store in Bundles.
+    pub pruned: &'a PrunedFields,
 }
 
 /// Decides what to write.
@@ -71,18 +75,48 @@ pub fn plan(
 ) -> Result<Plan, MissingVersion> {
     let spec = desired::spec(valid, parts.resolved, parts.ca_bundle)?;
     let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), parts);
-    let bundle = Bundle {
+    let mut bundle = Bundle {
         metadata: metadata.into(),
         spec,
         ..Bundle::default()
     };
-    Ok(match existing {
-        None => Plan::Create(Box::new(bundle)),
-        Some(existing) if existing.spec == bundle.spec && existing.metadata == bundle.metadata => {
-            Plan::Nothing
-        }
-        Some(_) => Plan::Replace(Box::new(bundle)),
+    let Some(existing) = existing else {
+        return Ok(Plan::Create(Box::new(bundle)));
+    };
+    keep_unknown(&mut bundle, existing);
+    let is_same =
+        existing.metadata == bundle.metadata && parts.pruned.are_equal(&bundle.spec, &existing.spec);
+    Ok(if is_same {
+        Plan::Nothing
+    } else {
+        Plan::Replace(Box::new(bundle))
     })
+}
+
+/// Keeps the unknown fields of the existing Bundle that do not follow from the HelmOp: a newer bundle controller or a user has set
+/// them. The blocks of the spec, such as `helm` and `targets`, are those of the HelmOp as a whole.
+fn keep_unknown(bundle: &mut Bundle, existing: &Bundle) {
+    bundle.unknown.clone_from(&existing.unknown);
+    let passed = passed_fields(&existing.metadata);
+    let mut unknown = existing.spec.options.unknown.clone();
+    unknown.retain(|name| !passed.contains(name));
+    unknown.add(&bundle.spec.options.unknown);
+    bundle.spec.options.unknown = unknown;
+    // The options that are known are computed from other fields of the HelmOp.
+    if let (Some(options), Some(existing)) =
+        (&mut bundle.spec.helm_op_options, &existing.spec.helm_op_options)
+    {
+        options.unknown.clone_from(&existing.unknown);
+    }
+}
+
+/// The unknown fields of the HelmOp's spec that were last passed on to a Bundle.
+fn passed_fields(metadata: &ObjectMeta) -> BTreeSet<String> {
+    let annotations = metadata.annotations.as_ref();
+    annotations
+        .and_then(|annotations| annotations.get(labels::PASSED_FIELDS))
+        .and_then(|names| serde_json::from_str(names).ok())
+        .unwrap_or_default()
 }
 
 /// The Bundle's metadata: the desired metadata merged into the existing one. Labels are replaced; annotations and finalizers of
@@ -98,6 +132,14 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: Bundl
         Some(token) => annotations.insert(labels::LAST_HANDLED_POLL.to_owned(), token.to_owned()),
         None => annotations.remove(labels::LAST_HANDLED_POLL),
     };
+    let passed: Vec<_> = valid.helmop.spec.bundle.options.unknown.names().collect();
+    if passed.is_empty() {
+        annotations.remove(labels::PASSED_FIELDS);
+    } else {
+        // Strings always serialize.
+        let names = serde_json::to_string(&passed).unwrap_or_default();
+        annotations.insert(labels::PASSED_FIELDS.to_owned(), names);
+    }
     if let Some(owner) = valid.helmop.controller_owner_ref(&()) {
         let others = metadata.owner_references.take().unwrap_or_default();
         let others = others.into_iter().filter(|other| !is_helmop(other));

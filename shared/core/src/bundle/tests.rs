@@ -1,6 +1,6 @@
 //! Tests of the desired Bundle of a HelmOp.
 
-use helmops_api::{Bundle, HelmOp, ResolvedChart, labels};
+use helmops_api::{Bundle, HelmOp, PrunedFields, ResolvedChart, labels};
 use serde_json::{Value, json};
 
 use super::{BundleInputs, MissingVersion, Plan, check_owner, first_repo, lookups, pins, plan};
@@ -417,4 +417,108 @@ fn urls_that_differ_only_in_credentials_are_one_lookup() {
     };
     assert_eq!((&*lookup.repo, request.repo), (REDACTED, REPO));
     assert_eq!(first_repo(&valid).as_deref(), Some(REDACTED));
+}
+
+/// A HelmOp with these unknown fields in its spec, its `helm` block and its target.
+fn newer(fields: &Value) -> HelmOp {
+    let mut spec = json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "1.0.0" },
+        "rolloutStrategy": {}, "targets": [{ "name": "a", "clusterGroup": "eu", "helm": {} }]
+    });
+    for path in ["", "/helm", "/targets/0", "/targets/0/helm", "/rolloutStrategy"] {
+        json_patch::merge(spec.pointer_mut(path).unwrap(), fields);
+    }
+    helmop(&spec)
+}
+
+fn replaced(helmop: &HelmOp, existing: &Bundle, pruned: &PrunedFields) -> Option<Bundle> {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let parts = BundleInputs {
+        pruned,
+        ..parts(&resolved)
+    };
+    match plan(&ValidHelmOp::try_from(helmop).unwrap(), Some(existing), parts) {
+        Ok(Plan::Replace(bundle)) => Some(*bundle),
+        Ok(Plan::Nothing) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn unknown_fields_of_a_helmop_are_passed_on_at_every_level_and_removed_with_it() {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let none = PrunedFields::default();
+    let bundle = created(&newer(&json!({ "newer": { "a": 1 } })), &resolved);
+    let spec = spec_of(&bundle);
+    for path in ["", "/helm", "/targets/0", "/targets/0/helm", "/rolloutStrategy"] {
+        assert_eq!(
+            spec.pointer(path).unwrap()["newer"],
+            json!({ "a": 1 }),
+            "{path}: {spec}"
+        );
+    }
+    assert_eq!(
+        replaced(&newer(&json!({ "newer": { "a": 1 } })), &bundle, &none),
+        None
+    );
+    let changed = replaced(&newer(&json!({ "newer": { "a": 2 } })), &bundle, &none).unwrap();
+    assert_eq!(spec_of(&changed)["newer"], json!({ "a": 2 }));
+    let removed = replaced(&newer(&json!({})), &bundle, &none).unwrap();
+    assert_eq!(removed, created(&newer(&json!({})), &resolved));
+}
+
+#[test]
+fn unknown_fields_of_a_bundle_that_do_not_follow_from_its_helmop_stay() {
+    let none = PrunedFields::default();
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let helmop = newer(&json!({ "newer": 1 }));
+    let mut object = serde_json::to_value(created(&helmop, &resolved)).unwrap();
+    object["other"] = json!(1);
+    object["spec"]["other"] = json!(1);
+    object["spec"]["helmOpOptions"]["other"] = json!(1);
+    let existing: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+    assert_eq!(replaced(&helmop, &existing, &none), None, "no difference");
+    let changed = replaced(&newer(&json!({ "newer": 2 })), &existing, &none).unwrap();
+    let changed = serde_json::to_value(changed).unwrap();
+    for path in ["", "/spec", "/spec/helmOpOptions"] {
+        assert_eq!(changed.pointer(path).unwrap()["other"], 1, "{path}: {changed}");
+    }
+    assert_eq!(changed["spec"]["newer"], 2);
+    // The HelmOp sets the field now.
+    let taken_over = replaced(&newer(&json!({ "other": 2 })), &existing, &none).unwrap();
+    let spec = spec_of(&taken_over);
+    assert_eq!((&spec["other"], spec.get("newer")), (&json!(2), None));
+    assert_eq!(replaced(&newer(&json!({ "other": 2 })), &taken_over, &none), None);
+    // The blocks are those of the HelmOp.
+    object["spec"]["helm"]["other"] = json!(1);
+    let existing: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+    let reverted = replaced(&helmop, &existing, &none).unwrap();
+    assert_eq!(spec_of(&reverted)["helm"].get("other"), None);
+}
+
+/// The CRD of HelmOp has the fields, and that of Bundle does not.
+#[test]
+fn an_unknown_field_that_the_api_server_drops_is_written_once() {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let helmop = newer(&json!({ "newer": 1 }));
+    let sent = created(&helmop, &resolved);
+    let stored = Bundle {
+        spec: created(&newer(&json!({})), &resolved).spec,
+        ..sent.clone()
+    };
+    let mut pruned = PrunedFields::default();
+    assert_eq!(
+        replaced(&helmop, &stored, &pruned),
+        Some(sent.clone()),
+        "as after a restart"
+    );
+    pruned.learn(&sent.spec, &stored.spec);
+    assert_eq!(replaced(&helmop, &stored, &pruned), None);
+    let changed = newer(&json!({ "newer": 1, "namespace": "shop" }));
+    let write = replaced(&changed, &stored, &pruned).unwrap();
+    assert_eq!(
+        spec_of(&write)["newer"],
+        1,
+        "another write shows whether the field is stored now"
+    );
 }

@@ -26,8 +26,8 @@
 //!   `gotmpl::regexp`).
 //! - URLs are matched as they are fetched, by the parser of the HTTP client, without their user info (module
 //!   `chart::location`). A URL that clients interpret differently than it is written, such as one with `..` in its path, must
-//!   be listed literally. A URL with an encoded slash in its path must be allowed both as
-//!   written and with the slash decoded, or be listed literally.
+//!   be listed literally. A URL with an encoded slash in its path must be allowed both as written and with the slash decoded,
+//!   or be listed literally.
 //! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
 //! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`).
 //! - A [`ValidHelmOp`] names a source and a chart in one of the three forms, so all of them are checked. An empty name is

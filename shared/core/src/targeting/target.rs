@@ -6,7 +6,7 @@ use std::{
 };
 
 use gotmpl::Budget;
-use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
+use helmops_api::{Bundle, BundleDeployment, labels};
 use thiserror::Error;
 
 use super::{

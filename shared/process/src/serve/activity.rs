@@ -4,6 +4,7 @@
 //! idle as a silent one. So one rule covers every protocol and every way to stall.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};

@@ -17,11 +17,9 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::WARN_INTERVAL;
-use super::WARN_INTERVAL;
-use super::activity::{ConnectionContext, tracked_service};
+use super::activity::{Activity, ConnectionContext, tracked_service};
 use super::limits::Limits;
 use super::metrics::{HandshakeFailure, ServeMetrics};
-use super::peer_bytes::PeerBytes;
 use super::streams::Streams;
 use super::transport::Transport;
 use crate::throttle::Throttle;
