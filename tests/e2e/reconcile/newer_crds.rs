@@ -92,9 +92,7 @@ async fn upgrade_crds(kubectl: &Kubectl) {
 impl Fixture {
     /// A control plane with newer CRDs, in which the controller brings Bundles to clusters.
     async fn start_with_newer_crds() -> Self {
-        let bed = helmops::control_plane(true)
-            .await
-            .unwrap();
+        let bed = helmops::control_plane(true).await.unwrap();
         let kubectl = bed.kubectl();
         helmops::apply_standalone(&kubectl).await.unwrap();
         upgrade_crds(&kubectl).await;
