@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
     backoff::BackoffPolicy, bundle::DeliveryError, client::bounded, context::Context, error::cut_error,
-    metrics::Reconciler, queue::RequeueAfter, retry_state::ClassifiedError, watch::DeliveryStores,
+    error_class::ClassifiedError, metrics::Reconciler, queue::RequeueAfter, watch::DeliveryStores,
     work::ClusterKey, writes,
 };
 

@@ -22,6 +22,7 @@ mod cluster;
 mod compute;
 mod context;
 mod error;
+mod error_class;
 mod events;
 mod fleet_metrics;
 mod helmop;

@@ -1,25 +1,16 @@
 //! The state of objects that is kept between reconciliations: backoff, pending writes and rate limits.
 
-use std::{error::Error, hash::Hash};
+use std::hash::Hash;
 
-use helmops_shared::{reason::Reason, runtime::exit::with_causes};
+use helmops_shared::runtime::exit::with_causes;
 
 use crate::{
-    backoff::{Backoff, BackoffPolicy},
+    backoff::Backoff,
+    error_class::{Class, ClassifiedError},
     pending_writes::PendingWrites,
     queue::RequeueAfter,
     rate::RateLimit,
 };
-
-/// An error of a reconciliation.
-pub trait ClassifiedError: Error {
-    /// The reason, for conditions, logs and metrics.
-    fn reason(&self) -> Reason;
-    /// How it is retried; `None` if it is not retried until something changes.
-    fn backoff_policy(&self) -> Option<BackoffPolicy>;
-    /// Whether it is not worth a warning: a conflict with another client, lost leadership, or the end of the process.
-    fn is_benign(&self) -> bool;
-}
 
 /// The retry state of the objects of a kind. `R` identifies what an object requests: once it requests something else, earlier
 /// failures do not count.
@@ -69,14 +60,19 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
 
     /// When to retry after an error; `None` if it is not retried until something changes.
     pub fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> RequeueAfter {
-        let delay = if let Some(policy) = error.backoff_policy() {
+        let class = error.class();
+        if let Class::Postponed(wait) = class {
+            // Not a failure: nothing was attempted.
+            return Some(wait);
+        }
+        let delay = if let Some(policy) = class.backoff_policy() {
             Some(self.backoff.failed(key.clone(), retry_key, policy))
         } else {
             self.backoff.forget(key);
             None
         };
         let retry_after = delay.map(|delay| tracing::field::display(format!("{:.1}s", delay.as_secs_f64())));
-        if error.is_benign() {
+        if class.is_benign() {
             tracing::debug!(
                 retry_after,
                 error = with_causes(error),

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     client::bounded,
     context::Context,
-    retry_state::ClassifiedError,
+    error_class::ClassifiedError,
     watch::{Copies, CopyRef},
 };
 

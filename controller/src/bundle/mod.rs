@@ -30,9 +30,9 @@ use crate::{
     backoff::BackoffPolicy,
     context::Context,
     error::cut_error,
+    error_class::ClassifiedError,
     metrics::Reconciler,
     queue::RequeueAfter,
-    retry_state::ClassifiedError,
     watch::{DeliveryStores, Weight},
     work::BundleKey,
     workers::WorkerPermit,
@@ -119,7 +119,7 @@ async fn sync(
     };
     match reconciliation.roll_out(permit).await? {
         // The most severe error is logged and determines the backoff.
-        Ok(errors) => match errors.into_iter().max_by_key(DeliveryError::severity) {
+        Ok(errors) => match errors.into_iter().max_by_key(|error| error.class().severity()) {
             Some(error) => Err(error),
             None => Ok(()),
         },

@@ -36,9 +36,9 @@ use crate::{
     backoff::BackoffPolicy,
     context::{Context, RetryKey},
     error::{ReconcileError, cut_error},
+    error_class::ClassifiedError,
     metrics::Reconciler,
     queue::RequeueAfter,
-    retry_state::ClassifiedError,
     watch::Weight,
     work::HelmOpKey,
     workers::WorkerPermit,
@@ -151,8 +151,6 @@ async fn sync_timed(
     );
     match result {
         Ok(next) => next,
-        // Not a failure: nothing was attempted.
-        Err(ReconcileError::TooSoon(wait)) => Some(wait),
         Err(error) => context.helmops.retry_after(key, RetryKey::of(helmop), &error),
     }
 }
@@ -226,7 +224,7 @@ impl HelmOpReconciliation<'_> {
             Err(error) if error.is_benign() => Err(error),
             Err(error) => {
                 let (reason, message) = (error.reason(), error.to_string());
-                let outcome = if error.is_transient() {
+                let outcome = if error.class().is_transient() {
                     ReconcileOutcome::Retrying { reason, message }
                 } else {
                     ReconcileOutcome::Refused { reason, message }
@@ -329,7 +327,7 @@ impl HelmOpReconciliation<'_> {
         .await?;
         let retry_after = match &reconciled.versions.failure {
             Some(error) => {
-                let policy = error.backoff_policy().unwrap_or(BackoffPolicy::SLOW);
+                let policy = error.class().backoff_policy().unwrap_or(BackoffPolicy::SLOW);
                 let retry_key = RetryKey::of(self.helmop);
                 let backoff = &self.context.helmops.backoff;
                 Some(backoff.failed(self.key.clone(), retry_key, policy))

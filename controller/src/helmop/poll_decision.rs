@@ -13,7 +13,7 @@ use helmops_shared::{
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::versions::Versions;
-use crate::{error::ReconcileError, resolve::ResolveError};
+use crate::{error::ReconcileError, error_class::ClassifiedError, resolve::ResolveError};
 
 /// Timers use another clock than the schedule, and may stop while the machine sleeps. A reconciliation once an hour corrects them.
 const MAX_DELAY: Duration = Duration::from_hours(1);
@@ -104,7 +104,7 @@ impl PollDecision {
         let since = self.since();
         let failure = match result {
             Ok(versions) if !versions.polled => return None,
-            Ok(versions) => versions.failure.as_ref().map(ResolveError::reason),
+            Ok(versions) => versions.failure.as_ref().map(ClassifiedError::reason),
             Err(ReconcileError::Resolve(error)) if since.is_some() || self.schedule.is_some() => {
                 Some(error.reason())
             }
@@ -145,7 +145,7 @@ fn failure(error: &ResolveError) -> PollFailure {
     PollFailure {
         reason: error.reason(),
         message: format!("could not poll for a newer version: {error}"),
-        is_transient: error.is_transient(),
+        is_transient: error.class().is_transient(),
     }
 }
 
