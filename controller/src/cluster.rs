@@ -13,8 +13,8 @@ use kube::{Api, ResourceExt, api::ObjectMeta};
 
 use crate::{
     backoff::BackoffPolicy, bundle::DeliveryError, client::bounded, context::Context, error::cut_error,
-    error_class::ClassifiedError, metrics::Reconciler, queue::RequeueAfter, watch::DeliveryStores,
-    work::ClusterKey, writes,
+    error_class::ClassifiedError, metrics::Reconciler, queue::RequeueAfter, retry_state::Done,
+    watch::DeliveryStores, work::ClusterKey, writes,
 };
 
 /// Reconciles one Cluster.
@@ -42,7 +42,11 @@ pub async fn reconcile(key: &ClusterKey, stores: &DeliveryStores, context: &Cont
     context
         .metrics
         .reconciled(Reconciler::Cluster, failure, started.elapsed());
-    retry_state.requeue_after(key, cluster.metadata.generation, result)
+    retry_state.requeue_after(
+        key,
+        cluster.metadata.generation,
+        result.map(|()| Done::UNTIL_CHANGE),
+    )
 }
 
 async fn sync(

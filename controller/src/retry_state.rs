@@ -5,12 +5,40 @@ use std::hash::Hash;
 use helmops_shared::runtime::exit::with_causes;
 
 use crate::{
-    backoff::Backoff,
+    backoff::{Backoff, BackoffPolicy},
     error_class::{Class, ClassifiedError},
     pending_writes::PendingWrites,
     queue::RequeueAfter,
     rate::RateLimit,
 };
+
+/// How a reconciliation without an error ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// When to reconcile the object again; `None` if only a change requires it.
+    pub requeue_after: RequeueAfter,
+    /// What becomes of earlier failures.
+    pub failures: Failures,
+}
+
+/// The failures of an object after a reconciliation without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failures {
+    /// They are forgotten.
+    Reset,
+    /// They stay as they are: nothing was attempted that could have ended them.
+    Kept,
+    /// A part of the reconciliation has failed, and the object is requeued after this backoff at the latest.
+    Another(BackoffPolicy),
+}
+
+impl Done {
+    /// Only a change requires another reconciliation.
+    pub const UNTIL_CHANGE: Self = Self {
+        requeue_after: None,
+        failures: Failures::Reset,
+    };
+}
 
 /// The retry state of the objects of a kind. `R` identifies what an object requests: once it requests something else, earlier
 /// failures do not count.
@@ -47,19 +75,28 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
         &self,
         key: &K,
         retry_key: R,
-        result: Result<(), impl ClassifiedError>,
+        result: Result<Done, impl ClassifiedError>,
     ) -> RequeueAfter {
         match result {
-            Ok(()) => {
-                self.backoff.forget(key);
-                None
-            }
+            Ok(done) => self.done(key, retry_key, done),
             Err(error) => self.retry_after(key, retry_key, &error),
         }
     }
 
+    fn done(&self, key: &K, retry_key: R, done: Done) -> RequeueAfter {
+        let retry_after = match done.failures {
+            Failures::Reset => {
+                self.backoff.forget(key);
+                None
+            }
+            Failures::Kept => None,
+            Failures::Another(policy) => Some(self.backoff.failed(key.clone(), retry_key, policy)),
+        };
+        done.requeue_after.into_iter().chain(retry_after).min()
+    }
+
     /// When to retry after an error; `None` if it is not retried until something changes.
-    pub fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> RequeueAfter {
+    fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> RequeueAfter {
         let class = error.class();
         if let Class::Postponed(wait) = class {
             // Not a failure: nothing was attempted.

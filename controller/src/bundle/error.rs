@@ -3,7 +3,8 @@
 use std::fmt;
 
 use helmops_shared::{
-    api::Bundle, chart::version::Version, policy::Policies, reason::Reason, targeting::template::Exceeded,
+    api::Bundle, chart::request::is_complete_version, policy::Policies, reason::Reason,
+    targeting::template::Exceeded,
 };
 use thiserror::Error;
 
@@ -107,7 +108,7 @@ pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> 
         .as_ref()
         .filter(|_| bundle.spec.helm_op_options.is_some());
     match helm.map(|helm| &*helm.version) {
-        Some(version) if !version.is_empty() && !is_exact(version) => {
+        Some(version) if !version.is_empty() && !is_complete_version(version) => {
             let message = format!(
                 "chart version cannot be deployed; check HelmOp status for more details: spec.helm.version: Invalid value: \
                  {version:?}: expected one exact version, such as 1.2.3"
@@ -116,11 +117,6 @@ pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> 
         }
         _ => Ok(()),
     }
-}
-
-fn is_exact(version: &str) -> bool {
-    let version = version.strip_prefix('v').unwrap_or(version);
-    Version::parse_strict(version).is_ok()
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::{
     error_class::ClassifiedError,
     metrics::Reconciler,
     queue::RequeueAfter,
+    retry_state::Done,
     watch::{DeliveryStores, Weight},
     work::BundleKey,
     workers::WorkerPermit,
@@ -54,13 +55,17 @@ pub async fn reconcile(
     let Some(object) = context.stores.bundles.get(key) else {
         context.bundles.forget(key);
         let result = Box::pin(apply::delete_leftovers(context, key)).await;
-        return context.bundles.requeue_after(key, None, result);
+        return context
+            .bundles
+            .requeue_after(key, None, result.map(|()| Done::UNTIL_CHANGE));
     };
     if object.meta().deletion_timestamp.is_some() {
         let result = Box::pin(finalize(key, &object, stores, context)).await;
-        return context
-            .bundles
-            .requeue_after(key, object.meta().generation, result);
+        return context.bundles.requeue_after(
+            key,
+            object.meta().generation,
+            result.map(|()| Done::UNTIL_CHANGE),
+        );
     }
     let bundle = match &*object {
         Decoded::Valid(bundle) => bundle,
@@ -79,9 +84,11 @@ pub async fn reconcile(
     context
         .metrics
         .reconciled(Reconciler::Bundle, failure, started.elapsed());
-    context
-        .bundles
-        .requeue_after(key, bundle.metadata.generation, result)
+    context.bundles.requeue_after(
+        key,
+        bundle.metadata.generation,
+        result.map(|()| Done::UNTIL_CHANGE),
+    )
 }
 
 /// Deletes the copies and BundleDeployments of a Bundle that is being deleted, whether it decodes or not.

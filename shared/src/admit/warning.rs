@@ -7,10 +7,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::{
     api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy},
     chart::{
-        request::{is_exact, is_floating, or_inherited},
+        request::{is_complete_version, is_floating, is_strict_version, or_inherited},
         source::{self, is_archive},
         url::{self, Url},
-        version::Version,
     },
     poll, targeting,
     text::cut,
@@ -171,7 +170,7 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
         Some(_) if is_archive(&helm.chart) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because a chart archive has no versions to choose from"
         )),
-        Some(_) if is_exact(&helm.version) => warnings.add(format!(
+        Some(_) if is_strict_version(&helm.version) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions set \
              a range",
             helm.version
@@ -208,18 +207,12 @@ fn any_target_is_floating(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
     })
 }
 
-/// Whether the version is an explicit range. An empty version is the common case and gets no warning.
+/// Whether the version is an explicit range. An empty version is the common case and gets no warning, and a complete version
+/// with a leading `v` is as good as an exact one.
 fn is_range(helm: &HelmOptions) -> bool {
     !helm.version.is_empty()
         && is_floating(&helm.repo, &helm.chart, &helm.version)
-        && !is_complete(&helm.version)
-}
-
-/// Three numbers with a leading `v`, which are as good as an exact version.
-fn is_complete(version: &str) -> bool {
-    version
-        .strip_prefix('v')
-        .is_some_and(|rest| Version::parse_strict(rest).is_ok())
+        && !is_complete_version(&helm.version)
 }
 
 fn transport(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {

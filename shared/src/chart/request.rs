@@ -41,7 +41,7 @@ impl<'a> VersionRequest<'a> {
     /// Whether it can match one version only: a complete semantic version without a leading `v`. Anything else may match
     /// a newer version later.
     pub fn is_exact(&self) -> bool {
-        is_exact(self.text)
+        is_strict_version(self.text)
     }
 }
 
@@ -71,9 +71,16 @@ impl From<&VersionRequest<'_>> for OwnedVersionRequest {
     }
 }
 
-/// Whether a version field can match one version only; see [`VersionRequest::is_exact`].
-pub fn is_exact(text: &str) -> bool {
+/// Whether a text is a version as the specification writes it: three numbers without a leading `v`. As a version field it can
+/// match one version only.
+pub fn is_strict_version(text: &str) -> bool {
     Version::parse_strict(text).is_ok()
+}
+
+/// Whether a text is one version with all three numbers, with or without a leading `v`. It can be deployed. As a version field it
+/// may match several versions: with a `v` it matches the same version of another spelling too.
+pub fn is_complete_version(text: &str) -> bool {
+    is_strict_version(text.strip_prefix('v').unwrap_or(text))
 }
 
 /// The target's own `repo`, `chart` or `version`, or the one of `spec.helm` if the target's is empty.
@@ -113,5 +120,5 @@ pub fn is_floating(repo: &str, chart: &str, version: &str) -> bool {
         ChartSource::Oci { repo } => Reference::parse(repo)
             .is_ok_and(|reference| reference.tag.is_none() && reference.digest.is_none()),
     };
-    has_versions && !is_exact(version)
+    has_versions && !is_strict_version(version)
 }

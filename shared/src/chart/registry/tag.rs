@@ -8,7 +8,7 @@
 //! `1.2` too, but its bundle controller deploys only complete versions. So `latest`, `1`, `1.2`, `01.2.3` and the tags of
 //! signatures (`sha256-….sig`) are not versions here: chosen by Fleet, they lead to an error.
 
-use crate::chart::version::Version;
+use crate::chart::request::is_complete_version;
 
 /// The longest tag, in bytes, by the distribution specification.
 pub const MAX_TAG_LEN: usize = 128;
@@ -45,8 +45,7 @@ pub fn version_of(tag: &str) -> Option<String> {
         return None;
     }
     let version = tag.replace('_', "+");
-    let bare = version.strip_prefix('v').unwrap_or(&version);
-    Version::parse_strict(bare).is_ok().then_some(version)
+    is_complete_version(&version).then_some(version)
 }
 
 #[cfg(test)]
