@@ -33,6 +33,7 @@ mod metrics;
 mod pending_writes;
 mod queue;
 mod rate;
+mod reconciler;
 mod reference;
 mod resolve;
 mod retry_state;

@@ -2,7 +2,8 @@
 
 use std::hash::Hash;
 
-use helmops_shared::runtime::exit::with_causes;
+use helmops_shared::{api::labels, runtime::exit::with_causes};
+use kube::core::ObjectMeta;
 
 use crate::{
     backoff::{Backoff, BackoffPolicy},
@@ -40,12 +41,32 @@ impl Done {
     };
 }
 
-/// The retry state of the objects of a kind. `R` identifies what an object requests: once it requests something else, earlier
-/// failures do not count.
+/// Identifies what an object requests. When it changes, earlier failures do not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetryKey {
+    generation: Option<i64>,
+    /// The token of a requested poll.
+    token: Option<String>,
+}
+
+impl RetryKey {
+    /// The key of an object with these metadata.
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let annotations = metadata.annotations.as_ref();
+        Self {
+            generation: metadata.generation,
+            token: annotations
+                .and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT))
+                .cloned(),
+        }
+    }
+}
+
+/// The retry state of the objects of a kind.
 #[derive(Debug)]
-pub struct RetryState<K, R> {
+pub struct RetryState<K> {
     /// Consecutive failures.
-    pub backoff: Backoff<K, R>,
+    pub backoff: Backoff<K, RetryKey>,
     /// Status writes that the cache does not show yet.
     pub pending_writes: PendingWrites<K>,
     /// The rate limit of requests to repositories. It is kept when the object is deleted, or else deleting the object would evade
@@ -53,7 +74,7 @@ pub struct RetryState<K, R> {
     pub requests: RateLimit<K>,
 }
 
-impl<K, R> Default for RetryState<K, R> {
+impl<K> Default for RetryState<K> {
     fn default() -> Self {
         Self {
             backoff: Backoff::default(),
@@ -63,7 +84,7 @@ impl<K, R> Default for RetryState<K, R> {
     }
 }
 
-impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
+impl<K: Clone + Eq + Hash> RetryState<K> {
     /// Forgets a deleted object.
     pub fn forget(&self, key: &K) {
         self.backoff.forget(key);
@@ -74,7 +95,7 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
     pub fn requeue_after(
         &self,
         key: &K,
-        retry_key: R,
+        retry_key: RetryKey,
         result: Result<Done, impl ClassifiedError>,
     ) -> RequeueAfter {
         match result {
@@ -83,7 +104,7 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
         }
     }
 
-    fn done(&self, key: &K, retry_key: R, done: Done) -> RequeueAfter {
+    fn done(&self, key: &K, retry_key: RetryKey, done: Done) -> RequeueAfter {
         let retry_after = match done.failures {
             Failures::Reset => {
                 self.backoff.forget(key);
@@ -96,7 +117,7 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
     }
 
     /// When to retry after an error; `None` if it is not retried until something changes.
-    fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> RequeueAfter {
+    fn retry_after(&self, key: &K, retry_key: RetryKey, error: &impl ClassifiedError) -> RequeueAfter {
         let class = error.class();
         if let Class::Postponed(wait) = class {
             // Not a failure: nothing was attempted.

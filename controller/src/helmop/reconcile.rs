@@ -18,10 +18,10 @@ use super::{
     versions::{ResolveInput, Versions, versions},
 };
 use crate::{
-    context::{Context, RetryKey},
+    context::Context,
     error::ReconcileError,
     error_class::ClassifiedError,
-    retry_state::Done,
+    retry_state::{Done, RetryKey},
     work::HelmOpKey,
     workers::WorkerPermit,
 };
@@ -125,7 +125,7 @@ impl HelmOpReconciliation<'_> {
             valid,
             bundle,
             repo,
-            backoff: backoff.remaining(self.key, &RetryKey::of(self.helmop)),
+            backoff: backoff.remaining(self.key, &RetryKey::of(&self.helmop.metadata)),
             min_interval: self.context.min_polling_interval,
         };
         PollPlan::new(&input, Timestamp::now())
