@@ -16,7 +16,6 @@ use crate::backoff::BackoffPolicy;
 const MAX_ENTRIES: usize = 4096;
 /// Backoff after most failures: a recovery is noticed within `longest`.
 const DEFAULT_BACKOFF: BackoffPolicy = BackoffPolicy {
-    is_transient: true,
     initial_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(30),
 };
@@ -24,7 +23,6 @@ const DEFAULT_BACKOFF: BackoffPolicy = BackoffPolicy {
 pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 /// Backoff after a 429 without `Retry-After`.
 const RATE_LIMIT_BACKOFF: BackoffPolicy = BackoffPolicy {
-    is_transient: true,
     initial_delay: Duration::from_secs(10),
     max_delay: MAX_RETRY_AFTER,
 };
