@@ -9,12 +9,9 @@ use std::{
 
 use helmops_process::{ExponentialBackoff, lock};
 
-/// The backoff for a class of errors.
+/// The delays after consecutive failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffPolicy {
-    /// Whether the error usually resolves itself. Otherwise it lasts until a user fixes or publishes something, and the object
-    /// is `Stalled`.
-    pub is_transient: bool,
     /// Delay after the first failure. Each further failure doubles it.
     pub initial_delay: Duration,
     /// Maximum delay.
@@ -24,26 +21,18 @@ pub struct BackoffPolicy {
 impl BackoffPolicy {
     /// A conflict with another client: retried as soon as the caches have caught up.
     pub const CONFLICT: Self = Self {
-        is_transient: true,
         initial_delay: Duration::from_millis(100),
         max_delay: Duration::from_secs(5),
     };
     /// Errors that usually resolve themselves.
     pub const TRANSIENT: Self = Self {
-        is_transient: true,
         initial_delay: Duration::from_secs(1),
         max_delay: Duration::from_mins(2),
     };
-    /// Errors that last until a user fixes or publishes something.
+    /// Errors that last for a while.
     pub const SLOW: Self = Self {
-        is_transient: false,
         initial_delay: Duration::from_secs(5),
         max_delay: Duration::from_mins(5),
-    };
-    /// A server that limits requests. The error resolves itself, but not soon.
-    pub const RATE_LIMITED: Self = Self {
-        is_transient: true,
-        ..Self::SLOW
     };
 
     /// The same policy, with delays of at least `least`.

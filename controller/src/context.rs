@@ -2,8 +2,7 @@
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
-use helmops_api::{HelmOp, labels};
-use kube::{Client, core::ObjectMeta};
+use kube::Client;
 
 use crate::{
     compute::Compute,
@@ -39,11 +38,11 @@ pub struct Context {
     /// The metrics.
     pub metrics: Metrics,
     /// Retry state of HelmOps.
-    pub helmops: RetryState<HelmOpKey, RetryKey>,
-    /// Retry state of Bundles, for the bundle loop; the retry key is the generation.
-    pub bundles: RetryState<BundleKey, Option<i64>>,
-    /// Retry state of Clusters; the retry key is the generation.
-    pub clusters: RetryState<ClusterKey, Option<i64>>,
+    pub helmops: RetryState<HelmOpKey>,
+    /// Retry state of Bundles, for the bundle loop.
+    pub bundles: RetryState<BundleKey>,
+    /// Retry state of Clusters.
+    pub clusters: RetryState<ClusterKey>,
     /// The minimum polling interval.
     pub min_polling_interval: Duration,
     /// Whether the CRD of HelmOp in the cluster has the status fields that helmops adds to Fleet's. If it lacks them, the API
@@ -53,29 +52,4 @@ pub struct Context {
     pub pruned_bundle_fields: Pruned,
     /// The unknown fields that the CRD of BundleDeployment in the cluster lacks.
     pub pruned_deployment_fields: Pruned,
-}
-
-/// Identifies what a HelmOp requests. When it changes, earlier failures do not count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetryKey {
-    generation: Option<i64>,
-    token: Option<String>,
-}
-
-impl RetryKey {
-    /// The key of a HelmOp.
-    pub fn of(helmop: &HelmOp) -> Self {
-        Self::of_metadata(&helmop.metadata)
-    }
-
-    /// The key of a HelmOp with these metadata.
-    pub fn of_metadata(metadata: &ObjectMeta) -> Self {
-        let annotations = metadata.annotations.as_ref();
-        Self {
-            generation: metadata.generation,
-            token: annotations
-                .and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT))
-                .cloned(),
-        }
-    }
 }

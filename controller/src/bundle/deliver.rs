@@ -24,7 +24,7 @@ use super::{
 use crate::{
     client::bounded,
     context::Context,
-    retry_state::ClassifiedError,
+    error_class::ClassifiedError,
     watch::{Copies, CopyRef},
 };
 

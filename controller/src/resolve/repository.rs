@@ -6,13 +6,10 @@ use helm_index::{
     self as index, ChartFilter, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
     VersionRequest, select,
 };
-use helmops_core::{
-    chart::{
-        location::{self, without_credentials},
-        resolved::ChartVersion,
-        url::redacted,
-    },
-    reason::Reason,
+use helmops_core::chart::{
+    location::{self, without_credentials},
+    resolved::ChartVersion,
+    url::redacted,
 };
 use percent_encoding::percent_decode_str;
 use reqwest::{
@@ -27,8 +24,7 @@ use thiserror::Error;
 use super::{
     access::{Access, Credentials, Login, NotSentReason},
     budget::Budget,
-    cache::{Cache, CacheSettings, FetchFailure, Requester, Sizes},
-    error::{index_reason, select_reason},
+    cache::{Cache, CacheSettings, Requester, Sizes},
     http::{
         FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, Limits, RepositoryId,
         RequestPermit, read_error,
@@ -37,7 +33,7 @@ use super::{
     overflow::Overflows,
     selection::SelectionPermits,
 };
-use crate::backoff::BackoffPolicy;
+use crate::error_class::{Classified, ClassifiedError};
 
 /// Far above the largest public indexes. The memory for reading does not depend on it.
 pub const LIMITS: Limits = Limits {
@@ -73,27 +69,17 @@ pub enum RepositoryError {
     },
 }
 
+impl ClassifiedError for RepositoryError {
+    fn classify(&self) -> Classified {
+        match self {
+            Self::Fetch(error) => error.kind.classify(),
+            Self::Index { source, .. } => source.classify(),
+            Self::Select { source, .. } => source.classify(),
+        }
+    }
+}
+
 impl RepositoryError {
-    /// The reason for conditions and metrics.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::Fetch(error) => error.kind.reason(),
-            Self::Index { source, .. } => index_reason(source),
-            Self::Select { source, .. } => select_reason(source),
-        }
-    }
-
-    /// When to retry.
-    pub fn backoff_policy(&self) -> BackoffPolicy {
-        match self {
-            Self::Fetch(error) => error.kind.backoff_policy(),
-            Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)) => {
-                BackoffPolicy::TRANSIENT
-            }
-            Self::Index { .. } | Self::Select { .. } => BackoffPolicy::SLOW,
-        }
-    }
-
     /// Whether reading fewer charts may succeed.
     fn may_succeed_with_fewer_charts(&self) -> bool {
         matches!(self, Self::Index { source, .. }
@@ -103,13 +89,6 @@ impl RepositoryError {
     /// Whether that stays so for a while.
     fn is_too_large(&self) -> bool {
         matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::TooManyVersions))
-    }
-}
-
-impl FetchFailure for RepositoryError {
-    fn is_shared(&self) -> bool {
-        // The exhausted share of one namespace does not concern others.
-        !matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)))
     }
 }
 
@@ -549,7 +528,11 @@ fn login_in(url: &Url) -> Option<Login> {
 
 #[cfg(test)]
 mod tests {
+    use helm_index::OverBudget;
+    use helmops_core::reason::Reason;
+
     use super::*;
+    use crate::error_class::{Class, Scope, classified};
 
     #[test]
     fn a_login_is_read_from_the_url() {
@@ -613,5 +596,39 @@ mod tests {
         let sent = validators(&headers);
         assert_eq!(sent.get(IF_NONE_MATCH).unwrap().as_bytes(), b"no quotes \xff");
         assert_eq!(sent.len(), 1);
+    }
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let url = || "https://h/index.yaml".to_owned();
+        let fetch = FetchError::new(&url(), FetchErrorKind::ConnectionRefused);
+        let index = |source| RepositoryError::Index {
+            url: url(),
+            source: Arc::new(source),
+        };
+        let select = RepositoryError::Select {
+            url: url(),
+            source: SelectError::NoVersions { chart: url() },
+        };
+        for (error, reason, class) in [
+            (
+                RepositoryError::Fetch(fetch),
+                Reason::ConnectionFailed,
+                Class::Transient(Scope::Host),
+            ),
+            (
+                index(IndexError::NoSuchChart(url())),
+                Reason::ChartNotFound,
+                Class::Absent,
+            ),
+            (
+                index(IndexError::OverBudget(OverBudget)),
+                Reason::Busy,
+                Class::Transient(Scope::Namespace),
+            ),
+            (select, Reason::NoMatchingVersion, Class::Absent),
+        ] {
+            assert_eq!(error.classify(), classified(reason, class), "{error}");
+        }
     }
 }

@@ -36,8 +36,10 @@ const SECRETS: [(&str, &str); 2] = [
     "could not get Rancher CA bundle: no field {key} found in secret {secret} of namespace {NAMESPACE}; add it, or delete the Secret if Rancher's certificate needs no authority of its own"
 )]
 pub struct MissingKey {
-    secret: &'static str,
-    key: &'static str,
+    /// The name of the Secret.
+    pub secret: &'static str,
+    /// The missing key.
+    pub key: &'static str,
 }
 
 /// The cache of both Secrets.

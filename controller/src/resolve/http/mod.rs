@@ -42,7 +42,6 @@ use self::{
     backoff::{BackoffKey, Backoffs},
     body::ReadOptions,
     client::Clients,
-    error::BackoffScope,
     permits::RequestPermits,
     readers::{Readers, Threads},
 };
@@ -50,7 +49,10 @@ use super::{
     metrics::{FetchMetrics, RequestKind, RequestOutcome},
     time_limit::TimeLimit,
 };
-use crate::metrics::GaugeGuard;
+use crate::{
+    error_class::{ClassifiedError, Scope},
+    metrics::GaugeGuard,
+};
 
 /// Sends requests.
 #[derive(Debug)]
@@ -230,7 +232,7 @@ impl HttpClient {
             }
             Err(error) => {
                 let kind = FetchErrorKind::from_reqwest(error);
-                if kind.backoff_scope() == BackoffScope::Host {
+                if kind.class().scope() == Scope::Host {
                     self.hosts.failed(host, &kind);
                 }
                 Err(kind)
@@ -347,10 +349,11 @@ impl TrackedRequest {
 
     fn failed(self, kind: FetchErrorKind, bytes: u64) -> FetchError {
         let (backoff, key) = &self.repository;
-        match kind.backoff_scope() {
-            BackoffScope::Repository => backoff.failed(*key, &kind),
-            BackoffScope::Request => backoff.responded(*key),
-            BackoffScope::Host => {}
+        match kind.class().scope() {
+            Scope::Repository => backoff.failed(*key, &kind),
+            // The server works, and only this request failed.
+            Scope::Object | Scope::Namespace => backoff.responded(*key),
+            Scope::Host => {}
         }
         let outcome = RequestOutcome::Failed(kind.reason());
         self.fetches

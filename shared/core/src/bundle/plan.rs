@@ -7,7 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube_core::Resource;
 use thiserror::Error;
 
-use super::desired::{self, MissingVersion};
+use super::{
+    RequestedCharts,
+    desired::{self, MissingVersion},
+};
 use crate::admit::ValidHelmOp;
 
 /// What to do with the Bundle.
@@ -52,10 +55,10 @@ pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
 }
 
 /// Inputs of the desired Bundle besides the HelmOp.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct BundleInputs<'a> {
-    /// The resolved versions of all [lookups](super::lookups).
-    pub resolved: &'a [ResolvedChart],
+    /// The charts of the HelmOp, with their versions.
+    pub charts: &'a RequestedCharts<'a, 'a>,
     /// The token of the last requested poll that is done, see [`labels::LAST_HANDLED_POLL`].
     pub polled: Option<&'a str>,
     /// The certificate authorities that agents trust in addition to their own, as PEM in Base64.
@@ -73,7 +76,7 @@ pub fn plan(
     existing: Option<&Bundle>,
     parts: BundleInputs<'_>,
 ) -> Result<Plan, MissingVersion> {
-    let spec = desired::spec(valid, parts.resolved, parts.ca_bundle)?;
+    let spec = desired::spec(valid, parts.charts, parts.ca_bundle)?;
     let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), parts);
     let mut bundle = Bundle {
         metadata: metadata.into(),
@@ -127,7 +130,7 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: Bundl
     metadata.namespace.clone_from(&valid.helmop.metadata.namespace);
     metadata.labels = Some(desired::bundle_labels(valid));
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(labels::RESOLVED.to_owned(), record(parts.resolved));
+    annotations.insert(labels::RESOLVED.to_owned(), record(&parts.charts.records()));
     match parts.polled {
         Some(token) => annotations.insert(labels::LAST_HANDLED_POLL.to_owned(), token.to_owned()),
         None => annotations.remove(labels::LAST_HANDLED_POLL),

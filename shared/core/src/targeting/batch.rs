@@ -54,7 +54,8 @@ impl<'g> ClusterBatch<'g> {
         interner: &mut Interner<'_>,
     ) -> Result<DesiredTarget, ValuesError> {
         let budget = interner.budget();
-        let not_made = |exceeded| ValuesError::new(VALUES, ValuesErrorKind::NotRendered(exceeded.into()));
+        let not_made =
+            |exceeded: Exceeded| ValuesError::new(VALUES, ValuesErrorKind::NotRendered(exceeded.into()));
         budget.next_item().map_err(not_made)?;
         let labels = template_labels(cluster);
         if let Some(shared) = self.shared.get(&labels.is_empty()) {

@@ -5,7 +5,7 @@ use std::{cell::Cell, fmt::Write as _, rc::Rc, time::Duration};
 use serde_json::json;
 
 use super::{
-    super::{Budget, Exceeded, Limits},
+    super::{Budget, Exceeded, Limits, TemplateErrorKind},
     context, render_within as render,
 };
 
