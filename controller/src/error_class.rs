@@ -3,8 +3,9 @@
 use std::{error::Error, time::Duration};
 
 use helmops_core::reason::Reason;
+use helmops_process::ExponentialBackoff;
 
-use crate::backoff::BackoffPolicy;
+use crate::backoff;
 
 /// How long an error lasts, and what ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +47,14 @@ impl Class {
     pub const TRANSIENT: Self = Self::Transient(Scope::Object);
 
     /// When it is retried; `None` if there is no backoff: something else triggers the next attempt.
-    pub fn backoff_policy(self) -> Option<BackoffPolicy> {
+    pub fn backoff_policy(self) -> Option<ExponentialBackoff> {
         match self {
             Self::Permanent | Self::Superseded | Self::Postponed(_) => None,
-            Self::Absent => Some(BackoffPolicy::SLOW),
-            Self::Transient(_) => Some(BackoffPolicy::TRANSIENT),
-            Self::RateLimited(least) => Some(BackoffPolicy::SLOW.at_least(least)),
-            Self::Expensive => Some(BackoffPolicy::SLOW.at_least(Duration::from_mins(1))),
-            Self::Conflict => Some(BackoffPolicy::CONFLICT),
+            Self::Absent => Some(backoff::SLOW),
+            Self::Transient(_) => Some(backoff::TRANSIENT),
+            Self::RateLimited(least) => Some(backoff::SLOW.at_least(least)),
+            Self::Expensive => Some(backoff::SLOW.at_least(Duration::from_mins(1))),
+            Self::Conflict => Some(backoff::CONFLICT),
         }
     }
 
@@ -144,8 +145,8 @@ mod tests {
     #[test]
     fn all_decisions_follow_from_the_class() {
         const HOUR: Duration = Duration::from_hours(1);
-        let slow = |least| Some(BackoffPolicy::SLOW.at_least(least));
-        let transient = Some(BackoffPolicy::TRANSIENT);
+        let slow = |least| Some(backoff::SLOW.at_least(least));
+        let transient = Some(backoff::TRANSIENT);
         let now = Duration::ZERO;
         // Class, backoff, whether it is transient, whether it is benign, scope, severity.
         for (class, policy, is_transient, is_benign, scope, severity) in [
@@ -186,7 +187,7 @@ mod tests {
             ),
             (
                 Class::Conflict,
-                Some(BackoffPolicy::CONFLICT),
+                Some(backoff::CONFLICT),
                 true,
                 true,
                 Scope::Object,

@@ -11,7 +11,7 @@ use kube::{Resource, core::ObjectMeta, runtime::reflector::ObjectRef};
 use tracing::{Instrument, Span};
 
 use crate::{
-    backoff::BackoffPolicy,
+    backoff,
     error::cut_error,
     error_class::ClassifiedError,
     metrics::{Controller, Metrics},
@@ -121,7 +121,7 @@ async fn reconcile_existing<R: Reconciler>(
     let metadata = object.meta();
     let cached = metadata.resource_version.as_deref().unwrap_or_default();
     if retry_state.pending_writes.is_stale(key, cached) {
-        return Some(BackoffPolicy::CONFLICT.initial_delay);
+        return Some(backoff::CONFLICT.initial_delay);
     }
     let started = Instant::now();
     let result = match object {
@@ -158,8 +158,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        backoff::BackoffPolicy, error::ReconcileError, lease::Leadership, retry_state::Failures,
-        work::HelmOpKey, workers::Workers,
+        error::ReconcileError, lease::Leadership, retry_state::Failures, work::HelmOpKey, workers::Workers,
     };
 
     /// Records the calls of the frame.
@@ -290,7 +289,7 @@ mod tests {
     }
 
     fn is_first_transient_delay(delay: RequeueAfter) -> bool {
-        let full = BackoffPolicy::TRANSIENT.initial_delay;
+        let full = backoff::TRANSIENT.initial_delay;
         delay.is_some_and(|delay| delay <= full && delay >= full * 3 / 4)
     }
 
@@ -308,9 +307,7 @@ mod tests {
         let recorder = Recorder::new(done);
         let state = &recorder.retry_state;
         let retry_key = RetryKey::default();
-        state
-            .backoff
-            .failed(key(), retry_key.clone(), BackoffPolicy::SLOW);
+        state.backoff.failed(key(), retry_key.clone(), backoff::SLOW);
         assert_eq!(recorder.reconcile_once().await, None);
         assert_eq!(recorder.calls(), ["forget", "deleted"]);
         assert_eq!(state.backoff.remaining(&key(), &retry_key), None);
@@ -335,7 +332,7 @@ mod tests {
         pending.record(key(), &version("1"), &version("2"));
         recorder.cache(&json!({}), &json!({}));
         let delay = recorder.reconcile_once().await;
-        assert_eq!(delay, Some(BackoffPolicy::CONFLICT.initial_delay));
+        assert_eq!(delay, Some(backoff::CONFLICT.initial_delay));
         assert_eq!(recorder.calls(), [""; 0]);
         recorder.cache(&json!({ "resourceVersion": "2" }), &json!({}));
         assert_eq!(recorder.reconcile_once().await, None);
@@ -385,13 +382,11 @@ mod tests {
         for (failures, remains) in [
             (Failures::Reset, false),
             (Failures::Kept, true),
-            (Failures::Another(BackoffPolicy::SLOW), true),
+            (Failures::Another(backoff::SLOW), true),
         ] {
             let state = RetryState::default();
             let retry_key = RetryKey::default();
-            state
-                .backoff
-                .failed(key(), retry_key.clone(), BackoffPolicy::SLOW);
+            state.backoff.failed(key(), retry_key.clone(), backoff::SLOW);
             let later = Duration::from_hours(1);
             let done = Done {
                 requeue_after: Some(later),

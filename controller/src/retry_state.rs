@@ -3,11 +3,11 @@
 use std::hash::Hash;
 
 use helmops_api::labels;
-use helmops_process::exit::with_causes;
+use helmops_process::{ExponentialBackoff, exit::with_causes};
 use kube::core::ObjectMeta;
 
 use crate::{
-    backoff::{Backoff, BackoffPolicy},
+    backoff::Backoff,
     error_class::{Class, ClassifiedError},
     pending_writes::PendingWrites,
     queue::RequeueAfter,
@@ -31,7 +31,7 @@ pub enum Failures {
     /// They stay as they are: nothing was attempted that could have ended them.
     Kept,
     /// A part of the reconciliation has failed, and the object is requeued after this backoff at the latest.
-    Another(BackoffPolicy),
+    Another(ExponentialBackoff),
 }
 
 impl Done {

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::versions::PollOutcome;
 use crate::{
-    backoff::BackoffPolicy,
+    backoff,
     error::ReconcileError,
     error_class::ClassifiedError,
     resolve::ResolveError,
@@ -169,7 +169,7 @@ impl PollPlan {
         let remaining = self.decision.remaining_backoff();
         let (remaining, failures) = match (outcome, remaining) {
             (PollOutcome::Failed(error), _) => {
-                let policy = error.class().backoff_policy().unwrap_or(BackoffPolicy::SLOW);
+                let policy = error.class().backoff_policy().unwrap_or(backoff::SLOW);
                 (None, Failures::Another(policy))
             }
             // The failure of a poll that is still backing off still counts.
@@ -352,7 +352,7 @@ mod tests {
     fn a_failed_poll_is_retried_after_its_backoff_or_at_its_next_due_time() {
         let plan = plan(&helmop("1m", &polled("False")), None);
         let done = plan.done(&PollOutcome::Failed(timeout()));
-        assert_eq!(done.failures, Failures::Another(BackoffPolicy::TRANSIENT));
+        assert_eq!(done.failures, Failures::Another(backoff::TRANSIENT));
         let next = done.requeue_after.unwrap();
         assert!(next <= Duration::from_secs(90), "{next:?}");
         assert_eq!(plan.done(&PollOutcome::Succeeded).failures, Failures::Reset);
