@@ -99,7 +99,7 @@ fn archive(url: &str) -> PolicySubject<'_> {
 /// of clusters, fetches the same text with another parser.
 fn location(text: &str) -> Result<Vec<Candidate<'static>>, String> {
     let written = go_url::Url::parse(text).map_err(|error| error.to_string())?;
-    let url = without_credentials(location::url(text).map_err(|error| invalid(&error))?);
+    let url = without_credentials(location::url(text).map_err(invalid)?);
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("nothing is fetched with scheme {:?}", url.scheme()));
     }
@@ -120,7 +120,7 @@ fn location(text: &str) -> Result<Vec<Candidate<'static>>, String> {
 /// it is written, because it depends on the Secret which one is the default port.
 fn reference(text: &str) -> Result<String, String> {
     let reference = Reference::parse(text).map_err(|error| error.to_string())?;
-    let endpoint = Endpoint::of(Transport::Https, &reference).map_err(|error| invalid(&error))?;
+    let endpoint = Endpoint::of(Transport::Https, &reference).map_err(invalid)?;
     let url = endpoint.base_url();
     check_host(reference.registry, url)?;
     let mut registry = url.host_str().unwrap_or_default().to_owned();
@@ -140,7 +140,7 @@ fn name(text: &str) -> &str {
     repository.rsplit_once('/').map_or(repository, |(_, name)| name)
 }
 
-fn invalid(error: &ParseError) -> String {
+fn invalid(error: ParseError) -> String {
     format!("the HTTP client cannot parse it: {error}")
 }
 

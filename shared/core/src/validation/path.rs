@@ -28,6 +28,7 @@ impl<'a> Path<'a> {
     }
 
     /// A field of the struct at this path.
+    #[must_use]
     pub const fn field(&'a self, field: &'a str) -> Self {
         Self {
             parent: Some(self),
@@ -36,6 +37,7 @@ impl<'a> Path<'a> {
     }
 
     /// An item of the list at this path.
+    #[must_use]
     pub const fn index(&'a self, index: usize) -> Self {
         Self {
             parent: Some(self),
@@ -44,6 +46,7 @@ impl<'a> Path<'a> {
     }
 
     /// The entry of the map at this path.
+    #[must_use]
     pub const fn key(&'a self, key: &'a str) -> Self {
         Self {
             parent: Some(self),
