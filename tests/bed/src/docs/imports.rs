@@ -37,14 +37,20 @@ type Modules = BTreeMap<ModulePath, Module>;
 /// The imported modules of each module, with the line of the import.
 type Imports = BTreeMap<ModulePath, BTreeMap<ModulePath, usize>>;
 
+/// Lines of a source with their number.
+type Lines<'a> = Vec<(usize, &'a str)>;
+
+/// Paths as written, with the line that names them.
+type Paths = Vec<(usize, String)>;
+
 /// A module with a file of its own.
 #[derive(Debug)]
 struct Module {
     file: String,
     /// Each path that it names, with its line: those of `use` with their braces expanded.
-    uses: Vec<(usize, String)>,
+    uses: Paths,
     /// The paths in the rest of the code.
-    mentions: Vec<(usize, String)>,
+    mentions: Paths,
 }
 
 /// Cycles of imports, and imports against the order of modules.
@@ -118,7 +124,7 @@ fn load(sources: &[Page], file: &Page, path: ModulePath, modules: &mut Modules) 
 }
 
 /// The lines of a source without comments and without items for tests.
-fn without_tests(text: &str) -> Vec<(usize, &str)> {
+fn without_tests(text: &str) -> Lines<'_> {
     let mut kept = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((index, line)) = lines.next() {
@@ -161,11 +167,8 @@ fn without_visibility(line: &str) -> &str {
     }
 }
 
-/// The index of a line, and the line.
-type NumberedLine<'a> = (usize, &'a str);
-
 /// The paths of all `use` declarations, and the other lines.
-fn split_uses<'a>(code: &[NumberedLine<'a>]) -> (Vec<(usize, String)>, Vec<NumberedLine<'a>>) {
+fn split_uses<'a>(code: &[(usize, &'a str)]) -> (Paths, Lines<'a>) {
     let (mut uses, mut rest) = (Vec::new(), Vec::new());
     let mut lines = code.iter();
     while let Some(&(number, line)) = lines.next() {
@@ -218,7 +221,7 @@ fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
 }
 
 /// The paths in other lines that begin with `crate`, `super` or a submodule.
-fn mentions(lines: &[(usize, &str)], children: &[String]) -> Vec<(usize, String)> {
+fn mentions(lines: &[(usize, &str)], children: &[String]) -> Paths {
     let mut found = Vec::new();
     for (number, line) in lines {
         let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
