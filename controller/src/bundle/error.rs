@@ -2,9 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use gotmpl::Exceeded;
 use helmops_api::Bundle;
-use helmops_core::{policy::Policies, reason::Reason};
+use helmops_core::{policy::Policies, reason::Reason, targeting::values::ValuesLimitExceeded};
 use masterminds_semver::Version;
 use thiserror::Error;
 
@@ -27,7 +26,7 @@ pub enum DeliveryError {
     NameConflict(String),
     /// Rendering the values exceeded its time limit, so some clusters have none. The machine may be less busy later.
     #[error("{0}")]
-    RenderTimeout(Exceeded),
+    RenderTimeout(ValuesLimitExceeded),
     /// The cached object is older than the one in the API server.
     #[error("the cached {0} is stale")]
     Stale(String),

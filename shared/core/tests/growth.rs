@@ -169,7 +169,7 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
     assert_not_quadratic(500, fleet, |fleet| {
         let groups: Vec<_> = fleet.groups.iter().filter_map(Group::of).collect();
         let members = fleet.clusters.iter().map(|cluster| Member::new(cluster, &groups));
-        let targets = targets(&fleet.bundle, members, &[], false, &Budget::without_clock()).unwrap();
+        let targets = targets(&fleet.bundle, members, &[], false, &Budget::default()).unwrap();
         assert_eq!(targets.len(), fleet.clusters.len());
         let rollout = helmops_core::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());

@@ -1,4 +1,4 @@
-//! The regular expressions of templates, compiled once for all clusters of a Bundle.
+//! The regular expressions of templates, compiled once for all renderings with a budget.
 
 use std::{collections::HashMap, rc::Rc};
 

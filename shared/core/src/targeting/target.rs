@@ -243,7 +243,7 @@ mod tests {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
         let existing = deployment("lab", "cluster-lab");
         let member = Member::new(&lab, []).with_namespace(Err(refusal()));
-        let targets = targets(&bundle, [member], &[&existing], false, &Budget::without_clock()).unwrap();
+        let targets = targets(&bundle, [member], &[&existing], false, &Budget::default()).unwrap();
         let target = &targets[0];
         assert_eq!(target.desired, Err(TargetError::Namespace(refusal())));
         assert_eq!((target.namespace(), target.existing), (None, None));
@@ -259,14 +259,7 @@ mod tests {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
         let (of_prod, own) = (deployment("prod", "cluster-lab"), deployment("lab", "verified"));
         let member = Member::new(&lab, []).with_namespace(Ok("verified".to_owned()));
-        let targets = targets(
-            &bundle,
-            [member],
-            &[&of_prod, &own],
-            false,
-            &Budget::without_clock(),
-        )
-        .unwrap();
+        let targets = targets(&bundle, [member], &[&of_prod, &own], false, &Budget::default()).unwrap();
         assert_eq!(targets[0].namespace(), Some("verified"));
         assert_eq!(targets[0].existing, Some(&own));
     }
@@ -285,7 +278,7 @@ mod tests {
             [Member::new(&lab, [])],
             &existing,
             false,
-            &Budget::without_clock(),
+            &Budget::default(),
         )
         .unwrap();
         assert_eq!(orphans(&targets, &existing, |_| false), [&gone]);

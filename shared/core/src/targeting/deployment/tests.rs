@@ -44,7 +44,7 @@ fn desired(
         [Member::new(cluster, [])],
         &existing,
         false,
-        &Budget::without_clock(),
+        &Budget::default(),
     )
     .unwrap();
     let observed = ObservedSecret {
@@ -268,7 +268,7 @@ fn copying(existing: Option<&BundleDeployment>, downstream: &[DownstreamCopy]) -
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let existing: Vec<_> = existing.into_iter().collect();
     let members = [Member::new(&cluster, [])];
-    let targets = targets(&bundle, members, &existing, false, &Budget::without_clock()).unwrap();
+    let targets = targets(&bundle, members, &existing, false, &Budget::default()).unwrap();
     let observed = ObservedSecret {
         downstream,
         ..ObservedSecret::default()
@@ -436,7 +436,7 @@ fn an_intact_secret_need_not_be_read() {
         [Member::new(&cluster, [])],
         &existing,
         false,
-        &Budget::without_clock(),
+        &Budget::default(),
     )
     .unwrap();
     let again = |is_intact| {
