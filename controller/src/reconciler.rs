@@ -277,6 +277,7 @@ mod tests {
         HelmOpKey::new("web").within("a")
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is one of several results")]
     fn done() -> Result<Done, ReconcileError> {
         Ok(Done::UNTIL_CHANGE)
     }

@@ -152,13 +152,12 @@ impl PollPlan {
     ) -> Option<(Option<Reason>, Duration)> {
         let since = self.decision.since();
         let failure = match result {
-            Ok(PollOutcome::NotPolled) => return None,
             Ok(PollOutcome::Succeeded) => None,
             Ok(PollOutcome::Failed(error)) => Some(error.reason()),
             Err(ReconcileError::Resolve(error)) if since.is_some() || self.schedule.is_some() => {
                 Some(error.reason())
             }
-            Err(_) => return None,
+            Ok(PollOutcome::NotPolled) | Err(_) => return None,
         };
         let lag = since.map_or(Duration::ZERO, |since| until(since, self.now));
         Some((failure, lag))

@@ -112,7 +112,7 @@ async fn resolve<'v, 'a>(
 ) -> Result<Versions<'v, 'a>, ResolveError> {
     let mut failure = None;
     let mut resolver = context.resolver.chart_resolver(resolve_context, valid);
-    for chart in charts.iter_mut() {
+    for chart in charts.as_mut_slice() {
         let has_version = chart.version.is_some();
         if has_version && !(is_poll && chart.request.is_floating()) {
             continue;

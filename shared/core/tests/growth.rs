@@ -92,7 +92,7 @@ fn a_bundle_with_many_versions_is_planned_in_linear_time() {
     assert_not_quadratic(2_000, helmop, |helmop| {
         let valid = valid(helmop);
         let mut charts = RequestedCharts::of(&valid, None);
-        for chart in charts.iter_mut() {
+        for chart in charts.as_mut_slice() {
             chart.version = Some("1.0.0".to_owned().into());
         }
         let inputs = BundleInputs {

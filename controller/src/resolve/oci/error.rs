@@ -185,6 +185,7 @@ mod tests {
     use crate::error_class::Scope;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of all errors")]
     fn every_error_has_a_reason_and_a_class() {
         let repo = || "oci://r.example.com/web".to_owned();
         let refused = |status: u16, code| RegistryError::Refused {

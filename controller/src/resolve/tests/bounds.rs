@@ -135,7 +135,11 @@ async fn a_namespace_above_its_share_fails_without_affecting_others() {
     let greedy = in_namespace("greedy", anonymous());
     for _ in 0..2 {
         let outcome = resolver.chart(&greedy, (&url, "many"), since).await;
-        let expected = [&*url, "the memory for reading indexes", "retrying"];
+        let expected = [
+            &*url,
+            "the memory for reading indexes",
+            "in use by other documents",
+        ];
         let error = assert_fails(outcome, Reason::Busy, Class::TRANSIENT, &expected);
         assert_eq!(error.class(), Class::Transient(Scope::Namespace));
     }

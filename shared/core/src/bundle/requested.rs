@@ -70,13 +70,13 @@ impl<'v, 'a> RequestedCharts<'v, 'a> {
     }
 
     /// The charts.
-    pub fn iter(&self) -> std::slice::Iter<'_, RequestedChart<'v, 'a>> {
-        self.charts.iter()
+    pub fn as_slice(&self) -> &[RequestedChart<'v, 'a>] {
+        &self.charts
     }
 
     /// The charts, to set their versions.
-    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, RequestedChart<'v, 'a>> {
-        self.charts.iter_mut()
+    pub fn as_mut_slice(&mut self) -> &mut [RequestedChart<'v, 'a>] {
+        &mut self.charts
     }
 
     /// The repository of the first chart, without credentials; `None` if there are no charts.

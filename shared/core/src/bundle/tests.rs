@@ -30,7 +30,7 @@ fn record(repo: &str, chart: &str, constraint: &str, version: &str) -> ResolvedC
 /// The charts of a HelmOp, with these versions.
 fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, resolved: &[ResolvedChart]) -> RequestedCharts<'v, 'a> {
     let mut charts = RequestedCharts::of(valid, None);
-    for chart in charts.iter_mut() {
+    for chart in charts.as_mut_slice() {
         let mut versions = resolved.iter().cloned().map(Lookup::from_record);
         let found = versions.find(|(lookup, _)| *lookup == chart.lookup);
         chart.version = found.map(|(_, version)| version);
@@ -434,7 +434,7 @@ fn urls_that_differ_only_in_credentials_are_one_lookup() {
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
     let charts = RequestedCharts::of(&valid, None);
     let only = charts.main().unwrap();
-    assert_eq!(charts.iter().count(), 1);
+    assert_eq!(charts.as_slice().len(), 1);
     assert_eq!((&*only.lookup.repo, only.request.repo), (REDACTED, REPO));
     assert_eq!(charts.first_repo(), Some(REDACTED));
 }

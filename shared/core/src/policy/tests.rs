@@ -371,7 +371,7 @@ fn defaults_for_empty_fields_reach_the_bundle() {
         assert_eq!(policies.check(&valid), Ok(()));
         assert!(policies.validate(&helmop).is_empty());
         let mut charts = RequestedCharts::of(&valid, None);
-        for chart in charts.iter_mut() {
+        for chart in charts.as_mut_slice() {
             chart.version = Some("1.2.3".to_owned().into());
         }
         let inputs = BundleInputs {

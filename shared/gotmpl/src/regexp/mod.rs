@@ -23,7 +23,7 @@
 //!
 //! let name = regex::Regex::new(&rewrite(r"^\Qweb.\E[a-z&&b]{1,}$").unwrap()).unwrap();
 //! assert!(name.is_match("web.&b") && !name.is_match("web-b"));
-//! assert_eq!(rewrite("a**").unwrap_err().to_string(), "error parsing regexp: invalid nested repetition operator: `**`");
+//! assert_eq!(rewrite("(web").unwrap_err().to_string(), "error parsing regexp: missing closing ): `(web`");
 //! ```
 
 mod class;

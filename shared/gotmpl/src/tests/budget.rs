@@ -5,7 +5,7 @@ use std::{cell::Cell, fmt::Write as _, rc::Rc, time::Duration};
 use serde_json::json;
 
 use super::{
-    super::{Budget, Exceeded, Limits, TemplateErrorKind},
+    super::{Budget, Exceeded, Limits, MAX_TEXT, TemplateErrorKind},
     context, render_within as render,
 };
 
@@ -257,7 +257,7 @@ fn the_number_of_tokens_is_limited() {
         "${if 1}${end}",
         "${/**/}${.a.b.c}",
     ] {
-        let (_, message) = stopped(&piece.repeat(300_000));
+        let (_, message) = stopped(&piece.repeat(MAX_TEXT / piece.len()));
         assert!(
             message.contains("more than 16777216 bytes") || message.contains("more work"),
             "{piece}: {message}"

@@ -318,7 +318,7 @@ fn remove_pending(name: &str, imports: &mut Imports, file: &str) -> Vec<Problem>
                 page: file.to_owned(),
                 line: 1,
                 message: format!(
-                    "{from} no longer imports {to}: remove the entry from tests/src/docs/imports.rs"
+                    "{from} no longer imports {to}: remove the entry from tests/bed/src/docs/imports.rs"
                 ),
             });
         }

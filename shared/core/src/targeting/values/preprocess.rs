@@ -406,11 +406,9 @@ fn context(
     cluster_labels: &BTreeMap<String, String>,
     budget: &Budget,
 ) -> Result<Context, ValuesError> {
-    let fail = |kind| ValuesError::new("Cluster: spec.templateValues", kind);
+    let fail = |kind: ValuesErrorKind| ValuesError::new("Cluster: spec.templateValues", kind);
     let values = cluster.spec.template_values.as_ref().map(FreeForm::to_value);
-    let values = values
-        .transpose()
-        .map_err(|error| fail(ValuesErrorKind::from(error)))?;
+    let values = values.transpose().map_err(|error| fail(error.into()))?;
     let context = json!({
         "ClusterNamespace": cluster.metadata.namespace.as_deref().unwrap_or_default(),
         "ClusterName": cluster.metadata.name.as_deref().unwrap_or_default(),
@@ -418,5 +416,5 @@ fn context(
         "ClusterAnnotations": labels::clean(cluster.metadata.annotations.as_ref()),
         "ClusterValues": values.filter(Value::is_object).unwrap_or_else(|| json!({})),
     });
-    Context::new(&context, budget).map_err(|error| fail(ValuesErrorKind::from(error)))
+    Context::new(&context, budget).map_err(|error| fail(error.into()))
 }

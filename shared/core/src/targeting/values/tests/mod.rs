@@ -429,6 +429,22 @@ fn the_output_of_all_templates_of_a_cluster_is_limited() {
         "{error}"
     );
     assert!(values(&json!({ "templateValues": { "a": many } })).is_ok());
+    let aliases = format!("a: &a {}\nb: [{}]", "x".repeat(100_000), "*a,".repeat(100));
+    assert_eq!(
+        values(&json!({ "templateValues": { "a": aliases } })).unwrap_err(),
+        "helm.templateValues.a: the scalars of the cluster's values, with aliases expanded, have more than 4194304 bytes \
+         together; make helm.values and helm.templateValues smaller"
+    );
+}
+
+#[test]
+fn an_unsupported_function_is_an_error_with_a_remedy() {
+    assert_eq!(
+        values(&json!({ "values": { "id": "a ${ uuidv4 }" } })).unwrap_err(),
+        "helm.values.id: the template cannot be rendered: at <uuidv4>: function \"uuidv4\" returns another result each time, so \
+         it would deploy again and again; put the result into the values, or into templateValues of the Cluster; fix it, add \
+         what it needs to the Cluster, or set helm.disablePreProcess"
+    );
 }
 
 /// The context of a Cluster can be large.
