@@ -61,7 +61,7 @@ fn set_from_records(charts: &mut [RequestedChart<'_, '_>], mut records: Vec<Reso
 /// that no deployed version changes.
 fn upgrade(records: &mut [ResolvedChart], charts: &[RequestedChart<'_, '_>]) {
     for record in records.iter_mut().filter(|record| record.repo.ends_with("?…")) {
-        let mut lookups = charts.as_slice().iter().map(|chart| &chart.lookup);
+        let mut lookups = charts.iter().map(|chart| &chart.lookup);
         if let Some(lookup) = lookups.find(|lookup| lookup.matches_legacy(record)) {
             record.repo.clone_from(&lookup.repo);
         }

@@ -115,6 +115,7 @@ fn targets_get_their_own_names_and_versions() {
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
     let requested: Vec<_> = RequestedCharts::of(&valid, None)
+        .as_slice()
         .iter()
         .map(|chart| chart.lookup.clone())
         .map(|lookup| (lookup.repo, lookup.chart, lookup.constraint))
@@ -183,7 +184,7 @@ fn an_empty_version_is_inherited_only_by_targets_with_the_same_chart() {
 fn an_archive_has_no_version() {
     let helmop = helmop(&json!({ "helm": { "chart": "https://h/c.tgz" } }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    assert_eq!(RequestedCharts::of(&valid, None).iter().count(), 0);
+    assert_eq!(RequestedCharts::of(&valid, None).as_slice().len(), 0);
     assert_eq!(
         spec_of(&created(&helmop, &[]))["helm"],
         json!({ "chart": "https://h/c.tgz" })
@@ -343,7 +344,7 @@ fn targets_with_another_query_are_separate_lookups() {
         "targets": [{ "helm": { "repo": format!("{REPO}?channel=beta") } }]
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    assert_eq!(RequestedCharts::of(&valid, None).iter().count(), 2);
+    assert_eq!(RequestedCharts::of(&valid, None).as_slice().len(), 2);
 }
 
 #[test]
