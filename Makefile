@@ -19,17 +19,17 @@ demo: build tools ## Show the main job on an embedded control plane
 	$(TARGET)/debug/testbed demo
 
 test: tools monitoring ## Run all tests
-	$(CARGO) build --workspace --all-targets --locked
+	$(CARGO) build --workspace --exclude helmops-bench --all-targets --locked
 	# More tests at a time than processors: most of them wait most of the time.
-	rm -rf target/permissions && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),4) HELMOPS_PERMISSIONS=$(CURDIR)/target/permissions $(CARGO) test --workspace --locked
+	rm -rf target/permissions && RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),6) HELMOPS_PERMISSIONS=$(CURDIR)/target/permissions $(CARGO) test --workspace --locked
 	$(TARGET)/debug/testbed permissions target/permissions
 
 chaos: build tools ## Kill the controller 50 times while HelmOps come, change and go, and 20 times in roll-outs (7 minutes)
-	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test chaos -- --nocapture
-	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test rollout_chaos -- --nocapture
+	HELMOPS_CHAOS_KILLS=50 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::helmops
+	HELMOPS_CHAOS_KILLS=20 $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::rollouts
 
 soak: build tools ## Write HelmOps for 10 minutes while certificates live for 60 s and replicas of the webhook are restarted
-	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked --workspace --test certificates -- --nocapture soak
+	HELMOPS_SOAK_SECONDS=600 $(CARGO) test --locked --workspace --test e2e -- --nocapture certificates::soak
 
 lint: tools ## Check format, lints, documentation, generated files and dependencies
 	$(CARGO) fmt --all --check
@@ -54,8 +54,7 @@ up: build tools ## Start a control plane with helmops and a chart repository, an
 down: build ## Stop what `make up` started
 	$(TARGET)/debug/testbed down
 
-manifests: ## Generate the CRDs in manifests from the types, and the reference pages
-	$(CARGO) build --workspace --examples --locked
+manifests: build ## Generate the CRDs in manifests from the types, and the reference pages
 	$(TARGET)/debug/examples/crds manifests
 	tests/lint/generate $(TARGET)/debug/examples docs
 
@@ -84,5 +83,6 @@ tools:
 monitoring:
 	@tests/tools/build monitoring > /dev/null
 
+# With examples, cargo selects the features that tests need, so that `make test` builds no dependency again.
 build:
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --exclude helmops-bench --bins --examples --locked

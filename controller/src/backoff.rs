@@ -2,66 +2,30 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasher, Hash, RandomState},
+    hash::Hash,
     sync::Mutex,
     time::{Duration, Instant},
 };
 
-use helmops_process::lock;
+use helmops_process::{ExponentialBackoff, lock};
 
-/// The backoff for a class of errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackoffPolicy {
-    /// Whether the error usually resolves itself. Otherwise it lasts until a user fixes or publishes something, and the object
-    /// is `Stalled`.
-    pub is_transient: bool,
-    /// Delay after the first failure. Each further failure doubles it.
-    pub initial_delay: Duration,
-    /// Maximum delay.
-    pub max_delay: Duration,
-}
+/// After a conflict with another client: it is retried as soon as the caches have caught up.
+pub const CONFLICT: ExponentialBackoff = ExponentialBackoff {
+    initial_delay: Duration::from_millis(100),
+    max_delay: Duration::from_secs(5),
+};
 
-impl BackoffPolicy {
-    /// A conflict with another client: retried as soon as the caches have caught up.
-    pub const CONFLICT: Self = Self {
-        is_transient: true,
-        initial_delay: Duration::from_millis(100),
-        max_delay: Duration::from_secs(5),
-    };
-    /// Errors that usually resolve themselves.
-    pub const TRANSIENT: Self = Self {
-        is_transient: true,
-        initial_delay: Duration::from_secs(1),
-        max_delay: Duration::from_mins(2),
-    };
-    /// Errors that last until a user fixes or publishes something.
-    pub const SLOW: Self = Self {
-        is_transient: false,
-        initial_delay: Duration::from_secs(5),
-        max_delay: Duration::from_mins(5),
-    };
-    /// A server that limits requests. The error resolves itself, but not soon.
-    pub const RATE_LIMITED: Self = Self {
-        is_transient: true,
-        ..Self::SLOW
-    };
+/// After errors that usually resolve themselves.
+pub const TRANSIENT: ExponentialBackoff = ExponentialBackoff {
+    initial_delay: Duration::from_secs(1),
+    max_delay: Duration::from_mins(2),
+};
 
-    /// The same policy, with a delay of at least `least`.
-    #[must_use]
-    pub fn at_least(self, least: Duration) -> Self {
-        Self {
-            initial_delay: self.initial_delay.max(least),
-            max_delay: self.max_delay.max(least),
-            ..self
-        }
-    }
-
-    /// The delay after a failure that follows `failures` others.
-    pub fn after(self, failures: u32) -> Duration {
-        let factor = 2_u32.saturating_pow(failures);
-        self.initial_delay.saturating_mul(factor).min(self.max_delay)
-    }
-}
+/// After errors that last for a while.
+pub const SLOW: ExponentialBackoff = ExponentialBackoff {
+    initial_delay: Duration::from_secs(5),
+    max_delay: Duration::from_mins(5),
+};
 
 /// Consecutive failures by object. When the retry key of an object changes, the count starts again.
 ///
@@ -70,7 +34,6 @@ impl BackoffPolicy {
 #[derive(Debug)]
 pub struct Backoff<K, R> {
     failures: Mutex<HashMap<K, Failures<R>>>,
-    random: RandomState,
 }
 
 #[derive(Debug)]
@@ -84,7 +47,6 @@ impl<K, R> Default for Backoff<K, R> {
     fn default() -> Self {
         Self {
             failures: Mutex::default(),
-            random: RandomState::new(),
         }
     }
 }
@@ -92,14 +54,16 @@ impl<K, R> Default for Backoff<K, R> {
 impl<K: Eq + Hash, R: PartialEq> Backoff<K, R> {
     /// Records a failure and returns the delay: it doubles with each failure, and a random jitter shortens it by up to a quarter,
     /// so that objects that failed together are not retried together.
-    pub fn failed(&self, key: K, retry_key: R, policy: BackoffPolicy) -> Duration {
-        let random = self.random.hash_one(&key) % 256;
+    pub fn failed(&self, key: K, retry_key: R, policy: ExponentialBackoff) -> Duration {
+        self.failed_with(fastrand::f64(), key, retry_key, policy)
+    }
+
+    /// As [`Self::failed`]. `random` is between 0 and 1.
+    fn failed_with(&self, random: f64, key: K, retry_key: R, policy: ExponentialBackoff) -> Duration {
         let mut failures = lock(&self.failures);
         let before = failures.get(&key).filter(|before| before.retry_key == retry_key);
         let count = before.map_or(0, |before| before.count);
-        let delay = policy.after(count);
-        let jitter = u32::try_from(random).unwrap_or_default();
-        let delay = delay.saturating_sub(delay / 4 / 256 * jitter);
+        let delay = policy.after_with_jitter(count, random);
         let entry = Failures {
             retry_key,
             count: count.saturating_add(1),
@@ -136,25 +100,41 @@ mod tests {
     #[test]
     fn the_delay_doubles_up_to_the_maximum_and_is_reset_after_success() {
         let backoff = Backoff::<_, u8>::default();
-        let within = |delay: Duration, whole: u64| {
-            let whole = Duration::from_secs(whole);
-            assert!(delay <= whole && delay >= whole * 3 / 4, "{delay:?} of {whole:?}");
-        };
-        for whole in [1, 2, 4, 8, 16, 32, 64, 120, 120] {
-            within(backoff.failed("a", 1, BackoffPolicy::TRANSIENT), whole);
+        let failed = |key, retry_key, policy| backoff.failed_with(0.0, key, retry_key, policy).as_secs();
+        for seconds in [1, 2, 4, 8, 16, 32, 64, 120, 120] {
+            assert_eq!(failed("a", 1, TRANSIENT), seconds);
         }
-        within(backoff.failed("b", 1, BackoffPolicy::SLOW), 5);
-        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 1);
-        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 2);
+        assert_eq!(failed("b", 1, SLOW), 5);
+        assert_eq!(failed("a", 2, TRANSIENT), 1);
+        assert_eq!(failed("a", 2, TRANSIENT), 2);
         backoff.forget(&"a");
-        within(backoff.failed("a", 2, BackoffPolicy::TRANSIENT), 1);
+        assert_eq!(failed("a", 2, TRANSIENT), 1);
+    }
+
+    #[test]
+    fn the_jitter_shortens_each_delay_by_up_to_a_quarter() {
+        let backoff = Backoff::<_, u8>::default();
+        let delays = [0.0, 0.5, 1.0].map(|random| {
+            let delay = backoff.failed_with(random, "a", 1, TRANSIENT);
+            delay.as_millis()
+        });
+        assert_eq!(delays, [1000, 1750, 3000]);
+    }
+
+    #[test]
+    fn the_jitter_of_an_object_is_different_after_each_failure() {
+        let backoff = Backoff::<_, u32>::default();
+        let first_delays: std::collections::HashSet<_> = (0..8)
+            .map(|retry_key| backoff.failed("a", retry_key, TRANSIENT))
+            .collect();
+        assert!(first_delays.len() > 1, "{first_delays:?}");
     }
 
     #[test]
     fn the_delay_applies_only_to_the_same_retry_key() {
         let backoff = Backoff::<_, u8>::default();
         assert_eq!(backoff.remaining(&"a", &1), None);
-        let delay = backoff.failed("a", 1, BackoffPolicy::SLOW);
+        let delay = backoff.failed("a", 1, SLOW);
         assert!(backoff.remaining(&"a", &1).is_some_and(|left| left <= delay));
         assert_eq!(backoff.remaining(&"a", &2), None);
         assert_eq!(backoff.remaining(&"b", &1), None);

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use kube::{Client, Config, client::ClientBuilder};
+use helmops_core::reason::Reason;
+use kube::{Client, Config, client::ClientBuilder, core::Status};
 
-use crate::lease::{Guard, Leadership, NotLeading};
+use crate::{
+    error_class::{Class, Classified, ClassifiedError, classified},
+    lease::{Guard, Leadership, NotLeading},
+};
 
 /// Maximum time for one call, including the client's own retries. Watches have their own.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -57,17 +61,18 @@ impl From<kube::Error> for ApiError {
 impl ApiError {
     /// Whether another client has changed the object meanwhile, so that it must be read again.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 409)
+        self.status().is_some_and(|status| status.code == 409)
     }
 
     /// Whether the API server rejects the object, or rejects it as an update of the existing one.
     pub fn is_invalid(&self) -> bool {
-        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 422)
+        self.status().is_some_and(|status| status.code == 422)
     }
 
     /// Whether an object with this name already exists.
     pub fn exists_already(&self) -> bool {
-        matches!(self, Self::Kube(kube::Error::Api(status)) if status.reason == "AlreadyExists")
+        self.status()
+            .is_some_and(|status| status.reason == "AlreadyExists")
     }
 
     /// Whether it is not worth a warning: another client has changed the object, or another replica is the leader.
@@ -77,7 +82,26 @@ impl ApiError {
 
     /// Whether there is no such object.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == 404)
+        self.status().is_some_and(|status| status.code == 404)
+    }
+
+    /// The error response.
+    fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Kube(kube::Error::Api(status)) => Some(status),
+            Self::Kube(_) | Self::Timeout | Self::NotLeading(_) => None,
+        }
+    }
+}
+
+impl ClassifiedError for ApiError {
+    fn classify(&self) -> Classified {
+        let class = if self.is_benign() {
+            Class::Conflict
+        } else {
+            Class::TRANSIENT
+        };
+        classified(Reason::APIError, class)
     }
 }
 
@@ -89,5 +113,18 @@ pub async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T
     match tokio::time::timeout(DEADLINE, call).await {
         Ok(result) => Ok(result?),
         Err(_) => Err(ApiError::Timeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_the_guard_rejects_is_benign() {
+        let rejected = ApiError::from(kube::Error::Service(NotLeading.into()));
+        assert!(matches!(rejected, ApiError::NotLeading(_)) && rejected.is_benign());
+        let failed = ApiError::from(kube::Error::Service("no connection".into()));
+        assert!(matches!(failed, ApiError::Kube(_)) && !failed.is_benign());
     }
 }

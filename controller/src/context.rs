@@ -2,23 +2,20 @@
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
-use helmops_api::{HelmOp, labels};
-use kube::{Client, core::ObjectMeta};
+use kube::Client;
 
 use crate::{
     compute::Compute,
     events::Events,
     helmop::Interest,
     metrics::Metrics,
+    pruned::Pruned,
     resolve::Resolver,
     retry_state::RetryState,
     watch::{Scope, Stores},
     work::{BundleKey, ClusterKey, HelmOpKey},
     workers::Workers,
 };
-
-/// The field manager of all writes.
-pub const FIELD_MANAGER: &str = "helmops-controller";
 
 /// What the loops share.
 pub struct Context {
@@ -41,39 +38,18 @@ pub struct Context {
     /// The metrics.
     pub metrics: Metrics,
     /// Retry state of HelmOps.
-    pub helmops: RetryState<HelmOpKey, RetryKey>,
-    /// Retry state of Bundles, for the bundle loop; the retry key is the generation.
-    pub bundles: RetryState<BundleKey, Option<i64>>,
-    /// Retry state of Clusters; the retry key is the generation.
-    pub clusters: RetryState<ClusterKey, Option<i64>>,
+    pub helmops: RetryState<HelmOpKey>,
+    /// Retry state of Bundles, for the bundle loop.
+    pub bundles: RetryState<BundleKey>,
+    /// Retry state of Clusters.
+    pub clusters: RetryState<ClusterKey>,
     /// The minimum polling interval.
     pub min_polling_interval: Duration,
     /// Whether the CRD of HelmOp in the cluster has the status fields that helmops adds to Fleet's. If it lacks them, the API
     /// server drops them, and they must not count as a difference.
     pub keeps_extras: AtomicBool,
-}
-
-/// Identifies what a HelmOp requests. When it changes, earlier failures do not count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetryKey {
-    generation: Option<i64>,
-    token: Option<String>,
-}
-
-impl RetryKey {
-    /// The key of a HelmOp.
-    pub fn of(helmop: &HelmOp) -> Self {
-        Self::of_metadata(&helmop.metadata)
-    }
-
-    /// The key of a HelmOp with these metadata.
-    pub fn of_metadata(metadata: &ObjectMeta) -> Self {
-        let annotations = metadata.annotations.as_ref();
-        Self {
-            generation: metadata.generation,
-            token: annotations
-                .and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT))
-                .cloned(),
-        }
-    }
+    /// The unknown fields that the CRD of Bundle in the cluster lacks.
+    pub pruned_bundle_fields: Pruned,
+    /// The unknown fields that the CRD of BundleDeployment in the cluster lacks.
+    pub pruned_deployment_fields: Pruned,
 }

@@ -1,4 +1,4 @@
-//! Errors of the HelmOp loop, with the reason and the backoff of each.
+//! Errors of the HelmOp loop, with the reason and the class of each.
 
 use std::time::Duration;
 
@@ -10,8 +10,11 @@ use helmops_core::{
 use thiserror::Error;
 
 use crate::{
-    backoff::BackoffPolicy, client::ApiError, resolve::ResolveError, retry_state::ClassifiedError,
-    watch::MissingKey, workers::Interrupted,
+    client::ApiError,
+    error_class::{Class, Classified, ClassifiedError, classified},
+    resolve::ResolveError,
+    watch::MissingKey,
+    workers::Interrupted,
 };
 
 /// Maximum length of a reported decode error in bytes: what fits into an Event.
@@ -84,70 +87,151 @@ pub enum ReconcileError {
 }
 
 impl ClassifiedError for ReconcileError {
-    fn reason(&self) -> Reason {
-        match self {
-            Self::OwnershipConflict(_) => Reason::BundleConflict,
-            Self::InvalidBundle { .. } => Reason::DecodeError,
-            Self::Resolve(error) => error.reason(),
-            Self::RancherCa(_) => Reason::InvalidSecret,
-            Self::UnknownPolicies
-            | Self::Interrupted(_)
-            | Self::Superseded
-            | Self::TooSoon(_)
-            | Self::Unresolved(_) => Reason::Progressing,
-            Self::Bundle { .. } | Self::Status { .. } | Self::Cleanup { .. } => Reason::APIError,
-        }
-    }
-
-    fn backoff_policy(&self) -> Option<BackoffPolicy> {
+    fn classify(&self) -> Classified {
         match self {
             // Bundles of other owners are not watched.
-            Self::OwnershipConflict(_) => Some(BackoffPolicy::SLOW),
-            // A watch reports changes of that Bundle, Secret, HelmOp or Policy.
-            Self::UnknownPolicies
-            | Self::InvalidBundle { .. }
-            | Self::RancherCa(_)
-            | Self::Superseded
-            | Self::Interrupted(Interrupted::Stopping)
-            // The error contains the delay.
-            | Self::TooSoon(_) => None,
-            // The next reconciliation starts when this replica is the leader again.
-            Self::Interrupted(Interrupted::LeadershipLost) => Some(BackoffPolicy::CONFLICT),
-            Self::Resolve(error) => error.backoff_policy(),
-            Self::Unresolved(_) => Some(BackoffPolicy::TRANSIENT),
+            Self::OwnershipConflict(_) => classified(Reason::BundleConflict, Class::Absent),
+            Self::InvalidBundle { .. } => classified(Reason::DecodeError, Class::Permanent),
+            Self::UnknownPolicies | Self::Superseded => classified(Reason::Progressing, Class::Superseded),
+            Self::Resolve(error) => error.classify(),
+            Self::RancherCa(_) => classified(Reason::InvalidSecret, Class::Permanent),
+            Self::Interrupted(error) => error.classify(),
+            Self::TooSoon(wait) => classified(Reason::Progressing, Class::Postponed(*wait)),
+            Self::Unresolved(_) => classified(Reason::Progressing, Class::TRANSIENT),
             Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                Some(if source.is_benign() {
-                    BackoffPolicy::CONFLICT
-                } else {
-                    BackoffPolicy::TRANSIENT
-                })
+                source.classify()
             }
-        }
-    }
-
-    fn is_benign(&self) -> bool {
-        match self {
-            Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                source.is_benign()
-            }
-            Self::UnknownPolicies | Self::Interrupted(_) | Self::Superseded | Self::TooSoon(_) => true,
-            Self::OwnershipConflict(_)
-            | Self::InvalidBundle { .. }
-            | Self::Resolve(_)
-            | Self::RancherCa(_)
-            | Self::Unresolved(_) => false,
         }
     }
 }
 
 impl ReconcileError {
-    /// Whether it may resolve itself, so that no user needs to act yet.
-    pub fn is_transient(&self) -> bool {
-        self.backoff_policy().is_some_and(|policy| policy.is_transient)
-    }
-
     /// Whether a Bundle with the name exists that is not in the cache.
     pub fn is_uncached_bundle(&self) -> bool {
         matches!(self, Self::Bundle { source, .. } if source.exists_already())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_core::bundle::Lookup;
+    use kube::core::Status;
+
+    use super::*;
+    use crate::lease::NotLeading;
+
+    fn api_error(code: u16) -> ApiError {
+        let status = Status::failure("no", "reason").with_code(code);
+        ApiError::from(kube::Error::Api(status.boxed()))
+    }
+
+    fn missing_key() -> MissingKey {
+        MissingKey {
+            secret: "tls-ca",
+            key: "cacerts.pem",
+        }
+    }
+
+    #[test]
+    fn errors_of_the_api_server_are_transient_or_conflicts() {
+        for (error, class) in [
+            (ApiError::Timeout, Class::TRANSIENT),
+            (ApiError::NotLeading(NotLeading), Class::Conflict),
+            (api_error(409), Class::Conflict),
+            (api_error(404), Class::TRANSIENT),
+            (api_error(422), Class::TRANSIENT),
+            (api_error(500), Class::TRANSIENT),
+        ] {
+            assert_eq!(error.classify(), classified(Reason::APIError, class), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let name = || "web".to_owned();
+        let wait = Duration::from_secs(3);
+        let deadline = ResolveError::Deadline { limit: wait };
+        let lookup = Lookup {
+            repo: String::new(),
+            chart: name(),
+            constraint: String::new(),
+        };
+        for (error, reason, class) in [
+            (
+                ReconcileError::OwnershipConflict(OwnershipConflict { name: name() }),
+                Reason::BundleConflict,
+                Class::Absent,
+            ),
+            (
+                ReconcileError::InvalidBundle {
+                    name: name(),
+                    error: String::new(),
+                },
+                Reason::DecodeError,
+                Class::Permanent,
+            ),
+            (
+                ReconcileError::UnknownPolicies,
+                Reason::Progressing,
+                Class::Superseded,
+            ),
+            (
+                ReconcileError::Resolve(Box::new(deadline)),
+                Reason::Timeout,
+                Class::TRANSIENT,
+            ),
+            (
+                ReconcileError::RancherCa(missing_key()),
+                Reason::InvalidSecret,
+                Class::Permanent,
+            ),
+            (
+                ReconcileError::Interrupted(Interrupted::Stopping),
+                Reason::Progressing,
+                Class::Superseded,
+            ),
+            (
+                ReconcileError::Interrupted(Interrupted::LeadershipLost),
+                Reason::Progressing,
+                Class::Conflict,
+            ),
+            (ReconcileError::Superseded, Reason::Progressing, Class::Superseded),
+            (
+                ReconcileError::TooSoon(wait),
+                Reason::Progressing,
+                Class::Postponed(wait),
+            ),
+            (
+                ReconcileError::Unresolved(MissingVersion(lookup)),
+                Reason::Progressing,
+                Class::TRANSIENT,
+            ),
+            (
+                ReconcileError::Bundle {
+                    name: name(),
+                    source: api_error(409),
+                },
+                Reason::APIError,
+                Class::Conflict,
+            ),
+            (
+                ReconcileError::Status {
+                    name: name(),
+                    source: api_error(500),
+                },
+                Reason::APIError,
+                Class::TRANSIENT,
+            ),
+            (
+                ReconcileError::Cleanup {
+                    name: name(),
+                    source: ApiError::Timeout,
+                },
+                Reason::APIError,
+                Class::TRANSIENT,
+            ),
+        ] {
+            assert_eq!(error.classify(), classified(reason, class), "{error}");
+        }
     }
 }

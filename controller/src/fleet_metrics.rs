@@ -9,7 +9,7 @@ use std::{borrow::Cow, fmt::Write, sync::Arc};
 use bounded_text::hex;
 use helmops_api::{Decoded, HelmOp, HelmOpStatus, status::ResourceCounts};
 use helmops_core::chart::url::redacted;
-use kube::runtime::reflector::Store;
+use helmops_kube::ObjectCache;
 use ring::digest::{SHA256, digest};
 
 /// Digits of a hash that distinguishes texts, also if an attacker chooses them: 128 bits.
@@ -98,11 +98,11 @@ impl Series {
 /// Writes the gauges of these HelmOps.
 ///
 /// If they exceed [`MAX_SIZE`] bytes, the HelmOps with the longest labels are omitted, and a gauge counts them.
-pub fn expose(helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
+pub fn expose(helmops: &ObjectCache<Decoded<HelmOp>>, text: &mut String) {
     expose_within(MAX_SIZE, helmops, text);
 }
 
-fn expose_within(max_size: usize, helmops: &Store<Decoded<HelmOp>>, text: &mut String) {
+fn expose_within(max_size: usize, helmops: &ObjectCache<Decoded<HelmOp>>, text: &mut String) {
     let mut series: Vec<_> = helmops.state().into_iter().filter_map(series_of).collect();
     if series.is_empty() {
         return;
@@ -196,7 +196,6 @@ fn counts(status: &HelmOpStatus, count: fn(&ResourceCounts) -> Option<i64>) -> i
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::{reflector, watcher};
     use serde_json::{Value, json};
 
     use super::*;
@@ -206,11 +205,9 @@ mod tests {
     }
 
     fn scrape_within(max_size: usize, helmops: &[Value]) -> String {
-        let (store, mut writer) = reflector::store();
-        for helmop in helmops {
-            let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
-            writer.apply_watcher_event(&watcher::Event::Apply(helmop));
-        }
+        let helmop =
+            |helmop: &Value| -> Decoded<HelmOp> { serde_json::from_str(&helmop.to_string()).unwrap() };
+        let store: ObjectCache<_> = helmops.iter().map(helmop).collect();
         let mut text = String::new();
         expose_within(max_size, &store, &mut text);
         text

@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt, future::join_all, stream};
 use helmops_process::{Gate, Health, Heartbeat};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use crate::{
-    bundle, cluster,
+    bundle::Bundles,
+    cluster::Clusters,
     context::Context,
-    helmop,
+    helmop::{self, HelmOps},
     queue::{self, RequeueAfter},
-    watch::{self, Stores, Writers},
+    reconciler,
+    watch::{self, Stores},
     work::Work,
     workers::WorkerPermit,
 };
@@ -53,11 +54,10 @@ impl HealthSignals {
 /// Reconciles changed objects until `stop`, and then finishes what is in progress.
 pub async fn run(
     context: Arc<Context>,
-    writers: Writers,
     HealthSignals { synced, heartbeat }: HealthSignals,
     stop: CancellationToken,
 ) {
-    let watches = watch::watch(&context.client, &context.scope, &context.stores, writers);
+    let watches = watch::watch(&context.client, &context.scope, &context.stores);
     let secret_changes = watches
         .secret_changes
         .inspect(|work| forget_failures(work, &context));
@@ -131,22 +131,16 @@ fn forget_failures(work: &Work, context: &Context) {
 }
 
 /// Dispatches an object to the reconciler of its kind.
-async fn reconcile(work: Work, mut permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
+async fn reconcile(work: Work, permit: WorkerPermit, context: Arc<Context>) -> RequeueAfter {
     let context = &*context;
     match (work, &context.stores.delivery) {
-        (Work::HelmOp(key), _) => helmop::reconcile(key, permit, context).await,
-        (Work::Bundle(key), Some(delivery)) => {
-            let span = tracing::error_span!("reconcile", bundle = display_name(&key));
-            Box::pin(bundle::reconcile(&key, &mut permit, delivery, context).instrument(span)).await
+        (Work::HelmOp(key), _) => reconciler::reconcile(&HelmOps { context }, &key, permit).await,
+        (Work::Bundle(key), Some(stores)) => {
+            reconciler::reconcile(&Bundles { context, stores }, &key, permit).await
         }
-        (Work::Cluster(key), Some(delivery)) => {
-            let span = tracing::error_span!("reconcile", cluster = display_name(&key));
-            Box::pin(cluster::reconcile(&key, delivery, context).instrument(span)).await
+        (Work::Cluster(key), Some(stores)) => {
+            reconciler::reconcile(&Clusters { context, stores }, &key, permit).await
         }
         (Work::Bundle(_) | Work::Cluster(_), None) => None,
     }
-}
-
-fn display_name<K: kube::runtime::reflector::Lookup>(key: &kube::runtime::reflector::ObjectRef<K>) -> String {
-    format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name)
 }

@@ -38,7 +38,7 @@ pub struct Metrics {
 
 /// A loop, by the kind of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reconciler {
+pub enum Controller {
     /// Writes Bundles.
     HelmOp,
     /// Writes BundleDeployments.
@@ -47,7 +47,7 @@ pub enum Reconciler {
     Cluster,
 }
 
-impl Reconciler {
+impl Controller {
     const ALL: [Self; 3] = [Self::HelmOp, Self::Bundle, Self::Cluster];
 
     /// Value of the label `controller`.
@@ -162,20 +162,20 @@ impl Metrics {
     }
 
     /// Counts a reconciliation. One that is retried because something changed meanwhile has the reason `Progressing`.
-    pub fn reconciled(&self, reconciler: Reconciler, failure: Option<Reason>, took: Duration) {
+    pub fn reconciled(&self, controller: Controller, failure: Option<Reason>, took: Duration) {
         debug_assert!(
-            failure.is_none_or(|reason| reason == Reason::Progressing || reconciler.failures().contains(&reason)),
-            "{reconciler:?}: {failure:?} is not among its failures"
+            failure.is_none_or(|reason| reason == Reason::Progressing || controller.failures().contains(&reason)),
+            "{controller:?}: {failure:?} is not among its failures"
         );
         let [result, reason] = match failure {
             Some(Reason::Progressing) => [REQUEUE, ""],
             other => labels(other),
         };
         self.reconciles
-            .with_label_values(&[reconciler.as_str(), result, reason])
+            .with_label_values(&[controller.as_str(), result, reason])
             .inc();
         self.reconcile_duration
-            .with_label_values(&[reconciler.as_str()])
+            .with_label_values(&[controller.as_str()])
             .observe(took.as_secs_f64());
         if failure.is_none()
             && let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)
@@ -209,12 +209,12 @@ fn reconciles(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
     );
     let labels = &["controller", "result", "reason"];
     let counter = registered(registry, IntCounterVec::new(options, labels)?)?;
-    for reconciler in Reconciler::ALL {
+    for controller in Controller::ALL {
         for result in [SUCCESS, REQUEUE] {
-            counter.with_label_values(&[reconciler.as_str(), result, ""]);
+            counter.with_label_values(&[controller.as_str(), result, ""]);
         }
-        for reason in reconciler.failures() {
-            counter.with_label_values(&[reconciler.as_str(), ERROR, reason.as_str()]);
+        for reason in controller.failures() {
+            counter.with_label_values(&[controller.as_str(), ERROR, reason.as_str()]);
         }
     }
     Ok(counter)
@@ -229,8 +229,8 @@ fn reconcile_duration(registry: &Registry) -> Result<HistogramVec, prometheus::E
         registry,
         HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["controller"])?,
     )?;
-    for reconciler in Reconciler::ALL {
-        durations.with_label_values(&[reconciler.as_str()]);
+    for controller in Controller::ALL {
+        durations.with_label_values(&[controller.as_str()]);
     }
     Ok(durations)
 }

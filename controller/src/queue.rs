@@ -31,7 +31,7 @@ use tokio_util::{
 };
 
 use crate::{
-    backoff::BackoffPolicy,
+    backoff,
     workers::{Namespace, Stopping, WorkerPermit, Workers},
 };
 
@@ -42,7 +42,7 @@ pub type RequeueAfter = Option<Duration>;
 /// resolution of versions 5 minutes; a Bundle with thousands of clusters takes minutes to write. Beyond this something hangs.
 const DEADLINE: Duration = Duration::from_mins(15);
 /// The backoff of an object whose reconciliation panicked or reached its deadline.
-const ABORTED: BackoffPolicy = BackoffPolicy::SLOW;
+const ABORTED: helmops_process::ExponentialBackoff = backoff::SLOW;
 
 /// Runs `work` for each triggered object until `stop` or the end of the triggers, and then finishes what is in progress.
 ///

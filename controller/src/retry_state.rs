@@ -1,33 +1,73 @@
 //! The state of objects that is kept between reconciliations: backoff, pending writes and rate limits.
 
-use std::{error::Error, hash::Hash};
+use std::hash::Hash;
 
-use helmops_core::reason::Reason;
-use helmops_process::exit::with_causes;
+use helmops_api::labels;
+use helmops_process::{ExponentialBackoff, exit::with_causes};
+use kube::core::ObjectMeta;
 
 use crate::{
-    backoff::{Backoff, BackoffPolicy},
+    backoff::Backoff,
+    error_class::{Class, ClassifiedError},
     pending_writes::PendingWrites,
     queue::RequeueAfter,
     rate::RateLimit,
 };
 
-/// An error of a reconciliation.
-pub trait ClassifiedError: Error {
-    /// The reason, for conditions, logs and metrics.
-    fn reason(&self) -> Reason;
-    /// How it is retried; `None` if it is not retried until something changes.
-    fn backoff_policy(&self) -> Option<BackoffPolicy>;
-    /// Whether it is not worth a warning: a conflict with another client, lost leadership, or the end of the process.
-    fn is_benign(&self) -> bool;
+/// How a reconciliation without an error ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// When to reconcile the object again; `None` if only a change requires it.
+    pub requeue_after: RequeueAfter,
+    /// What becomes of earlier failures.
+    pub failures: Failures,
 }
 
-/// The retry state of the objects of a kind. `R` identifies what an object requests: once it requests something else, earlier
-/// failures do not count.
+/// The failures of an object after a reconciliation without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failures {
+    /// They are forgotten.
+    Reset,
+    /// They stay as they are: nothing was attempted that could have ended them.
+    Kept,
+    /// A part of the reconciliation has failed, and the object is requeued after this backoff at the latest.
+    Another(ExponentialBackoff),
+}
+
+impl Done {
+    /// Only a change requires another reconciliation.
+    pub const UNTIL_CHANGE: Self = Self {
+        requeue_after: None,
+        failures: Failures::Reset,
+    };
+}
+
+/// Identifies what an object requests. When it changes, earlier failures do not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetryKey {
+    generation: Option<i64>,
+    /// The token of a requested poll.
+    token: Option<String>,
+}
+
+impl RetryKey {
+    /// The key of an object with these metadata.
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let annotations = metadata.annotations.as_ref();
+        Self {
+            generation: metadata.generation,
+            token: annotations
+                .and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT))
+                .cloned(),
+        }
+    }
+}
+
+/// The retry state of the objects of a kind.
 #[derive(Debug)]
-pub struct RetryState<K, R> {
+pub struct RetryState<K> {
     /// Consecutive failures.
-    pub backoff: Backoff<K, R>,
+    pub backoff: Backoff<K, RetryKey>,
     /// Status writes that the cache does not show yet.
     pub pending_writes: PendingWrites<K>,
     /// The rate limit of requests to repositories. It is kept when the object is deleted, or else deleting the object would evade
@@ -35,7 +75,7 @@ pub struct RetryState<K, R> {
     pub requests: RateLimit<K>,
 }
 
-impl<K, R> Default for RetryState<K, R> {
+impl<K> Default for RetryState<K> {
     fn default() -> Self {
         Self {
             backoff: Backoff::default(),
@@ -45,7 +85,7 @@ impl<K, R> Default for RetryState<K, R> {
     }
 }
 
-impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
+impl<K: Clone + Eq + Hash> RetryState<K> {
     /// Forgets a deleted object.
     pub fn forget(&self, key: &K) {
         self.backoff.forget(key);
@@ -56,28 +96,42 @@ impl<K: Clone + Eq + Hash, R: PartialEq> RetryState<K, R> {
     pub fn requeue_after(
         &self,
         key: &K,
-        retry_key: R,
-        result: Result<(), impl ClassifiedError>,
+        retry_key: RetryKey,
+        result: Result<Done, impl ClassifiedError>,
     ) -> RequeueAfter {
         match result {
-            Ok(()) => {
-                self.backoff.forget(key);
-                None
-            }
+            Ok(done) => self.done(key, retry_key, done),
             Err(error) => self.retry_after(key, retry_key, &error),
         }
     }
 
+    fn done(&self, key: &K, retry_key: RetryKey, done: Done) -> RequeueAfter {
+        let retry_after = match done.failures {
+            Failures::Reset => {
+                self.backoff.forget(key);
+                None
+            }
+            Failures::Kept => None,
+            Failures::Another(policy) => Some(self.backoff.failed(key.clone(), retry_key, policy)),
+        };
+        done.requeue_after.into_iter().chain(retry_after).min()
+    }
+
     /// When to retry after an error; `None` if it is not retried until something changes.
-    pub fn retry_after(&self, key: &K, retry_key: R, error: &impl ClassifiedError) -> RequeueAfter {
-        let delay = if let Some(policy) = error.backoff_policy() {
+    fn retry_after(&self, key: &K, retry_key: RetryKey, error: &impl ClassifiedError) -> RequeueAfter {
+        let class = error.class();
+        if let Class::Postponed(wait) = class {
+            // Not a failure: nothing was attempted.
+            return Some(wait);
+        }
+        let delay = if let Some(policy) = class.backoff_policy() {
             Some(self.backoff.failed(key.clone(), retry_key, policy))
         } else {
             self.backoff.forget(key);
             None
         };
         let retry_after = delay.map(|delay| tracing::field::display(format!("{:.1}s", delay.as_secs_f64())));
-        if error.is_benign() {
+        if class.is_benign() {
             tracing::debug!(
                 retry_after,
                 error = with_causes(error),

@@ -15,16 +15,18 @@ use crate::{
     args::Args,
     client,
     compute::Compute,
-    context::{Context, FIELD_MANAGER},
+    context::Context,
     events, fleet_metrics,
     helmop::Interest,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
     loops,
     metrics::Metrics,
+    pruned::Pruned,
     resolve::{FetchMetrics, MemoryBounds, Resolver},
     retry_state::RetryState,
-    watch::{self, StoreBudget},
+    watch::{StoreBudget, Stores},
     workers::Workers,
+    writes::FIELD_MANAGER,
 };
 
 /// Runs the controller until a signal stops it.
@@ -41,7 +43,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
 
     let memory_limit = args.memory_limit();
-    let (stores, writers) = watch::stores(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
+    let stores = Stores::new(args.delivers()?, StoreBudget::new(memory_limit.bytes()));
     let metrics_port = PlainPort::bind(args.process.metrics_bind_address, &registry, admin::PORT).await?;
     let mut exposers = Vec::<Arc<MetricsWriter>>::new();
     if args.fleet_metrics {
@@ -83,6 +85,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         clusters: RetryState::default(),
         min_polling_interval: args.min_polling_interval,
         keeps_extras: AtomicBool::new(true),
+        pruned_bundle_fields: Pruned::default(),
+        pruned_deployment_fields: Pruned::default(),
     });
     tracing::info!(
         version = runtime::version(),
@@ -104,7 +108,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         "loops",
         work.track_future(loops::run(
             context,
-            writers,
             loops::HealthSignals::new(&health),
             supervisor.stop_token(),
         )),
@@ -130,6 +133,7 @@ fn leader_election(
     let name = LeaseName::new(args.namespace.as_deref(), args.shard_id.as_deref())?;
     let identity = identity(args.pod_name.as_deref());
     let client = client::for_election(config)?;
-    let (election, leadership) = Election::new(client, name, identity, timing, metrics, health);
+    let (election, leadership) =
+        Election::new(client, FIELD_MANAGER, name, identity, timing, metrics, health);
     Ok((Some(election), leadership))
 }

@@ -1,6 +1,6 @@
 //! The items of the workqueue: keys of HelmOps, Bundles and Clusters.
 
-use helmops_api::{Bundle, Cluster, Decoded, HelmOp};
+use helmops_api::{Bundle, Cluster, Decoded, HelmOp, NamespacedName};
 use kube::runtime::reflector::ObjectRef;
 
 use crate::queue;
@@ -41,6 +41,11 @@ where
     K::DynamicType: Default,
 {
     ObjectRef::new(name).within(namespace)
+}
+
+/// The namespace and name of a key.
+pub fn name_of<K: kube::runtime::reflector::Lookup>(key: &ObjectRef<K>) -> NamespacedName {
+    NamespacedName::new(key.namespace.as_deref().unwrap_or_default(), &*key.name)
 }
 
 /// The key of an object. It does not contain UID and resource version, which would take more memory than the name.

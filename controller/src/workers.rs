@@ -6,11 +6,15 @@
 
 use std::{num::NonZeroU16, sync::Arc};
 
+use helmops_core::reason::Reason;
 use helmops_process::{FairPermit, FairSemaphore};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::lease::{Leadership, Term, TermEnded};
+use crate::{
+    error_class::{Class, Classified, ClassifiedError, classified},
+    lease::{Leadership, Term, TermEnded},
+};
 
 /// A namespace: the permits are shared between the namespaces of the objects.
 pub type Namespace = Arc<str>;
@@ -65,6 +69,17 @@ pub enum Interrupted {
     /// Leadership has ended, so the objects that were read before may be out of date.
     #[error("this replica is no longer the leader")]
     LeadershipLost,
+}
+
+impl ClassifiedError for Interrupted {
+    fn classify(&self) -> Classified {
+        let class = match self {
+            Self::Stopping => Class::Superseded,
+            // The next reconciliation starts when this replica is the leader again.
+            Self::LeadershipLost => Class::Conflict,
+        };
+        classified(Reason::Progressing, class)
+    }
 }
 
 impl Workers {

@@ -11,10 +11,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::{
-    client::{ApiError, bounded},
-    context::FIELD_MANAGER,
-};
+use crate::client::{ApiError, bounded};
+
+/// The field manager of all writes.
+pub const FIELD_MANAGER: &str = "helmops-controller";
 
 /// For create and update.
 pub fn post() -> PostParams {

@@ -1,6 +1,10 @@
 //! `WWW-Authenticate`, and the URL to which credentials are sent.
 
-use helmops_core::chart::{registry::{challenge::{self, Bearer, Scheme}, endpoint::Transport, realm}, url::Url};
+use helmops_core::chart::registry::{
+    challenge::{self, Bearer, Scheme},
+    endpoint::Transport,
+    realm,
+};
 
 /// Each line is a header value.
 pub fn check(input: &[u8]) {
@@ -21,31 +25,24 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Credentials are sent in plain text only if the registry itself uses plain HTTP, and to the host that we parsed.
+/// Credentials are sent in plain text only if the registry itself uses plain HTTP, and never in the URL.
 fn check_realm(bearer: &Bearer) {
     for (registry, schemes) in [
         (Transport::Https, &["https"][..]),
         (Transport::PlainHttp, &["https", "http"]),
     ] {
-        let Ok(text) = realm::token_url(bearer, registry, "repository:a/b:pull") else {
+        let Ok(url) = realm::token_url(bearer, registry, "repository:a/b:pull") else {
             continue;
         };
-        let ours = Url::parse(&text).expect("token_url returns a valid URL");
-        assert!(ours.userinfo.is_none(), "{text}");
+        assert!(schemes.contains(&url.scheme()), "{url}");
+        assert!(url.username().is_empty() && url.password().is_none(), "{url}");
         assert!(
-            text.contains("scope=")
+            url.as_str().contains("scope=")
                 || bearer
                     .scope
                     .as_deref()
                     .is_some_and(|scope| scope.trim().is_empty()),
-            "{text}"
+            "{url}"
         );
-        if let Ok(parsed_by_client) = url::Url::parse(&text) {
-            assert!(schemes.contains(&parsed_by_client.scheme()), "{text}");
-            assert!(
-                parsed_by_client.username().is_empty() && parsed_by_client.password().is_none(),
-                "{text}"
-            );
-        }
     }
 }

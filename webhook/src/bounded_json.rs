@@ -2,11 +2,12 @@
 //!
 //! A list element of three bytes (`{},`) can take a kilobyte once it is decoded. So the size of a body does not limit the
 //! memory for what it decodes to, but the number of objects, list elements and map entries does. The keys of an object are
-//! not counted: they are fields of a struct, whose size is counted. Values that are kept as text (Helm values) or skipped
-//! (`managedFields`, `status`) take no more memory than the body, and are not counted.
+//! not counted: they are fields of a struct, whose size is counted, or unknown fields, which are counted each. Values that are
+//! kept as text (Helm values) or skipped (`managedFields`, `status`) take no more memory than the body, and are not counted.
 
 use std::{cell::Cell, fmt};
 
+use helmops_api::unknown_fields::UNKNOWN_FIELD;
 use serde::{
     Deserialize,
     de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor},
@@ -22,6 +23,9 @@ const OBJECT: usize = 1 << 10;
 
 /// Size that is counted for a list element or a map entry: key, value and their share of a half-empty node.
 const ITEM: usize = 128;
+
+/// Size that is counted for an unknown field: that of a map with one entry, since each struct may have one.
+const UNKNOWN: usize = 512;
 
 /// JSON up to this length is not counted: 16 KiB decode to at most 6 MiB.
 const UNCOUNTED: usize = 16 << 10;
@@ -114,7 +118,6 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Bounded<'_, D> {
         deserialize_option();
         deserialize_unit();
         deserialize_unit_struct(name: &'static str);
-        deserialize_newtype_struct(name: &'static str);
         deserialize_seq();
         deserialize_tuple(length: usize);
         deserialize_tuple_struct(name: &'static str, length: usize);
@@ -133,6 +136,18 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Bounded<'_, D> {
         let mut visitor = self.with(visitor);
         visitor.keys = Keys::Free;
         self.inner.deserialize_struct(name, fields, visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        if name == UNKNOWN_FIELD {
+            self.count(UNKNOWN)?;
+        }
+        let visitor = self.with(visitor);
+        self.inner.deserialize_newtype_struct(name, visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -338,6 +353,7 @@ mod tests {
             json!({ "targets": vec![json!({ "keepResources": true }); MAX_DECODED / OBJECT] }),
             json!({ "helm": { "valuesFiles": vec![""; MAX_DECODED / ITEM + 1] } }),
             json!({ "labels": labels }),
+            json!({ "helm": { "valuesFrom": vec![json!({ "newer": 1 }); MAX_DECODED / (OBJECT + UNKNOWN)] } }),
         ] {
             let error = read(&helmop(&spec)).unwrap_err().to_string();
             assert!(

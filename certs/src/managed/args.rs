@@ -1,6 +1,5 @@
 //! The flags of a webhook that manages its own certificate.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -103,7 +102,7 @@ impl ManagedArgs {
         if let Some(invalid) = names.iter().find(|name| !is_name(name)) {
             return Err(SettingsError::Name(invalid.clone()));
         }
-        let lifetimes = Lifetimes::new(self.tls_validity, self.tls_ca_validity, jitter())?;
+        let lifetimes = Lifetimes::new(self.tls_validity, self.tls_ca_validity, fastrand::f64())?;
         Ok(Settings {
             namespace,
             secret: self.tls_secret.clone(),
@@ -121,12 +120,6 @@ fn canonical(name: &str) -> String {
 
 fn is_name(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || DnsName::try_from(name).is_ok()
-}
-
-/// A random number between 0 and 1, different for each process.
-fn jitter() -> f64 {
-    let number = RandomState::new().hash_one(std::process::id()) % 1000;
-    f64::from(u32::try_from(number).unwrap_or_default()) / 1000.0
 }
 
 #[cfg(test)]

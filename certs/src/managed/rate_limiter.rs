@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmops_process::ExponentialBackoff;
 use tokio::time::Instant;
 
 /// Delay between the first attempt and the second.
@@ -14,8 +15,9 @@ const MIN_DELAY: Duration = Duration::from_millis(200);
 /// each other's changes.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
-    max_delay: Duration,
-    delay: Duration,
+    backoff: ExponentialBackoff,
+    /// The number of attempts since the last quiet time.
+    attempts: u32,
     next: Option<Instant>,
 }
 
@@ -23,8 +25,11 @@ impl RateLimiter {
     /// With delays of at most `max_delay`.
     pub(crate) fn new(max_delay: Duration) -> Self {
         Self {
-            max_delay: max_delay.max(MIN_DELAY),
-            delay: MIN_DELAY,
+            backoff: ExponentialBackoff {
+                initial_delay: MIN_DELAY,
+                max_delay: max_delay.max(MIN_DELAY),
+            },
+            attempts: 0,
             next: None,
         }
     }
@@ -36,12 +41,12 @@ impl RateLimiter {
 
     /// Records an attempt.
     pub(crate) fn record_attempt(&mut self, now: Instant) {
-        let is_quiet = self.next.is_none_or(|next| next + 2 * self.delay < now);
-        if is_quiet {
-            self.delay = MIN_DELAY;
+        let quiet_time = 2 * self.backoff.after(self.attempts);
+        if self.next.is_none_or(|next| next + quiet_time < now) {
+            self.attempts = 0;
         }
-        self.next = Some(now + self.delay);
-        self.delay = (self.delay * 2).min(self.max_delay);
+        self.next = Some(now + self.backoff.after(self.attempts));
+        self.attempts = self.attempts.saturating_add(1);
     }
 }
 

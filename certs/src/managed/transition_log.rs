@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use helmops_process::OnChange;
 use kube::runtime::watcher;
 
 use super::api::{CallError, describe_watch_error};
@@ -16,10 +17,10 @@ use crate::reload::log_validity;
 pub(crate) struct TransitionLog {
     secret: String,
     configuration: String,
-    /// Operations that fail, with their last error.
-    failing: BTreeMap<Operation, String>,
-    /// Why each configuration is not injected, as logged last.
-    obstacles: PerKind<Option<String>>,
+    /// The last error of each operation that fails.
+    failing: BTreeMap<Operation, OnChange<Option<String>>>,
+    /// Why each configuration is not injected.
+    obstacles: PerKind<OnChange<Option<String>>>,
     validity: Validity,
 }
 
@@ -77,29 +78,13 @@ impl TransitionLog {
     /// Logs why `caBundle` of a configuration is not injected, if the reason has changed.
     pub(crate) fn configuration(&mut self, kind: ConfigurationKind, configuration: Option<&Configuration>) {
         let (name, kind_name) = (&self.configuration, kind.as_str());
-        let obstacle = match configuration {
-            None => Some(format!(
-                "there is no {kind_name} {name:?}, so the API server does not call this webhook; its caBundle is injected as \
-                 soon as it is applied (manifests)"
-            )),
-            Some(configuration) if configuration.injector.is_some() => Some(format!(
-                "{kind_name} {name:?} has the annotation {:?}: cert-manager manages its caBundle, which does not trust the \
-                 certificate served here; remove the annotation, or set --tls-source=files",
-                configuration.injector.as_deref().unwrap_or_default()
-            )),
-            Some(configuration) if configuration.webhooks.is_empty() => Some(format!(
-                "{kind_name} {name:?} contains no webhook of helmops; nothing is injected"
-            )),
-            Some(_) => None,
-        };
-        let logged = self.obstacles.of_mut(kind);
-        if *logged != obstacle {
-            if let Some(obstacle) = &obstacle {
+        let obstacle = obstacle(kind, name, configuration);
+        if self.obstacles.of_mut(kind).record(obstacle.clone()) {
+            if let Some(obstacle) = obstacle {
                 tracing::warn!("{obstacle}");
             } else {
                 tracing::info!("found {kind_name} {name:?}; keeping its caBundle up to date");
             }
-            *logged = obstacle;
         }
     }
 
@@ -198,8 +183,30 @@ impl TransitionLog {
 
     /// Records a failure, and returns whether it differs from the last one of this operation.
     fn is_new_failure(&mut self, operation: Operation, error: &str) -> bool {
-        self.failing.insert(operation, error.to_owned()).as_deref() != Some(error)
+        let failing = self.failing.entry(operation).or_default();
+        failing.record(Some(error.to_owned()))
     }
+}
+
+/// Why `caBundle` of a configuration is not injected; `None` if it is.
+fn obstacle(kind: ConfigurationKind, name: &str, configuration: Option<&Configuration>) -> Option<String> {
+    let kind = kind.as_str();
+    let Some(configuration) = configuration else {
+        return Some(format!(
+            "there is no {kind} {name:?}, so the API server does not call this webhook; its caBundle is injected as \
+             soon as it is applied (manifests)"
+        ));
+    };
+    if let Some(annotation) = &configuration.injector {
+        return Some(format!(
+            "{kind} {name:?} has the annotation {annotation:?}: cert-manager manages its caBundle, which does not trust the \
+             certificate served here; remove the annotation, or set --tls-source=files"
+        ));
+    }
+    configuration
+        .webhooks
+        .is_empty()
+        .then(|| format!("{kind} {name:?} contains no webhook of helmops; nothing is injected"))
 }
 
 /// Whether the resource version of a watch has expired, which is normal for long watches.

@@ -4,7 +4,9 @@ use std::io;
 
 use thiserror::Error;
 
-use super::files::MAX_BYTES;
+/// Maximum size of a file, in bytes: more than any chain and key, and little enough if a path points to the wrong file. It is
+/// also the limit of the API server for a Secret.
+pub(super) const MAX_BYTES: u64 = 1 << 20;
 
 /// Why a pair of files cannot be served. Each error names the file and the fix.
 #[derive(Debug, Error)]

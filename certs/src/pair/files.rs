@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 
-use super::{PairError, PemFile, ServingPair};
-
-/// More than any chain and key, and little enough if a path points to the wrong file. It is also the limit of the API server
-/// for a Secret.
-pub(super) const MAX_BYTES: u64 = 1 << 20;
+use super::{
+    PemFile, ServingPair,
+    error::{MAX_BYTES, PairError},
+};
 
 /// The paths of a certificate chain and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::{
     apply::{self, ActionError},
     observe,
 };
-use crate::{context::Context, retry_state::ClassifiedError, watch::Copies};
+use crate::{context::Context, error_class::ClassifiedError, watch::Copies};
 
 /// What is the same for all clusters of a Bundle.
 pub struct Delivery<'d> {

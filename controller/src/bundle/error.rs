@@ -1,18 +1,24 @@
 //! Errors of the bundle and cluster loops.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
-use gotmpl::Exceeded;
+use helm_index::is_complete_version;
 use helmops_api::Bundle;
 use helmops_core::{
     policy::Policies,
     reason::Reason,
-    targeting::delivery::{BlockClass, Blocked},
+    targeting::{
+        delivery::{BlockClass, Blocked},
+        values::ValuesLimitExceeded,
+    },
 };
-use masterminds_semver::Version;
 use thiserror::Error;
 
-use crate::{backoff::BackoffPolicy, client::ApiError, retry_state::ClassifiedError, workers::Interrupted};
+use crate::{
+    client::ApiError,
+    error_class::{Class, Classified, ClassifiedError, classified},
+    workers::Interrupted,
+};
 
 /// Why a Bundle could not be deployed to some or all of its clusters.
 #[derive(Debug, Error)]
@@ -31,7 +37,7 @@ pub enum DeliveryError {
     NameConflict(String),
     /// Rendering the values exceeded its time limit, so some clusters have none. The machine may be less busy later.
     #[error("{0}")]
-    RenderTimeout(Exceeded),
+    RenderTimeout(ValuesLimitExceeded),
     /// The cached object is older than the one in the API server.
     #[error("the cached {0} is stale")]
     Stale(String),
@@ -48,32 +54,15 @@ pub enum DeliveryError {
 }
 
 impl ClassifiedError for DeliveryError {
-    fn reason(&self) -> Reason {
+    fn classify(&self) -> Classified {
         match self {
-            Self::UnknownPolicies | Self::Interrupted(_) | Self::Stale(_) => Reason::Progressing,
-            Self::NameConflict(_) => Reason::BundleConflict,
-            Self::RenderTimeout(_) => Reason::NotReady,
-            Self::SourceUnreadable(_) | Self::Api { .. } => Reason::APIError,
-        }
-    }
-
-    fn backoff_policy(&self) -> Option<BackoffPolicy> {
-        match self {
-            Self::UnknownPolicies | Self::Interrupted(Interrupted::Stopping) => None,
-            Self::Interrupted(Interrupted::LeadershipLost) | Self::Stale(_) => Some(BackoffPolicy::CONFLICT),
-            Self::NameConflict(_) => Some(BackoffPolicy::SLOW),
-            // Each retry takes as much processor time again.
-            Self::RenderTimeout(_) => Some(BackoffPolicy::SLOW.at_least(Duration::from_mins(1))),
-            Self::Api { .. } if self.is_benign() => Some(BackoffPolicy::CONFLICT),
-            Self::SourceUnreadable(_) | Self::Api { .. } => Some(BackoffPolicy::TRANSIENT),
-        }
-    }
-
-    fn is_benign(&self) -> bool {
-        match self {
-            Self::UnknownPolicies | Self::Interrupted(_) | Self::Stale(_) => true,
-            Self::SourceUnreadable(_) | Self::NameConflict(_) | Self::RenderTimeout(_) => false,
-            Self::Api { source, .. } => source.is_benign(),
+            Self::UnknownPolicies => classified(Reason::Progressing, Class::Superseded),
+            Self::Interrupted(error) => error.classify(),
+            Self::SourceUnreadable(_) => classified(Reason::APIError, Class::TRANSIENT),
+            Self::NameConflict(_) => classified(Reason::BundleConflict, Class::Absent),
+            Self::RenderTimeout(_) => classified(Reason::NotReady, Class::Expensive),
+            Self::Stale(_) => classified(Reason::Progressing, Class::Conflict),
+            Self::Api { source, .. } => source.classify(),
         }
     }
 }
@@ -95,16 +84,6 @@ impl DeliveryError {
             BlockClass::UntilChange => None,
             BlockClass::SourceUnreadable => Some(Self::SourceUnreadable(message)),
             BlockClass::NameConflict => Some(Self::NameConflict(message)),
-        }
-    }
-
-    /// Of several errors, the most severe one is logged and determines the backoff.
-    pub fn severity(&self) -> u8 {
-        match self {
-            Self::UnknownPolicies | Self::Interrupted(_) => 0,
-            Self::NameConflict(_) => 1,
-            _ if self.is_benign() => 3,
-            _ => 2,
         }
     }
 }
@@ -145,7 +124,7 @@ pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> 
         .as_ref()
         .filter(|_| bundle.spec.helm_op_options.is_some());
     match helm.map(|helm| &*helm.version) {
-        Some(version) if !version.is_empty() && !is_exact(version) => {
+        Some(version) if !version.is_empty() && !is_complete_version(version) => {
             let message = format!(
                 "chart version cannot be deployed; check HelmOp status for more details: spec.helm.version: Invalid value: \
                  {version:?}: expected one exact version, such as 1.2.3"
@@ -156,13 +135,10 @@ pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> 
     }
 }
 
-fn is_exact(version: &str) -> bool {
-    let version = version.strip_prefix('v').unwrap_or(version);
-    Version::parse_strict(version).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -195,6 +171,61 @@ mod tests {
             None,
             "not the Bundle of a HelmOp"
         );
+    }
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let name = || "web".to_owned();
+        let conflict = kube::core::Status::failure("changed", "Conflict").with_code(409);
+        let conflict = kube::Error::Api(conflict.boxed());
+        let exceeded = gotmpl::Exceeded::Time {
+            limit: Duration::from_secs(2),
+        };
+        for (error, reason, class) in [
+            (
+                DeliveryError::UnknownPolicies,
+                Reason::Progressing,
+                Class::Superseded,
+            ),
+            (
+                DeliveryError::Interrupted(Interrupted::Stopping),
+                Reason::Progressing,
+                Class::Superseded,
+            ),
+            (
+                DeliveryError::Interrupted(Interrupted::LeadershipLost),
+                Reason::Progressing,
+                Class::Conflict,
+            ),
+            (
+                DeliveryError::SourceUnreadable(name()),
+                Reason::APIError,
+                Class::TRANSIENT,
+            ),
+            (
+                DeliveryError::NameConflict(name()),
+                Reason::BundleConflict,
+                Class::Absent,
+            ),
+            (
+                DeliveryError::RenderTimeout(exceeded.into()),
+                Reason::NotReady,
+                Class::Expensive,
+            ),
+            (DeliveryError::Stale(name()), Reason::Progressing, Class::Conflict),
+            (
+                DeliveryError::api("write", "Bundle web")(ApiError::Timeout),
+                Reason::APIError,
+                Class::TRANSIENT,
+            ),
+            (
+                DeliveryError::api("write", "Bundle web")(conflict.into()),
+                Reason::APIError,
+                Class::Conflict,
+            ),
+        ] {
+            assert_eq!(error.classify(), classified(reason, class), "{error}");
+        }
     }
 
     #[test]

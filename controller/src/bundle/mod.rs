@@ -17,99 +17,98 @@ mod prune;
 mod round;
 mod sources;
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use helmops_api::{Bundle, BundleDeployment, Decoded};
 use helmops_core::status::RolloutRound;
-use kube::Resource;
+use kube::core::ObjectMeta;
+use tracing::Span;
 
 pub use self::error::DeliveryError;
 use self::{error::BundleBlocked, round::BundleReconciliation};
 use crate::{
-    backoff::BackoffPolicy,
     context::Context,
-    error::cut_error,
-    metrics::Reconciler,
-    queue::RequeueAfter,
-    retry_state::ClassifiedError,
+    error_class::ClassifiedError,
+    metrics::{Controller, Metrics},
+    reconciler::Reconciler,
+    retry_state::{Done, RetryState},
     watch::{DeliveryStores, Weight},
-    work::BundleKey,
+    work::{BundleKey, name_of},
     workers::WorkerPermit,
 };
 
 /// Maximum number of clusters of a Bundle that are processed concurrently.
 const CONCURRENCY: usize = 10;
 
-/// Deploys one Bundle to its clusters, and reports the progress in its status.
-///
-/// It is level-triggered: it depends only on the current state, never on the event, so it may be called at any time and any
-/// number of times.
-pub async fn reconcile(
-    key: &BundleKey,
-    permit: &mut WorkerPermit,
-    stores: &DeliveryStores,
-    context: &Context,
-) -> RequeueAfter {
-    let Some(object) = context.stores.bundles.get(key) else {
-        context.bundles.forget(key);
-        let result = Box::pin(prune::delete_leftovers(context, &stores.copies, key)).await;
-        return context.bundles.requeue_after(key, None, result);
-    };
-    if object.meta().deletion_timestamp.is_some() {
-        let result = Box::pin(prune::finalize(context, &stores.copies, key, &object)).await;
-        return context
-            .bundles
-            .requeue_after(key, object.meta().generation, result);
-    }
-    let bundle = match &*object {
-        Decoded::Valid(bundle) => bundle,
-        Decoded::Invalid { error, .. } => {
-            tracing::error!(error = cut_error(error), "Bundle cannot be decoded; skipping it");
-            return None;
-        }
-    };
-    let cached = bundle.metadata.resource_version.as_deref().unwrap_or_default();
-    if context.bundles.pending_writes.is_stale(key, cached) {
-        return Some(BackoffPolicy::CONFLICT.initial_delay);
-    }
-    let started = Instant::now();
-    let result = Box::pin(sync(key, bundle, permit, stores, context)).await;
-    let failure = result.as_ref().err().map(ClassifiedError::reason);
-    context
-        .metrics
-        .reconciled(Reconciler::Bundle, failure, started.elapsed());
-    context
-        .bundles
-        .requeue_after(key, bundle.metadata.generation, result)
+/// The reconciler of Bundles.
+pub struct Bundles<'c> {
+    /// What the loops share.
+    pub context: &'c Context,
+    /// The stores that only this loop and that of Clusters need.
+    pub stores: &'c DeliveryStores,
 }
 
-async fn sync(
-    key: &BundleKey,
-    bundle: &Bundle,
-    permit: &mut WorkerPermit,
-    stores: &DeliveryStores,
-    context: &Context,
-) -> Result<(), DeliveryError> {
-    permit.declare_size(bundle.weight()).await?;
-    let Some(bundle) = apply::with_finalizer(context, bundle).await? else {
-        // It does not exist any more.
-        return Ok(());
-    };
-    let reconciliation = BundleReconciliation {
-        key,
-        bundle: &bundle,
-        stores,
-        context,
-    };
-    match reconciliation.roll_out(permit).await? {
+impl Reconciler for Bundles<'_> {
+    type Object = Bundle;
+    type Error = DeliveryError;
+    const CONTROLLER: Controller = Controller::Bundle;
+
+    fn get(&self, key: &BundleKey) -> Option<Arc<Decoded<Bundle>>> {
+        self.context.stores.bundles.get(key)
+    }
+
+    fn retry_state(&self) -> &RetryState<BundleKey> {
+        &self.context.bundles
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.context.metrics
+    }
+
+    fn span(&self, key: &BundleKey, _: Option<&ObjectMeta>) -> Span {
+        tracing::error_span!("reconcile", bundle = name_of(key).to_string())
+    }
+
+    async fn deleted(&self, key: &BundleKey) -> Result<(), DeliveryError> {
+        prune::delete_leftovers(self.context, &self.stores.copies, key).await
+    }
+
+    /// Deletes the copies and BundleDeployments.
+    async fn finalize(&self, key: &BundleKey, bundle: &Decoded<Bundle>) -> Result<(), DeliveryError> {
+        prune::finalize(self.context, &self.stores.copies, key, bundle).await
+    }
+
+    /// Deploys the Bundle to its clusters, and reports the progress in its status.
+    async fn reconcile(
+        &self,
+        key: &BundleKey,
+        bundle: &Bundle,
+        permit: &mut WorkerPermit,
+    ) -> Result<Done, DeliveryError> {
+        permit.declare_size(bundle.weight()).await?;
+        let Some(bundle) = apply::with_finalizer(self.context, bundle).await? else {
+            // It does not exist any more.
+            return Ok(Done::UNTIL_CHANGE);
+        };
+        let reconciliation = BundleReconciliation {
+            key,
+            bundle: &bundle,
+            stores: self.stores,
+            context: self.context,
+        };
+        let errors = match reconciliation.roll_out(permit).await? {
+            Ok(errors) => errors,
+            Err(BundleBlocked { reason, message }) => {
+                tracing::info!(reason = reason.as_str(), message, "not deployed");
+                let round = RolloutRound::Refused(reason, &message);
+                apply::status(self.context, key, &bundle, round).await?;
+                return Ok(Done::UNTIL_CHANGE);
+            }
+        };
         // The most severe error is logged and determines the backoff.
-        Ok(errors) => match errors.into_iter().max_by_key(DeliveryError::severity) {
+        match errors.into_iter().max_by_key(|error| error.class().severity()) {
             Some(error) => Err(error),
-            None => Ok(()),
-        },
-        Err(BundleBlocked { reason, message }) => {
-            tracing::info!(reason = reason.as_str(), message, "not deployed");
-            apply::status(context, key, &bundle, RolloutRound::Refused(reason, &message)).await
+            None => Ok(Done::UNTIL_CHANGE),
         }
     }
 }

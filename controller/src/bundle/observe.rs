@@ -15,12 +15,13 @@ use helmops_core::{
         scope,
     },
 };
+use helmops_kube::ObjectCache;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Api, Resource, runtime::reflector::Store};
+use kube::{Api, Resource};
 
 use super::DeliveryError;
 use crate::{
@@ -181,7 +182,7 @@ fn namespaces(
     found.into_iter().map(str::to_owned).collect()
 }
 
-fn in_namespaces<K>(store: &Store<Decoded<K>>, namespaces: &[String]) -> Vec<Arc<Decoded<K>>>
+fn in_namespaces<K, F>(cache: &ObjectCache<Decoded<K>, F>, namespaces: &[String]) -> Vec<Arc<Decoded<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -189,7 +190,7 @@ where
         let namespace = object.meta().namespace.as_ref();
         namespace.is_some_and(|namespace| namespaces.contains(namespace))
     };
-    store.state().into_iter().filter(is_included).collect()
+    cache.state().into_iter().filter(is_included).collect()
 }
 
 fn decode_error<K: Resource<DynamicType = ()>>(object: &Decoded<K>) -> Option<String> {
@@ -220,8 +221,8 @@ pub fn cluster(
     } else {
         deployments.get(namespace, relevant.name()).into_iter().collect()
     };
-    let copies = copies.select(namespace, |reference, copy| relevant.includes(reference, copy));
-    ClusterState::cached(deployments, copies)
+    let copies = copies.select(namespace, |kind, name, copy| relevant.includes(kind, name, copy));
+    ClusterState::cached(deployments, copies, context.pruned_deployment_fields.get())
 }
 
 /// Adds what has to be read from the API server to the state of a cluster.

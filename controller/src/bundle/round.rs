@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, stream};
-use gotmpl::{Budget, Exceeded, Limits};
+use gotmpl::{Budget, Exceeded};
 use helmops_api::{Bundle, BundleDeployment, Decoded};
 use helmops_core::{
     policy::Policies,
@@ -108,7 +108,7 @@ impl BundleReconciliation<'_> {
         };
         // Retrying does not help against the other limits: the input must change first.
         if let Some(exceeded @ Exceeded::Time { .. }) = exceeded {
-            errors.push(DeliveryError::RenderTimeout(exceeded));
+            errors.push(DeliveryError::RenderTimeout(exceeded.into()));
         }
         let sources = sources::read(self.context, self.bundle, &targets).await;
         let delivery = Delivery {
@@ -255,7 +255,7 @@ fn targets<'a>(
     let forbids_namespaces = policies.forbid_namespace_creation();
     let start = compute::cpu_time();
     let clock = move || compute::cpu_time().saturating_sub(start);
-    let budget = Budget::new(Limits::within(MAX_VALUES_TIME), clock);
+    let budget = Budget::new(targeting::values::limits(MAX_VALUES_TIME), clock);
     let targets = targeting::targets(bundle, snapshot.members(), existing, forbids_namespaces, &budget)
         .map_err(|error| BundleBlocked::new(Reason::InvalidSelector, &error))?;
     Ok(ComputedTargets {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use helmops_api::{Bundle, Decoded, HelmOp, HelmOpStatus, labels};
+use helmops_api::{Bundle, Decoded, HelmOp, HelmOpStatus, NamespacedName, labels};
 use helmops_core::{
     bundle::Plan,
     status::{change, events, without_extras},
@@ -15,28 +15,34 @@ use crate::{
     context::Context,
     error::ReconcileError,
     watch::same_name_as,
-    work::HelmOpKey,
+    work::{HelmOpKey, name_of},
     writes,
 };
 
 /// Executes a plan. Returns the Bundle if it was written.
-pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, ReconcileError> {
+pub async fn bundle(
+    context: &Context,
+    name: &NamespacedName,
+    plan: Plan,
+) -> Result<Option<Bundle>, ReconcileError> {
     let (bundle, is_new) = match plan {
         Plan::Nothing => return Ok(None),
         Plan::Create(bundle) => (bundle, true),
         Plan::Replace(bundle) => (bundle, false),
     };
-    let (name, namespace) = (bundle.name_any(), bundle.namespace().unwrap_or_default());
-    let api = Api::<Bundle>::namespaced(context.client.clone(), &namespace);
+    let api = Api::<Bundle>::namespaced(context.client.clone(), &name.namespace);
     let written = if is_new {
         bounded(api.create(&writes::post(), &bundle)).await
     } else {
-        bounded(api.replace(&name, &writes::post(), &bundle)).await
+        bounded(api.replace(&name.name, &writes::post(), &bundle)).await
     };
     let written = written.map_err(|source| ReconcileError::Bundle {
-        name: name.clone(),
+        name: name.name.clone(),
         source,
     })?;
+    context
+        .pruned_bundle_fields
+        .learn("Bundle", &bundle.spec, &written.spec);
     let version = written.spec.options.helm.as_ref().map(|helm| &*helm.version);
     tracing::info!(version, new = is_new, "Bundle written");
     Ok(Some(written))
@@ -46,6 +52,7 @@ pub async fn bundle(context: &Context, plan: Plan) -> Result<Option<Bundle>, Rec
 pub async fn status(
     context: &Context,
     key: &HelmOpKey,
+    name: &NamespacedName,
     helmop: &HelmOp,
     next: HelmOpStatus,
 ) -> Result<(), ReconcileError> {
@@ -58,10 +65,11 @@ pub async fn status(
     let Some(change) = change(&stored, &next) else {
         return Ok(());
     };
-    let written = match writes::status(&helmops(context, helmop), helmop, &change).await {
+    let api = Api::<HelmOp>::namespaced(context.client.clone(), &name.namespace);
+    let written = match writes::status(&api, helmop, &change).await {
         Err(error) if error.is_not_found() => return Ok(()),
         other => other.map_err(|source| ReconcileError::Status {
-            name: helmop.name_any(),
+            name: name.name.clone(),
             source,
         })?,
     };
@@ -93,20 +101,20 @@ pub async fn cleanup(
     let Some(others) = writes::without_finalizer(helmop, labels::HELMOP_FINALIZER) else {
         return Ok(());
     };
+    let name = name_of(key);
     let cleanup_error = |source| ReconcileError::Cleanup {
-        name: helmop.name_any(),
+        name: name.name.clone(),
         source,
     };
-    delete_bundle(context, key).await.map_err(cleanup_error)?;
-    let namespace = helmop.namespace().unwrap_or_default();
-    let api = Api::<Decoded<HelmOp>>::namespaced(context.client.clone(), &namespace);
+    delete_bundle(context, key, &name).await.map_err(cleanup_error)?;
+    let api = Api::<Decoded<HelmOp>>::namespaced(context.client.clone(), &name.namespace);
     match writes::finalizers(&api, helmop, &others).await {
         Err(error) if !error.is_not_found() => Err(cleanup_error(error)),
         _ => Ok(()),
     }
 }
 
-async fn delete_bundle(context: &Context, key: &HelmOpKey) -> Result<(), ApiError> {
+async fn delete_bundle(context: &Context, key: &HelmOpKey, name: &NamespacedName) -> Result<(), ApiError> {
     let cached = context.stores.bundles.get(&same_name_as(key));
     let Some(Decoded::Valid(bundle)) = cached.as_deref() else {
         return Ok(());
@@ -115,13 +123,9 @@ async fn delete_bundle(context: &Context, key: &HelmOpKey) -> Result<(), ApiErro
     if !is_of_helmop || bundle.spec.helm_op_options.is_none() {
         return Ok(());
     }
-    let api = Api::<Bundle>::namespaced(context.client.clone(), &bundle.namespace().unwrap_or_default());
-    match bounded(api.delete(&bundle.name_any(), &writes::delete(bundle.as_ref()))).await {
+    let api = Api::<Bundle>::namespaced(context.client.clone(), &name.namespace);
+    match bounded(api.delete(&name.name, &writes::delete(bundle.as_ref()))).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
-}
-
-fn helmops(context: &Context, helmop: &HelmOp) -> Api<HelmOp> {
-    Api::namespaced(context.client.clone(), &helmop.namespace().unwrap_or_default())
 }

@@ -2,38 +2,18 @@
 
 use std::sync::Arc;
 
-use helmops_api::{Bundle, Decoded, HelmOp};
-use helmops_core::policy::Policies;
-use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
+use helmops_api::{Bundle, Decoded, HelmOp, NamespacedName};
+use helmops_core::{bundle, policy::Policies};
+use kube::{Api, Resource};
 
-use crate::{client::bounded, context::Context, error::ReconcileError, work::HelmOpKey};
+use crate::{client::bounded, context::Context, error::ReconcileError, watch::same_name_as, work::HelmOpKey};
 
 /// The cached Bundle with the name of a HelmOp.
 ///
 /// It may be stale, which does no harm: an update with an old resource version fails, and so does the creation of a Bundle that
 /// already exists.
-pub fn bundle(context: &Context, helmop: &HelmOp) -> Option<Arc<Decoded<Bundle>>> {
-    let name = helmop.metadata.name.as_deref().unwrap_or_default();
-    let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
-    context
-        .stores
-        .bundles
-        .get(&ObjectRef::new(name).within(namespace))
-}
-
-/// The decoded Bundle.
-///
-/// # Errors
-/// If it does not decode.
-pub fn decoded(cached: Option<&Decoded<Bundle>>) -> Result<Option<&Bundle>, ReconcileError> {
-    match cached {
-        None => Ok(None),
-        Some(Decoded::Valid(bundle)) => Ok(Some(bundle)),
-        Some(Decoded::Invalid { metadata, error }) => Err(ReconcileError::InvalidBundle {
-            name: metadata.name.clone().unwrap_or_default(),
-            error: error.clone(),
-        }),
-    }
+pub fn cached_bundle(context: &Context, key: &HelmOpKey) -> Option<Arc<Decoded<Bundle>>> {
+    context.stores.bundles.get(&same_name_as(key))
 }
 
 /// The Bundle with the name of a HelmOp, read from the API server.
@@ -42,14 +22,33 @@ pub fn decoded(cached: Option<&Decoded<Bundle>>) -> Result<Option<&Bundle>, Reco
 /// If the request fails.
 pub async fn fetch_bundle(
     context: &Context,
-    helmop: &HelmOp,
+    name: &NamespacedName,
 ) -> Result<Option<Decoded<Bundle>>, ReconcileError> {
-    let name = helmop.name_any();
-    let api =
-        Api::<Decoded<Bundle>>::namespaced(context.client.clone(), &helmop.namespace().unwrap_or_default());
-    bounded(api.get_opt(&name))
+    let api = Api::<Decoded<Bundle>>::namespaced(context.client.clone(), &name.namespace);
+    bounded(api.get_opt(&name.name))
         .await
-        .map_err(|source| ReconcileError::Bundle { name, source })
+        .map_err(|source| ReconcileError::Bundle {
+            name: name.name.clone(),
+            source,
+        })
+}
+
+/// The existing Bundle, if it was created from a HelmOp.
+///
+/// # Errors
+/// If it does not decode, or was not created from a HelmOp.
+pub fn own_bundle(found: Option<&Decoded<Bundle>>) -> Result<Option<&Bundle>, ReconcileError> {
+    match found {
+        None => Ok(None),
+        Some(Decoded::Valid(bundle)) => {
+            bundle::check_owner(bundle).map_err(ReconcileError::OwnershipConflict)?;
+            Ok(Some(bundle))
+        }
+        Some(Decoded::Invalid { metadata, error }) => Err(ReconcileError::InvalidBundle {
+            name: metadata.name.clone().unwrap_or_default(),
+            error: error.clone(),
+        }),
+    }
 }
 
 /// Whether the spec of a HelmOp is unchanged since the reconciliation started.
@@ -61,15 +60,11 @@ pub fn is_current(context: &Context, key: &HelmOpKey, helmop: &HelmOp) -> bool {
     })
 }
 
-/// The Policies of a HelmOp's namespace.
+/// The Policies of a namespace.
 ///
 /// # Errors
 /// While the Policy cache is not synced: nothing is done that a Policy might forbid.
-pub fn policies(context: &Context, helmop: &HelmOp) -> Result<Arc<Policies>, ReconcileError> {
-    let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
-    context
-        .stores
-        .policies
-        .of(namespace)
-        .ok_or(ReconcileError::UnknownPolicies)
+pub fn policies(context: &Context, namespace: &str) -> Result<Arc<Policies>, ReconcileError> {
+    let policies = context.stores.policies.of(namespace);
+    policies.ok_or(ReconcileError::UnknownPolicies)
 }

@@ -1,16 +1,8 @@
 //! The versions of all charts of a HelmOp: the recorded ones, and newer ones when a poll is due.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use helmops_api::ResolvedChart;
-use helmops_core::{
-    admit::ValidHelmOp,
-    bundle::{Lookup, lookups},
-    chart::request::ChartRequest,
-};
+use helmops_core::{admit::ValidHelmOp, bundle::RequestedCharts};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::{
@@ -28,37 +20,39 @@ const MAX_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The versions of all charts of a HelmOp.
 #[derive(Debug)]
-pub struct Versions {
-    /// The versions, in the order of the lookups.
-    pub resolved: Vec<ResolvedChart>,
-    /// Whether there was a poll: repositories were requested, or no request is floating.
-    pub polled: bool,
+pub struct Versions<'v, 'a> {
+    /// The charts, each with its version.
+    pub charts: RequestedCharts<'v, 'a>,
     /// Whether the worker was released meanwhile, so that the HelmOp and its Policies may have changed.
     pub waited: bool,
-    /// Why the poll for a newer version failed; the recorded version is kept then.
-    pub failure: Option<ResolveError>,
+    /// The poll for newer versions.
+    pub poll: PollOutcome,
+}
+
+/// The poll for newer versions in a reconciliation.
+#[derive(Debug)]
+pub enum PollOutcome {
+    /// There was none.
+    NotPolled,
+    /// Repositories were requested, or no request is floating.
+    Succeeded,
+    /// It failed, and the recorded version is kept.
+    Failed(ResolveError),
 }
 
 /// The input of a resolution.
 #[derive(Debug)]
-pub struct ResolveInput<'t> {
+pub struct ResolveInput<'r, 'v, 'a> {
     /// The key of the HelmOp.
-    pub key: &'t HelmOpKey,
+    pub key: &'r HelmOpKey,
     /// The HelmOp.
-    pub valid: &'t ValidHelmOp<'t>,
-    /// The recorded versions.
-    pub pins: Vec<ResolvedChart>,
+    pub valid: &'v ValidHelmOp<'a>,
+    /// Its charts, with the recorded versions.
+    pub charts: RequestedCharts<'v, 'a>,
     /// If a poll is due, the time since which a response must have been fetched.
     pub since: Option<Timestamp>,
     /// The CA certificates that are trusted unless a Secret has its own.
-    pub rancher_ca: &'t CaBundle,
-}
-
-/// A chart, and its recorded version.
-struct Chart<'v, 'a> {
-    lookup: Lookup,
-    request: &'v ChartRequest<'a>,
-    pin: Option<ResolvedChart>,
+    pub rancher_ca: &'r CaBundle,
 }
 
 /// Resolves the charts without a recorded version, and polls for newer versions of the others if it is due. The worker is released
@@ -69,19 +63,17 @@ struct Chart<'v, 'a> {
 ///
 /// # Errors
 /// If a chart has no recorded version and none can be resolved, or if the rate limit is exceeded.
-pub async fn versions(
+pub async fn versions<'v, 'a>(
     context: &Context,
     permit: &mut WorkerPermit,
-    input: ResolveInput<'_>,
-) -> Result<Versions, ReconcileError> {
-    let charts = charts(input.valid, input.pins);
-    let is_new = charts.iter().any(|chart| chart.pin.is_none());
-    if !is_new && input.since.is_none() {
+    input: ResolveInput<'_, 'v, 'a>,
+) -> Result<Versions<'v, 'a>, ReconcileError> {
+    let charts = input.charts;
+    if charts.have_versions() && input.since.is_none() {
         return Ok(Versions {
-            resolved: charts.into_iter().filter_map(|chart| chart.pin).collect(),
-            polled: false,
+            charts,
             waited: false,
-            failure: None,
+            poll: PollOutcome::NotPolled,
         });
     }
     let interval = context.min_polling_interval.min(MAX_INTERVAL);
@@ -110,49 +102,39 @@ pub async fn versions(
     resolved.map_err(|error| ReconcileError::Resolve(Box::new(error)))
 }
 
-/// The charts of a HelmOp, each with its recorded version, in linear time.
-fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, pins: Vec<ResolvedChart>) -> Vec<Chart<'v, 'a>> {
-    let mut known = HashMap::with_capacity(pins.len());
-    for pin in pins {
-        known.entry(Lookup::from_record(&pin)).or_insert(pin);
-    }
-    let chart = |(lookup, request): (Lookup, _)| Chart {
-        pin: known.remove(&lookup),
-        lookup,
-        request,
-    };
-    lookups(valid).into_iter().map(chart).collect()
-}
-
-async fn resolve(
+/// Sets the missing and the newer versions.
+async fn resolve<'v, 'a>(
     context: &Context,
     resolve_context: ResolveContext<'_>,
-    valid: &ValidHelmOp<'_>,
-    charts: Vec<Chart<'_, '_>>,
+    valid: &'v ValidHelmOp<'a>,
+    mut charts: RequestedCharts<'v, 'a>,
     is_poll: bool,
-) -> Result<Versions, ResolveError> {
-    let mut versions = Versions {
-        resolved: Vec::with_capacity(charts.len()),
-        polled: is_poll,
-        waited: true,
-        failure: None,
-    };
+) -> Result<Versions<'v, 'a>, ResolveError> {
+    let mut failure = None;
     let mut resolver = context.resolver.chart_resolver(resolve_context, valid);
-    for chart in charts {
-        let record = match chart.pin {
-            Some(pin) if !(is_poll && chart.request.is_floating()) => pin,
-            pin => match (resolver.resolve(chart.request).await, pin) {
-                (Ok(version), _) => chart.lookup.into_record(version),
-                (Err(error), Some(pin)) => {
-                    versions.failure.get_or_insert(error);
-                    pin
-                }
-                (Err(error), None) => return Err(error),
-            },
-        };
-        versions.resolved.push(record);
+    for chart in charts.as_mut_slice() {
+        let has_version = chart.version.is_some();
+        if has_version && !(is_poll && chart.request.is_floating()) {
+            continue;
+        }
+        match resolver.resolve(chart.request).await {
+            Ok(version) => chart.version = Some(version),
+            Err(error) if has_version => {
+                failure.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(versions)
+    let poll = match failure {
+        _ if !is_poll => PollOutcome::NotPolled,
+        None => PollOutcome::Succeeded,
+        Some(error) => PollOutcome::Failed(error),
+    };
+    Ok(Versions {
+        charts,
+        waited: true,
+        poll,
+    })
 }
 
 /// Converts a time to the clock of the response cache.
@@ -161,50 +143,4 @@ fn instant(time: Timestamp) -> Instant {
     let elapsed = Duration::try_from(elapsed).unwrap_or_default();
     let now = Instant::now();
     now.checked_sub(elapsed).unwrap_or(now)
-}
-
-#[cfg(test)]
-mod tests {
-    use helm_index::VersionRequest;
-    use helmops_api::HelmOp;
-    use serde_json::json;
-
-    use super::*;
-
-    /// The shortest time of several runs to match the pins of a HelmOp with this number of targets, each with its own version.
-    fn time(targets: usize) -> Duration {
-        let versions: Vec<_> = (0..targets).map(|index| format!("1.0.{index}")).collect();
-        let helmop = json!({ "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web" } } });
-        let helmop: HelmOp = serde_json::from_str(&helmop.to_string()).unwrap();
-        let main = ValidHelmOp::try_from(&helmop).unwrap();
-        let request = |version| ChartRequest {
-            version: VersionRequest::parse(version).unwrap(),
-            ..main.chart.clone()
-        };
-        let valid = ValidHelmOp {
-            targets: versions.iter().map(|version| Some(request(version))).collect(),
-            ..main.clone()
-        };
-        let record = |(lookup, _): (Lookup, _)| lookup.into_record("1.0.0".to_owned().into());
-        // In reverse order, which is the worst case for a linear search.
-        let pins: Vec<_> = lookups(&valid).into_iter().rev().map(record).collect();
-        let run = || {
-            let (pins, start) = (pins.clone(), Instant::now());
-            let charts = charts(&valid, pins);
-            let time = start.elapsed();
-            assert!(charts.iter().all(|chart| chart.pin.is_some()));
-            time
-        };
-        (0..3).map(|_| run()).min().unwrap()
-    }
-
-    #[test]
-    fn pins_are_matched_in_linear_time() {
-        let (small, large) = (time(2_000), time(20_000));
-        // Quadratic time would be a hundred times as long. Very short times cannot be compared.
-        assert!(
-            large < small.max(Duration::from_millis(10)) * 40,
-            "{large:?} after {small:?}"
-        );
-    }
 }

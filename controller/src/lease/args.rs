@@ -46,7 +46,7 @@ pub struct Timing {
 }
 
 /// A wait is randomly up to a fifth (1/`JITTER`) longer, so that replicas do not send their requests at the same time.
-pub const JITTER: u32 = 5;
+const JITTER: u32 = 5;
 
 /// The minimum retry period: a shorter one would only load the API server.
 const MIN_RETRY_PERIOD: Duration = Duration::from_millis(100);
@@ -129,6 +129,11 @@ impl Timing {
         self.renew / 2
     }
 
+    /// The time until the next attempt. `random` is between 0 and 1.
+    pub fn retry_after(&self, random: f64) -> Duration {
+        self.retry + (self.retry / JITTER).mul_f64(random)
+    }
+
     /// The timeout of the heartbeat of the election: there is a beat before each request and each wait.
     pub fn heartbeat_timeout(&self) -> Duration {
         self.lease + self.renew
@@ -182,6 +187,14 @@ mod tests {
                 Some(expected.as_str())
             );
         }
+    }
+
+    #[test]
+    fn a_wait_is_up_to_a_fifth_longer_than_the_retry_period() {
+        let timing = parse(&["--retry-period=2s"]).timing().unwrap();
+        let waits = [0.0, 0.5, 1.0].map(|random| timing.retry_after(random).as_millis());
+        assert_eq!(waits, [2000, 2200, 2400]);
+        assert_eq!(timing.retry_after(1.0), longest_wait(timing.retry));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 mod args;
 mod elector;
+mod error;
 mod guard;
 mod leadership;
 mod metrics;

@@ -1,9 +1,6 @@
 //! The namespace and name of the Lease, and the identity of this process in it.
 
-use std::{
-    env, fs,
-    hash::{BuildHasher, RandomState},
-};
+use std::{env, fs};
 
 use helmops_process::own_namespace;
 use thiserror::Error;
@@ -89,11 +86,7 @@ pub fn identity(pod: Option<&str>) -> String {
     let name = pod
         .or_else(host)
         .unwrap_or_else(|| "helmops-controller".to_owned());
-    format!(
-        "{}_{:016x}",
-        name.trim(),
-        RandomState::new().hash_one(std::process::id())
-    )
+    format!("{}_{:016x}", name.trim(), fastrand::u64(..))
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! The election loop: reads and writes the Lease.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    pin::pin,
-    time::Duration,
-};
+use std::{pin::pin, time::Duration};
 
 use helmops_process::{Health, Heartbeat};
 use k8s_openapi::{
@@ -12,18 +8,21 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
-use kube::{Api, Client, api::ObjectMeta};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Leadership, LeaseMetrics, LeaseName,
-    args::{JITTER, Timing},
+    args::Timing,
     elector::{Action, Elector},
+    error::LeaseError,
     leadership::LeadershipSender,
-    transition_log::{LeaseError, TransitionLog},
+    transition_log::TransitionLog,
 };
-use crate::writes;
 
 /// The timeout for the release of the Lease when the process stops: its remaining grace period may be short. Without a
 /// release, another replica waits for the lease duration.
@@ -35,6 +34,8 @@ const RELEASE_RETRY: Duration = Duration::from_millis(200);
 /// The election, with this process as a candidate.
 pub struct Election {
     api: Api<Lease>,
+    /// With the field manager of this process.
+    write_params: PostParams,
     lease: LeaseName,
     timing: Timing,
     elector: Elector,
@@ -44,14 +45,15 @@ pub struct Election {
     heartbeat: Heartbeat,
     /// The error of the last attempt.
     error: Option<LeaseError>,
-    jitter: RandomState,
-    attempts: u64,
+    has_tried: bool,
 }
 
 impl Election {
     /// A candidate, and its leadership for the rest of the process. `client` must not be guarded by this leadership.
+    /// `field_manager` is the name under which it writes the Lease.
     pub fn new(
         client: Client,
+        field_manager: &str,
         lease: LeaseName,
         identity: String,
         timing: Timing,
@@ -61,6 +63,10 @@ impl Election {
         let (sender, leadership) = Leadership::elected();
         let election = Self {
             api: Api::namespaced(client, &lease.namespace),
+            write_params: PostParams {
+                field_manager: Some(field_manager.to_owned()),
+                ..PostParams::default()
+            },
             elector: Elector::new(identity.clone(), timing),
             log: TransitionLog::new(lease.clone(), identity),
             lease,
@@ -69,8 +75,7 @@ impl Election {
             metrics,
             heartbeat: health.heartbeat("leader election", timing.heartbeat_timeout()),
             error: None,
-            jitter: RandomState::new(),
-            attempts: 0,
+            has_tried: false,
         };
         (election, leadership)
     }
@@ -115,7 +120,7 @@ impl Election {
         self.metrics.leads(self.elector.leads(now));
         let remaining = until.map(|until| until.saturating_duration_since(now));
         let state = self.elector.state(now);
-        if self.error.is_some() || self.attempts > 0 {
+        if self.has_tried {
             self.log.record(state, remaining, self.error.as_ref());
         }
     }
@@ -126,9 +131,9 @@ impl Election {
         if result.as_ref().is_err_and(LeaseError::is_conflict) {
             result = self.try_acquire_or_renew().await.map_err(LeaseError::repeated);
         }
-        self.attempts += 1;
+        self.has_tried = true;
         let now = Instant::now();
-        let delay = self.retry_delay();
+        let delay = self.timing.retry_after(fastrand::f64());
         match result {
             Ok(wait) => {
                 self.error = None;
@@ -157,16 +162,16 @@ impl Election {
             self.heartbeat.beat();
         }
         let sent = Instant::now();
-        let params = writes::post();
+        let params = &self.write_params;
         let written = match self.elector.next(sent, &wall()) {
             Action::Wait(until) => return Ok(Some(until)),
             Action::Create(spec) => {
                 let lease = self.lease(spec);
-                self.bounded(self.api.create(&params, &lease)).await
+                self.bounded(self.api.create(params, &lease)).await
             }
             Action::Replace(mut lease) => {
                 lease.metadata.managed_fields = None;
-                self.bounded(self.api.replace(&self.lease.name, &params, &lease))
+                self.bounded(self.api.replace(&self.lease.name, params, &lease))
                     .await
             }
         };
@@ -227,7 +232,7 @@ impl Election {
                 lease.metadata.managed_fields = None;
                 if self
                     .api
-                    .replace(&self.lease.name, &writes::post(), &lease)
+                    .replace(&self.lease.name, &self.write_params, &lease)
                     .await
                     .is_ok()
                 {
@@ -247,12 +252,6 @@ impl Election {
             },
             spec: Some(spec),
         }
-    }
-
-    /// The retry period, with a jitter of up to a fifth.
-    fn retry_delay(&self) -> Duration {
-        let random = u32::try_from(self.jitter.hash_one(self.attempts) % 256).unwrap_or_default();
-        self.timing.retry + self.timing.retry / JITTER / 256 * random
     }
 }
 

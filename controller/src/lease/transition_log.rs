@@ -1,109 +1,35 @@
-//! The log of the election: each transition once, and no line for every attempt.
+//! The log of the election: each state once, and no line for every attempt.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
-use helmops_process::exit::with_causes;
-use kube::core::Status;
-use thiserror::Error;
+use helmops_process::{OnChange, exit::with_causes};
+use tracing::Level;
 
-use super::{LeaseName, elector::ElectionState};
+use super::{
+    LeaseName,
+    elector::ElectionState,
+    error::{ErrorClass, LeaseError},
+};
 
-/// The Lease could not be read or written.
-#[derive(Debug, Error)]
-pub enum LeaseError {
-    /// No response in time.
-    #[error("the API server did not respond within {0:?}")]
-    Timeout(Duration),
-    /// Repeated conflicts.
-    #[error("another client keeps changing it")]
-    Contended,
-    /// An error status of the API server.
-    #[error("{} ({})", .0.message, .0.code)]
-    Status(Box<Status>),
-    /// No connection, or an invalid response.
-    #[error(transparent)]
-    Other(kube::Error),
-}
-
-impl From<kube::Error> for LeaseError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::Status(status),
-            other => Self::Other(other),
-        }
-    }
-}
-
-/// Classes of errors: the log has a new line if the class changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ErrorClass {
-    Timeout,
-    Contended,
-    Status(u16),
-    Other,
-}
-
-/// Logs transitions of the election.
+/// Logs the state of the election when it changes.
 #[derive(Debug)]
 pub struct TransitionLog {
     lease: LeaseName,
     identity: String,
-    last: Option<Transition>,
+    logged: OnChange<Option<LoggedState>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Transition {
-    state: State,
+struct LoggedState {
+    role: Role,
     error: Option<ErrorClass>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum Role {
     Leading,
     Lapsed,
-    Standby(Option<String>),
-}
-
-impl LeaseError {
-    /// Whether the cached Lease is out of date, so that it is worth another attempt immediately.
-    pub fn is_conflict(&self) -> bool {
-        // 404: it was deleted since it was read.
-        matches!(self.class(), ErrorClass::Status(404 | 409))
-    }
-
-    /// The error to report if a conflict has happened twice in a row.
-    pub fn repeated(self) -> Self {
-        if self.class() == ErrorClass::Status(409) {
-            Self::Contended
-        } else {
-            self
-        }
-    }
-
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Timeout(_) => ErrorClass::Timeout,
-            Self::Contended => ErrorClass::Contended,
-            Self::Status(status) => ErrorClass::Status(status.code),
-            Self::Other(_) => ErrorClass::Other,
-        }
-    }
-
-    /// How to fix it.
-    fn advice(&self) -> &'static str {
-        match self.class() {
-            ErrorClass::Status(401) => "the API server does not accept the token of the ServiceAccount",
-            ErrorClass::Status(403) => {
-                "the Role and RoleBinding for Leases are missing in this namespace, or are those of another shard; see \
-                 manifests/base/rbac.yaml, and manifests/shard for a shard"
-            }
-            ErrorClass::Status(404) => "the namespace does not exist; see --namespace",
-            ErrorClass::Timeout | ErrorClass::Other | ErrorClass::Status(_) => {
-                "check the API server and the network to it"
-            }
-            ErrorClass::Contended => "find the client that writes it in the managedFields of the Lease",
-        }
-    }
+    Standby { holder: Option<String> },
 }
 
 impl TransitionLog {
@@ -112,98 +38,91 @@ impl TransitionLog {
         Self {
             lease,
             identity,
-            last: None,
+            logged: OnChange::default(),
         }
     }
 
-    /// Logs the state if it has changed. Returns whether it has.
+    /// Logs the state if it has changed. `remaining`: how long leadership lasts without a renewal.
     pub fn record(
         &mut self,
         state: ElectionState<'_>,
         remaining: Option<Duration>,
         error: Option<&LeaseError>,
-    ) -> bool {
-        let transition = Transition {
-            state: match state {
-                ElectionState::Leading => State::Leading,
-                ElectionState::Lapsed => State::Lapsed,
-                ElectionState::Standby(holder) => State::Standby(holder.map(str::to_owned)),
-            },
-            error: error.map(LeaseError::class),
-        };
-        let is_new = self.last.as_ref() != Some(&transition);
-        if is_new {
-            self.log(&transition, remaining, error);
-            self.last = Some(transition);
-        }
-        is_new
-    }
-
-    fn log(&self, transition: &Transition, remaining: Option<Duration>, error: Option<&LeaseError>) {
-        let LeaseName { namespace, name } = &self.lease;
-        let identity = &self.identity;
-        let Some(error) = error else {
-            match &transition.state {
-                State::Leading => tracing::info!(
-                    namespace,
-                    name,
-                    identity,
-                    "acquired the Lease: this replica is the leader"
-                ),
-                State::Lapsed => {
-                    tracing::warn!(namespace, name, "not the leader: the Lease is not renewed yet");
-                }
-                State::Standby(Some(holder)) => {
-                    tracing::info!(
-                        namespace,
-                        name,
-                        identity,
-                        holder,
-                        "waiting for leadership: another replica holds the Lease"
-                    );
-                }
-                State::Standby(None) => tracing::info!(
-                    namespace,
-                    name,
-                    identity,
-                    "waiting for leadership: the Lease has no holder yet"
-                ),
-            }
+    ) {
+        let state = LoggedState::of(state, error);
+        if !self.logged.record(Some(state.clone())) {
             return;
-        };
-        let advice = error.advice();
-        match &transition.state {
-            State::Leading => {
-                let seconds = remaining.unwrap_or_default().as_secs();
-                tracing::warn!(
-                    namespace,
-                    name,
-                    error = with_causes(error),
-                    advice,
-                    "failed to renew the Lease; leadership ends in {seconds} s unless it is renewed"
-                );
-            }
-            State::Lapsed => tracing::error!(
-                namespace,
-                name,
-                error = with_causes(error),
-                advice,
-                "lost leadership: the Lease was not renewed in time; nothing is written until this replica leads again"
-            ),
-            State::Standby(holder) => tracing::warn!(
-                namespace,
-                name,
-                holder,
-                error = with_causes(error),
-                advice,
-                "failed to read or write the Lease; retrying; this replica is not the leader"
-            ),
+        }
+        let (level, message) = message(&state, remaining);
+        let holder = state.holder();
+        let LeaseName { namespace, name } = &self.lease;
+        let (identity, advice) = (&self.identity, error.map(LeaseError::advice));
+        let error = error.map(|error| with_causes(error));
+        match level {
+            Level::ERROR => tracing::error!(namespace, name, identity, holder, error, advice, "{message}"),
+            Level::WARN => tracing::warn!(namespace, name, identity, holder, error, advice, "{message}"),
+            _ => tracing::info!(namespace, name, identity, holder, error, advice, "{message}"),
         }
     }
 }
 
+impl LoggedState {
+    fn of(state: ElectionState<'_>, error: Option<&LeaseError>) -> Self {
+        let role = match state {
+            ElectionState::Leading => Role::Leading,
+            ElectionState::Lapsed => Role::Lapsed,
+            ElectionState::Standby(holder) => Role::Standby {
+                holder: holder.map(str::to_owned),
+            },
+        };
+        Self {
+            role,
+            error: error.map(LeaseError::class),
+        }
+    }
+
+    fn holder(&self) -> Option<&str> {
+        match &self.role {
+            Role::Standby { holder } => holder.as_deref(),
+            Role::Leading | Role::Lapsed => None,
+        }
+    }
+}
+
+/// What to log for a state.
+fn message(state: &LoggedState, remaining: Option<Duration>) -> (Level, Cow<'static, str>) {
+    let (level, message) = match (&state.role, state.error) {
+        (Role::Leading, None) => (Level::INFO, "acquired the Lease: this replica is the leader"),
+        (Role::Leading, Some(_)) => {
+            let seconds = remaining.unwrap_or_default().as_secs();
+            let message =
+                format!("failed to renew the Lease; leadership ends in {seconds} s unless it is renewed");
+            return (Level::WARN, message.into());
+        }
+        (Role::Lapsed, None) => (Level::WARN, "not the leader: the Lease is not renewed yet"),
+        (Role::Lapsed, Some(_)) => (
+            Level::ERROR,
+            "lost leadership: the Lease was not renewed in time; nothing is written until this replica leads again",
+        ),
+        (Role::Standby { holder: Some(_) }, None) => (
+            Level::INFO,
+            "waiting for leadership: another replica holds the Lease",
+        ),
+        (Role::Standby { holder: None }, None) => {
+            (Level::INFO, "waiting for leadership: the Lease has no holder yet")
+        }
+        (Role::Standby { .. }, Some(_)) => (
+            Level::WARN,
+            "failed to read or write the Lease; retrying; this replica is not the leader",
+        ),
+    };
+    (level, message.into())
+}
+
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
 
     fn status(code: u16) -> LeaseError {
@@ -215,14 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn each_transition_is_logged_once() {
-        let lease = LeaseName {
-            namespace: "system".to_owned(),
-            name: "lease".to_owned(),
-        };
-        let mut log = TransitionLog::new(lease, "me".to_owned());
+    fn each_state_is_logged_once() {
         let (forbidden, internal) = (status(403), status(500));
         let limit = Duration::from_secs(5);
+        let mut logged = OnChange::default();
         for (state, error, is_new) in [
             (ElectionState::Standby(None), Some(&forbidden), true),
             (ElectionState::Standby(None), Some(&forbidden), false),
@@ -242,14 +157,24 @@ mod tests {
             (ElectionState::Lapsed, Some(&LeaseError::Timeout(limit)), false),
             (ElectionState::Leading, None, true),
         ] {
-            assert_eq!(log.record(state, None, error), is_new, "{state:?} {error:?}");
+            let is_logged = logged.record(Some(LoggedState::of(state, error)));
+            assert_eq!(is_logged, is_new, "{state:?} {error:?}");
         }
     }
 
     #[test]
-    fn only_conflicts_and_missing_leases_are_retried_immediately() {
-        assert!(status(409).is_conflict() && status(404).is_conflict());
-        assert!(!status(403).is_conflict() && !status(500).is_conflict());
-        assert!(!LeaseError::Timeout(Duration::ZERO).is_conflict());
+    fn a_failure_of_the_leader_is_a_warning_until_leadership_is_lost() {
+        let error = status(500);
+        let line = |state| {
+            message(
+                &LoggedState::of(state, Some(&error)),
+                Some(Duration::from_secs(3)),
+            )
+        };
+        let (level, text) = line(ElectionState::Leading);
+        assert_eq!(level, Level::WARN);
+        assert!(text.contains("leadership ends in 3 s"), "{text}");
+        assert_eq!(line(ElectionState::Lapsed).0, Level::ERROR);
+        assert_eq!(line(ElectionState::Standby(None)).0, Level::WARN);
     }
 }

@@ -3,11 +3,21 @@
 use std::{fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_core::chart::source;
+use helmops_core::chart::{
+    location,
+    registry::{
+        endpoint::{Endpoint, Transport},
+        reference::Reference,
+    },
+    source,
+};
 use reqwest::{StatusCode, Url, header::HeaderValue};
 use ring::digest::{Context, SHA256};
 
-use super::{http::FetchErrorKind, time_limit::TimeLimit};
+use super::{
+    http::{FetchErrorKind, TlsConfig, origin},
+    time_limit::TimeLimit,
+};
 
 /// Prefix of a Docker configuration entry that allows plain HTTP.
 pub const PLAIN_HTTP_PREFIX: &str = "http://";
@@ -37,31 +47,6 @@ impl Login {
             HeaderValue::from_str(&format!("Basic {text}")).unwrap_or_else(|_| HeaderValue::from_static(""));
         value.set_sensitive(true);
         value
-    }
-}
-
-/// CA certificates, PEM, and their source, for messages.
-pub type CaCertificate = (Vec<u8>, &'static str);
-
-/// The TLS configuration: trusted CAs and client certificate.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct TlsConfig {
-    /// CAs that are trusted besides those of the system.
-    pub ca_certificates: Vec<CaCertificate>,
-    /// Client certificate and its key, PEM.
-    pub identity: Option<Vec<u8>>,
-    /// Do not verify certificates.
-    pub insecure_skip_tls_verify: bool,
-}
-
-/// Keys stay out of logs.
-impl fmt::Debug for TlsConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsConfig")
-            .field("ca_certificates", &self.ca_certificates.len())
-            .field("identity", &self.identity.is_some())
-            .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
-            .finish()
     }
 }
 
@@ -223,18 +208,21 @@ impl Access {
 
 /// Scheme, host and port of a HelmOp's own repository; empty for a chart archive, which has none.
 pub fn repository_origin(repo: &str, plain_http: bool) -> String {
-    let scheme = if plain_http { "http" } else { "https" };
-    let oci = source::is_oci(repo).then(|| repo.split_once("://")).flatten();
-    let url = match oci {
-        Some((_, rest)) => Url::parse(&format!("{scheme}://{rest}")),
-        None => Url::parse(repo),
+    let transport = if plain_http {
+        Transport::PlainHttp
+    } else {
+        Transport::Https
     };
-    url.map_or_else(|_| String::new(), |url| origin(&url))
-}
-
-/// Scheme, host and port.
-pub fn origin(url: &Url) -> String {
-    url.origin().ascii_serialization()
+    let origin_of_registry = || {
+        let endpoint = Endpoint::of(transport, &Reference::parse(repo).ok()?).ok()?;
+        Some(origin(endpoint.base_url()))
+    };
+    let origin = if source::is_oci(repo) {
+        origin_of_registry()
+    } else {
+        location::url(repo).ok().map(|url| origin(&url))
+    };
+    origin.unwrap_or_default()
 }
 
 #[cfg(test)]

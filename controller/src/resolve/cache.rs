@@ -37,6 +37,7 @@ use super::{
     budget::{Budget, Reservation},
     metrics::FetchMetrics,
 };
+use crate::error_class::{ClassifiedError, Scope};
 
 /// Memory of a slot without its key and response: the map entry and the locks.
 const SLOT_BYTES: usize = 512;
@@ -52,6 +53,12 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 pub trait FetchFailure: Display {
     /// Whether it applies to all resolutions of the key. If not, it is shared within the namespace only.
     fn is_shared(&self) -> bool;
+}
+
+impl<E: ClassifiedError> FetchFailure for E {
+    fn is_shared(&self) -> bool {
+        self.class().scope() != Scope::Namespace
+    }
 }
 
 /// Settings that caches have in common. Caches with clones of them share the memory.

@@ -10,6 +10,7 @@ mod access;
 mod bounds;
 mod budget;
 mod cache;
+mod chart_errors;
 mod error;
 mod http;
 mod metrics;
@@ -28,7 +29,7 @@ use helmops_core::{
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
 
-pub use self::http::{Addresses, Cidr, CidrError};
+pub use self::http::{Addresses, CaCertificate, Cidr, CidrError};
 use self::{
     access::Access,
     budget::Budget,
@@ -41,7 +42,6 @@ use self::{
     time_limit::TimeLimit,
 };
 pub use self::{
-    access::CaCertificate,
     bounds::MemoryBounds,
     error::ResolveError,
     metrics::FetchMetrics,
@@ -49,7 +49,7 @@ pub use self::{
 };
 use kube::Client;
 
-use crate::metrics::Metrics;
+use crate::{error_class::ClassifiedError, metrics::Metrics};
 
 /// One namespace may use at most this fraction (1/n) of the memory for reads.
 const SHARE_OF_READS: usize = 4;
@@ -145,7 +145,7 @@ impl ChartResolver<'_> {
         let result = result.unwrap_or(Err(ResolveError::Deadline {
             limit: time_limit::LIMIT,
         }));
-        let failure = result.as_ref().err().map(ResolveError::reason);
+        let failure = result.as_ref().err().map(ClassifiedError::reason);
         self.context.metrics.resolved(failure, started.elapsed());
         result
     }

@@ -6,9 +6,10 @@ use helm_index::{
     self as index, ChartFilter, Index, IndexEntry, IndexError, Layout, OwnedVersionRequest, SelectError,
     VersionRequest, select,
 };
-use helmops_core::{
-    chart::{resolved::ChartVersion, url::redacted},
-    reason::Reason,
+use helmops_core::chart::{
+    location::{self, without_credentials},
+    resolved::ChartVersion,
+    url::redacted,
 };
 use percent_encoding::percent_decode_str;
 use reqwest::{
@@ -23,17 +24,16 @@ use thiserror::Error;
 use super::{
     access::{Access, Credentials, Login, NotSentReason},
     budget::Budget,
-    cache::{Cache, CacheSettings, FetchFailure, Requester, Sizes},
-    error::{index_reason, select_reason},
+    cache::{Cache, CacheSettings, Requester, Sizes},
     http::{
         FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, Limits, RepositoryId,
-        RequestPermit, parse, read_error,
+        RequestPermit, read_error,
     },
     metrics::{FetchMetrics, RequestKind},
     overflow::Overflows,
     selection::SelectionPermits,
 };
-use crate::backoff::BackoffPolicy;
+use crate::error_class::{Classified, ClassifiedError};
 
 /// Far above the largest public indexes. The memory for reading does not depend on it.
 pub const LIMITS: Limits = Limits {
@@ -69,27 +69,17 @@ pub enum RepositoryError {
     },
 }
 
+impl ClassifiedError for RepositoryError {
+    fn classify(&self) -> Classified {
+        match self {
+            Self::Fetch(error) => error.kind.classify(),
+            Self::Index { source, .. } => source.classify(),
+            Self::Select { source, .. } => source.classify(),
+        }
+    }
+}
+
 impl RepositoryError {
-    /// The reason for conditions and metrics.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::Fetch(error) => error.kind.reason(),
-            Self::Index { source, .. } => index_reason(source),
-            Self::Select { source, .. } => select_reason(source),
-        }
-    }
-
-    /// When to retry.
-    pub fn backoff_policy(&self) -> BackoffPolicy {
-        match self {
-            Self::Fetch(error) => error.kind.backoff_policy(),
-            Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)) => {
-                BackoffPolicy::TRANSIENT
-            }
-            Self::Index { .. } | Self::Select { .. } => BackoffPolicy::SLOW,
-        }
-    }
-
     /// Whether reading fewer charts may succeed.
     fn may_succeed_with_fewer_charts(&self) -> bool {
         matches!(self, Self::Index { source, .. }
@@ -99,13 +89,6 @@ impl RepositoryError {
     /// Whether that stays so for a while.
     fn is_too_large(&self) -> bool {
         matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::TooManyVersions))
-    }
-}
-
-impl FetchFailure for RepositoryError {
-    fn is_shared(&self) -> bool {
-        // The exhausted share of one namespace does not concern others.
-        !matches!(self, Self::Index { source, .. } if matches!(**source, IndexError::OverBudget(_)))
     }
 }
 
@@ -298,7 +281,12 @@ impl Repositories {
             since,
         };
         let has_chart = |index: &CachedIndex| index.charts.contains(chart);
-        let acquire = || http.acquire_permit(source.access, &source.url);
+        let Access {
+            namespace,
+            time_limit,
+            ..
+        } = source.access;
+        let acquire = || http.acquire_permit(namespace, time_limit, &source.url);
         self.cache
             .get(key, requester, has_chart, acquire, async |permit, cached| {
                 let mut charts = match &key.scope {
@@ -407,10 +395,10 @@ impl CachedIndex {
 
 impl<'a> IndexSource<'a> {
     fn new(repo: &str, access: &'a Access) -> Result<Self, FetchError> {
-        let mut url = index_url(repo)?;
+        let url = index_url(repo)?;
         let in_url = login_in(&url);
         // Otherwise the client would send them a second time.
-        without_login(&mut url);
+        let url = without_credentials(url);
         let credentials = access.credentials(&url);
         let not_sent = credentials.not_sent().filter(|_| in_url.is_none());
         let login = match credentials {
@@ -519,24 +507,15 @@ fn validators(headers: &HeaderMap) -> HeaderMap {
 /// The URL of the index of a repository, without credentials and normalised: the same text for all spellings of the
 /// repository. `None` if it is not a URL.
 pub fn normalized_index_url(repo: &str) -> Option<String> {
-    let mut url = index_url(repo).ok()?;
-    without_login(&mut url);
-    Some(url.into())
+    let url = index_url(repo).ok()?;
+    Some(without_credentials(url).into())
 }
 
-fn without_login(url: &mut Url) {
-    // They fail if a URL cannot contain credentials.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-}
-
-/// The URL of the index of a repository: trailing slashes are ignored, and a query is kept.
+/// The URL of the index of a repository, with the credentials of the repository.
 fn index_url(repo: &str) -> Result<Url, FetchError> {
-    let mut url = parse(repo)?;
-    let path = format!("{}/index.yaml", url.path().trim_end_matches('/'));
-    url.set_path(&path);
-    url.set_fragment(None);
-    Ok(url)
+    let url =
+        location::url(repo).map_err(|error| FetchError::new(repo, FetchErrorKind::Url(error.to_string())))?;
+    Ok(location::index_url(&url))
 }
 
 /// The login in a URL.
@@ -549,19 +528,11 @@ fn login_in(url: &Url) -> Option<Login> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use helm_index::OverBudget;
+    use helmops_core::reason::Reason;
 
-    #[test]
-    fn the_index_url_is_below_the_repository() {
-        for (repo, index) in [
-            ("https://h/charts", "https://h/charts/index.yaml"),
-            ("https://h/charts//", "https://h/charts/index.yaml"),
-            ("https://h", "https://h/index.yaml"),
-            ("https://h/c?token=x#f", "https://h/c/index.yaml?token=x"),
-        ] {
-            assert_eq!(index_url(repo).unwrap().as_str(), index);
-        }
-    }
+    use super::*;
+    use crate::error_class::{Class, Scope, classified};
 
     #[test]
     fn a_login_is_read_from_the_url() {
@@ -625,5 +596,39 @@ mod tests {
         let sent = validators(&headers);
         assert_eq!(sent.get(IF_NONE_MATCH).unwrap().as_bytes(), b"no quotes \xff");
         assert_eq!(sent.len(), 1);
+    }
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let url = || "https://h/index.yaml".to_owned();
+        let fetch = FetchError::new(&url(), FetchErrorKind::ConnectionRefused);
+        let index = |source| RepositoryError::Index {
+            url: url(),
+            source: Arc::new(source),
+        };
+        let select = RepositoryError::Select {
+            url: url(),
+            source: SelectError::NoVersions { chart: url() },
+        };
+        for (error, reason, class) in [
+            (
+                RepositoryError::Fetch(fetch),
+                Reason::ConnectionFailed,
+                Class::Transient(Scope::Host),
+            ),
+            (
+                index(IndexError::NoSuchChart(url())),
+                Reason::ChartNotFound,
+                Class::Absent,
+            ),
+            (
+                index(IndexError::OverBudget(OverBudget)),
+                Reason::Busy,
+                Class::Transient(Scope::Namespace),
+            ),
+            (select, Reason::NoMatchingVersion, Class::Absent),
+        ] {
+            assert_eq!(error.classify(), classified(reason, class), "{error}");
+        }
     }
 }

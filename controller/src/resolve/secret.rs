@@ -10,10 +10,13 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::access::{Access, CaCertificate, Login, PLAIN_HTTP_PREFIX, TlsConfig};
+use super::{
+    access::{Access, Login, PLAIN_HTTP_PREFIX},
+    http::{CaCertificate, TlsConfig},
+};
 use crate::{
-    backoff::BackoffPolicy,
     client::{ApiError, bounded},
+    error_class::{Class, Classified, ClassifiedError, classified},
 };
 
 /// The key of a Secret of type `kubernetes.io/dockerconfigjson`.
@@ -72,26 +75,14 @@ pub enum SecretError {
     },
 }
 
-impl SecretError {
-    /// The reason for conditions and metrics.
-    pub fn reason(&self) -> Reason {
+impl ClassifiedError for SecretError {
+    fn classify(&self) -> Classified {
         match self {
-            Self::NotFound { .. } => Reason::SecretNotFound,
+            Self::NotFound { .. } => classified(Reason::SecretNotFound, Class::Absent),
             Self::IncompletePair { .. } | Self::NotUtf8 { .. } | Self::DockerConfig { .. } => {
-                Reason::InvalidSecret
+                classified(Reason::InvalidSecret, Class::Absent)
             }
-            Self::Api { .. } => Reason::APIError,
-        }
-    }
-
-    /// When to retry.
-    pub fn backoff_policy(&self) -> BackoffPolicy {
-        match self {
-            Self::NotFound { .. }
-            | Self::IncompletePair { .. }
-            | Self::NotUtf8 { .. }
-            | Self::DockerConfig { .. } => BackoffPolicy::SLOW,
-            Self::Api { .. } => BackoffPolicy::TRANSIENT,
+            Self::Api { source, .. } => source.classify(),
         }
     }
 }
@@ -339,6 +330,41 @@ mod tests {
         );
         let identity = tls(&[("tls.crt", b"c"), ("tls.key", b"k")]).unwrap().identity;
         assert_eq!(identity.as_deref(), Some(&b"c\nk\n"[..]));
+    }
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let name = || "access".to_owned();
+        let missing = SecretError::NotFound {
+            namespace: name(),
+            name: name(),
+        };
+        let incomplete = SecretError::IncompletePair {
+            secret: name(),
+            present: "username",
+            missing: "password",
+        };
+        let binary = SecretError::NotUtf8 {
+            secret: name(),
+            key: "username",
+        };
+        let docker_config = SecretError::DockerConfig {
+            secret: name(),
+            cause: String::new(),
+        };
+        let api = SecretError::Api {
+            name: name(),
+            source: ApiError::Timeout,
+        };
+        for (error, reason, class) in [
+            (missing, Reason::SecretNotFound, Class::Absent),
+            (incomplete, Reason::InvalidSecret, Class::Absent),
+            (binary, Reason::InvalidSecret, Class::Absent),
+            (docker_config, Reason::InvalidSecret, Class::Absent),
+            (api, Reason::APIError, Class::TRANSIENT),
+        ] {
+            assert_eq!(error.classify(), classified(reason, class), "{error}");
+        }
     }
 
     #[test]

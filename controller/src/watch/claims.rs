@@ -2,19 +2,16 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
-use helmops_api::NamespacedName;
+use helmops_api::{Cluster, Decoded, NamespacedName};
 use helmops_core::targeting::names;
-use helmops_process::lock;
+use helmops_kube::{Change, Fold};
 
-/// The namespaces of all Clusters. Clones share the index. Its size is bounded by the number of Clusters.
-#[derive(Clone, Debug, Default)]
-pub struct Claims(Arc<Mutex<Index>>);
-
+/// The namespaces of all Clusters. Its size is bounded by the number of Clusters.
 #[derive(Debug, Default)]
-struct Index {
+pub struct Claims {
     /// The Clusters by the namespace that is computed from their name.
     computed: HashMap<String, BTreeSet<NamespacedName>>,
     /// The Clusters by the namespace in their status, if it differs from the computed one.
@@ -29,49 +26,35 @@ struct ClusterNamespaces {
     claimed: Option<String>,
 }
 
+/// Follows the Clusters.
+impl Fold<Arc<Decoded<Cluster>>> for Claims {
+    fn apply(&mut self, change: &Change<Arc<Decoded<Cluster>>>) {
+        match &change.after {
+            Some(cluster) => {
+                let claimed = cluster.valid().map(|cluster| &*cluster.status.namespace);
+                self.insert(change.name.clone(), claimed);
+            }
+            None => self.remove(&change.name),
+        }
+    }
+}
+
 impl Claims {
     /// Adds or updates a Cluster. `claimed` is the namespace in its status.
-    pub fn insert(&self, cluster: NamespacedName, claimed: Option<&str>) {
-        let mut index = lock(&self.0);
-        index.remove(&cluster);
+    fn insert(&mut self, cluster: NamespacedName, claimed: Option<&str>) {
+        self.remove(&cluster);
         let computed = names::cluster_namespace(&cluster.namespace, &cluster.name);
         let claimed = claimed.filter(|claimed| !claimed.is_empty() && *claimed != computed);
         let claimed = claimed.map(str::to_owned);
-        insert_into(&mut index.computed, &computed, &cluster);
+        insert_into(&mut self.computed, &computed, &cluster);
         if let Some(claimed) = &claimed {
-            insert_into(&mut index.claimed, claimed, &cluster);
+            insert_into(&mut self.claimed, claimed, &cluster);
         }
-        index
-            .clusters
+        self.clusters
             .insert(cluster, ClusterNamespaces { computed, claimed });
     }
 
     /// Removes a deleted Cluster.
-    pub fn remove(&self, cluster: &NamespacedName) {
-        lock(&self.0).remove(cluster);
-    }
-
-    /// Whether it is the computed namespace of a Cluster.
-    pub fn is_computed(&self, namespace: &str) -> bool {
-        lock(&self.0).computed.contains_key(namespace)
-    }
-
-    /// The Clusters that a namespace may belong to.
-    pub fn clusters_of(&self, namespace: &str) -> Vec<NamespacedName> {
-        let index = lock(&self.0);
-        let both = [index.computed.get(namespace), index.claimed.get(namespace)];
-        both.into_iter().flatten().flatten().cloned().collect()
-    }
-
-    /// The other Clusters with the same computed namespace.
-    pub fn rivals(&self, namespace: &str, cluster: &NamespacedName) -> Vec<NamespacedName> {
-        let index = lock(&self.0);
-        let all = index.computed.get(namespace).into_iter().flatten();
-        all.filter(|other| *other != cluster).cloned().collect()
-    }
-}
-
-impl Index {
     fn remove(&mut self, cluster: &NamespacedName) {
         let Some(indexed) = self.clusters.remove(cluster) else {
             return;
@@ -80,6 +63,23 @@ impl Index {
         if let Some(claimed) = &indexed.claimed {
             remove_from(&mut self.claimed, claimed, cluster);
         }
+    }
+
+    /// Whether it is the computed namespace of a Cluster.
+    pub fn is_computed(&self, namespace: &str) -> bool {
+        self.computed.contains_key(namespace)
+    }
+
+    /// The Clusters that a namespace may belong to.
+    pub fn clusters_of(&self, namespace: &str) -> Vec<NamespacedName> {
+        let both = [self.computed.get(namespace), self.claimed.get(namespace)];
+        both.into_iter().flatten().flatten().cloned().collect()
+    }
+
+    /// The other Clusters with the same computed namespace.
+    pub fn rivals(&self, namespace: &str, cluster: &NamespacedName) -> Vec<NamespacedName> {
+        let all = self.computed.get(namespace).into_iter().flatten();
+        all.filter(|other| *other != cluster).cloned().collect()
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn clusters_are_found_by_both_namespaces() {
-        let claims = Claims::default();
+        let mut claims = Claims::default();
         let own = names::cluster_namespace("fleet", "lab");
         claims.insert(cluster("lab"), Some("chosen"));
         claims.insert(cluster("prod"), None);
@@ -130,13 +130,12 @@ mod tests {
 
     #[test]
     fn a_removed_cluster_leaves_no_index_entries() {
-        let claims = Claims::default();
+        let mut claims = Claims::default();
         for claimed in ["one", "other", ""] {
             claims.insert(cluster("lab"), Some(claimed));
         }
         assert!(claims.clusters_of("one").is_empty() && claims.clusters_of("other").is_empty());
         claims.remove(&cluster("lab"));
-        let index = lock(&claims.0);
-        assert!(index.computed.is_empty() && index.claimed.is_empty() && index.clusters.is_empty());
+        assert!(claims.computed.is_empty() && claims.claimed.is_empty() && claims.clusters.is_empty());
     }
 }

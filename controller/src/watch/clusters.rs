@@ -1,6 +1,6 @@
 //! Watches of Clusters, and of the objects that select the target clusters of Bundles.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use futures::{
     Stream, StreamExt,
@@ -14,21 +14,16 @@ use helmops_core::targeting::{
     cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
     names,
 };
+use helmops_kube::{Fold, ObjectCache};
 use helmops_process::own_namespace;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
-    runtime::{
-        WatchStreamExt,
-        reflector::{self, Lookup, ObjectRef, Store, store::Writer},
-        watcher,
-    },
+    runtime::{WatchStreamExt, reflector::Lookup, watcher},
 };
 
-use tokio::sync::watch;
-
 use super::{
-    change_filter::{ChangeFilter, Fingerprint},
+    change_filter::{Relevant, is_relevant},
     claims::Claims,
     matching,
     scope::{log_errors, paged},
@@ -38,71 +33,36 @@ use crate::work::{ClusterKey, Work, key};
 /// The caches of Clusters and of the objects that select them.
 #[derive(Clone)]
 pub struct Clusters {
-    /// All Clusters.
-    pub all: Store<Decoded<Cluster>>,
+    /// All Clusters, and the namespaces that they may own.
+    pub all: ObjectCache<Decoded<Cluster>, Claims>,
     /// All ClusterGroups.
-    pub groups: Store<Decoded<ClusterGroup>>,
+    pub groups: ObjectCache<Decoded<ClusterGroup>>,
     /// All `BundleNamespaceMapping`s: other namespaces in which Bundles may target clusters.
-    pub mappings: Store<Decoded<BundleNamespaceMapping>>,
+    pub mappings: ObjectCache<Decoded<BundleNamespaceMapping>>,
     /// All namespaces: mappings select some of them, others belong to Clusters.
-    pub namespaces: Store<MetadataOnly<Namespace>>,
-    /// The namespaces that Clusters may own.
-    claims: Claims,
+    pub namespaces: ObjectCache<MetadataOnly<Namespace>>,
     /// The namespace of this process, if it runs in a pod.
     own_namespace: Option<String>,
-    /// Whether all stores are synced.
-    is_synced: watch::Sender<bool>,
-}
-
-/// The write halves of the stores.
-pub struct Writers {
-    clusters: Writer<Decoded<Cluster>>,
-    groups: Writer<Decoded<ClusterGroup>>,
-    mappings: Writer<Decoded<BundleNamespaceMapping>>,
-    namespaces: Writer<MetadataOnly<Namespace>>,
 }
 
 impl Clusters {
-    /// Empty stores.
-    pub fn new() -> (Self, Writers) {
-        let (clusters, clusters_writer) = reflector::store();
-        let (groups, groups_writer) = reflector::store();
-        let (mappings, mappings_writer) = reflector::store();
-        let (namespaces, namespaces_writer) = reflector::store();
-        (
-            Self {
-                all: clusters,
-                groups,
-                mappings,
-                namespaces,
-                claims: Claims::default(),
-                own_namespace: own_namespace(),
-                is_synced: watch::Sender::new(false),
-            },
-            Writers {
-                clusters: clusters_writer,
-                groups: groups_writer,
-                mappings: mappings_writer,
-                namespaces: namespaces_writer,
-            },
-        )
+    /// Empty caches.
+    pub fn new() -> Self {
+        Self {
+            all: ObjectCache::new(),
+            groups: ObjectCache::new(),
+            mappings: ObjectCache::new(),
+            namespaces: ObjectCache::new(),
+            own_namespace: own_namespace(),
+        }
     }
 
-    /// Waits until all stores are synced. Only for a single task: a store wakes only the last waiter.
-    pub async fn wait_until_ready(&self) {
-        // A store fails only if its watch has ended already.
-        let _ = self.all.wait_until_ready().await;
-        let _ = self.groups.wait_until_ready().await;
-        let _ = self.mappings.wait_until_ready().await;
-        let _ = self.namespaces.wait_until_ready().await;
-        self.is_synced.send_replace(true);
-    }
-
-    /// Waits until [`Self::wait_until_ready`] has completed. For any number of tasks.
+    /// Waits until all caches are synced.
     pub async fn wait_until_synced(&self) {
-        let mut is_synced = self.is_synced.subscribe();
-        // It fails only if the sender is gone, when the process stops.
-        let _ = is_synced.wait_for(|is_synced| *is_synced).await;
+        self.all.wait_until_synced().await;
+        self.groups.wait_until_synced().await;
+        self.mappings.wait_until_synced().await;
+        self.namespaces.wait_until_synced().await;
     }
 
     /// The verified namespace of a Cluster: its status alone is no proof.
@@ -115,36 +75,22 @@ impl Clusters {
 
     /// Whether a namespace belongs to a registered Cluster.
     pub fn is_cluster_namespace(&self, namespace: &str) -> bool {
-        self.claims.is_computed(namespace)
+        self.all.read(|_, claims| claims.is_computed(namespace))
             || self
                 .namespace_owner(namespace)
                 .filter(|annotations| annotations.is_managed)
                 .and_then(|annotations| annotations.named_cluster())
-                .is_some_and(|owner| self.all.get(&key(&owner.namespace, &owner.name)).is_some())
+                .is_some_and(|owner| self.all.value(&owner).is_some())
     }
 
-    /// Updates the claimed namespaces of changed or deleted Clusters.
-    fn update_claims(&self, clusters: &[ClusterKey]) {
-        for cluster in clusters {
-            match self.all.get(cluster) {
-                Some(object) => {
-                    let claimed = object.valid().map(|cluster| &*cluster.status.namespace);
-                    self.claims.insert(name_of(cluster), claimed);
-                }
-                None => self.claims.remove(&name_of(cluster)),
-            }
-        }
-    }
-
-    /// The other Clusters that a change of a Cluster affects: those with the same computed namespace.
-    fn rivals(&self, cluster: &ClusterKey) -> Vec<ClusterKey> {
-        let name = name_of(cluster);
-        let namespace = names::cluster_namespace(&name.namespace, &name.name);
-        keys(&self.claims.rivals(&namespace, &name))
+    /// The other Clusters with the same computed namespace as this one.
+    fn rivals(&self, cluster: &NamespacedName) -> Vec<NamespacedName> {
+        let namespace = names::cluster_namespace(&cluster.namespace, &cluster.name);
+        self.all.read(|_, claims| claims.rivals(&namespace, cluster))
     }
 
     /// The Bundles that may target the clusters in a namespace: those in the namespace, and those with a mapping.
-    fn affected_bundles(&self, bundles: &Store<Decoded<Bundle>>, namespace: Option<&str>) -> Vec<Work> {
+    fn affected_bundles(&self, bundles: &ObjectCache<Decoded<Bundle>>, namespace: Option<&str>) -> Vec<Work> {
         let mappings = self.mappings.state();
         let mapped: HashSet<_> = mappings
             .iter()
@@ -163,12 +109,13 @@ impl Clusters {
 
 impl Namespaces for Clusters {
     fn namespace_owner(&self, namespace: &str) -> Option<NamespaceOwner> {
-        let found = self.namespaces.get(&ObjectRef::new(namespace))?;
+        let found = self.namespaces.value(&NamespacedName::new("", namespace))?;
         Some(NamespaceOwner::of(&found.metadata))
     }
 
     fn rival(&self, namespace: &str, cluster: &NamespacedName) -> Option<NamespacedName> {
-        self.claims.rivals(namespace, cluster).into_iter().next()
+        let rivals = self.all.read(|_, claims| claims.rivals(namespace, cluster));
+        rivals.into_iter().next()
     }
 
     fn is_own(&self, namespace: &str) -> bool {
@@ -176,49 +123,42 @@ impl Namespaces for Clusters {
     }
 }
 
-fn name_of(cluster: &ClusterKey) -> NamespacedName {
-    NamespacedName::new(cluster.namespace.clone().unwrap_or_default(), &cluster.name)
-}
-
-fn keys(clusters: &[NamespacedName]) -> Vec<ClusterKey> {
+/// The work for Clusters.
+fn work(clusters: Vec<NamespacedName>) -> impl Iterator<Item = Work> {
     let keys = clusters
-        .iter()
+        .into_iter()
         .map(|cluster| key(&cluster.namespace, &cluster.name));
-    keys.collect()
+    keys.map(|key: ClusterKey| Work::Cluster(key))
 }
 
 /// Starts the watches, and returns the objects that each change affects.
 pub fn watch(
     client: &Client,
     clusters: &Clusters,
-    writers: Writers,
-    bundles: &Store<Decoded<Bundle>>,
+    bundles: &ObjectCache<Decoded<Bundle>>,
 ) -> BoxStream<'static, Work> {
-    let (stores, all_bundles, claiming) = (clusters.clone(), bundles.clone(), clusters.clone());
-    let update_claims = move |changed: &[ClusterKey]| claiming.update_claims(changed);
-    let of_clusters = changes_with(all(client), writers.clusters, update_claims).flat_map(move |cluster| {
-        let affected = stores.affected_bundles(&all_bundles, cluster.namespace.as_deref());
-        let rivals = stores.rivals(&cluster).into_iter().map(Work::Cluster);
-        stream::iter([Work::Cluster(cluster)].into_iter().chain(rivals).chain(affected))
+    let (stores, all_bundles) = (clusters.clone(), bundles.clone());
+    let of_clusters = changed(all(client), &clusters.all).flat_map(move |cluster| {
+        let affected = stores.affected_bundles(&all_bundles, Some(&cluster.namespace));
+        let rivals = stores.rivals(&cluster);
+        stream::iter(work(vec![cluster]).chain(work(rivals)).chain(affected))
     });
     let (stores, all_bundles) = (clusters.clone(), bundles.clone());
-    let of_groups = changes(all(client), writers.groups).flat_map(move |group| {
-        stream::iter(stores.affected_bundles(&all_bundles, group.namespace.as_deref()))
-    });
+    let of_groups = changed(all(client), &clusters.groups)
+        .flat_map(move |group| stream::iter(stores.affected_bundles(&all_bundles, Some(&group.namespace))));
     let all_bundles = bundles.clone();
-    let of_mappings = changes(all(client), writers.mappings).flat_map(move |mapping| {
+    let of_mappings = changed(all(client), &clusters.mappings).flat_map(move |mapping| {
         let affected = matching(&all_bundles, |bundle| {
-            bundle.meta().namespace == mapping.namespace
+            bundle.meta().namespace.as_ref() == Some(&mapping.namespace)
         });
         stream::iter(affected.into_iter().map(Work::Bundle))
     });
     let (stores, all_bundles) = (clusters.clone(), bundles.clone());
     let namespaces = Api::<MetadataOnly<Namespace>>::all(client.clone());
-    let of_namespaces = changes(namespaces, writers.namespaces).flat_map(move |namespace| {
-        let clusters = keys(&stores.claims.clusters_of(&namespace.name));
-        let clusters = clusters.into_iter().map(Work::Cluster);
+    let of_namespaces = changed(namespaces, &clusters.namespaces).flat_map(move |namespace| {
+        let clusters = stores.all.read(|_, claims| claims.clusters_of(&namespace.name));
         let bundles = stores.affected_bundles(&all_bundles, None);
-        stream::iter(clusters.chain(bundles).collect::<Vec<_>>())
+        stream::iter(work(clusters).chain(bundles))
     });
     stream::select_all([
         of_clusters.boxed(),
@@ -236,46 +176,27 @@ where
     Api::all(client.clone())
 }
 
-/// Watches all objects of a kind, and returns those with relevant changes.
-fn changes<K>(api: Api<K>, writer: Writer<K>) -> impl Stream<Item = ObjectRef<K>> + Send
-where
-    K: Resource<DynamicType = ()>
-        + Lookup<DynamicType = ()>
-        + Fingerprint
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
-    changes_with(api, writer, |_| ())
-}
-
-/// Like [`changes`], and calls `update` with the changed objects when the store has them, before any is reconciled.
-fn changes_with<K>(
+/// Fills a cache with all objects of a kind, and returns the names of those with relevant changes.
+fn changed<K, F>(
     api: Api<K>,
-    writer: Writer<K>,
-    update: impl Fn(&[ObjectRef<K>]) + Send,
-) -> impl Stream<Item = ObjectRef<K>> + Send
+    cache: &ObjectCache<K, F>,
+) -> impl Stream<Item = NamespacedName> + Send + use<K, F>
 where
     K: Resource<DynamicType = ()>
         + Lookup<DynamicType = ()>
-        + Fingerprint
+        + Relevant
         + Clone
         + std::fmt::Debug
         + serde::de::DeserializeOwned
         + Send
         + Sync
         + 'static,
+    F: Fold<Arc<K>> + Send + 'static,
 {
-    let mut filter = ChangeFilter::default();
-    let events = watcher(api, paged(watcher::Config::default()))
-        .default_backoff()
-        .reflect(writer);
-    log_errors::<K, _>(events).flat_map(move |event| {
-        let changed = filter.changed(&event);
-        update(&changed);
-        stream::iter(changed)
+    let events = watcher(api, paged(watcher::Config::default())).default_backoff();
+    let changes = cache.follow(vec![(None, log_errors(events))], |object| Some(Arc::new(object)));
+    changes.flat_map(|changes| {
+        let relevant = changes.into_iter().filter(is_relevant);
+        stream::iter(relevant.map(|change| change.name))
     })
 }

@@ -5,88 +5,86 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use helmops_api::{MetadataWithManagers, NamespacedName};
 use helmops_core::targeting::copies::{Copy, CopyKind, CopyRef, ObservedCopy};
-use helmops_process::lock;
+use helmops_kube::{Cache, Change, Fold};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
-use tokio::sync::watch;
 
 use crate::{
-    context::FIELD_MANAGER,
     work::{BundleKey, key},
+    writes::FIELD_MANAGER,
 };
 
 /// All copies, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    index: Arc<Mutex<Index>>,
-    /// The kinds whose first list is complete.
-    listed: watch::Sender<BTreeSet<CopyKind>>,
+    secrets: Cache<Arc<ObservedCopy>, Unowned>,
+    config_maps: Cache<Arc<ObservedCopy>, Unowned>,
 }
 
 impl Copies {
     /// Waits until both kinds are listed.
     pub async fn wait_until_synced(&self) {
-        let mut listed = self.listed.subscribe();
-        // It fails only if the sender is gone, when the process stops.
-        let _ = listed.wait_for(|kinds| kinds.len() == 2).await;
+        self.secrets.wait_until_synced().await;
+        self.config_maps.wait_until_synced().await;
     }
 
     /// The copies in the namespace of a cluster that a predicate selects.
     pub fn select(
         &self,
         namespace: &str,
-        is_selected: impl Fn(&CopyRef, &ObservedCopy) -> bool,
-    ) -> BTreeMap<CopyRef, ObservedCopy> {
-        let index = lock(&self.index);
-        let mut found = BTreeMap::new();
-        for kind in [CopyKind::Secret, CopyKind::ConfigMap] {
-            let from = CopyRef {
-                kind,
-                name: NamespacedName::new(namespace, ""),
-            };
-            let in_namespace = index
-                .known
-                .range(from..)
-                .take_while(|(copy, _)| copy.kind == kind && copy.name.namespace == namespace);
-            let selected = in_namespace.filter(|(reference, copy)| is_selected(reference, copy));
-            found.extend(selected.map(|(reference, copy)| (reference.clone(), copy.clone())));
+        is_selected: impl Fn(CopyKind, &NamespacedName, &ObservedCopy) -> bool,
+    ) -> BTreeMap<CopyRef, Arc<ObservedCopy>> {
+        let mut selected = BTreeMap::new();
+        for kind in KINDS {
+            self.of(kind).read(|copies, _| {
+                for (name, copy) in copies.in_namespace(namespace) {
+                    if is_selected(kind, name, copy) {
+                        let name = name.clone();
+                        selected.insert(CopyRef { kind, name }, Arc::clone(copy));
+                    }
+                }
+            });
         }
-        found
+        selected
     }
 
     /// The copies of a Bundle without an owner in the namespaces that a predicate selects.
     pub fn without_owner(&self, bundle: &BundleKey, is_selected: impl Fn(&str) -> bool) -> Vec<CopyRef> {
-        let index = lock(&self.index);
-        let unowned = index.unowned.get(bundle).into_iter().flatten();
-        unowned
-            .filter(|copy| is_selected(&copy.name.namespace))
-            .cloned()
-            .collect()
+        let mut found = Vec::new();
+        for kind in KINDS {
+            self.of(kind).read(|_, unowned| {
+                let names = unowned.0.get(bundle).into_iter().flatten();
+                let names = names.filter(|name| is_selected(&name.namespace)).cloned();
+                found.extend(names.map(|name| CopyRef { kind, name }));
+            });
+        }
+        found
     }
 
     /// Records a copy that was just written.
     pub fn wrote(&self, kind: CopyKind, metadata: &ObjectMeta) {
         if let Some(copy) = ObservedCopy::of(metadata, FIELD_MANAGER) {
-            lock(&self.index).insert(CopyRef::of(kind, metadata), copy);
+            self.of(kind).wrote(NamespacedName::of(metadata), Arc::new(copy));
         }
     }
 
     /// Records a copy that has the desired data and was left unchanged.
     pub fn record_unchanged(&self, copy: &Copy, metadata: &ObjectMeta) {
         if let Some(known) = ObservedCopy::unchanged(copy, metadata) {
-            lock(&self.index).insert(CopyRef::of(copy.object.kind(), metadata), known);
+            let copies = self.of(copy.object.kind());
+            copies.wrote(NamespacedName::of(metadata), Arc::new(known));
         }
     }
 
-    /// Records that a copy does not exist any more.
+    /// Records that a copy was just deleted.
     pub fn deleted(&self, reference: &CopyRef) {
-        lock(&self.index).remove(reference);
+        self.of(reference.kind).deleted(reference.name.clone());
     }
 
     /// Follows a watch of the copies of a kind, and returns the Bundles whose copies have changed. `is_cluster_namespace`:
@@ -96,117 +94,72 @@ impl Copies {
         kind: CopyKind,
         events: S,
         is_cluster_namespace: F,
-    ) -> impl Stream<Item = BundleKey> + use<K, S, F>
+    ) -> impl Stream<Item = BundleKey> + Send + use<K, S, F>
     where
-        K: Resource,
-        S: Stream<Item = watcher::Event<MetadataWithManagers<K>>>,
-        F: Fn(&str) -> bool,
+        K: Resource + Send + Sync + 'static,
+        S: Stream<Item = watcher::Event<MetadataWithManagers<K>>> + Send + 'static,
+        F: Fn(&str) -> bool + Send + Sync + 'static,
     {
-        let copies = self.clone();
-        let mut list = BTreeMap::new();
-        events
-            .map(move |event| copies.observe(kind, event, &mut list, &is_cluster_namespace))
-            .flat_map(futures::stream::iter)
-    }
-
-    fn observe<K: Resource>(
-        &self,
-        kind: CopyKind,
-        event: watcher::Event<MetadataWithManagers<K>>,
-        list: &mut BTreeMap<CopyRef, ObservedCopy>,
-        is_cluster_namespace: &impl Fn(&str) -> bool,
-    ) -> Vec<BundleKey> {
-        let copied = |metadata: &ObjectMeta| {
+        let copy = move |object: MetadataWithManagers<K>| {
+            let metadata = object.meta();
             let namespace = metadata.namespace.as_deref().unwrap_or_default();
-            ObservedCopy::of(metadata, FIELD_MANAGER).filter(|_| is_cluster_namespace(namespace))
+            ObservedCopy::of(metadata, FIELD_MANAGER)
+                .filter(|_| is_cluster_namespace(namespace))
+                .map(Arc::new)
         };
-        let mut index = lock(&self.index);
-        match event {
-            watcher::Event::Init => {
-                list.clear();
-                Vec::new()
-            }
-            watcher::Event::InitApply(object) => {
-                if let Some(copy) = copied(object.meta()) {
-                    list.insert(CopyRef::of(kind, object.meta()), copy);
-                }
-                Vec::new()
-            }
-            watcher::Event::InitDone => {
-                let listed = std::mem::take(list);
-                let before = index.take(kind);
-                let is_changed =
-                    |(reference, copy): &(&CopyRef, &ObservedCopy)| listed.get(*reference) != Some(*copy);
-                let affected = before
-                    .iter()
-                    .filter(is_changed)
-                    .flat_map(|(_, copy)| bundles(copy))
-                    .collect();
-                for (reference, copy) in listed {
-                    index.insert(reference, copy);
-                }
-                drop(index);
-                self.listed.send_if_modified(|kinds| kinds.insert(kind));
-                affected
-            }
-            watcher::Event::Apply(object) => {
-                let reference = CopyRef::of(kind, object.meta());
-                let now = copied(object.meta());
-                let before = match &now {
-                    Some(copy) => index.insert(reference, copy.clone()),
-                    None => index.remove(&reference),
-                };
-                if before == now {
-                    return Vec::new();
-                }
-                before.iter().chain(&now).flat_map(bundles).collect()
-            }
-            watcher::Event::Delete(object) => {
-                let before = index.remove(&CopyRef::of(kind, object.meta()));
-                before.iter().flat_map(bundles).collect()
-            }
+        self.of(kind)
+            .follow(vec![(None, events)], copy)
+            .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))
+    }
+
+    const fn of(&self, kind: CopyKind) -> &Cache<Arc<ObservedCopy>, Unowned> {
+        match kind {
+            CopyKind::Secret => &self.secrets,
+            CopyKind::ConfigMap => &self.config_maps,
         }
     }
 }
 
-/// The copies, and those without an owner by Bundle.
+/// The kinds of copies.
+const KINDS: [CopyKind; 2] = [CopyKind::Secret, CopyKind::ConfigMap];
+
+/// The Bundles whose copy has changed.
+fn affected(Change { before, after, .. }: Change<Arc<ObservedCopy>>) -> Vec<BundleKey> {
+    if before == after {
+        return Vec::new();
+    }
+    let both = before.iter().chain(&after);
+    both.flat_map(|copy| bundles(copy)).collect()
+}
+
+/// The Bundles that a copy belongs to.
+fn bundles(copy: &ObservedCopy) -> impl Iterator<Item = BundleKey> {
+    let names = copy.bundles().into_iter();
+    names.map(|name| key(&copy.purpose.bundle_namespace, name))
+}
+
+/// The copies without an owner, by Bundle.
 #[derive(Debug, Default)]
-struct Index {
-    known: BTreeMap<CopyRef, ObservedCopy>,
-    unowned: HashMap<BundleKey, BTreeSet<CopyRef>>,
-}
+struct Unowned(HashMap<BundleKey, BTreeSet<NamespacedName>>);
 
-impl Index {
-    /// Adds or replaces a copy, and returns the previous one.
-    fn insert(&mut self, reference: CopyRef, copy: ObservedCopy) -> Option<ObservedCopy> {
-        let before = self.remove(&reference);
-        if let Some(bundle) = unowned_of(&copy) {
-            self.unowned.entry(bundle).or_default().insert(reference.clone());
+impl Fold<Arc<ObservedCopy>> for Unowned {
+    fn apply(&mut self, change: &Change<Arc<ObservedCopy>>) {
+        let bundle = |copy: &Option<Arc<ObservedCopy>>| unowned_of(copy.as_ref()?);
+        let (before, after) = (bundle(&change.before), bundle(&change.after));
+        if before == after {
+            return;
         }
-        self.known.insert(reference, copy);
-        before
-    }
-
-    fn remove(&mut self, reference: &CopyRef) -> Option<ObservedCopy> {
-        let removed = self.known.remove(reference)?;
-        if let Some(bundle) = unowned_of(&removed)
-            && let Some(copies) = self.unowned.get_mut(&bundle)
+        if let Some(before) = before
+            && let Some(names) = self.0.get_mut(&before)
         {
-            copies.remove(reference);
-            if copies.is_empty() {
-                self.unowned.remove(&bundle);
+            names.remove(&change.name);
+            if names.is_empty() {
+                self.0.remove(&before);
             }
         }
-        Some(removed)
-    }
-
-    /// Removes all copies of a kind.
-    fn take(&mut self, kind: CopyKind) -> BTreeMap<CopyRef, ObservedCopy> {
-        self.unowned.retain(|_, copies| {
-            copies.retain(|copy| copy.kind != kind);
-            !copies.is_empty()
-        });
-        self.known.extract_if(.., |copy, _| copy.kind == kind).collect()
+        if let Some(after) = after {
+            self.0.entry(after).or_default().insert(change.name.clone());
+        }
     }
 }
 
@@ -216,17 +169,13 @@ fn unowned_of(copy: &ObservedCopy) -> Option<BundleKey> {
     Some(key(&copy.purpose.bundle_namespace, bundle))
 }
 
-/// The Bundles that a copy belongs to.
-fn bundles(copy: &ObservedCopy) -> impl Iterator<Item = BundleKey> {
-    let names = copy.bundles().into_iter();
-    names.map(|name| key(&copy.purpose.bundle_namespace, name))
-}
-
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt, channel::mpsc, stream::BoxStream};
     use helmops_api::labels;
     use k8s_openapi::api::core::v1::Secret;
     use serde_json::{Value, json};
+    use watcher::Event;
 
     use super::*;
 
@@ -248,10 +197,6 @@ mod tests {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     }
 
-    const fn any_namespace(_: &str) -> bool {
-        true
-    }
-
     fn reference() -> CopyRef {
         CopyRef {
             kind: CopyKind::Secret,
@@ -259,76 +204,82 @@ mod tests {
         }
     }
 
-    fn get(copies: &Copies) -> Option<ObservedCopy> {
-        let selected = copies.select("cluster-c1", |copy, _| *copy == reference());
+    fn get(copies: &Copies) -> Option<Arc<ObservedCopy>> {
+        let selected = copies.select("cluster-c1", |_, name, _| name.name == "access-1");
         selected.into_values().next()
+    }
+
+    /// A cache of copies, and the events of the watch of Secrets.
+    struct Followed {
+        copies: Copies,
+        events: mpsc::UnboundedSender<Event<MetadataWithManagers<Secret>>>,
+        affected: BoxStream<'static, BundleKey>,
+    }
+
+    impl Followed {
+        fn new(is_cluster_namespace: fn(&str) -> bool) -> Self {
+            let copies = Copies::default();
+            let (events, receiver) = mpsc::unbounded();
+            let affected = copies.follow(CopyKind::Secret, receiver, is_cluster_namespace);
+            Self {
+                affected: affected.boxed(),
+                copies,
+                events,
+            }
+        }
+
+        fn observe(&mut self, event: Event<MetadataWithManagers<Secret>>) -> Vec<BundleKey> {
+            self.events.unbounded_send(event).unwrap();
+            std::iter::from_fn(|| self.affected.next().now_or_never().flatten()).collect()
+        }
+
+        fn list(&mut self, objects: Vec<MetadataWithManagers<Secret>>) -> Vec<BundleKey> {
+            assert_eq!(self.observe(Event::Init), []);
+            for object in objects {
+                assert_eq!(self.observe(Event::InitApply(object)), []);
+            }
+            self.observe(Event::InitDone)
+        }
     }
 
     #[test]
     fn changes_of_copies_affect_their_bundles() {
-        let (copies, mut list) = (Copies::default(), BTreeMap::new());
-        let mut observe = |event| {
-            copies
-                .observe(CopyKind::Secret, event, &mut list, &any_namespace)
-                .len()
-        };
+        let mut followed = Followed::new(|_| true);
+        let copies = followed.copies.clone();
         let own = [managed_fields(FIELD_MANAGER, "Apply", &["a"])];
-        assert_eq!(observe(watcher::Event::Init), 0);
-        assert_eq!(observe(watcher::Event::InitApply(object("a@1", &own))), 0);
-        assert_eq!(observe(watcher::Event::InitDone), 0);
+        let web = [key("fleet", WEB)];
+        assert_eq!(followed.list(vec![object("a@1", &own)]), web);
         assert!(get(&copies).unwrap().is_current("a@1", 1));
+        assert!(copies.select("cluster-c", |_, _, _| true).is_empty());
         assert_eq!(
-            copies.select("cluster-c1", |_, copy| copy.is_owned_by("u")).len(),
-            1
-        );
-        assert!(copies.select("cluster-c", |_, _| true).is_empty());
-        assert_eq!(
-            observe(watcher::Event::Apply(object("a@1", &own))),
-            0,
+            followed.observe(Event::Apply(object("a@1", &own))),
+            [],
             "no change"
         );
-        let web = copies.observe(
-            CopyKind::Secret,
-            watcher::Event::Apply(object("a@1", &[])),
-            &mut BTreeMap::new(),
-            &any_namespace,
-        );
-        assert_eq!(web[0], key("fleet", WEB));
-        let mut observe = |event| {
-            copies
-                .observe(CopyKind::Secret, event, &mut list, &any_namespace)
-                .len()
-        };
-        assert_eq!(observe(watcher::Event::Delete(object("a@1", &[]))), 1);
+        let both = followed.observe(Event::Apply(object("a@1", &[])));
+        assert_eq!(both[0], web[0]);
+        assert_eq!(followed.observe(Event::Delete(object("a@1", &[]))), web);
         assert_eq!(get(&copies), None);
         copies.wrote(CopyKind::Secret, object("a@1", &own).meta());
-        assert_eq!(observe(watcher::Event::Init), 0);
-        assert_eq!(observe(watcher::Event::InitDone), 1, "it was deleted unobserved");
+        assert_eq!(followed.list(Vec::new()), web, "it was deleted unobserved");
     }
 
     /// Any tenant can set the label on a Secret.
     #[test]
     fn objects_outside_of_cluster_namespaces_are_ignored() {
-        let (copies, mut list) = (Copies::default(), BTreeMap::new());
-        let mut observe = |event| {
-            let is_cluster_namespace = |namespace: &str| namespace != "cluster-c1";
-            copies
-                .observe(CopyKind::Secret, event, &mut list, &is_cluster_namespace)
-                .len()
-        };
-        assert_eq!(observe(watcher::Event::Init), 0);
-        assert_eq!(observe(watcher::Event::InitApply(object("a@1", &[]))), 0);
-        assert_eq!(observe(watcher::Event::InitDone), 0);
+        let mut followed = Followed::new(|namespace| namespace != "cluster-c1");
+        assert_eq!(followed.list(vec![object("a@1", &[])]), []);
         for version in ["a@2", "a@3"] {
-            assert_eq!(observe(watcher::Event::Apply(object(version, &[]))), 0);
+            assert_eq!(followed.observe(Event::Apply(object(version, &[]))), []);
         }
         let mut unowned = object("a@1", &[]);
         unowned.meta_mut().owner_references = None;
         let labels = unowned.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
-        assert_eq!(observe(watcher::Event::Apply(unowned)), 0);
+        assert_eq!(followed.observe(Event::Apply(unowned)), []);
+        let copies = followed.copies;
         assert_eq!(
-            copies.without_owner(&key("fleet", WEB), any_namespace),
+            copies.without_owner(&key("fleet", WEB), |_| true),
             [],
             "nothing is deleted"
         );
@@ -337,47 +288,39 @@ mod tests {
 
     #[test]
     fn copies_without_owner_are_found() {
-        let copies = Copies::default();
+        let mut followed = Followed::new(|_| true);
+        followed.list(Vec::new());
+        let copies = followed.copies.clone();
         let owned = object("a@1", &[]);
         let mut object = owned.clone();
         object.meta_mut().owner_references = None;
         let labels = object.meta_mut().labels.get_or_insert_default();
         labels.insert(labels::BUNDLE_NAME.to_owned(), WEB.to_owned());
-        let (web, apply) = (key("fleet", WEB), |object: &MetadataWithManagers<Secret>| {
-            let event = watcher::Event::Apply(object.clone());
-            copies.observe(CopyKind::Secret, event, &mut BTreeMap::new(), &any_namespace)
-        });
+        let web = key("fleet", WEB);
+        let unowned = |bundle: &BundleKey| copies.without_owner(bundle, |_| true);
+        let affected = followed.observe(Event::Apply(object.clone()));
+        assert_eq!(affected, std::slice::from_ref(&web), "the Bundle that it is for");
+        assert_eq!(unowned(&web), [reference()]);
+        assert_eq!(unowned(&key("fleet", "db")), []);
+        assert_eq!(unowned(&key("other", WEB)), []);
         assert_eq!(
-            apply(&object),
-            std::slice::from_ref(&web),
-            "the Bundle that it is for"
+            copies.without_owner(&web, |namespace| namespace != "cluster-c1"),
+            []
         );
-        assert_eq!(copies.without_owner(&web, any_namespace), [reference()]);
-        assert_eq!(copies.without_owner(&key("fleet", "db"), any_namespace), []);
-        assert_eq!(copies.without_owner(&key("other", WEB), any_namespace), []);
-        apply(&owned);
-        assert_eq!(copies.without_owner(&web, any_namespace), []);
-        apply(&object);
+        followed.observe(Event::Apply(owned));
+        assert_eq!(unowned(&web), []);
+        copies.wrote(CopyKind::Secret, object.meta());
+        assert_eq!(unowned(&web), [reference()]);
         copies.deleted(&reference());
-        assert_eq!(copies.without_owner(&web, any_namespace), []);
-        apply(&object);
-        lock(&copies.index).take(CopyKind::ConfigMap);
-        assert_eq!(copies.without_owner(&web, any_namespace), [reference()]);
-        lock(&copies.index).take(CopyKind::Secret);
-        assert!(lock(&copies.index).unowned.is_empty());
+        assert_eq!(unowned(&web), []);
     }
 
     #[tokio::test]
     async fn waits_until_both_kinds_are_listed() {
         let copies = Copies::default();
-        for kind in [CopyKind::Secret, CopyKind::ConfigMap] {
-            assert!(copies.listed.borrow().len() < 2);
-            copies.observe::<Secret>(
-                kind,
-                watcher::Event::InitDone,
-                &mut BTreeMap::new(),
-                &any_namespace,
-            );
+        for kind in KINDS {
+            assert!(copies.wait_until_synced().now_or_never().is_none());
+            copies.of(kind).apply(0, Event::InitDone);
         }
         copies.wait_until_synced().await;
     }

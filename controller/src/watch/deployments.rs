@@ -1,47 +1,29 @@
 //! The cache of BundleDeployments, indexed by Bundle and by the namespace of the cluster.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex},
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
 use helmops_core::{status::helmop_of, targeting::delivery::Deployment};
-use helmops_kube::is_absent;
-use helmops_process::{exit::with_causes, lock};
+use helmops_kube::{Cache, Change, Fold, Presence, is_absent};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
-use tokio::sync::watch;
 
-use super::same_name_as;
+use super::{same_name_as, scope::log_errors};
 use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
 
 /// All BundleDeployments, as last observed. Clones share the cache.
+///
+/// They are absent if no bundle controller is installed, so that their CRD does not exist, or if the scope does not include them.
 #[derive(Clone, Debug)]
-pub struct Deployments {
-    index: Arc<Mutex<Index>>,
-    presence: watch::Sender<Presence>,
-}
+pub struct Deployments(Cache<Deployment, ByBundle>);
 
-/// Whether BundleDeployments can be watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Presence {
-    /// The first list is not complete.
-    Unknown,
-    /// The CRD does not exist, because no bundle controller is installed, or the scope does not include them.
-    Absent,
-    /// The first list is complete.
-    Synced,
-}
-
+/// The BundleDeployments of each Bundle.
 #[derive(Debug, Default)]
-struct Index {
-    all: BTreeMap<NamespacedName, Deployment>,
-    of_bundle: HashMap<BundleKey, BTreeSet<NamespacedName>>,
-    /// The objects of an incomplete list.
-    listed: Vec<Deployment>,
-}
+struct ByBundle(HashMap<BundleKey, BTreeSet<NamespacedName>>);
 
 /// The objects that a change of a BundleDeployment affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,15 +41,14 @@ pub struct Affected {
 impl Deployments {
     /// An empty cache.
     pub fn new() -> Self {
-        Self {
-            index: Arc::default(),
-            presence: watch::Sender::new(Presence::Unknown),
-        }
+        Self(Cache::ignoring_older(|deployment: &Deployment, known| {
+            is_older(deployment.meta(), known.meta())
+        }))
     }
 
-    /// The BundleDeployments of a HelmOp; `None` if they cannot be watched.
+    /// The BundleDeployments of a HelmOp; `None` if they are not known.
     pub fn of_helmop(&self, helmop: &HelmOpKey) -> Option<Vec<Deployment>> {
-        if *self.presence.borrow() != Presence::Synced {
+        if self.0.presence() != Presence::Synced {
             return None;
         }
         let mut deployments = self.of_bundle(&same_name_as(helmop));
@@ -77,124 +58,100 @@ impl Deployments {
 
     /// The BundleDeployments of a Bundle.
     pub fn of_bundle(&self, bundle: &BundleKey) -> Vec<Deployment> {
-        let index = lock(&self.index);
-        let names = index.of_bundle.get(bundle).into_iter().flatten();
-        names.filter_map(|name| index.all.get(name).cloned()).collect()
+        self.0.read(|deployments, ByBundle(by_bundle)| {
+            let names = by_bundle.get(bundle).into_iter().flatten();
+            names.filter_map(|name| deployments.get(name).cloned()).collect()
+        })
     }
 
     /// The number of BundleDeployments of a Bundle.
     pub fn count(&self, bundle: &BundleKey) -> usize {
-        lock(&self.index).of_bundle.get(bundle).map_or(0, BTreeSet::len)
+        self.0
+            .read(|_, ByBundle(by_bundle)| by_bundle.get(bundle).map_or(0, BTreeSet::len))
     }
 
     /// The BundleDeployments in the namespace of a cluster.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Deployment> {
-        let index = lock(&self.index);
-        let from = NamespacedName::new(namespace, "");
-        let following = index.all.range(from..);
-        following
-            .take_while(|(deployment, _)| deployment.namespace == namespace)
-            .map(|(_, deployment)| Arc::clone(deployment))
-            .collect()
+        self.0.read(|deployments, _| {
+            let found = deployments.in_namespace(namespace);
+            found.map(|(_, deployment)| Arc::clone(deployment)).collect()
+        })
     }
 
     /// A BundleDeployment by its namespace and name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Deployment> {
-        lock(&self.index)
-            .all
-            .get(&NamespacedName::new(namespace, name))
-            .cloned()
+        self.0.value(&NamespacedName::new(namespace, name))
     }
 
     /// A BundleDeployment by its namespace and name, if it has no labels that name its Bundle.
     pub fn unlabelled(&self, namespace: &str, name: &str) -> Option<Deployment> {
         let found = self.get(namespace, name)?;
-        Affected::by(found.meta()).bundle.is_none().then_some(found)
+        bundle_key(found.meta()).is_none().then_some(found)
     }
 
-    /// Waits until the first list is complete, or they are known not to exist.
+    /// Waits until the first list is complete, or they are known to be absent.
     pub async fn wait_until_synced(&self) {
-        let mut presence = self.presence.subscribe();
-        // It fails only if the sender is gone, when the process stops.
-        let _ = presence.wait_for(|presence| *presence != Presence::Unknown).await;
+        self.0.wait_until_synced().await;
     }
 
     /// They are outside of the scope: the status of Bundles is used instead.
     pub fn mark_absent(&self) {
-        self.presence.send_replace(Presence::Absent);
+        self.0.mark_absent();
     }
 
     /// Follows a watch, and returns what each change affects.
-    pub fn follow<S>(&self, events: S) -> impl Stream<Item = Affected> + use<S>
+    pub fn follow<S>(&self, events: S) -> impl Stream<Item = Affected> + Send + use<S>
     where
-        S: Stream<Item = watcher::Result<watcher::Event<Decoded<BundleDeployment>>>>,
+        S: Stream<Item = watcher::Result<watcher::Event<Decoded<BundleDeployment>>>> + Send + 'static,
     {
-        let deployments = self.clone();
-        events
-            .map(move |event| match event {
-                Ok(event) => deployments.observe(event),
-                Err(error) => {
-                    deployments.failed(&error);
-                    Vec::new()
+        let cache = self.0.clone();
+        let events = events.map(move |event| match event {
+            Err(error) if is_absent(&error) => {
+                if cache.mark_absent() {
+                    tracing::info!(
+                        "the CRD of BundleDeployments does not exist; the status of HelmOps on clusters is reported as soon as \
+                         a bundle controller is installed"
+                    );
                 }
-            })
-            .flat_map(futures::stream::iter)
+                Ok(watcher::Event::Init)
+            }
+            event => event,
+        });
+        let events = log_errors(events);
+        self.0
+            .follow(vec![(None, events)], |deployment| Some(Arc::new(deployment)))
+            .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))
     }
 
     /// Records a BundleDeployment that was just written, so that the next reconciliation does not miss it.
     pub fn wrote(&self, deployment: BundleDeployment) {
-        lock(&self.index).put(Arc::new(Decoded::Valid(Arc::new(deployment))));
+        let name = NamespacedName::of(&deployment.metadata);
+        self.0.wrote(name, Arc::new(Decoded::Valid(Arc::new(deployment))));
     }
 
     /// Records that a BundleDeployment was deleted.
     pub fn deleted(&self, namespace: &str, name: &str) {
-        lock(&self.index).remove(&NamespacedName::new(namespace, name));
+        self.0.deleted(NamespacedName::new(namespace, name));
     }
+}
 
-    /// Records an event, and returns what it affects.
-    fn observe(&self, event: watcher::Event<Decoded<BundleDeployment>>) -> Vec<Affected> {
-        let mut index = lock(&self.index);
-        match event {
-            watcher::Event::Apply(deployment) => index.put(Arc::new(deployment)),
-            watcher::Event::Delete(deployment) => index
-                .remove(&NamespacedName::of(deployment.meta()))
-                .into_iter()
-                .collect(),
-            watcher::Event::Init => {
-                index.listed.clear();
-                Vec::new()
-            }
-            watcher::Event::InitApply(deployment) => {
-                index.listed.push(Arc::new(deployment));
-                Vec::new()
-            }
-            watcher::Event::InitDone => {
-                let affected = index.replace();
-                drop(index);
-                self.presence.send_replace(Presence::Synced);
-                affected
+impl Fold<Deployment> for ByBundle {
+    fn apply(&mut self, change: &Change<Deployment>) {
+        let bundle = |deployment: &Option<Deployment>| bundle_key(deployment.as_ref()?.meta());
+        let (before, after) = (bundle(&change.before), bundle(&change.after));
+        if before == after {
+            return;
+        }
+        if let Some(before) = before
+            && let Some(names) = self.0.get_mut(&before)
+        {
+            names.remove(&change.name);
+            if names.is_empty() {
+                self.0.remove(&before);
             }
         }
-    }
-
-    fn failed(&self, error: &watcher::Error) {
-        // The next list starts over.
-        lock(&self.index).listed.clear();
-        let is_absent = is_absent(error);
-        let is_first = self.presence.send_if_modified(|presence| {
-            is_absent && std::mem::replace(presence, Presence::Absent) != Presence::Absent
-        });
-        if is_first {
-            tracing::info!(
-                "the CRD of BundleDeployments does not exist; the status of HelmOps on clusters is reported as soon as a bundle \
-                 controller is installed"
-            );
-        } else if !is_absent {
-            tracing::warn!(
-                kind = "BundleDeployment",
-                error = with_causes(&error),
-                "watch failed; restarting"
-            );
+        if let Some(after) = after {
+            self.0.entry(after).or_default().insert(change.name.clone());
         }
     }
 }
@@ -209,76 +166,37 @@ pub fn slim(deployment: &mut Decoded<BundleDeployment>) {
     }
 }
 
-impl Index {
-    fn put(&mut self, deployment: Deployment) -> Vec<Affected> {
-        let name = NamespacedName::of(deployment.meta());
-        if let Some(known) = self.all.get(&name)
-            && is_older(deployment.meta(), known.meta())
-        {
-            return Vec::new();
-        }
-        let (before, now) = (self.remove(&name), Affected::by(deployment.meta()));
-        if let Some(bundle) = &now.bundle {
-            self.of_bundle
-                .entry(bundle.clone())
-                .or_default()
-                .insert(name.clone());
-        }
-        self.all.insert(name, deployment);
-        // The labels may have changed: both the previous and the new objects are affected.
-        let mut affected: Vec<_> = before.into_iter().chain([now]).collect();
-        affected.dedup();
-        affected
-    }
-
-    fn remove(&mut self, name: &NamespacedName) -> Option<Affected> {
-        let affected = Affected::by(self.all.remove(name)?.meta());
-        if let Some(bundle) = &affected.bundle
-            && let Some(names) = self.of_bundle.get_mut(bundle)
-        {
-            names.remove(name);
-            if names.is_empty() {
-                self.of_bundle.remove(bundle);
-            }
-        }
-        Some(affected)
-    }
-
-    /// Replaces all objects with those of the complete list.
-    fn replace(&mut self) -> Vec<Affected> {
-        let listed = std::mem::take(&mut self.listed);
-        let before = std::mem::take(&mut self.all);
-        self.of_bundle.clear();
-        let mut affected = Vec::new();
-        for deployment in listed {
-            // A list can be older than what was just written, too.
-            let known = before.get(&NamespacedName::of(deployment.meta()));
-            let known = known.filter(|known| is_older(deployment.meta(), known.meta()));
-            affected.extend(self.put(known.map_or(deployment, Arc::clone)));
-        }
-        let deleted = before
-            .into_iter()
-            .filter(|(name, _)| !self.all.contains_key(name));
-        affected.extend(deleted.map(|(_, deployment)| Affected::by(deployment.meta())));
-        affected
-    }
+/// What a change affects: if the labels have changed, both the previous and the new objects.
+fn affected(change: Change<Deployment>) -> Vec<Affected> {
+    let both = [change.before, change.after].into_iter().flatten();
+    let mut affected: Vec<_> = both.map(|deployment| Affected::by(deployment.meta())).collect();
+    affected.dedup();
+    affected
 }
 
 impl Affected {
     /// What the labels of a BundleDeployment name.
     fn by(metadata: &ObjectMeta) -> Self {
-        let labelled =
-            |namespace, name| Some((labels::of(metadata, namespace)?, labels::of(metadata, name)?));
-        // A HelmOp and its Bundle have the same name.
-        let bundle = labelled(labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME).or_else(|| helmop_of(metadata));
-        let cluster = labelled(labels::CLUSTER_NAMESPACE, labels::CLUSTER);
+        let cluster = labelled(metadata, labels::CLUSTER_NAMESPACE, labels::CLUSTER);
         Self {
-            bundle: bundle.map(|(namespace, name)| key(namespace, name)),
+            bundle: bundle_key(metadata),
             shard: labels::of(metadata, labels::SHARD).unwrap_or_default().to_owned(),
             helmop: helmop_key(metadata),
             cluster: cluster.map(|(namespace, name)| key(namespace, name)),
         }
     }
+}
+
+/// A namespace and a name, each from a label.
+fn labelled<'m>(metadata: &'m ObjectMeta, namespace: &str, name: &str) -> Option<(&'m str, &'m str)> {
+    Some((labels::of(metadata, namespace)?, labels::of(metadata, name)?))
+}
+
+fn bundle_key(metadata: &ObjectMeta) -> Option<BundleKey> {
+    // A HelmOp and its Bundle have the same name.
+    let bundle =
+        labelled(metadata, labels::BUNDLE_NAMESPACE, labels::BUNDLE_NAME).or_else(|| helmop_of(metadata));
+    bundle.map(|(namespace, name)| key(namespace, name))
 }
 
 fn helmop_key(metadata: &ObjectMeta) -> Option<HelmOpKey> {
@@ -296,7 +214,9 @@ fn is_older(metadata: &ObjectMeta, than: &ObjectMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt, channel::mpsc, stream::BoxStream};
     use serde_json::{Value, json};
+    use watcher::Event;
 
     use super::*;
 
@@ -343,26 +263,64 @@ mod tests {
             .collect()
     }
 
+    /// A cache, and the events of its watch.
+    struct Followed {
+        deployments: Deployments,
+        events: mpsc::UnboundedSender<watcher::Result<Event<Decoded<BundleDeployment>>>>,
+        affected: BoxStream<'static, Affected>,
+    }
+
+    impl Followed {
+        fn new() -> Self {
+            let deployments = Deployments::new();
+            let (events, receiver) = mpsc::unbounded();
+            let affected = deployments.follow(receiver).boxed();
+            Self {
+                deployments,
+                events,
+                affected,
+            }
+        }
+
+        /// After a complete list without objects.
+        fn synced() -> Self {
+            let mut followed = Self::new();
+            followed.observe(Event::InitDone);
+            followed
+        }
+
+        fn observe(&mut self, event: Event<Decoded<BundleDeployment>>) -> Vec<Affected> {
+            self.receive(Ok(event))
+        }
+
+        fn receive(&mut self, event: watcher::Result<Event<Decoded<BundleDeployment>>>) -> Vec<Affected> {
+            self.events.unbounded_send(event).unwrap();
+            std::iter::from_fn(|| self.affected.next().now_or_never().flatten()).collect()
+        }
+    }
+
     #[test]
     fn nothing_is_reported_before_the_first_list_is_complete() {
-        let deployments = Deployments::new();
-        deployments.observe(watcher::Event::Init);
+        let mut followed = Followed::new();
+        followed.observe(Event::Init);
         assert!(
-            deployments
-                .observe(watcher::Event::InitApply(deployment("c1", "web")))
+            followed
+                .observe(Event::InitApply(deployment("c1", "web")))
                 .is_empty()
         );
-        assert_eq!(clusters(&deployments, &web()), None);
-        assert_eq!(helmops(deployments.observe(watcher::Event::InitDone)), ["web"]);
-        assert_eq!(clusters(&deployments, &web()), Some(vec!["c1".to_owned()]));
+        assert_eq!(clusters(&followed.deployments, &web()), None);
+        assert_eq!(helmops(followed.observe(Event::InitDone)), ["web"]);
+        assert_eq!(
+            clusters(&followed.deployments, &web()),
+            Some(vec!["c1".to_owned()])
+        );
         let db = key("fleet-default", "db");
-        assert_eq!(clusters(&deployments, &db), Some(Vec::new()));
+        assert_eq!(clusters(&followed.deployments, &db), Some(Vec::new()));
     }
 
     #[test]
     fn a_change_affects_its_bundle_helmop_and_cluster() {
-        let deployments = Deployments::new();
-        deployments.observe(watcher::Event::InitDone);
+        let mut followed = Followed::synced();
         let expected = Affected {
             bundle: Some(key("fleet-default", "web")),
             shard: String::new(),
@@ -370,57 +328,51 @@ mod tests {
             cluster: Some(key("fleet-default", "c1")),
         };
         for _ in 0..2 {
-            let affected = deployments.observe(watcher::Event::Apply(deployment("c1", "web")));
+            let affected = followed.observe(Event::Apply(deployment("c1", "web")));
             assert_eq!(affected, std::slice::from_ref(&expected));
         }
         let more = [
             (&*format!("/metadata/labels|{}", labels::HELM_NAME), json!("")),
             (&*format!("/metadata/labels|{}", labels::SHARD), json!("b")),
         ];
-        let other = object("c1", "web", &more);
-        let affected = deployments.observe(watcher::Event::Apply(other));
+        let affected = followed.observe(Event::Apply(object("c1", "web", &more)));
         assert_eq!(affected.len(), 2, "it has no HelmOp any more");
         assert_eq!((&affected[1].helmop, &*affected[1].shard), (&None, "b"));
+        let deployments = followed.deployments.clone();
         assert_eq!(clusters(&deployments, &web()), Some(Vec::new()));
         assert_eq!(deployments.of_bundle(&key("fleet-default", "web")).len(), 1);
-        deployments.observe(watcher::Event::Apply(deployment("c2", "db")));
+        followed.observe(Event::Apply(deployment("c2", "db")));
         assert_eq!(deployments.in_namespace("c1").len(), 1);
         assert_eq!(
-            helmops(deployments.observe(watcher::Event::Delete(deployment("c2", "db")))),
+            helmops(followed.observe(Event::Delete(deployment("c2", "db")))),
             ["db"]
         );
-        deployments.observe(watcher::Event::Delete(deployment("c1", "web")));
-        let index = lock(&deployments.index);
-        assert!(
-            index.all.is_empty() && index.of_bundle.is_empty(),
-            "no index entry remains"
-        );
+        followed.observe(Event::Delete(deployment("c1", "web")));
+        let is_empty = deployments
+            .0
+            .read(|all, by_bundle| all.is_empty() && by_bundle.0.is_empty());
+        assert!(is_empty, "no index entry remains");
     }
 
     #[test]
     fn objects_missing_in_a_list_are_removed() {
-        let deployments = Deployments::new();
-        deployments.observe(watcher::Event::InitDone);
-        deployments.observe(watcher::Event::Apply(deployment("c1", "web")));
-        deployments.observe(watcher::Event::Apply(deployment("c2", "db")));
-        deployments.observe(watcher::Event::Init);
-        deployments.observe(watcher::Event::InitApply(deployment("c2", "db")));
+        let mut followed = Followed::synced();
+        followed.observe(Event::Apply(deployment("c1", "web")));
+        followed.observe(Event::Apply(deployment("c2", "db")));
+        followed.observe(Event::Init);
+        followed.observe(Event::InitApply(deployment("c2", "db")));
         assert_eq!(
-            clusters(&deployments, &web()),
+            clusters(&followed.deployments, &web()),
             Some(vec!["c1".to_owned()]),
             "until the list is complete"
         );
-        assert_eq!(
-            helmops(deployments.observe(watcher::Event::InitDone)),
-            ["db", "web"]
-        );
-        assert_eq!(clusters(&deployments, &web()), Some(Vec::new()));
+        assert_eq!(helmops(followed.observe(Event::InitDone)), ["db", "web"]);
+        assert_eq!(clusters(&followed.deployments, &web()), Some(Vec::new()));
     }
 
     #[test]
     fn an_older_version_does_not_replace_a_written_one() {
-        let deployments = Deployments::new();
-        deployments.observe(watcher::Event::InitDone);
+        let mut followed = Followed::synced();
         let version = |version: &str, id: &str| {
             let more = [
                 ("/metadata|uid", json!("u")),
@@ -429,6 +381,7 @@ mod tests {
             ];
             object("c1", "web", &more)
         };
+        let deployments = followed.deployments.clone();
         let id = || {
             let of = deployments.of_bundle(&key("fleet-default", "web"));
             of[0].valid().unwrap().spec.deployment_id.clone()
@@ -437,14 +390,12 @@ mod tests {
             panic!("it decodes");
         };
         deployments.wrote(written.as_ref().clone());
-        assert!(
-            deployments
-                .observe(watcher::Event::Apply(version("9", ":old")))
-                .is_empty()
-        );
+        assert!(followed.observe(Event::Apply(version("9", ":old"))).is_empty());
         assert_eq!(id(), ":new");
-        deployments.observe(watcher::Event::Apply(version("11", ":newer")));
+        followed.observe(Event::Apply(version("11", ":newer")));
         assert_eq!(id(), ":newer");
+        deployments.deleted("c1", "web");
+        assert_eq!(deployments.count(&key("fleet-default", "web")), 0);
     }
 
     #[test]
@@ -457,16 +408,17 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_ends_if_the_crd_does_not_exist() {
-        let deployments = Deployments::new();
+        let mut followed = Followed::new();
         let missing = kube::core::Status::failure("not found", "NotFound")
             .with_code(404)
             .boxed();
-        deployments.failed(&watcher::Error::InitialListFailed(kube::Error::Api(missing)));
-        deployments.wait_until_synced().await;
-        assert_eq!(clusters(&deployments, &web()), None);
-        deployments.observe(watcher::Event::InitDone);
+        let missing = watcher::Error::InitialListFailed(kube::Error::Api(missing));
+        followed.receive(Err(missing));
+        followed.deployments.wait_until_synced().await;
+        assert_eq!(clusters(&followed.deployments, &web()), None);
+        followed.observe(Event::InitDone);
         assert_eq!(
-            clusters(&deployments, &web()),
+            clusters(&followed.deployments, &web()),
             Some(Vec::new()),
             "the CRD was installed"
         );

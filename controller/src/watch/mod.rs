@@ -26,28 +26,27 @@ mod claims;
 mod clusters;
 mod copies;
 mod deployments;
-mod merged;
 mod policies;
 mod rancher_ca;
 mod scope;
 mod sources;
 mod weight;
 
-use std::future::ready;
+use std::{future::ready, sync::Arc};
 
 use futures::{
     FutureExt, Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_api::{Bundle, Decoded, HelmOp, MetadataWithManagers, labels};
+use helmops_api::{Bundle, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels};
 use helmops_core::targeting::copies::CopyKind;
-use helmops_kube::{PolicyCache, backoff_without_init};
+use helmops_kube::{Change, ObjectCache, PolicyCache, backoff_without_init};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource,
     runtime::{
         WatchStreamExt,
-        reflector::{self, Lookup, ObjectRef, Store, store::Writer},
+        reflector::{Lookup, ObjectRef},
         watcher,
     },
 };
@@ -64,19 +63,19 @@ pub use self::{
     weight::Weight,
 };
 use self::{
-    change_filter::ChangeFilter,
+    change_filter::is_relevant,
     deployments::{Affected, slim},
-    scope::{budgeted, log_errors, paged},
+    scope::{WatchesOf, budgeted, log_errors, paged},
 };
-use crate::work::{BundleKey, HelmOpKey, Work, key, key_of};
+use crate::work::{BundleKey, Work, key, key_of};
 
 /// The caches: the last observed state of each object.
 #[derive(Clone)]
 pub struct Stores {
     /// The HelmOps.
-    pub helmops: Store<Decoded<HelmOp>>,
+    pub helmops: ObjectCache<Decoded<HelmOp>>,
     /// The Bundles of HelmOps, selected by their label, or all Bundles.
-    pub bundles: Store<Decoded<Bundle>>,
+    pub bundles: ObjectCache<Decoded<Bundle>>,
     /// The BundleDeployments of each Bundle.
     pub deployments: Deployments,
     /// The CA certificates of Rancher.
@@ -98,14 +97,6 @@ pub struct DeliveryStores {
     pub copies: Copies,
 }
 
-/// The write halves of the stores, held by the watches.
-pub struct Writers {
-    helmops: Writer<Decoded<HelmOp>>,
-    bundles: Writer<Decoded<Bundle>>,
-    rancher_ca: [Writer<Secret>; 2],
-    clusters: Option<clusters::Writers>,
-}
-
 /// The events of all watches.
 pub struct Watches {
     /// Objects that a change affects.
@@ -118,63 +109,43 @@ pub struct Watches {
     pub initial_sync: Vec<oneshot::Receiver<()>>,
 }
 
-/// Empty stores, which the watches fill as far as the budget allows. `delivers`: whether the bundle loop is enabled.
-pub fn stores(delivers: bool, budget: StoreBudget) -> (Stores, Writers) {
-    let (helmops, helmop_writer) = reflector::store();
-    let (bundles, bundle_writer) = reflector::store();
-    let (rancher_ca, rancher_ca_writers) = RancherCa::new();
-    let clusters = delivers.then(Clusters::new);
-    let (clusters, cluster_writers) = clusters.unzip();
-    let stores = Stores {
-        helmops,
-        bundles,
-        deployments: Deployments::new(),
-        rancher_ca,
-        policies: PolicyCache::default(),
-        delivery: clusters.map(|clusters| DeliveryStores {
-            clusters,
-            copies: Copies::default(),
-        }),
-        budget,
-    };
-    let writers = Writers {
-        helmops: helmop_writer,
-        bundles: bundle_writer,
-        rancher_ca: rancher_ca_writers,
-        clusters: cluster_writers,
-    };
-    (stores, writers)
-}
-
 impl Stores {
+    /// Empty caches, which the watches fill as far as the budget allows. `delivers`: whether the bundle loop is enabled.
+    pub fn new(delivers: bool, budget: StoreBudget) -> Self {
+        let new_delivery = || DeliveryStores {
+            clusters: Clusters::new(),
+            copies: Copies::default(),
+        };
+        Self {
+            helmops: ObjectCache::new(),
+            bundles: ObjectCache::new(),
+            deployments: Deployments::new(),
+            rancher_ca: RancherCa::default(),
+            policies: PolicyCache::default(),
+            delivery: delivers.then(new_delivery),
+            budget,
+        }
+    }
+
     /// Waits until all watches have completed their first list, or their resources are known not to exist.
     pub async fn wait_until_filled(&self) {
-        // A store fails only if its watch has ended already.
-        let _ = self.helmops.wait_until_ready().await;
-        let _ = self.bundles.wait_until_ready().await;
+        self.helmops.wait_until_synced().await;
+        self.bundles.wait_until_synced().await;
         self.deployments.wait_until_synced().await;
-        self.rancher_ca.wait_until_ready().await;
+        self.rancher_ca.wait_until_synced().await;
         self.policies.wait_until_synced().await;
         if let Some(delivery) = &self.delivery {
-            delivery.clusters.wait_until_ready().await;
+            delivery.clusters.wait_until_synced().await;
             delivery.copies.wait_until_synced().await;
         }
     }
 }
 
 /// Starts the watches of all resources in the scope.
-pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) -> Watches {
-    let mut filter = ChangeFilter::default();
-    let config = scope.watch_config();
-    let helmops = scope.watch(client, |api| {
-        budgeted(client, api, &config, &stores.budget, |_| ())
-    });
-    let helmops = log_errors::<HelmOp, _>(helmops.reflect(writers.helmops))
-        .flat_map(move |event| stream::iter(filter.changed(&event)))
-        .map(Work::HelmOp);
+pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
     let mut changes = vec![
-        helmops.boxed(),
-        bundles(client, scope, stores, writers.bundles).boxed(),
+        helmops(client, scope, stores).boxed(),
+        bundles(client, scope, stores).boxed(),
         deployments(client, scope, stores),
         policies::watch(client, scope, stores).boxed(),
     ];
@@ -191,8 +162,8 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
         let (helmops, policies) = (stores.helmops.clone(), stores.policies.clone());
         secret_changes.push(sources::of_secrets(api, synced(), helmops, policies, bundles).boxed());
     }
-    if let (Some(delivery), Some(writers)) = (&stores.delivery, writers.clusters) {
-        let of_clusters = clusters::watch(client, &delivery.clusters, writers, &stores.bundles);
+    if let Some(delivery) = &stores.delivery {
+        let of_clusters = clusters::watch(client, &delivery.clusters, &stores.bundles);
         // Clusters are not sharded: the default shard reconciles all of them.
         let is_default_shard = scope.shard.is_empty();
         let is_ours = move |work: &Work| ready(is_default_shard || !matches!(work, Work::Cluster(_)));
@@ -205,43 +176,55 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores, writers: Writers) 
     Watches {
         changes: stream::select_all(changes).boxed(),
         secret_changes: stream::select_all(secret_changes).boxed(),
-        all_helmops: rancher_ca::watch(client, scope, writers.rancher_ca).boxed(),
+        all_helmops: rancher_ca::watch(client, scope, &stores.rancher_ca).boxed(),
         initial_sync,
     }
 }
 
+/// Fills a cache from watches, and returns the changes.
+fn changes<K>(
+    cache: &ObjectCache<Decoded<K>>,
+    watches: WatchesOf<Decoded<K>>,
+) -> impl Stream<Item = Change<Arc<Decoded<K>>>> + Send + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    let watches = watches.into_iter();
+    let watches = watches.map(|(namespace, events)| (namespace, log_errors(events)));
+    cache
+        .follow(watches.collect(), |object| Some(Arc::new(object)))
+        .flat_map(stream::iter)
+}
+
+/// A changed HelmOp enqueues itself.
+fn helmops(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
+    let config = scope.watch_config();
+    let watches = scope.watches(client, |api| {
+        budgeted(client, api, &config, &stores.budget, |_| ())
+    });
+    changes(&stores.helmops, watches)
+        .filter(|change| ready(is_relevant(change)))
+        .map(|change| Work::HelmOp(named(&change.name)))
+}
+
 /// A changed Bundle enqueues the HelmOp with the same name, and the Bundle itself if the bundle loop is enabled.
-fn bundles(
-    client: &Client,
-    scope: &Scope,
-    stores: &Stores,
-    writer: Writer<Decoded<Bundle>>,
-) -> impl Stream<Item = Work> + use<> {
+fn bundles(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
     let delivers = stores.delivery.is_some();
     let config = if delivers {
         scope.watch_config()
     } else {
         of_helmops()
     };
-    let helmops = stores.helmops.clone();
-    let mut filter = ChangeFilter::default();
-    let events = scope.watch(client, |api| {
+    let watches = scope.watches(client, |api| {
         budgeted(client, api, &config, &stores.budget, |_| ())
     });
-    let events = events.reflect(writer);
-    // Objects of a list are not in the store until the list is complete.
-    let mut listed = Vec::new();
-    log_errors::<Bundle, _>(events).flat_map(move |event| {
-        let changed = filter.changed(&event);
-        let mut affected: Vec<HelmOpKey> = affected_helmops(&event, &mut listed)
-            .into_iter()
-            .chain(changed.iter().map(same_name_as))
-            .collect();
-        affected.dedup();
-        affected.retain(|helmop| helmops.get(helmop).is_some());
-        let bundles = changed.into_iter().filter(|_| delivers).map(Work::Bundle);
-        let affected = affected.into_iter().map(Work::HelmOp);
-        stream::iter(affected.chain(bundles).collect::<Vec<_>>())
+    let helmops = stores.helmops.clone();
+    changes(&stores.bundles, watches).flat_map(move |change| {
+        let helmop = named(&change.name);
+        let helmop = helmops.get(&helmop).map(|_| Work::HelmOp(helmop));
+        let is_due = delivers && is_relevant(&change);
+        let bundle = is_due.then(|| Work::Bundle(named(&change.name)));
+        stream::iter(helmop.into_iter().chain(bundle))
     })
 }
 
@@ -249,29 +232,16 @@ fn of_helmops() -> watcher::Config {
     watcher::Config::default().labels(labels::HELM_NAME)
 }
 
-/// The HelmOps of the Bundles in an event.
-fn affected_helmops(event: &watcher::Event<Decoded<Bundle>>, listed: &mut Vec<HelmOpKey>) -> Vec<HelmOpKey> {
-    match event {
-        watcher::Event::Apply(bundle) | watcher::Event::Delete(bundle) => {
-            vec![same_name_as(&key_of(bundle))]
-        }
-        watcher::Event::InitApply(bundle) => {
-            listed.push(same_name_as(&key_of(bundle)));
-            Vec::new()
-        }
-        watcher::Event::Init => {
-            listed.clear();
-            Vec::new()
-        }
-        watcher::Event::InitDone => std::mem::take(listed),
-    }
-}
-
 /// The key of the HelmOp of a Bundle, or of the Bundle of a HelmOp: both have the same name.
 pub fn same_name_as<K: Lookup<DynamicType = ()>, O: Lookup<DynamicType = ()>>(
     object: &ObjectRef<K>,
 ) -> ObjectRef<O> {
     key(object.namespace.as_deref().unwrap_or_default(), &object.name)
+}
+
+/// The key of an object.
+fn named<K: Lookup<DynamicType = ()>>(name: &NamespacedName) -> ObjectRef<K> {
+    key(&name.namespace, &name.name)
 }
 
 /// BundleDeployments are in the namespaces of clusters, so they are watched only if the scope is the whole cluster.
@@ -330,7 +300,7 @@ where
 {
     let api = Api::<MetadataWithManagers<K>>::all(client.clone());
     let config = paged(watcher::Config::default().labels(labels::COPY_TYPE));
-    let events = log_errors::<K, _>(watcher(api, config).default_backoff());
+    let events = log_errors(watcher(api, config).default_backoff());
     let bundles = stores.bundles.clone();
     let (clusters, copies) = (delivery.clusters.clone(), delivery.copies.clone());
     let affected = async move {
@@ -349,11 +319,11 @@ where
 }
 
 /// The keys of the objects that match a predicate.
-pub fn matching<K>(store: &Store<K>, predicate: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>>
+pub fn matching<K>(cache: &ObjectCache<K>, predicate: impl Fn(&K) -> bool) -> Vec<ObjectRef<K>>
 where
-    K: Lookup<DynamicType = ()> + Clone + 'static,
+    K: Lookup<DynamicType = ()>,
 {
-    let objects = store.state();
+    let objects = cache.state();
     let matches = objects.iter().filter(|object| predicate(object));
     matches.map(|object| key_of(&**object)).collect()
 }

@@ -1,15 +1,12 @@
 //! The watch of Policies, and the objects that a change of a Policy affects.
 
-use std::future::ready;
-
 use futures::{Stream, StreamExt, stream};
 use helmops_api::Decoded;
-use helmops_kube::{PolicyChange, is_absent};
-use helmops_process::exit::with_causes;
+use helmops_kube::{ObjectCache, PolicyChange};
 use kube::{
     Client, Resource,
     runtime::{
-        reflector::{ObjectRef, Store},
+        reflector::ObjectRef,
         watcher::{self, watcher},
     },
 };
@@ -23,10 +20,8 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Ite
     let changes = if scope.is_cluster_wide() {
         policies.watch(client).boxed()
     } else {
-        let events = scope.watch(client, |api| watcher(api, paged(watcher::Config::default())));
-        policies
-            .follow(events.filter(|event| ready(!log_if_retryable(event))))
-            .boxed()
+        let watches = scope.watches(client, |api| watcher(api, paged(watcher::Config::default())));
+        policies.follow(watches).boxed()
     };
     let helmops = stores.helmops.clone();
     let bundles = stores.delivery.is_some().then(|| stores.bundles.clone());
@@ -44,22 +39,7 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Ite
     })
 }
 
-/// Whether an event is an error of the watch of one namespace, which is restarted. The other namespaces are not affected.
-fn log_if_retryable<T>(event: &watcher::Result<T>) -> bool {
-    let Err(error) = event else {
-        return false;
-    };
-    let is_retryable = !is_absent(error);
-    if is_retryable {
-        tracing::warn!(
-            error = with_causes(&error),
-            "watch of Policies failed; restarting"
-        );
-    }
-    is_retryable
-}
-
-fn affected<K>(objects: &Store<Decoded<K>>, change: &PolicyChange) -> Vec<ObjectRef<Decoded<K>>>
+fn affected<K>(objects: &ObjectCache<Decoded<K>>, change: &PolicyChange) -> Vec<ObjectRef<Decoded<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -72,19 +52,18 @@ where
 #[cfg(test)]
 mod tests {
     use helmops_api::HelmOp;
-    use kube::runtime::{reflector, watcher::Event};
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn a_change_affects_the_helmops_in_its_namespace() {
-        let (helmops, mut writer) = reflector::store();
-        for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "one")] {
+        let helmop = |(namespace, name)| -> Decoded<HelmOp> {
             let helmop = json!({ "metadata": { "namespace": namespace, "name": name } });
-            let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
-            writer.apply_watcher_event(&Event::Apply(helmop));
-        }
+            serde_json::from_str(&helmop.to_string()).unwrap()
+        };
+        let helmops = [("a", "one"), ("a", "two"), ("b", "one")];
+        let helmops: ObjectCache<_> = helmops.into_iter().map(helmop).collect();
         for (change, expected) in [
             (PolicyChange::All, vec!["a/one", "a/two", "b/one"]),
             (PolicyChange::Namespace("a".to_owned()), vec!["a/one", "a/two"]),

@@ -2,24 +2,23 @@
 //!
 //! Rancher stores them in two Secrets in its own namespace. They are watched because every Bundle contains them.
 
+use std::sync::Arc;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use helmops_process::exit::with_causes;
+use helmops_api::NamespacedName;
+use helmops_kube::{Change, ObjectCache};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, ResourceExt,
-    runtime::{
-        WatchStreamExt,
-        reflector::{self, ObjectRef, Store, store::Writer},
-        watcher,
-    },
+    Api, Client,
+    runtime::{WatchStreamExt, watcher},
 };
 use thiserror::Error;
 
-use super::Scope;
+use super::{Scope, scope::log_errors};
 use crate::resolve::CaCertificate;
 
 /// Rancher's own namespace.
@@ -37,14 +36,16 @@ const SECRETS: [(&str, &str); 2] = [
     "could not get Rancher CA bundle: no field {key} found in secret {secret} of namespace {NAMESPACE}; add it, or delete the Secret if Rancher's certificate needs no authority of its own"
 )]
 pub struct MissingKey {
-    secret: &'static str,
-    key: &'static str,
+    /// The name of the Secret.
+    pub secret: &'static str,
+    /// The missing key.
+    pub key: &'static str,
 }
 
 /// The cache of both Secrets.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct RancherCa {
-    stores: [Store<Secret>; 2],
+    caches: [ObjectCache<Secret>; 2],
 }
 
 /// The CA certificates of both Secrets, in PEM.
@@ -52,23 +53,10 @@ pub struct RancherCa {
 pub struct CaBundle(Vec<u8>);
 
 impl RancherCa {
-    /// An empty cache, and its write halves.
-    pub fn new() -> (Self, [Writer<Secret>; 2]) {
-        let (first, first_writer) = reflector::store();
-        let (second, second_writer) = reflector::store();
-        (
-            Self {
-                stores: [first, second],
-            },
-            [first_writer, second_writer],
-        )
-    }
-
     /// Waits until both watches have completed their first list.
-    pub async fn wait_until_ready(&self) {
-        for store in &self.stores {
-            // It fails only if the watch has ended already.
-            let _ = store.wait_until_ready().await;
+    pub async fn wait_until_synced(&self) {
+        for cache in &self.caches {
+            cache.wait_until_synced().await;
         }
     }
 
@@ -78,8 +66,8 @@ impl RancherCa {
     /// If a Secret exists without its key.
     pub fn bundle(&self) -> Result<CaBundle, MissingKey> {
         let mut bundle = Vec::new();
-        for (store, (secret, key)) in self.stores.iter().zip(SECRETS) {
-            let Some(found) = store.get(&ObjectRef::new(secret).within(NAMESPACE)) else {
+        for (cache, (secret, key)) in self.caches.iter().zip(SECRETS) {
+            let Some(found) = cache.value(&NamespacedName::new(NAMESPACE, secret)) else {
                 continue;
             };
             let pem = found.data.as_ref().and_then(|data| data.get(key));
@@ -110,39 +98,29 @@ impl CaBundle {
 }
 
 /// Watches both Secrets, and returns an item for each change. If their namespace is outside of the scope, there are none.
-pub fn watch(client: &Client, scope: &Scope, writers: [Writer<Secret>; 2]) -> BoxStream<'static, ()> {
+pub fn watch(client: &Client, scope: &Scope, ca: &RancherCa) -> BoxStream<'static, ()> {
     if !scope.includes(NAMESPACE) {
-        for mut writer in writers {
-            writer.apply_watcher_event(&watcher::Event::Init);
-            writer.apply_watcher_event(&watcher::Event::InitDone);
+        for cache in &ca.caches {
+            cache.mark_absent();
         }
         return stream::pending().boxed();
     }
     let api = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
-    let watches = writers.into_iter().zip(SECRETS).map(move |(writer, (name, _))| {
+    let watches = ca.caches.iter().zip(SECRETS).map(|(cache, (name, _))| {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        watcher(api.clone(), config)
-            .default_backoff()
-            .reflect(writer)
-            .touched_objects()
-            .filter_map(|change| async {
-                match change {
-                    Ok(secret) => {
-                        tracing::info!(secret = secret.name_any(), "loaded Rancher's CA bundle");
-                        Some(())
-                    }
-                    Err(error) => {
-                        tracing::warn!(
-                            error = with_causes(&error),
-                            "watch of Rancher's CA Secrets failed; restarting"
-                        );
-                        None
-                    }
-                }
-            })
+        let events = log_errors(watcher(api.clone(), config).default_backoff());
+        let changes = cache.follow(vec![(None, events)], |secret| Some(Arc::new(secret)));
+        changes
+            .flat_map(|changes| stream::iter(changes.into_iter().filter(is_changed)))
+            .map(|change| tracing::info!(secret = change.name.name, "loaded Rancher's CA bundle"))
             .boxed()
     });
     stream::select_all(watches).boxed()
+}
+
+fn is_changed(change: &Change<Arc<Secret>>) -> bool {
+    let [before, after] = [&change.before, &change.after].map(|secret| Some(&secret.as_ref()?.data));
+    before != after
 }
 
 #[cfg(test)]
@@ -152,14 +130,14 @@ mod tests {
     use super::*;
 
     fn rancher_ca(secrets: &[(&str, &str, &str)]) -> RancherCa {
-        let (ca, mut writers) = RancherCa::new();
+        let mut ca = RancherCa::default();
         for (name, key, pem) in secrets {
             let mut secret = Secret::default();
             secret.metadata.name = Some((*name).to_owned());
             secret.metadata.namespace = Some(NAMESPACE.to_owned());
             secret.data = Some([((*key).to_owned(), ByteString(pem.as_bytes().to_vec()))].into());
             let index = usize::from(*name == SECRETS[1].0);
-            writers[index].apply_watcher_event(&watcher::Event::Apply(secret));
+            ca.caches[index] = [secret].into_iter().collect();
         }
         ca
     }
@@ -183,5 +161,25 @@ mod tests {
             error.contains("no field cacerts.pem found in secret tls-ca"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn only_a_change_of_the_data_is_a_change() {
+        let secret = |version: &str, pem: &str| {
+            let mut secret = Secret::default();
+            secret.metadata.resource_version = Some(version.to_owned());
+            secret.data = Some([("cacerts.pem".to_owned(), ByteString(pem.as_bytes().to_vec()))].into());
+            Some(Arc::new(secret))
+        };
+        let is_changed = |before, after| {
+            is_changed(&Change {
+                name: NamespacedName::new(NAMESPACE, "tls-ca"),
+                before,
+                after,
+            })
+        };
+        assert!(!is_changed(secret("1", "A"), secret("2", "A")));
+        assert!(is_changed(secret("1", "A"), secret("2", "B")));
+        assert!(is_changed(None, secret("1", "A")) && is_changed(secret("1", "A"), None));
     }
 }

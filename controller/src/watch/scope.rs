@@ -5,7 +5,7 @@ use std::fmt;
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use helmops_api::{Decoded, NamespacedName, labels};
 use helmops_kube::backoff_without_init;
-use helmops_process::exit::with_causes;
+use helmops_process::{OnChange, exit::with_causes};
 use kube::{
     Api, Client, Resource,
     api::ListParams,
@@ -16,7 +16,6 @@ use serde::de::DeserializeOwned;
 
 use super::{
     budget::{StoreBudget, charged},
-    merged::merged,
     weight::Weight,
 };
 use crate::client::bounded;
@@ -24,6 +23,12 @@ use crate::client::bounded;
 /// Objects per page of a list. An object can have 1.5 MB, and a page is in memory three times while it is decoded: this number
 /// fits into the memory limit in the manifests.
 const PAGE: u32 = 32;
+
+/// The watches of a kind, each with its namespace; `None` for one of all namespaces.
+pub type WatchesOf<K> = Vec<(
+    Option<String>,
+    BoxStream<'static, watcher::Result<watcher::Event<K>>>,
+)>;
 
 /// Which HelmOps the controller reconciles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,42 +61,46 @@ impl Scope {
     }
 
     /// An API for each namespace, or one for all of them.
-    pub fn apis<K>(&self, client: &Client) -> Vec<(String, Api<K>)>
+    pub fn apis<K>(&self, client: &Client) -> Vec<(Option<String>, Api<K>)>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         if self.is_cluster_wide() {
-            return vec![(String::new(), Api::all(client.clone()))];
+            return vec![(None, Api::all(client.clone()))];
         }
         self.namespaces
             .iter()
-            .map(|namespace| (namespace.clone(), Api::namespaced(client.clone(), namespace)))
+            .map(|namespace| {
+                (
+                    Some(namespace.clone()),
+                    Api::namespaced(client.clone(), namespace),
+                )
+            })
             .collect()
     }
 
-    /// Watches objects of a kind in all namespaces of the scope, with `watch` for each API, and merges the watches into one.
-    pub fn watch<K, S>(
+    /// Watches objects of a kind in all namespaces of the scope, with `watch` for each API.
+    pub fn watches<K, S>(
         &self,
         client: &Client,
         watch: impl Fn(Api<Decoded<K>>) -> S,
-    ) -> BoxStream<'static, watcher::Result<watcher::Event<Decoded<K>>>>
+    ) -> WatchesOf<Decoded<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Send + Sync + 'static,
         S: Stream<Item = watcher::Result<watcher::Event<Decoded<K>>>> + Send + 'static,
     {
-        let mut apis = self.apis::<Decoded<K>>(client);
-        match apis.pop() {
-            Some((_, only)) if apis.is_empty() => watch(only).default_backoff().boxed(),
-            last => {
-                let watches = apis.into_iter().chain(last);
-                merged(
-                    watches
-                        .map(|(namespace, api)| (namespace, backoff_without_init(watch(api))))
-                        .collect(),
-                )
-                .boxed()
-            }
-        }
+        let apis = self.apis::<Decoded<K>>(client);
+        // Of several namespaces, one may be missing or forbidden for a long time.
+        let is_only = apis.len() == 1;
+        let watches = apis.into_iter().map(|(namespace, api)| {
+            let events = if is_only {
+                watch(api).default_backoff().boxed()
+            } else {
+                backoff_without_init(watch(api)).boxed()
+            };
+            (namespace, events)
+        });
+        watches.collect()
     }
 }
 
@@ -160,17 +169,26 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The items of a watch without its errors, which are logged.
-pub fn log_errors<K: Resource<DynamicType = ()>, T>(
-    events: impl Stream<Item = watcher::Result<T>>,
-) -> impl Stream<Item = T> {
-    events.filter_map(|event| async {
-        match event {
-            Ok(item) => Some(item),
-            Err(error) => {
-                tracing::warn!(kind = %K::kind(&()), error = with_causes(&error), "watch failed; restarting");
-                None
+/// The events of a watch without its errors: each is logged when it is new, and the list starts again after it.
+pub fn log_errors<K: Resource<DynamicType = ()>>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
+) -> impl Stream<Item = watcher::Event<K>> {
+    let mut failing = OnChange::default();
+    events.map(move |event| match event {
+        // The start of a list is no success yet.
+        Ok(watcher::Event::Init) => watcher::Event::Init,
+        Ok(event) => {
+            failing.record(None);
+            event
+        }
+        Err(error) => {
+            let (kind, error) = (K::kind(&()), with_causes(&error));
+            if failing.record(Some(error.clone())) {
+                tracing::warn!(%kind, error, "watch failed; restarting");
+            } else {
+                tracing::debug!(%kind, error, "watch still fails");
             }
+            watcher::Event::Init
         }
     })
 }
@@ -198,5 +216,18 @@ mod tests {
         assert!(scope(&[], "").includes("a"));
         assert!(scope(&["a"], "").includes("a"));
         assert!(!scope(&["a"], "").includes("b"));
+    }
+
+    #[tokio::test]
+    async fn an_error_restarts_the_list_and_ends_no_watch() {
+        use helmops_api::HelmOp;
+        use watcher::Event;
+
+        let error = || Err(watcher::Error::NoResourceVersion);
+        let events = [error(), Ok(Event::Init), error(), Ok(Event::InitDone)];
+        let events = futures::stream::iter(events).chain(futures::stream::iter([error()]));
+        let events: Vec<Event<Decoded<HelmOp>>> = log_errors(events).collect().await;
+        let is_start = events.iter().map(|event| matches!(event, Event::Init));
+        assert_eq!(is_start.collect::<Vec<_>>(), [true, true, true, false, true]);
     }
 }

@@ -8,14 +8,14 @@ use std::{fmt, future::ready};
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly};
 use helmops_core::targeting::copies::{self, CopyKind, SourceRef};
-use helmops_kube::PolicyCache;
+use helmops_kube::{ObjectCache, PolicyCache};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret},
 };
 use kube::{
     Api, Resource, ResourceExt,
-    runtime::{WatchStreamExt, reflector::Store, watcher},
+    runtime::{WatchStreamExt, watcher},
 };
 use tokio::sync::oneshot;
 
@@ -33,9 +33,9 @@ const NOT_RELEASES: &str = "type!=helm.sh/release.v1";
 pub fn of_secrets(
     api: Api<MetadataOnly<Secret>>,
     synced: oneshot::Sender<()>,
-    helmops: Store<Decoded<HelmOp>>,
+    helmops: ObjectCache<Decoded<HelmOp>>,
     policies: PolicyCache,
-    bundles: Option<Store<Decoded<Bundle>>>,
+    bundles: Option<ObjectCache<Decoded<Bundle>>>,
 ) -> impl Stream<Item = Work> + Send {
     let config = watcher::Config::default().fields(NOT_RELEASES);
     changes(api, config, synced).flat_map(move |secret| {
@@ -53,7 +53,7 @@ pub fn of_secrets(
 pub fn of_config_maps(
     api: Api<MetadataOnly<ConfigMap>>,
     synced: oneshot::Sender<()>,
-    bundles: Store<Decoded<Bundle>>,
+    bundles: ObjectCache<Decoded<Bundle>>,
 ) -> impl Stream<Item = BundleKey> + Send {
     let changes = changes(api, watcher::Config::default(), synced);
     changes.flat_map(move |config_map| stream::iter(copied_by(&bundles, CopyKind::ConfigMap, &config_map)))
@@ -83,7 +83,7 @@ where
             let _ = synced.send(());
         }
     });
-    log_errors::<K, _>(events.default_backoff()).filter_map(move |event| ready(changed(event, &mut is_first)))
+    log_errors(events.default_backoff()).filter_map(move |event| ready(changed(event, &mut is_first)))
 }
 
 /// The changed object of an event. Objects of the first list are not changes; a later list replaces missed changes, so all
@@ -102,7 +102,7 @@ fn changed<K>(event: watcher::Event<MetadataOnly<K>>, is_first: &mut bool) -> Op
 
 /// The HelmOps that name a Secret, in their spec or by the default of a Policy.
 fn helmops_naming(
-    helmops: &Store<Decoded<HelmOp>>,
+    helmops: &ObjectCache<Decoded<HelmOp>>,
     policies: &PolicyCache,
     secret: &MetadataOnly<Secret>,
 ) -> Vec<HelmOpKey> {
@@ -121,7 +121,7 @@ fn helmops_naming(
 
 /// The Bundles that name an object as their access Secret, or in their downstream resources.
 fn copied_by<K>(
-    bundles: &Store<Decoded<Bundle>>,
+    bundles: &ObjectCache<Decoded<Bundle>>,
     kind: CopyKind,
     object: &MetadataOnly<K>,
 ) -> Vec<BundleKey> {
@@ -155,8 +155,8 @@ fn copies_source(bundle: &Bundle, source: &SourceRef) -> bool {
 #[cfg(test)]
 mod tests {
     use helmops_api::Policy;
-    use kube::{core::ObjectMeta, runtime::reflector};
-    use serde_json::json;
+    use kube::core::ObjectMeta;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -170,19 +170,19 @@ mod tests {
 
     #[test]
     fn a_secret_affects_the_helmops_that_name_it() {
-        let (store, mut writer) = reflector::store();
-        for (namespace, name, secret) in [
+        let helmops = [
             ("a", "web", "access"),
             ("a", "db", "other"),
             ("b", "web", "access"),
-        ] {
+        ];
+        let helmop = |(namespace, name, secret)| -> Decoded<HelmOp> {
             let object = json!({
                 "metadata": { "namespace": namespace, "name": name },
                 "spec": { "helmSecretName": secret }
             });
-            let helmop: Decoded<HelmOp> = serde_json::from_str(&object.to_string()).unwrap();
-            writer.apply_watcher_event(&watcher::Event::Apply(helmop));
-        }
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        let store: ObjectCache<_> = helmops.into_iter().map(helmop).collect();
         let policies = PolicyCache::default();
         let named = |namespace, name| helmops_naming(&store, &policies, &secret(namespace, name)).len();
         assert_eq!(
@@ -197,10 +197,9 @@ mod tests {
 
     #[test]
     fn the_default_secret_of_a_policy_affects_helmops_without_a_secret() {
-        let (store, mut writer) = reflector::store();
         let helmop = json!({ "metadata": { "namespace": "a", "name": "web" }, "spec": {} });
         let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
-        writer.apply_watcher_event(&watcher::Event::Apply(helmop));
+        let store: ObjectCache<_> = [helmop].into_iter().collect();
         let policy = json!({
             "metadata": { "namespace": "a", "name": "p" },
             "helmOp": { "defaultHelmSecretName": "shared" }
@@ -228,10 +227,9 @@ mod tests {
 
     #[test]
     fn a_copied_object_affects_the_bundles_that_copy_it() {
-        let (store, mut writer) = reflector::store();
         let of_target =
             json!({ "targets": [{ "downstreamResources": [{ "kind": "configmap", "name": "access" }] }] });
-        for (namespace, name, spec) in [
+        let bundles = [
             (
                 "a",
                 "access",
@@ -248,11 +246,12 @@ mod tests {
                 "access",
                 json!({ "helmOpOptions": { "helmOpSecretName": "access" } }),
             ),
-        ] {
+        ];
+        let bundle = |(namespace, name, spec): (&str, &str, Value)| -> Decoded<Bundle> {
             let object = json!({ "metadata": { "namespace": namespace, "name": name }, "spec": spec });
-            let bundle: Decoded<Bundle> = serde_json::from_str(&object.to_string()).unwrap();
-            writer.apply_watcher_event(&watcher::Event::Apply(bundle));
-        }
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        let store: ObjectCache<_> = bundles.into_iter().map(bundle).collect();
         let names = |kind| {
             let mut names: Vec<_> = copied_by(&store, kind, &secret("a", "access"))
                 .into_iter()

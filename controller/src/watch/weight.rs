@@ -1,11 +1,15 @@
 //! The memory size of stored objects.
 //!
 //! The length of their JSON is no measure: `{}` in a list of partitions has two characters, and takes some hundred bytes in
-//! memory. So the size of each element of a list and of each entry of a map is counted in addition to the text.
+//! memory. So the size of each element of a list and of each entry of a map is counted in addition to the text. Unknown fields
+//! of a struct are entries of a map.
 
 use std::fmt;
 
-use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, HelmOp, labels};
+use helmops_api::{
+    Bundle, BundleDeployment, BundleDeploymentOptions, BundleTarget, HelmOp, labels,
+    unknown_fields::UNKNOWN_FIELD,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{
     Serialize, Serializer,
@@ -110,6 +114,8 @@ enum Heap {
     Inline,
     /// For an element of a list or a value of a map: its own size is counted too.
     Element,
+    /// For the name of a field of a struct, which takes no memory unless the field is unknown.
+    FieldName,
 }
 
 /// Sums up the parts of a value.
@@ -127,7 +133,7 @@ impl Heap {
     /// The own size of a struct.
     const fn of_struct(self) -> usize {
         match self {
-            Self::Inline => 0,
+            Self::Inline | Self::FieldName => 0,
             Self::Element => STRUCT,
         }
     }
@@ -135,7 +141,7 @@ impl Heap {
     /// The own size of any other value.
     const fn of_other(self) -> usize {
         match self {
-            Self::Inline => 0,
+            Self::Inline | Self::FieldName => 0,
             Self::Element => size_of::<String>(),
         }
     }
@@ -174,7 +180,7 @@ impl Serializer for Heap {
     }
 
     fn serialize_bytes(self, bytes: &[u8]) -> Result<usize, fmt::Error> {
-        let heap = if bytes.is_empty() {
+        let heap = if bytes.is_empty() || self == Self::FieldName {
             0
         } else {
             bytes.len() + ALLOCATION
@@ -200,10 +206,11 @@ impl Serializer for Heap {
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
-        _: &str,
+        name: &str,
         value: &T,
     ) -> Result<usize, fmt::Error> {
-        value.serialize(self)
+        let is_unknown_field = self == Self::FieldName && name == UNKNOWN_FIELD;
+        value.serialize(if is_unknown_field { Self::Inline } else { self })
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -274,9 +281,15 @@ impl SerializeMap for Entries {
     type Error = fmt::Error;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), fmt::Error> {
-        if !self.is_struct {
+        let name = if self.is_struct {
+            Heap::FieldName
+        } else {
+            Heap::Inline
+        };
+        let bytes = key.serialize(name)?;
+        if !self.is_struct || bytes > 0 {
             self.number += 1;
-            self.bytes += key.serialize(Heap::Inline)?;
+            self.bytes += bytes;
         }
         Ok(())
     }
@@ -395,6 +408,31 @@ mod tests {
         let entry = 2 * size_of::<String>();
         assert!(labels(1) - labels(0) >= NODE * entry);
         assert!(labels(1_000) - labels(0) >= 1_000 * 2 * entry);
+    }
+
+    #[test]
+    fn unknown_fields_count_with_their_memory_size() {
+        let entry = 2 * size_of::<String>();
+        let fields = |number: usize| {
+            let fields: serde_json::Map<_, _> = (0..number)
+                .map(|at| (format!("newer{at:04}"), json!({ "a": 1 })))
+                .collect();
+            helmop(&Value::Object(fields))
+        };
+        assert!(fields(1) - fields(0) >= NODE * entry);
+        assert!(fields(1_000) - fields(0) >= 1_000 * (2 * entry + "newer0001".len() + r#"{"a":1}"#.len()));
+        let of_target = element_size("targets", &json!({ "newer": 1 }));
+        let boxed = size_of::<BundleTarget>() + size_of::<BundleDeploymentOptions>();
+        assert!(of_target >= boxed + NODE * entry, "{of_target}");
+        for list in [
+            "rolloutStrategy/partitions",
+            "helm/valuesFrom",
+            "diff/comparePatches",
+        ] {
+            let [known, unknown] =
+                [json!({}), json!({ "newer": 1 })].map(|element| element_size(list, &element));
+            assert!(unknown - known >= NODE * entry, "{list}: {known} {unknown}");
+        }
     }
 
     #[test]

@@ -8,12 +8,13 @@ use super::{
     rollout::RolloutStrategy,
     status::BundleSummary,
     target::{BundleRef, BundleTarget, BundleTargetRestriction},
+    unknown_fields::UnknownFields,
     wire::wire,
 };
 
 wire! {
     /// A chart in one concrete version and the clusters that it is deployed to.
-    pub struct Bundle: [type_meta: TypeMeta<Bundle>] {
+    pub struct Bundle: [type_meta: TypeMeta<Bundle>, unknown: UnknownFields] {
         /// Name, namespace, labels and so on.
         "metadata" => metadata: Metadata,
         /// What is deployed and to which clusters.
@@ -55,7 +56,7 @@ wire! {
 
 wire! {
     /// A file of a bundle.
-    pub struct BundleResource {
+    pub struct BundleResource: [unknown: UnknownFields] {
         /// Path of the file.
         "name" | nullable => name: String,
         /// Content of the file.
@@ -67,7 +68,7 @@ wire! {
 
 wire! {
     /// How the agent fetches the chart of a HelmOp.
-    pub struct BundleHelmOptions {
+    pub struct BundleHelmOptions: [unknown: UnknownFields] {
         /// Secret with the credentials for the repository or registry, in the Bundle's namespace.
         "helmOpSecretName" => secret_name: String,
         /// Do not verify the certificate of the repository or registry.

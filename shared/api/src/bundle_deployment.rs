@@ -8,13 +8,14 @@ use super::{
     options::{BundleDeploymentOptions, CorrectDrift},
     status::{ModifiedStatus, NonReadyStatus, ResourceCounts},
     target::BundleRef,
+    unknown_fields::UnknownFields,
     wire::wire,
 };
 
 wire! {
     /// A Bundle on one cluster. It is in the cluster's namespace and has the Bundle's name. The controller writes the
     /// spec; the agent of the cluster applies it and writes the status.
-    pub struct BundleDeployment: [type_meta: TypeMeta<BundleDeployment>] {
+    pub struct BundleDeployment: [type_meta: TypeMeta<BundleDeployment>, unknown: UnknownFields] {
         /// Name, namespace, labels and so on. The namespace is the cluster's, not the Bundle's.
         "metadata" => metadata: Metadata,
         /// The desired deployment.
@@ -28,7 +29,7 @@ kind!(BundleDeployment, "bundledeployments");
 
 wire! {
     /// The desired deployment.
-    pub struct BundleDeploymentSpec {
+    pub struct BundleDeploymentSpec: [unknown: UnknownFields] {
         /// Do not update the cluster.
         "paused" => paused: bool,
         /// The options to deploy with when the rollout reaches this cluster. Their Helm values are in a Secret of the

@@ -1,10 +1,10 @@
 //! Conditions of Fleet's resources.
 
-use super::wire::wire;
+use super::{unknown_fields::UnknownFields, wire::wire};
 
 wire! {
     /// One aspect of an object's state.
-    pub struct Condition {
+    pub struct Condition: [unknown: UnknownFields] {
         /// The aspect, such as `Accepted` or `Ready`.
         "type" => r#type: String,
         /// `True`, `False` or `Unknown`.

@@ -1,13 +1,13 @@
 //! Objects that may not decode, so that one invalid object does not stop a watch.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use super::metadata::Metadata;
+use super::{metadata::Metadata, same_resource::same_resource_as};
 
 /// An object, or the metadata and the error of one that does not decode.
 ///
@@ -59,24 +59,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
 }
 
 impl<K: Resource + Clone> Resource for Decoded<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::kind(dt)
-    }
-
-    fn group(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::group(dt)
-    }
-
-    fn version(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::version(dt)
-    }
-
-    fn plural(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::plural(dt)
-    }
+    same_resource_as!(K);
 
     fn meta(&self) -> &ObjectMeta {
         match self {

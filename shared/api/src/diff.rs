@@ -1,10 +1,10 @@
 //! Differences between deployed and desired objects that are not drift.
 
-use super::wire::wire;
+use super::{unknown_fields::UnknownFields, wire::wire};
 
 wire! {
     /// Differences between deployed and desired objects that are not reported as drift.
-    pub struct DiffOptions {
+    pub struct DiffOptions: [unknown: UnknownFields] {
         /// One entry for each object with a customized comparison.
         "comparePatches" | nullable => compare_patches: Vec<ComparePatch>,
     }
@@ -12,7 +12,7 @@ wire! {
 
 wire! {
     /// How an object is changed before it is compared.
-    pub struct ComparePatch {
+    pub struct ComparePatch: [unknown: UnknownFields] {
         /// API version of the object, such as `apps/v1`.
         "apiVersion" | nullable => api_version: String,
         /// Kind of the object.
@@ -30,7 +30,7 @@ wire! {
 
 wire! {
     /// A JSON patch operation (RFC 6902).
-    pub struct PatchOperation {
+    pub struct PatchOperation: [unknown: UnknownFields] {
         /// The operation, usually `remove`. `ignore` excludes the whole object from the comparison.
         "op" | nullable => op: String,
         /// The field, as a JSON pointer (RFC 6901).

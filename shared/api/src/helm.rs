@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{free_form::FreeForm, wire::wire};
+use super::{free_form::FreeForm, unknown_fields::UnknownFields, wire::wire};
 
 wire! {
     /// Which chart to deploy and how Helm installs it.
@@ -12,7 +12,7 @@ wire! {
     /// URL of a chart archive.
     ///
     /// The order of the fields is Fleet's: the deployment ID is a hash of them in this order.
-    pub struct HelmOptions {
+    pub struct HelmOptions: [unknown: UnknownFields] {
         /// Name of the chart in the repository that `repo` names, or the URL of a chart archive ending in `.tgz`.
         /// Must be empty if `repo` starts with `oci://`.
         "chart" | nullable => chart: String,
@@ -62,7 +62,7 @@ wire! {
 
 wire! {
     /// A ConfigMap or a Secret on the target cluster that holds values.
-    pub struct ValuesFrom {
+    pub struct ValuesFrom: [unknown: UnknownFields] {
         /// A key of a ConfigMap.
         "configMapKeyRef" | nullable => config_map_key_ref: Option<KeySelector>,
         /// A key of a Secret.
@@ -72,7 +72,7 @@ wire! {
 
 wire! {
     /// A key of a ConfigMap or Secret.
-    pub struct KeySelector {
+    pub struct KeySelector: [unknown: UnknownFields] {
         /// Name of the object.
         "name" | nullable => name: String,
         /// Namespace of the object, on the target cluster. By default the namespace of the release.

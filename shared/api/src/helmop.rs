@@ -9,12 +9,13 @@ use super::{
     kind::{TypeMeta, kind},
     metadata::Metadata,
     status::StatusBase,
+    unknown_fields::UnknownFields,
     wire::{self, FieldSet, wire},
 };
 
 wire! {
     /// A HelmOp deploys a Helm chart, in one version or the newest of a range of versions, to a set of clusters.
-    pub struct HelmOp: [type_meta: TypeMeta<HelmOp>] {
+    pub struct HelmOp: [type_meta: TypeMeta<HelmOp>, unknown: UnknownFields] {
         /// Name, namespace, labels and so on.
         "metadata" => metadata: Metadata,
         /// Which chart to deploy, in which version, and to which clusters.

@@ -10,7 +10,10 @@ use serde::{
     ser::SerializeStruct,
 };
 
-use super::wire::FieldSet;
+use super::{
+    unknown_fields::{FieldPath, Visit, VisitUnknown},
+    wire::FieldSet,
+};
 
 /// The API group of all these kinds.
 pub const GROUP: &str = "fleet.cattle.io";
@@ -53,6 +56,10 @@ impl<K> FieldSet for TypeMeta<K> {
         map.next_value::<IgnoredAny>()?;
         Ok(true)
     }
+}
+
+impl<K> VisitUnknown for TypeMeta<K> {
+    fn visit_unknown(&mut self, _: FieldPath<'_>, _: Visit<'_>) {}
 }
 
 impl<K: Resource<DynamicType = ()>> Serialize for TypeMeta<K> {

@@ -48,6 +48,9 @@ keys! {
     // Fleet's CRDs lack.
     /// The resolved chart versions and what they were resolved from, as JSON.
     RESOLVED: Annotation on "Bundle" = "helmops.fleet.cattle.io/resolved";
+    /// Names of the fields of the HelmOp's spec that helmops does not know and has passed on to the Bundle, as JSON. They are
+    /// removed from the Bundle when the HelmOp has them no more; others that helmops does not know stay.
+    PASSED_FIELDS: Annotation on "Bundle" = "helmops.fleet.cattle.io/passed-fields";
     /// Type of a copy in the namespace of a cluster: `values`, `access` or `downstream`.
     COPY_TYPE: Label on "Secret, ConfigMap" = "helmops.fleet.cattle.io/copy-type";
     /// On a copy the object that it was copied from, in its version; on a BundleDeployment the versions of the downstream

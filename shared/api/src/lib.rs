@@ -1,7 +1,7 @@
 //! The wire types: Fleet's API (`fleet.cattle.io/v1alpha1`) as the API server stores it.
 //!
-//! They are lenient on purpose: every field may be missing, enums are strings so that newer values decode, and unknown
-//! fields are ignored. Validation is in `helmops_core::admit`.
+//! They are lenient on purpose: every field may be missing, enums are strings so that newer values decode, and
+//! [unknown fields](unknown_fields) of what is written back or passed on are kept. Validation is in `helmops_core::admit`.
 
 pub mod bundle;
 pub mod bundle_deployment;
@@ -23,11 +23,14 @@ pub mod metadata_only;
 pub mod namespaced_name;
 pub mod options;
 pub mod policy;
+pub mod pruned_fields;
 pub mod rollout;
+mod same_resource;
 pub mod schema;
 pub mod status;
 pub mod target;
 pub mod target_options;
+pub mod unknown_fields;
 pub mod wire;
 
 pub use bundle::{Bundle, BundleSpec};
@@ -44,6 +47,7 @@ pub use metadata_only::{MetadataOnly, MetadataWithManagers};
 pub use namespaced_name::NamespacedName;
 pub use options::BundleDeploymentOptions;
 pub use policy::Policy;
+pub use pruned_fields::PrunedFields;
 pub use target::BundleTarget;
 
 #[cfg(test)]

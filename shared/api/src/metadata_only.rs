@@ -3,13 +3,16 @@
 //! `kube` has `PartialObjectMeta` for this. It decodes `managedFields` too, and every client with write access to an object can
 //! nest them deeper than the JSON parser accepts: with one such Secret, no list of Secrets decodes.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
 use serde::{Deserialize, Deserializer};
 
-use super::metadata::{self, Metadata};
+use super::{
+    metadata::{self, Metadata},
+    same_resource::same_resource_as,
+};
 
 /// The metadata of an object of kind `K` without `managedFields`. An `Api` of this type requests only metadata.
 pub type MetadataOnly<K> = PartialObject<K, Metadata>;
@@ -86,27 +89,10 @@ impl AsMut<ObjectMeta> for ManagedMetadata {
 }
 
 impl<K: Resource, M: AsRef<ObjectMeta> + AsMut<ObjectMeta>> Resource for PartialObject<K, M> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
+    same_resource_as!(K);
 
     fn metadata_api() -> bool {
         true
-    }
-
-    fn kind(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::kind(dt)
-    }
-
-    fn group(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::group(dt)
-    }
-
-    fn version(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::version(dt)
-    }
-
-    fn plural(dt: &K::DynamicType) -> Cow<'_, str> {
-        K::plural(dt)
     }
 
     fn meta(&self) -> &ObjectMeta {

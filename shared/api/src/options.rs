@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{diff::DiffOptions, helm::HelmOptions, wire::wire};
+use super::{diff::DiffOptions, helm::HelmOptions, unknown_fields::UnknownFields, wire::wire};
 
 wire! {
     /// How a bundle is deployed to a cluster. HelmOps and Bundles have these options for all clusters, and each of their
     /// targets for its clusters.
     ///
     /// The order of the fields is Fleet's: the deployment ID is a hash of them in this order.
-    pub struct BundleDeploymentOptions {
+    pub struct BundleDeploymentOptions: [unknown: UnknownFields] {
         /// Options of bundles of plain manifests. Not used by HelmOps.
         "yaml" | nullable => yaml: Option<YamlOptions>,
         /// Options of bundles that use Kustomize. Not used by HelmOps.
@@ -57,7 +57,7 @@ wire! {
 
 wire! {
     /// Options of bundles of plain manifests.
-    pub struct YamlOptions {
+    pub struct YamlOptions: [unknown: UnknownFields] {
         /// Names of folders under `overlays/` whose files override the manifests.
         "overlays" | nullable => overlays: Vec<String>,
     }
@@ -65,7 +65,7 @@ wire! {
 
 wire! {
     /// Options of bundles that use Kustomize.
-    pub struct KustomizeOptions {
+    pub struct KustomizeOptions: [unknown: UnknownFields] {
         /// Folder of the kustomization.
         "dir" | nullable => dir: String,
     }
@@ -73,7 +73,7 @@ wire! {
 
 wire! {
     /// What is ignored when the readiness of objects is determined.
-    pub struct IgnoreOptions {
+    pub struct IgnoreOptions: [unknown: UnknownFields] {
         /// Conditions to ignore: each entry lists fields of a condition, such as `type` and `status`, and their
         /// values.
         "conditions" | nullable => conditions: Vec<BTreeMap<String, String>>,
@@ -82,7 +82,7 @@ wire! {
 
 wire! {
     /// Whether and how changes made on the cluster are undone.
-    pub struct CorrectDrift {
+    pub struct CorrectDrift: [unknown: UnknownFields] {
         /// Undo changes made on the cluster.
         "enabled" => enabled: bool,
         /// Replace objects that cannot be patched back.
@@ -94,7 +94,7 @@ wire! {
 
 wire! {
     /// A Secret or ConfigMap that is copied to the target clusters.
-    pub struct DownstreamResource {
+    pub struct DownstreamResource: [unknown: UnknownFields] {
         /// `Secret` or `ConfigMap`, in any case.
         "kind" => kind: String,
         /// Name of the object, in the namespace of the HelmOp or Bundle.
@@ -104,7 +104,7 @@ wire! {
 
 wire! {
     /// Internal: an object that replaces an object of the bundle.
-    pub struct OverwrittenResource {
+    pub struct OverwrittenResource: [unknown: UnknownFields] {
         /// Kind of the object.
         "kind" => kind: String,
         /// Name of the object.

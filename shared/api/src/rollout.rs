@@ -2,11 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{target::ClusterCriteria, wire::wire};
+use super::{target::ClusterCriteria, unknown_fields::UnknownFields, wire::wire};
 
 wire! {
     /// In which order clusters are updated and how many may be unavailable meanwhile.
-    pub struct RolloutStrategy {
+    pub struct RolloutStrategy: [unknown: UnknownFields] {
         /// How many clusters may be unavailable during an update, as a number or a percentage. 100% by default.
         "maxUnavailable" | nullable => max_unavailable: Option<IntOrString>,
         /// How many partitions may be unavailable before later ones wait, as a number or a percentage. 0 by default.
@@ -24,7 +24,7 @@ wire! {
 
 wire! {
     /// A set of clusters that are updated together.
-    pub struct Partition: [criteria: ClusterCriteria] {
+    pub struct Partition: [criteria: ClusterCriteria, unknown: UnknownFields] {
         /// Name of the partition, shown in the Bundle's status.
         "name" => name: String,
         /// How many of the partition's clusters may be unavailable, as a number or a percentage. By default as for the

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{target_options::TargetOptions, wire::wire};
+use super::{target_options::TargetOptions, unknown_fields::UnknownFields, wire::wire};
 
 wire! {
     /// Criteria for a set of clusters: a cluster must fulfil every criterion that is set. Without any, no cluster matches.
@@ -18,11 +18,22 @@ wire! {
     }
 }
 
+impl ClusterCriteria {
+    /// Whether there is any criterion.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        !self.cluster_name.is_empty()
+            || self.cluster_selector.is_some()
+            || !self.cluster_group.is_empty()
+            || self.cluster_group_selector.is_some()
+    }
+}
+
 wire! {
     /// A set of clusters and what is different on them. A cluster belongs to the target if it fulfils every criterion
     /// (`clusterName`, `clusterSelector`, `clusterGroup`, `clusterGroupSelector`) that the target has; a target
     /// without any matches no cluster.
-    pub struct BundleTarget: [options: TargetOptions, criteria: ClusterCriteria] {
+    pub struct BundleTarget: [criteria: ClusterCriteria, options: TargetOptions] {
         /// Name of the target. Targets without one are numbered: `target000`, `target001` and so on.
         "name" => name: String,
         /// Deploy nothing to the clusters of this target, even where a later target matches them.
@@ -33,7 +44,7 @@ wire! {
 wire! {
     /// A limit on the clusters that targets may select: a cluster must fulfil at least one of the restrictions besides a
     /// target.
-    pub struct BundleTargetRestriction: [criteria: ClusterCriteria] {
+    pub struct BundleTargetRestriction: [criteria: ClusterCriteria, unknown: UnknownFields] {
         /// Name of the restriction.
         "name" | nullable => name: String,
     }
@@ -41,7 +52,7 @@ wire! {
 
 wire! {
     /// Bundles that must be in an accepted state on a cluster before this one is deployed there.
-    pub struct BundleRef {
+    pub struct BundleRef: [unknown: UnknownFields] {
         /// Name of a bundle.
         "name" | nullable => name: String,
         /// Selects bundles by their labels.

@@ -9,7 +9,11 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer, de::MapAccess};
 
-use super::{BundleDeploymentOptions, wire::FieldSet};
+use super::{
+    BundleDeploymentOptions,
+    unknown_fields::{FieldPath, Visit, VisitUnknown},
+    wire::FieldSet,
+};
 
 static NONE: LazyLock<BundleDeploymentOptions> = LazyLock::new(BundleDeploymentOptions::default);
 
@@ -46,16 +50,15 @@ impl PartialEq for TargetOptions {
 }
 
 impl FieldSet for TargetOptions {
+    /// Accepts every field, as an option or as an unknown field.
     fn read_field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
-        if let Some(options) = &mut self.0 {
-            return options.read_field(key, map);
-        }
-        let mut options = BundleDeploymentOptions::default();
-        let is_field = options.read_field(key, map)?;
-        if is_field {
-            self.0 = Some(Box::new(options));
-        }
-        Ok(is_field)
+        self.0.get_or_insert_default().read_field(key, map)
+    }
+}
+
+impl VisitUnknown for TargetOptions {
+    fn visit_unknown(&mut self, path: FieldPath<'_>, visit: Visit<'_>) {
+        self.0.visit_unknown(path, visit);
     }
 }
 
@@ -85,7 +88,7 @@ mod tests {
 
     #[test]
     fn only_options_take_memory() {
-        let plain = target(r#"{"name":"a","clusterGroup":"eu","newer":1}"#);
+        let plain = target(r#"{"name":"a","clusterGroup":"eu"}"#);
         assert!(plain.options.0.is_none());
         let mut other =
             target(r#"{"name":"a","namespace":"shop","clusterGroup":"eu","helm":{"chart":"web"}}"#);
@@ -98,7 +101,7 @@ mod tests {
 
     #[test]
     fn options_are_encoded_among_the_fields_of_the_target() {
-        let text = r#"{"namespace":"shop","clusterGroup":"eu"}"#;
+        let text = r#"{"clusterGroup":"eu","namespace":"shop","newer":1}"#;
         let encoded = serde_json::to_string(&target(text)).unwrap();
         assert_eq!(encoded, text);
     }

@@ -1,11 +1,13 @@
 //! Decoding and encoding of the API's structs.
 //!
-//! Fleet's types are Go structs: a missing field, a `null` and Go's zero value mean the same, unknown fields are ignored, and
-//! the fields of embedded structs are inlined in the JSON object.
+//! Fleet's types are Go structs: a missing field, a `null` and Go's zero value mean the same, and the fields of embedded structs
+//! are inlined in the JSON object.
 //! [`wire!`](crate::wire) declares a struct with these rules. A field is a line `"wireName" => name: Type`;
 //! `"wireName" | nullable` marks one that the CRD lets be `null`. An `Option` is a Go pointer (or a number that is
 //! encoded even if it is 0); a zero value of any other type is omitted from the JSON. Embedded structs are listed in
-//! brackets after the name of the struct.
+//! brackets after the name of the struct; a field that the struct itself does not have is offered to them in this order.
+//! [`UnknownFields`](super::unknown_fields::UnknownFields) is embedded like a struct, and accepts every field. A struct without
+//! it ignores fields that it does not know.
 //!
 //! Decoding is one pass over the text without an intermediate tree, unlike serde's `flatten`, and errors contain the path of
 //! the field.
@@ -76,7 +78,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ExactVec<T> {
     }
 }
 
-/// Decodes a struct; unknown fields are ignored.
+/// Decodes a struct; fields that it does not accept are ignored.
 pub fn deserialize<'de, P: FieldSet, D: Deserializer<'de>>(deserializer: D) -> Result<P, D::Error> {
     struct Fields<P>(PhantomData<P>);
 
@@ -129,17 +131,18 @@ macro_rules! wire {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, ::serde::Serialize, ::schemars::JsonSchema)]
         pub struct $name {
-            $($(
-                #[doc = concat!("The embedded [`", stringify!($part_type), "`].")]
-                #[serde(flatten)]
-                pub $part: $part_type,
-            )+)?
             $(
                 $(#[$field_meta])*
                 #[serde(rename = $wire, default, skip_serializing_if = "crate::wire::is_zero")]
                 $(#[schemars(transform = $crate::schema::$transform)])?
                 pub $field: $type,
             )*
+            // After the fields: unknown fields come last in the deployment ID.
+            $($(
+                #[doc = concat!("The embedded [`", stringify!($part_type), "`].")]
+                #[serde(flatten)]
+                pub $part: $part_type,
+            )+)?
         }
 
         impl $crate::wire::FieldValue<'_> for $name {}
@@ -162,6 +165,18 @@ macro_rules! wire {
                     }
                 }
                 Ok(true)
+            }
+        }
+
+        impl $crate::unknown_fields::VisitUnknown for $name {
+            fn visit_unknown(
+                &mut self,
+                path: $crate::unknown_fields::FieldPath<'_>,
+                visit: $crate::unknown_fields::Visit<'_>,
+            ) {
+                use $crate::unknown_fields::VisitUnknown;
+                $(VisitUnknown::visit_unknown(&mut self.$field, path.field($wire), visit);)*
+                $($(VisitUnknown::visit_unknown(&mut self.$part, path, visit);)+)?
             }
         }
 

@@ -9,10 +9,10 @@ use std::{
 
 use gotmpl::Budget;
 use helm_index::VersionRequest;
-use helmops_api::{Bundle, BundleDeploymentOptions, Cluster, ClusterGroup, HelmOp, ResolvedChart};
+use helmops_api::{Bundle, BundleDeploymentOptions, Cluster, ClusterGroup, HelmOp, ResolvedChart, labels};
 use helmops_core::{
     admit::{ValidHelmOp, warnings},
-    bundle::{self, BundleInputs, Lookup, lookups, pins},
+    bundle::{self, BundleInputs, RequestedCharts},
     chart::request::ChartRequest,
     targeting::{Group, Member, RolloutStep, deployment, deployment::Observed, merge::merge, targets},
 };
@@ -78,25 +78,34 @@ fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
     }
 }
 
-fn resolved(valid: &ValidHelmOp<'_>) -> Vec<ResolvedChart> {
-    let record = |(lookup, _): (Lookup, _)| lookup.into_record("1.0.0".to_owned().into());
-    // In reverse order, the worst case for a search from the front.
-    lookups(valid).into_iter().rev().map(record).collect()
+/// Reverses the records of a Bundle: the worst case for a search from the front.
+fn reverse_records(bundle: &mut Bundle) {
+    let annotations = bundle.metadata.annotations.get_or_insert_default();
+    let records = annotations.get_mut(labels::RESOLVED).unwrap();
+    let mut reversed: Vec<ResolvedChart> = serde_json::from_str(records).unwrap();
+    reversed.reverse();
+    *records = serde_json::to_string(&reversed).unwrap();
 }
 
 #[test]
 fn a_bundle_with_many_versions_is_planned_in_linear_time() {
     assert_not_quadratic(2_000, helmop, |helmop| {
         let valid = valid(helmop);
-        let resolved = resolved(&valid);
-        let parts = BundleInputs {
-            resolved: &resolved,
-            ..BundleInputs::default()
+        let mut charts = RequestedCharts::of(&valid, None);
+        for chart in charts.as_mut_slice() {
+            chart.version = Some("1.0.0".to_owned().into());
+        }
+        let inputs = BundleInputs {
+            charts: &charts,
+            polled: None,
+            ca_bundle: "",
+            pruned: Default::default(),
         };
-        let bundle::Plan::Create(planned) = bundle::plan(&valid, None, parts).unwrap() else {
+        let bundle::Plan::Create(mut planned) = bundle::plan(&valid, None, inputs).unwrap() else {
             panic!("not a creation");
         };
-        assert_eq!(pins(&valid, Some(&planned)).len(), resolved.len());
+        reverse_records(&mut planned);
+        assert!(RequestedCharts::of(&valid, Some(&planned)).have_versions());
     });
 }
 
@@ -169,7 +178,7 @@ fn a_target_for_each_cluster_is_found_in_linear_time() {
     assert_not_quadratic(500, fleet, |fleet| {
         let groups: Vec<_> = fleet.groups.iter().filter_map(Group::of).collect();
         let members = fleet.clusters.iter().map(|cluster| Member::new(cluster, &groups));
-        let targets = targets(&fleet.bundle, members, &[], false, &Budget::without_clock()).unwrap();
+        let targets = targets(&fleet.bundle, members, &[], false, &Budget::default()).unwrap();
         assert_eq!(targets.len(), fleet.clusters.len());
         let rollout = helmops_core::targeting::plan(&fleet.bundle.spec, &targets).unwrap();
         assert_eq!(rollout.unassigned, Vec::<usize>::new());

@@ -3,9 +3,9 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test whose setup fails must fail")]
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
-use gotmpl::{Budget, context, render};
+use gotmpl::{Budget, Context, Delimiters, Limits, Template};
 use helmops_api::{Bundle, Cluster};
 use helmops_core::targeting::{Member, Target, targets};
 use serde_json::{Value, json};
@@ -79,11 +79,12 @@ fn object<T: serde::de::DeserializeOwned>(value: &Value) -> T {
 
 /// A budget without an effective limit of work, as for thousands of clusters.
 fn unlimited() -> Budget {
-    let budget = Budget::without_clock();
-    for _ in 0..10_000 {
-        budget.next_cluster().unwrap();
-    }
-    budget
+    let limits = Limits {
+        work: u64::MAX,
+        retained: usize::MAX,
+        ..Limits::default()
+    };
+    Budget::new(limits, || Duration::ZERO)
 }
 
 fn delivered<'a>(spec: &Value, clusters: &'a [Cluster], budget: &Budget) -> Vec<Target<'a>> {
@@ -112,8 +113,10 @@ fn templates_and_values_stay_within_the_memory_limit() {
     let start = high_water();
     for template in templates() {
         let budget = unlimited();
-        let context = context(&json!({}), &budget).unwrap();
-        assert!(render(&template, &context, &budget).is_err(), "{template:.200}");
+        let context = Context::new(&json!({}), &budget).unwrap();
+        let rendered = Template::parse(&template, Delimiters::new("${", "}"), &budget)
+            .and_then(|template| template.render(&context, &budget));
+        assert!(rendered.is_err(), "{template:.200}");
         assert_within(start, &template);
     }
     many_keys_within_every_limit();
@@ -139,7 +142,7 @@ fn same_values_for_all_clusters() {
     let text = "x".repeat(400_000);
     let helm = json!({ "values": { "a": text }, "templateValues": { "b": text } });
     let spec = json!({ "helm": helm, "targets": [{ "clusterSelector": {} }] });
-    let targets = delivered(&spec, &clusters, &Budget::without_clock());
+    let targets = delivered(&spec, &clusters, &Budget::default());
     assert!(targets.iter().all(|target| target.desired.is_ok()));
 }
 
@@ -150,6 +153,6 @@ fn own_options_for_each_cluster() {
         .collect();
     let diff = json!({ "comparePatches": [{ "kind": "x".repeat(400_000) }] });
     let spec = json!({ "helm": {}, "diff": diff, "targets": own });
-    let error = first_error(&delivered(&spec, &clusters, &Budget::without_clock()));
+    let error = first_error(&delivered(&spec, &clusters, &Budget::default()));
     assert!(error.contains("values and options of this Bundle"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Go's durations, parsed like `time.ParseDuration`.
+#![doc = include_str!("../README.md")]
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub enum DurationError {
 /// Parses a Go duration, such as `300ms`, `1.5h` or `1h30m`, that is not negative and at most [`MAX`].
 ///
 /// # Errors
-/// If the text is not such a duration. Never panics, for texts of any length.
+/// If the text is not such a duration; `-0s` is zero, as in Go. Never panics, for texts of any length.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let unsigned = match text.strip_prefix('-') {
         Some(rest) => match magnitude(rest)? {
@@ -43,10 +43,10 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     magnitude(unsigned)
 }
 
-/// Parses a Go duration without a sign, like [`parse`].
+/// Parses a Go duration without a sign, like [`parse`]: for a program that treats the sign itself.
 ///
 /// # Errors
-/// If the text is not such a duration.
+/// Those of [`parse`] without [`DurationError::Negative`]; a sign is [`DurationError::NoNumber`].
 pub fn magnitude(text: &str) -> Result<Duration, DurationError> {
     if text == "0" {
         return Ok(Duration::ZERO);

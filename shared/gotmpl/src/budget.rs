@@ -1,8 +1,7 @@
-//! Limits on the work of all templates of one Bundle for all its clusters, and on the memory of one rendering.
+//! Limits on the work of a batch of renderings, and on the memory of each of them.
 //!
-//! Work is counted in units of about a nanosecond. Functions charge for what they read, not only for what they return: the
-//! digest of a long text is short. Processor time is the last limit, because the charges are estimates. Only the time of the
-//! thread counts, so a Bundle does not fail because of other computations.
+//! Functions charge for what they read, not only for what they return: the digest of a long text is short. Processor time is
+//! the last limit, because the charges are estimates.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,9 +12,9 @@ use std::{
 
 use thiserror::Error;
 
-use super::patterns::PatternCache;
+use super::pattern_cache::PatternCache;
 
-/// Maximum length of a text in bytes: more than the API server accepts for a whole object.
+/// Maximum length of a text in bytes: of a template, of its output, and of each text in between.
 pub const MAX_TEXT: usize = 2 << 20;
 
 /// Maximum bytes of all texts, lists and maps that a rendering creates. Lists and maps live until it ends.
@@ -30,78 +29,89 @@ pub const BYTE: u64 = 8;
 /// Work between two checks of the clock: about a millisecond.
 const CLOCK_INTERVAL: u64 = 1_000_000;
 
-/// The limits for the templates of a Bundle on all its clusters together.
-#[derive(Clone, Copy, Debug)]
+/// The limits of a batch: of all that is parsed, converted and rendered with one [`Budget`]. Each item of the batch, which
+/// [`Budget::next_item`] starts, raises them.
+///
+/// A unit of work is about a nanosecond. A template of 10 KB with 160 actions takes about 3 million units and 1.5 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Units of work for the Bundle, independent of the number of clusters.
+    /// Units of work, independent of the number of items.
     pub work: u64,
-    /// Units of work that each cluster adds.
-    pub work_per_cluster: u64,
-    /// Bytes of the Helm values and options of all clusters, which are in memory at the same time.
+    /// Units of work that each item adds.
+    pub work_per_item: u64,
+    /// Bytes of results that stay in memory ([`Budget::retain`]), independent of the number of items.
     pub retained: usize,
-    /// Bytes of Helm values and options that each cluster adds.
-    pub retained_per_cluster: usize,
-    /// Processor time, independent of the number of clusters.
+    /// Bytes of results that each item adds.
+    pub retained_per_item: usize,
+    /// Processor time, independent of the number of items.
     pub time: Duration,
-    /// Processor time that each cluster adds.
-    pub time_per_cluster: Duration,
+    /// Processor time that each item adds.
+    pub time_per_item: Duration,
 }
 
-impl Limits {
-    /// The limits of the controller; see docs/standalone.md. Templates of 10 KB with 160 actions take about 3 million units
-    /// and 1.5 ms for a cluster, so 2,000 clusters fit.
-    pub const fn within(time: Duration) -> Self {
+impl Default for Limits {
+    /// A billion units of work and 64 MiB of results, and 3 million units and 16 KiB for each item; any time. They suffice for
+    /// thousands of items, and stop a hostile template after about a second.
+    fn default() -> Self {
         Self {
             work: 1_000_000_000,
-            work_per_cluster: 3_000_000,
+            work_per_item: 3_000_000,
             retained: 64 << 20,
-            retained_per_cluster: 16 << 10,
-            time,
-            time_per_cluster: Duration::from_millis(1),
+            retained_per_item: 16 << 10,
+            time: Duration::MAX,
+            time_per_item: Duration::ZERO,
         }
     }
 }
 
-/// The limit of a Bundle that was exceeded.
+/// The limit that a batch exceeded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Exceeded {
     /// Too much work.
     #[error(
-        "the templates of this Bundle take more work than {limit} units on its clusters together; use shorter loops, texts and \
-         patterns, or several Bundles"
+        "the templates take more work than {limit} units together; use shorter loops, texts and patterns"
     )]
     Work {
         /// The allowed units of work when it was exceeded.
         limit: u64,
     },
-    /// Too much processor time.
-    #[error(
-        "the values of this Bundle take more than {} ms of processor time for its clusters together; use shorter templates, or \
-         several Bundles with fewer clusters each", limit.as_millis()
-    )]
+    /// Too much processor time. It may suffice when the same is done again.
+    #[error("the templates take more than {} ms of processor time together; use shorter ones", limit.as_millis())]
     Time {
         /// The allowed processor time when it was exceeded.
         limit: Duration,
     },
-    /// Too many bytes of values and options.
-    #[error(
-        "the values and options of this Bundle for its clusters, each counted once, have more than {limit} bytes together; use \
-         smaller ones, valuesFrom, or several Bundles with fewer clusters each"
-    )]
+    /// Too many bytes of results that stay in memory.
+    #[error("the results have more than {limit} bytes together; use shorter ones")]
     Memory {
         /// The allowed bytes when it was exceeded.
         limit: usize,
     },
 }
 
-/// The budget of one Bundle: clones share it.
+/// What a batch of renderings may use, and has used. Clones share it.
+///
+/// Templates and data may come from users who do not trust each other: with a budget of their own, none of them can take the
+/// processor or the memory from the others. The default has the default [`Limits`] and no clock, so that the result does not depend
+/// on the machine.
+///
+/// ```
+/// use gotmpl::{Budget, Context, Delimiters, Exceeded, Limits, Template, TemplateErrorKind};
+///
+/// let budget = Budget::new(Limits { work: 1_000_000, ..Limits::default() }, || std::time::Duration::ZERO);
+/// let template = Template::parse("{{ range 1000000000 }}{{ end }}", Delimiters::GO, &budget).unwrap();
+/// let error = template.render(&Context::default(), &budget).unwrap_err();
+/// assert_eq!(error.kind, TemplateErrorKind::Exceeded(Exceeded::Work { limit: 1_000_000 }));
+/// assert_eq!(error.to_string(), "at <1000000000>: the templates take more work than 1000000 units together; \
+///     use shorter loops, texts and patterns");
+/// ```
 #[derive(Clone)]
 pub struct Budget(Rc<State>);
 
 struct State {
     limits: Limits,
     clock: Box<dyn Fn() -> Duration>,
-    clusters: Cell<u32>,
+    items: Cell<u32>,
     work: Cell<u64>,
     unchecked: Cell<u64>,
     kept: Cell<usize>,
@@ -119,13 +129,22 @@ impl fmt::Debug for Budget {
     }
 }
 
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(Limits::default(), || Duration::ZERO)
+    }
+}
+
 impl Budget {
-    /// An unused budget. `clock` returns the processor time since its start.
+    /// An unused budget.
+    ///
+    /// `clock` returns the processor time since its start. It is read about every millisecond. Best it returns the time of the
+    /// thread, so that no template fails because of other computations.
     pub fn new(limits: Limits, clock: impl Fn() -> Duration + 'static) -> Self {
         Self(Rc::new(State {
             limits,
             clock: Box::new(clock),
-            clusters: Cell::new(0),
+            items: Cell::new(0),
             work: Cell::new(0),
             unchecked: Cell::new(0),
             kept: Cell::new(0),
@@ -134,24 +153,19 @@ impl Budget {
         }))
     }
 
-    /// A budget without a clock, for input that does not come from a tenant.
-    pub fn without_clock() -> Self {
-        Self::new(Limits::within(Duration::MAX), || Duration::ZERO)
-    }
-
-    /// Starts the next cluster, which raises the limits.
+    /// Starts the next item of the batch, such as the next recipient of the same text. It raises the limits.
     ///
     /// # Errors
     /// If a limit was exceeded before, or the time is up.
-    pub fn next_cluster(&self) -> Result<(), Exceeded> {
+    pub fn next_item(&self) -> Result<(), Exceeded> {
         if let Some(exceeded) = self.0.exceeded.get() {
             return Err(exceeded);
         }
-        self.0.clusters.set(self.0.clusters.get().saturating_add(1));
+        self.0.items.set(self.0.items.get().saturating_add(1));
         self.check_time()
     }
 
-    /// The limit that was exceeded, if any.
+    /// The first limit that was exceeded, if any.
     pub fn exceeded(&self) -> Option<Exceeded> {
         self.0.exceeded.get()
     }
@@ -161,7 +175,7 @@ impl Budget {
         self.0.work.get()
     }
 
-    /// Charges for work before it is done.
+    /// Charges for work before it is done: for what a program does besides rendering, such as decoding the output.
     ///
     /// # Errors
     /// If a limit is exceeded.
@@ -169,8 +183,8 @@ impl Budget {
         let used = self.0.work.get().saturating_add(units);
         self.0.work.set(used);
         let limits = &self.0.limits;
-        let limit = (limits.work_per_cluster)
-            .saturating_mul(self.0.clusters.get().into())
+        let limit = (limits.work_per_item)
+            .saturating_mul(self.0.items.get().into())
             .saturating_add(limits.work);
         if used > limit {
             return self.exceed(Exceeded::Work { limit });
@@ -187,7 +201,7 @@ impl Budget {
     pub(super) fn check_time(&self) -> Result<(), Exceeded> {
         self.0.unchecked.set(0);
         let limits = &self.0.limits;
-        let more = limits.time_per_cluster.saturating_mul(self.0.clusters.get());
+        let more = limits.time_per_item.saturating_mul(self.0.items.get());
         let limit = limits.time.saturating_add(more);
         if (self.0.clock)() > limit {
             return self.exceed(Exceeded::Time { limit });
@@ -195,17 +209,17 @@ impl Budget {
         self.0.exceeded.get().map_or(Ok(()), Err)
     }
 
-    /// Charges for values and options that stay in memory until all clusters have theirs.
+    /// Charges for a result that stays in memory until the end of the batch.
     ///
     /// # Errors
-    /// If those of all clusters together exceed the limit.
+    /// If the results of all items together exceed the limit.
     pub fn retain(&self, bytes: usize) -> Result<(), Exceeded> {
         let kept = self.0.kept.get().saturating_add(bytes);
         self.0.kept.set(kept);
-        let clusters = usize::try_from(self.0.clusters.get()).unwrap_or(usize::MAX);
+        let items = usize::try_from(self.0.items.get()).unwrap_or(usize::MAX);
         let limits = &self.0.limits;
-        let limit = (limits.retained_per_cluster)
-            .saturating_mul(clusters)
+        let limit = (limits.retained_per_item)
+            .saturating_mul(items)
             .saturating_add(limits.retained);
         if kept > limit {
             return self.exceed(Exceeded::Memory { limit });
@@ -213,7 +227,7 @@ impl Budget {
         Ok(())
     }
 
-    /// The bytes of all values and options that stay in memory.
+    /// The bytes of all results that stay in memory.
     pub fn retained(&self) -> usize {
         self.0.kept.get()
     }
@@ -230,7 +244,7 @@ impl Budget {
     }
 }
 
-/// Counts what one rendering uses: work from the Bundle's budget, and its own memory.
+/// Counts what one rendering uses: work from the budget of the batch, and its own memory.
 #[derive(Debug)]
 pub struct Meter {
     budget: Budget,
@@ -246,7 +260,7 @@ impl Meter {
         }
     }
 
-    /// The budget of the Bundle.
+    /// The budget of the batch.
     pub const fn budget(&self) -> &Budget {
         &self.budget
     }

@@ -2,51 +2,47 @@
 
 use super::{
     budget::{Budget, Meter},
-    error::TemplateError,
-    has_actions, lex, parse,
+    delimiters::Delimiters,
+    error::{TemplateError, UnsupportedFunction},
+    lex, parse,
 };
 
-/// A function that Fleet has and this implementation refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnsupportedFunction {
-    /// The name of the function.
-    pub name: String,
-    /// The byte of the text at which the template names it first.
-    pub offset: usize,
-    /// Why it is not supported, and what to use instead.
-    pub reason: String,
-}
-
-/// Parses a template, and returns the unsupported functions that it calls, each once. Rendering fails with the first of them.
+/// Parses a template like [`Template::parse`](crate::Template::parse), and returns the functions in it that are not supported, each
+/// once. Parsing for rendering fails with the first of them.
 ///
 /// # Errors
-/// If rendering would fail with the same error for every cluster: a syntax error, or a function that is not defined. If
-/// a limit of `budget` is exceeded, `budget` contains it, and the template may be valid.
-pub fn check(text: &str, budget: &Budget) -> Result<Vec<UnsupportedFunction>, TemplateError> {
-    if !has_actions(text) {
+/// Those of [`Template::parse`](crate::Template::parse), without functions that are not supported. If `budget` is exceeded, the
+/// template may be valid.
+pub fn check(
+    text: &str,
+    delimiters: Delimiters<'_>,
+    budget: &Budget,
+) -> Result<Vec<UnsupportedFunction>, TemplateError> {
+    if !delimiters.has_actions(text) {
         return Ok(Vec::new());
     }
-    let meter = Meter::new(budget);
-    meter
-        .check_text(text.len())
-        .map_err(|message| TemplateError::new("", 0..0, message))?;
-    parse::check(text, &meter)
+    parse::check(text, delimiters, &Meter::new(budget)).map_err(|error| error.or_exceeded(budget))
 }
 
-/// Checks only that the text splits into tokens: that actions, comments and quoted strings are closed.
+/// Checks only that a text splits into tokens: that actions, comments and quoted strings are closed. So it applies to a part of a
+/// template too, such as one string of a document that is rendered as a whole.
 ///
 /// # Errors
-/// See [`check`].
-pub fn check_tokens(text: &str, budget: &Budget) -> Result<(), TemplateError> {
-    lex::tokens(text, &Meter::new(budget)).map(drop)
+/// If the text does not, or `budget` is exceeded.
+pub fn check_tokens(text: &str, delimiters: Delimiters<'_>, budget: &Budget) -> Result<(), TemplateError> {
+    let tokens = lex::tokens(text, delimiters, &Meter::new(budget));
+    tokens.map(drop).map_err(|error| error.or_exceeded(budget))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::UnsupportedReason;
+
+    const DOLLAR: Delimiters<'_> = Delimiters::new("${", "}");
 
     fn names(text: &str) -> Result<Vec<String>, String> {
-        let functions = check(text, &Budget::without_clock()).map_err(|error| error.to_string())?;
+        let functions = check(text, DOLLAR, &Budget::default()).map_err(|error| error.to_string())?;
         Ok(functions.into_iter().map(|function| function.name).collect())
     }
 
@@ -77,12 +73,13 @@ mod tests {
     fn unsupported_functions_are_returned_once_with_a_reason() {
         let text = "${ now | date \"2006\" }${ range until 2 }${ (randAlpha (int 5)) }${ now }${ end }";
         assert_eq!(names(text).unwrap(), ["now", "date", "randAlpha"]);
-        let functions = check("a: ${ genCA \"a\" 1 }", &Budget::without_clock()).unwrap();
-        let [function] = &*functions else {
-            panic!("{functions:?}")
+        let expected = UnsupportedFunction {
+            name: "genCA".to_owned(),
+            offset: 6,
+            reason: UnsupportedReason::Random,
         };
-        assert_eq!((function.name.as_str(), function.offset), ("genCA", 6));
-        assert!(function.reason.contains("deploy again"), "{}", function.reason);
+        let found = check("a: ${ genCA \"a\" 1 }", DOLLAR, &Budget::default());
+        assert_eq!(found, Ok(vec![expected]));
     }
 
     #[test]

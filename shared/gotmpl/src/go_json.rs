@@ -1,13 +1,22 @@
 //! JSON as Go's `encoding/json` writes it.
 //!
-//! The ID of a deployment is a hash of such JSON, and so is the hash that identifies its Secret with values. So every byte
-//! matters: keys are sorted by bytes, numbers are `float64` in their shortest form, and `<`, `>` and `&` are escaped.
+//! For hashes of JSON that a Go program computes too, where every byte matters: keys are sorted by bytes, numbers are
+//! `float64` in their shortest form, and `<`, `>` and `&` are escaped.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Writes a value that Go has decoded as `interface{}`, where every number is a `float64`.
+/// Writes a value as `json.Marshal` writes what Go has decoded as `interface{}`, where every number is a `float64`.
+///
+/// It is recursive; values that `serde_json` has decoded are never too deep for it.
+///
+/// ```
+/// use gotmpl::go_json::encode;
+///
+/// let value = serde_json::json!({ "b": [1.0, 1e-7], "a": "x & y" });
+/// assert_eq!(encode(&value), r#"{"a":"x \u0026 y","b":[1,1e-7]}"#);
+/// ```
 pub fn encode(value: &Value) -> String {
     let mut out = String::new();
     write(&mut out, value);
@@ -48,7 +57,7 @@ fn write(out: &mut String, value: &Value) {
     }
 }
 
-/// A `float64`: without an exponent from 0.000001 up to 1e21.
+/// Writes a finite `float64`: without an exponent from 0.000001 up to 1e21.
 pub fn number(number: f64) -> String {
     let size = number.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -61,7 +70,7 @@ pub fn number(number: f64) -> String {
     format!("{number}")
 }
 
-/// A string in quotes. Go escapes HTML by default (`escapes_html`).
+/// Appends a string in quotes. Go escapes `<`, `>` and `&` by default (`escapes_html`), so that JSON can be embedded in HTML.
 pub fn string(out: &mut String, text: &str, escapes_html: bool) {
     out.push('"');
     for c in text.chars() {

@@ -8,12 +8,16 @@ use std::{cmp::Ordering, collections::BTreeMap, rc::Rc};
 use serde_json::Value as Json;
 
 use super::{
-    budget::{BYTE, Meter, STEP},
+    budget::{BYTE, Budget, Meter, STEP},
+    error::TemplateError,
     value::{Elements, Value},
 };
 
 /// How deep lists and maps may nest. It also stops the recursion into a map that contains itself.
 pub const MAX_DEPTH: usize = 100;
+
+/// How deep JSON may nest. What `serde_json` decodes nests at most 128 deep, but a program can create any depth.
+const MAX_JSON_DEPTH: usize = 256;
 
 /// Bytes of an element of a list, and of a list.
 const ELEMENT: usize = size_of::<Value>();
@@ -49,8 +53,10 @@ pub struct Heap {
     pub meter: Meter,
 }
 
-/// The context of templates, `.` and `$`: lists and maps that any number of renderings start with. A rendering changes a copy.
-#[derive(Debug)]
+/// The data of templates, their `.` and `$`. It is converted once, for any number of renderings.
+///
+/// Without data (`Context::default()`), `.` is `nil`.
+#[derive(Debug, Default)]
 pub struct Context {
     lists: Vec<Rc<List>>,
     maps: Vec<Rc<Map>>,
@@ -59,14 +65,23 @@ pub struct Context {
 }
 
 impl Context {
-    /// Converts a JSON object.
-    pub(super) fn new(json: &Json, meter: Meter) -> Result<Self, String> {
+    /// Converts JSON as Go's `encoding/json` decodes it without a type: each number is a `float64`, so that `1000000` prints
+    /// as `1e+06`, and an object is a `map[string]interface {}`. Mostly it is an object, whose keys are the fields `.key`.
+    ///
+    /// # Errors
+    /// If it has more than about 16 MiB in memory, nests more than 256 deep, or `budget` is exceeded.
+    pub fn new(json: &Json, budget: &Budget) -> Result<Self, TemplateError> {
+        Self::import(json, Meter::new(budget))
+            .map_err(|message| TemplateError::new("", 0..0, message).or_exceeded(budget))
+    }
+
+    fn import(json: &Json, meter: Meter) -> Result<Self, String> {
         let mut heap = Heap {
             lists: Vec::new(),
             maps: Vec::new(),
             meter,
         };
-        let root = heap.import(json)?;
+        let root = heap.import(json, 0)?;
         Ok(Self {
             root,
             bytes: heap.meter.allocated(),
@@ -256,8 +271,11 @@ impl Heap {
         Ok(Some(Rc::make_mut(map)))
     }
 
-    /// Converts JSON, as Go decodes it.
-    pub fn import(&mut self, json: &Json) -> Result<Value, String> {
+    /// Converts JSON, as Go decodes it, at a depth.
+    pub fn import(&mut self, json: &Json, depth: usize) -> Result<Value, String> {
+        if depth > MAX_JSON_DEPTH {
+            return Err(format!("lists and maps nest more than {MAX_JSON_DEPTH} deep"));
+        }
         Ok(match json {
             Json::Null => Value::Nil,
             Json::Bool(value) => Value::Bool(*value),
@@ -266,14 +284,14 @@ impl Heap {
             Json::Array(items) => {
                 let items = items
                     .iter()
-                    .map(|item| self.import(item))
+                    .map(|item| self.import(item, depth + 1))
                     .collect::<Result<_, _>>()?;
                 self.list(Elements::Any, items)?
             }
             Json::Object(entries) => {
                 let entries = entries
                     .iter()
-                    .map(|(key, value)| Ok((key.clone(), self.import(value)?)))
+                    .map(|(key, value)| Ok((key.clone(), self.import(value, depth + 1)?)))
                     .collect::<Result<_, String>>()?;
                 self.map(Elements::Any, entries)?
             }

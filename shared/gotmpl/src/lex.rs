@@ -4,12 +4,9 @@ use std::ops::Range;
 
 use super::{
     budget::{BYTE, Meter, STEP},
+    delimiters::Delimiters,
     error::TemplateError,
 };
-
-/// Starts an action. Braces alone would be flow collections in YAML.
-pub const LEFT: &str = "${";
-const RIGHT: &str = "}";
 
 /// Maximum bytes of a token and of the node that the parser makes of it.
 const TOKEN: usize = 192;
@@ -49,11 +46,13 @@ pub enum TokenKind {
 }
 
 /// Splits a template into tokens, the last of which is [`TokenKind::End`].
-pub fn tokens(text: &str, meter: &Meter) -> Result<Vec<Token>, TemplateError> {
+pub fn tokens(text: &str, delimiters: Delimiters<'_>, meter: &Meter) -> Result<Vec<Token>, TemplateError> {
     let whole = |message| TemplateError::new(text, 0..0, message);
     meter.charge_each(text.len(), BYTE).map_err(whole)?;
     let mut lexer = Lexer {
         text,
+        left: delimiters.left(),
+        right: delimiters.right(),
         at: 0,
         tokens: Vec::new(),
         meter,
@@ -65,6 +64,8 @@ pub fn tokens(text: &str, meter: &Meter) -> Result<Vec<Token>, TemplateError> {
 
 struct Lexer<'t> {
     text: &'t str,
+    left: &'t str,
+    right: &'t str,
     at: usize,
     tokens: Vec<Token>,
     meter: &'t Meter,
@@ -72,9 +73,9 @@ struct Lexer<'t> {
 
 impl<'t> Lexer<'t> {
     fn run(&mut self) -> Result<(), TemplateError> {
-        while let Some(length) = self.rest().find(LEFT) {
+        while let Some(length) = self.rest().find(self.left) {
             let (start, left) = (self.at, self.at + length);
-            self.at = left + LEFT.len();
+            self.at = left + self.left.len();
             self.count(left)?;
             let trims = self.rest().starts_with('-') && self.rest().get(1..).is_some_and(starts_with_space);
             let before = self.text.get(start..left).unwrap_or_default();
@@ -133,12 +134,12 @@ impl<'t> Lexer<'t> {
         let trimmed = rest
             .strip_prefix(is_space)
             .and_then(|rest| rest.strip_prefix('-'));
-        if let Some(after) = trimmed.and_then(|rest| rest.strip_prefix(RIGHT)) {
+        if let Some(after) = trimmed.and_then(|rest| rest.strip_prefix(self.right)) {
             self.at = self.text.len() - after.trim_start_matches(is_space).len();
             return true;
         }
-        if rest.starts_with(RIGHT) {
-            self.at += RIGHT.len();
+        if rest.starts_with(self.right) {
+            self.at += self.right.len();
             return true;
         }
         false
@@ -226,7 +227,7 @@ impl<'t> Lexer<'t> {
         let after = rest.get(length..).unwrap_or_default();
         if after
             .strip_prefix('-')
-            .is_some_and(|after| after.starts_with(RIGHT))
+            .is_some_and(|after| after.starts_with(self.right))
         {
             length - 1
         } else {
@@ -253,7 +254,7 @@ impl<'t> Lexer<'t> {
         let after = rest.trim_start_matches(is_alphanumeric);
         let length = skip + rest.len() - after.len();
         match after.chars().next() {
-            Some(c) if !(is_space(c) || ".,|:)(".contains(c) || after.starts_with(RIGHT)) => {
+            Some(c) if !(is_space(c) || ".,|:)(".contains(c) || after.starts_with(self.right)) => {
                 let span = self.at..self.at + length + c.len_utf8();
                 Err(self.error(span, format!("bad character {c:?}")))
             }

@@ -1,11 +1,14 @@
-//! The regular expressions of templates, compiled once for all clusters of a Bundle.
+//! Compiles the regular expressions of templates.
 
-use std::{collections::HashMap, rc::Rc};
+use std::rc::Rc;
 
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 
-use super::budget::Meter;
-use crate::regexp as expression;
+use super::{
+    budget::Meter,
+    pattern_cache::{CompiledPattern, Pattern},
+    regexp,
+};
 
 /// Maximum length of a pattern in bytes. Practical patterns have less than 1 KB.
 const MAX_PATTERN: usize = 16 * 1024;
@@ -15,11 +18,6 @@ const MAX_COMPILED: usize = 4 << 20;
 
 /// Maximum memory that a search keeps for the next one, in bytes.
 const MAX_SEARCH_CACHE: usize = 256 << 10;
-
-/// How many compiled patterns are cached, and how many items they may have together: about 30 MB in the worst case. Beyond
-/// that, the cache is cleared.
-const MAX_CACHED: usize = 32;
-const MAX_CACHED_ITEMS: u32 = 10_000;
 
 /// Units of work to compile a pattern, and for each of its items after expansion of repetitions.
 const COMPILE: u64 = 50_000;
@@ -31,13 +29,6 @@ const MAX_COMPILE: u64 = 50_000_000;
 const SEARCH: u64 = 8;
 const SEARCH_ITEM: u64 = 1;
 
-/// A compiled pattern.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    pub regex: Rc<Regex>,
-    items: u32,
-}
-
 impl Pattern {
     /// Charges for one search in a text of `bytes` bytes.
     pub fn search(&self, meter: &Meter, bytes: usize) -> Result<(), String> {
@@ -45,34 +36,22 @@ impl Pattern {
     }
 }
 
-/// Compiled patterns, and the errors of patterns that do not compile.
-#[derive(Debug, Default)]
-pub struct PatternCache {
-    entries: HashMap<Rc<str>, Result<Pattern, Rc<str>>>,
-    items: u32,
-}
-
 /// Compiles a pattern, or returns it from the cache.
 ///
 /// # Errors
 /// The outer error is an exceeded limit, the inner one an invalid pattern.
-pub fn compile(meter: &Meter, text: &Rc<str>) -> Result<Result<Pattern, Rc<str>>, String> {
+pub fn compile(meter: &Meter, text: &Rc<str>) -> Result<CompiledPattern, String> {
     meter.charge_each(text.len(), 1)?;
     let cache = meter.budget().patterns();
-    if let Some(known) = cache.borrow().entries.get(text) {
-        return Ok(known.clone());
+    if let Some(known) = cache.borrow().get(text) {
+        return Ok(known);
     }
     let (compiled, items) = compile_uncached(meter, text)?;
-    let mut cache = cache.borrow_mut();
-    if cache.entries.len() >= MAX_CACHED || cache.items.saturating_add(items) > MAX_CACHED_ITEMS {
-        *cache = PatternCache::default();
-    }
-    cache.items = cache.items.saturating_add(items);
-    cache.entries.insert(Rc::clone(text), compiled.clone());
+    cache.borrow_mut().insert(text, compiled.clone(), items);
     Ok(compiled)
 }
 
-fn compile_uncached(meter: &Meter, text: &str) -> Result<(Result<Pattern, Rc<str>>, u32), String> {
+fn compile_uncached(meter: &Meter, text: &str) -> Result<(CompiledPattern, u32), String> {
     let refuse = |why: &str| Ok((Err(why.into()), 1));
     if text.len() > MAX_PATTERN {
         return refuse(&format!(
@@ -82,7 +61,7 @@ fn compile_uncached(meter: &Meter, text: &str) -> Result<(Result<Pattern, Rc<str
     meter.charge(COMPILE)?;
     meter.charge_each(text.len(), 4 * super::budget::BYTE)?;
     // Without the offending piece, which may come from a value.
-    let (rewritten, items) = match expression::rewrite_with_groups(text) {
+    let (rewritten, items) = match regexp::rewrite_with_groups(text) {
         Ok(rewritten) => rewritten,
         Err(error) => return refuse(&error.message()),
     };

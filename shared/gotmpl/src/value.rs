@@ -5,9 +5,10 @@ use std::rc::Rc;
 use masterminds_semver::Version;
 
 /// A value. Lists and maps are in the [`Heap`](super::heap::Heap); copies of a value refer to the same list or map.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub enum Value {
     /// Go's `nil`, or no value at all.
+    #[default]
     Nil,
     /// `bool`
     Bool(bool),

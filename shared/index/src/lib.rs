@@ -57,7 +57,7 @@ pub use self::{
     entry::IndexEntry,
     error::{DocumentKind, IndexError},
     meter::{Meter, OverBudget, Unmetered},
-    request::{OwnedVersionRequest, VersionRequest, is_exact},
+    request::{OwnedVersionRequest, VersionRequest, is_complete_version, is_strict_version},
     select::{Candidate, Nearest, SelectError, select},
 };
 

@@ -36,7 +36,7 @@ impl<'a> VersionRequest<'a> {
     /// Whether it can match one version only: a complete semantic version without a leading `v`. Anything else may match
     /// a newer version later.
     pub fn is_exact(&self) -> bool {
-        is_exact(self.text)
+        is_strict_version(self.text)
     }
 }
 
@@ -66,7 +66,37 @@ impl From<&VersionRequest<'_>> for OwnedVersionRequest {
     }
 }
 
-/// Whether a version field can match one version only; see [`VersionRequest::is_exact`].
-pub fn is_exact(text: &str) -> bool {
+/// Whether a text is a version as the specification writes it: three numbers without a leading `v`. As a version field it can
+/// match one version only.
+pub fn is_strict_version(text: &str) -> bool {
     Version::parse_strict(text).is_ok()
+}
+
+/// Whether a text is one version with all three numbers, with or without a leading `v`. As a version field it may match several
+/// versions: with a `v` it matches the same version without it too.
+pub fn is_complete_version(text: &str) -> bool {
+    is_strict_version(text.strip_prefix('v').unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_versions_have_no_v_and_complete_ones_may() {
+        for (text, is_strict, is_complete) in [
+            ("1.2.3", true, true),
+            ("1.2.3-rc.1+b", true, true),
+            ("v1.2.3", false, true),
+            ("vv1.2.3", false, false),
+            ("V1.2.3", false, false),
+            ("1.2", false, false),
+            ("01.2.3", false, false),
+            ("1.x", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(is_strict_version(text), is_strict, "{text}");
+            assert_eq!(is_complete_version(text), is_complete, "{text}");
+        }
+    }
 }

@@ -5,15 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt};
-use helmops_api::{Decoded, Policy};
+use futures::{Stream, StreamExt, stream};
+use helmops_api::{Decoded, NamespacedName, Policy};
 use helmops_core::policy::Policies;
-use helmops_process::exit::with_causes;
-use kube::{Api, Client, runtime::watcher};
+use helmops_process::{OnChange, exit::with_causes};
+use kube::{
+    Api, Client, Resource,
+    runtime::watcher::{self, Event, watcher},
+};
 use tokio::sync::watch;
 
 use super::{
-    policy_store::PolicyStore,
+    cache::{Cache, Presence},
+    changes::Change,
     watch::{backoff_without_init, is_absent},
 };
 
@@ -51,13 +55,15 @@ impl Default for PolicyCache {
 
 impl FromIterator<Decoded<Policy>> for PolicyCache {
     /// A synced cache with these Policies.
-    fn from_iter<I: IntoIterator<Item = Decoded<Policy>>>(policies: I) -> Self {
-        let mut updater = CacheUpdater::new(Self::default());
-        for policy in policies {
-            updater.apply(Ok(watcher::Event::InitApply(policy)));
+    fn from_iter<I: IntoIterator<Item = Decoded<Policy>>>(all: I) -> Self {
+        let (cache, policies) = (Self::default(), Cache::<Decoded<Policy>>::new());
+        for policy in all {
+            let name = NamespacedName::of(policy.meta());
+            policies.apply(0, Event::InitApply((name, Some(policy))));
         }
-        updater.apply(Ok(watcher::Event::InitDone));
-        updater.cache
+        let changes = policies.apply(0, Event::InitDone);
+        cache.publish(&policies, &changes);
+        cache
     }
 }
 
@@ -78,76 +84,73 @@ impl PolicyCache {
     /// Watches Policies while the stream is polled. The stream has each change, after the cache is updated.
     pub fn watch(&self, client: &Client) -> impl Stream<Item = PolicyChange> + Send + use<> {
         let api = Api::<Decoded<Policy>>::all(client.clone());
-        self.follow(backoff_without_init(watcher(
-            api,
-            watcher::Config::default().page_size(PAGE),
-        )))
+        let config = watcher::Config::default().page_size(PAGE);
+        self.follow(vec![(None, backoff_without_init(watcher(api, config)))])
     }
 
-    /// As [`Self::watch`], with the events of another watch.
-    pub fn follow<S>(&self, events: S) -> impl Stream<Item = PolicyChange> + Send + use<S>
+    /// As [`Self::watch`], with other watches, each given with its namespace.
+    pub fn follow<S>(
+        &self,
+        watches: Vec<(Option<String>, S)>,
+    ) -> impl Stream<Item = PolicyChange> + Send + use<S>
     where
-        S: Stream<Item = watcher::Result<watcher::Event<Decoded<Policy>>>> + Send,
+        S: Stream<Item = watcher::Result<Event<Decoded<Policy>>>> + Send + 'static,
     {
-        let mut updater = CacheUpdater::new(self.clone());
-        events.flat_map(move |event| futures::stream::iter(updater.apply(event)))
+        let (cache, policies) = (self.clone(), Cache::<Decoded<Policy>>::new());
+        let watches = watches.into_iter();
+        let watches = watches.map(|(namespace, events)| (namespace, self.without_errors(events)));
+        let changes = policies.follow(watches.collect(), Some);
+        changes.flat_map(move |changes| stream::iter(cache.publish(&policies, &changes)))
     }
-}
 
-/// Applies the events of a watch to a [`PolicyCache`].
-struct CacheUpdater {
-    cache: PolicyCache,
-    store: PolicyStore,
-    /// Whether the watch has failed since its last event.
-    is_failing: bool,
-}
+    /// The events of a watch without its errors, which are logged. After an error the list starts again. If the CRD is not
+    /// installed, the list is empty.
+    fn without_errors<S>(&self, events: S) -> impl Stream<Item = Event<Decoded<Policy>>> + Send + use<S>
+    where
+        S: Stream<Item = watcher::Result<Event<Decoded<Policy>>>> + Send + 'static,
+    {
+        let (cache, mut failing) = (self.clone(), OnChange::new(false));
+        events.flat_map(move |event| {
+            stream::iter(match event {
+                // The start of a list is no success yet.
+                Ok(Event::Init) => vec![Event::Init],
+                Ok(event) => {
+                    failing.record(false);
+                    vec![event]
+                }
+                Err(error) => {
+                    let is_absent = is_absent(&error);
+                    cache.log_failure(&error, is_absent, failing.record(true));
+                    let end = is_absent.then_some(Event::InitDone);
+                    [Event::Init].into_iter().chain(end).collect()
+                }
+            })
+        })
+    }
 
-impl CacheUpdater {
-    fn new(cache: PolicyCache) -> Self {
-        Self {
-            cache,
-            store: PolicyStore::default(),
-            is_failing: false,
+    /// Updates the combined Policies of the namespaces that changes affect, from all Policies.
+    fn publish(
+        &self,
+        policies: &Cache<Decoded<Policy>>,
+        changes: &[Change<Decoded<Policy>>],
+    ) -> Vec<PolicyChange> {
+        if policies.presence() == Presence::Unknown {
+            return Vec::new();
         }
-    }
-
-    fn apply(&mut self, event: watcher::Result<watcher::Event<Decoded<Policy>>>) -> Vec<PolicyChange> {
-        let changed = match event {
-            Ok(event) => {
-                self.is_failing = false;
-                let is_part_of_list = matches!(event, watcher::Event::InitApply(_));
-                let changed = self.store.apply(event);
-                if is_part_of_list {
-                    return Vec::new();
-                }
-                changed
-            }
-            Err(error) => {
-                let is_absent = is_absent(&error);
-                self.log_failure(&error, is_absent);
-                if !is_absent {
-                    // The list starts again.
-                    self.store.apply(watcher::Event::Init);
-                    return Vec::new();
-                }
-                self.store.clear()
-            }
-        };
-        self.publish(changed)
-    }
-
-    /// Updates the cache for these namespaces.
-    fn publish(&self, changed: BTreeSet<String>) -> Vec<PolicyChange> {
-        // Compiled here, so that readers of the cache do not wait for it.
-        let compiled: Vec<_> = changed
+        let is_first = self.namespaces.borrow().is_none();
+        let affected = changes.iter().filter(|change| is_changed(change));
+        let affected: BTreeSet<_> = affected.map(|change| change.name.namespace.clone()).collect();
+        if affected.is_empty() && !is_first {
+            return Vec::new();
+        }
+        // Combined here, so that readers of the cache do not wait for it.
+        let combined: Vec<_> = affected
             .iter()
-            .map(|namespace| self.store.policies(namespace).map(Arc::new))
+            .map(|namespace| combined(policies, namespace))
             .collect();
-        let mut is_first = false;
-        self.cache.namespaces.send_modify(|namespaces| {
-            is_first = namespaces.is_none();
+        self.namespaces.send_modify(|namespaces| {
             let namespaces = namespaces.get_or_insert_default();
-            for (namespace, policies) in changed.iter().zip(compiled) {
+            for (namespace, policies) in affected.iter().zip(combined) {
                 match policies {
                     Some(policies) => namespaces.insert(namespace.clone(), policies),
                     None => namespaces.remove(namespace),
@@ -155,24 +158,22 @@ impl CacheUpdater {
             }
         });
         if is_first {
-            tracing::info!(namespaces = changed.len(), "Policy cache synced");
+            tracing::info!(namespaces = affected.len(), "Policy cache synced");
             vec![PolicyChange::All]
         } else {
-            if !changed.is_empty() {
-                tracing::info!(namespaces = ?changed, "Policies changed");
-            }
-            changed.into_iter().map(PolicyChange::Namespace).collect()
+            tracing::info!(namespaces = ?affected, "Policies affected");
+            affected.into_iter().map(PolicyChange::Namespace).collect()
         }
     }
 
     /// Logs the first of consecutive failures as a warning, and the next ones only for debugging.
-    fn log_failure(&mut self, error: &watcher::Error, is_absent: bool) {
-        if std::mem::replace(&mut self.is_failing, true) {
+    fn log_failure(&self, error: &watcher::Error, is_absent: bool, is_first: bool) {
+        if !is_first {
             tracing::debug!(error = with_causes(error), "watch of Policies still fails");
         } else if is_absent {
             tracing::info!("the CRD of Policies is not installed: nothing is restricted");
         } else {
-            let is_synced = self.cache.namespaces.borrow().is_some();
+            let is_synced = self.namespaces.borrow().is_some();
             tracing::warn!(
                 error = with_causes(error),
                 is_synced,
@@ -182,27 +183,67 @@ impl CacheUpdater {
     }
 }
 
+/// Whether a Policy has changed: each write gets a new resource version.
+fn is_changed(change: &Change<Decoded<Policy>>) -> bool {
+    let version = |policy: &Option<Decoded<Policy>>| {
+        let metadata = policy.as_ref()?.meta();
+        Some((metadata.uid.clone(), metadata.resource_version.clone()))
+    };
+    version(&change.before) != version(&change.after)
+}
+
+/// The combined Policies of a namespace; `None` if it has none.
+fn combined(policies: &Cache<Decoded<Policy>>, namespace: &str) -> Option<Arc<Policies>> {
+    let policies: Vec<_> = policies.read(|policies, ()| {
+        let found = policies.in_namespace(namespace);
+        found.map(|(_, policy)| policy.clone()).collect()
+    });
+    (!policies.is_empty()).then(|| Arc::new(Policies::of_watched(policies.iter())))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use futures::{FutureExt, channel::mpsc, stream::BoxStream};
     use http::{Request, Response};
     use kube::{client::Body, core::Status};
     use serde_json::{Value, json};
-    use watcher::{Error, Event};
+    use watcher::Error;
 
     use super::*;
     use helmops_api::HelmOp;
 
-    fn updater() -> (CacheUpdater, PolicyCache) {
+    /// The events of a watch, and the changes that the cache makes of them.
+    struct Followed {
+        events: mpsc::UnboundedSender<watcher::Result<Event<Decoded<Policy>>>>,
+        changes: BoxStream<'static, PolicyChange>,
+    }
+
+    impl Followed {
+        fn apply(&mut self, event: watcher::Result<Event<Decoded<Policy>>>) -> Vec<PolicyChange> {
+            self.events.unbounded_send(event).unwrap();
+            std::iter::from_fn(|| self.changes.next().now_or_never().flatten()).collect()
+        }
+    }
+
+    fn followed() -> (Followed, PolicyCache) {
         let cache = PolicyCache::default();
-        (CacheUpdater::new(cache.clone()), cache)
+        let (events, receiver) = mpsc::unbounded();
+        let changes = cache.follow(vec![(None, receiver)]).boxed();
+        (Followed { events, changes }, cache)
+    }
+
+    fn policy(namespace: &str, fields: Value) -> Decoded<Policy> {
+        policy_named(namespace, "p", fields)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "it is always called with json!")]
-    fn policy(namespace: &str, fields: Value) -> Decoded<Policy> {
+    fn policy_named(namespace: &str, name: &str, fields: Value) -> Decoded<Policy> {
+        static VERSION: AtomicUsize = AtomicUsize::new(1);
+        let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();
         let mut policy =
-            json!({ "metadata": { "namespace": namespace, "name": "p", "resourceVersion": "1" } });
+            json!({ "metadata": { "namespace": namespace, "name": name, "resourceVersion": version } });
         json_patch::merge(&mut policy, &fields);
         serde_json::from_str(&policy.to_string()).unwrap()
     }
@@ -227,12 +268,12 @@ mod tests {
 
     #[test]
     fn the_cache_is_synced_after_the_first_complete_list() {
-        let (mut updater, cache) = updater();
+        let (mut watch, cache) = followed();
         let strict = policy("a", json!({ "requireServiceAccount": true }));
         assert_eq!(errors_in(&cache, "a"), None);
-        assert_eq!(updater.apply(Ok(Event::InitApply(strict.clone()))), []);
+        assert_eq!(watch.apply(Ok(Event::InitApply(strict.clone()))), []);
         assert_eq!(errors_in(&cache, "a"), None, "the list is not complete");
-        assert_eq!(updater.apply(Ok(Event::InitDone)), [PolicyChange::All]);
+        assert_eq!(watch.apply(Ok(Event::InitDone)), [PolicyChange::All]);
         assert!(
             errors_in(&cache, "a")
                 .unwrap()
@@ -240,10 +281,10 @@ mod tests {
         );
         assert_eq!(errors_in(&cache, "b").unwrap(), "");
 
-        assert_eq!(updater.apply(Ok(Event::Delete(strict.clone()))), change_in("a"));
+        assert_eq!(watch.apply(Ok(Event::Delete(strict.clone()))), change_in("a"));
         assert_eq!(errors_in(&cache, "a").unwrap(), "");
         let other = policy("b", json!({ "requireServiceAccount": true }));
-        assert_eq!(updater.apply(Ok(Event::Apply(other))), change_in("b"));
+        assert_eq!(watch.apply(Ok(Event::Apply(other))), change_in("b"));
         assert!(
             errors_in(&cache, "b")
                 .unwrap()
@@ -253,20 +294,20 @@ mod tests {
 
     #[test]
     fn nothing_is_restricted_until_the_crd_is_installed() {
-        let (mut updater, cache) = updater();
-        assert_eq!(updater.apply(Err(error_with(404))), [PolicyChange::All]);
+        let (mut watch, cache) = followed();
+        assert_eq!(watch.apply(Err(error_with(404))), [PolicyChange::All]);
         assert_eq!(errors_in(&cache, "a").unwrap(), "");
-        assert_eq!(updater.apply(Err(error_with(404))), []);
+        assert_eq!(watch.apply(Err(error_with(404))), []);
         let strict = policy("a", json!({ "requireServiceAccount": true }));
-        assert_eq!(updater.apply(Ok(Event::InitApply(strict))), []);
-        assert_eq!(updater.apply(Ok(Event::InitDone)), change_in("a"));
+        assert_eq!(watch.apply(Ok(Event::InitApply(strict))), []);
+        assert_eq!(watch.apply(Ok(Event::InitDone)), change_in("a"));
         assert!(
             errors_in(&cache, "a")
                 .unwrap()
                 .contains("serviceAccount is required")
         );
         assert_eq!(
-            updater.apply(Err(error_with(404))),
+            watch.apply(Err(error_with(404))),
             change_in("a"),
             "the CRD is deleted"
         );
@@ -274,34 +315,95 @@ mod tests {
     }
 
     #[test]
+    fn a_list_changes_only_namespaces_with_new_changed_or_deleted_policies() {
+        let (mut watch, cache) = followed();
+        let mut list = |policies: Vec<Decoded<Policy>>| {
+            for policy in policies {
+                assert_eq!(watch.apply(Ok(Event::InitApply(policy))), []);
+            }
+            watch.apply(Ok(Event::InitDone))
+        };
+        let [a, b, c] = ["a", "b", "c"].map(|namespace| policy(namespace, json!({})));
+        assert_eq!(list(vec![a.clone(), b.clone(), c.clone()]), [PolicyChange::All]);
+        assert_eq!(list(vec![c, a.clone(), b]), []);
+        let changed = list(vec![a, policy("b", json!({})), policy("d", json!({}))]);
+        let expected = ["b", "c", "d"].map(|namespace| PolicyChange::Namespace(namespace.to_owned()));
+        assert_eq!(changed, expected);
+        assert!(cache.of("c").is_some(), "no Policies restrict it");
+    }
+
+    #[test]
+    fn all_policies_of_a_namespace_apply() {
+        let (mut watch, cache) = followed();
+        let strict = policy_named("a", "strict", json!({ "requireServiceAccount": true }));
+        watch.apply(Ok(Event::InitApply(strict.clone())));
+        watch.apply(Ok(Event::InitDone));
+        let is_restricted = || !errors_in(&cache, "a").unwrap().is_empty();
+        let other = policy_named("a", "other", json!({}));
+        assert_eq!(watch.apply(Ok(Event::Apply(other.clone()))), change_in("a"));
+        assert!(is_restricted());
+        assert_eq!(watch.apply(Ok(Event::Delete(strict))), change_in("a"));
+        assert!(!is_restricted());
+        assert_eq!(watch.apply(Ok(Event::Delete(other))), change_in("a"));
+    }
+
+    #[test]
+    fn the_cache_is_synced_when_every_namespace_is_listed() {
+        let cache = PolicyCache::default();
+        let (events, receivers): (Vec<_>, Vec<_>) = ["a", "b"]
+            .map(|namespace| {
+                let (events, receiver) = mpsc::unbounded();
+                (events, (Some(namespace.to_owned()), receiver))
+            })
+            .into_iter()
+            .unzip();
+        let mut changes = cache.follow(receivers).boxed();
+        let mut apply = |watch: usize, event| {
+            events[watch].unbounded_send(event).unwrap();
+            std::iter::from_fn(|| changes.next().now_or_never().flatten()).collect::<Vec<_>>()
+        };
+        let strict = policy("a", json!({ "requireServiceAccount": true }));
+        assert_eq!(apply(0, Ok(Event::InitApply(strict))), []);
+        assert_eq!(apply(0, Ok(Event::InitDone)), []);
+        assert_eq!(errors_in(&cache, "a"), None);
+        assert_eq!(apply(1, Ok(Event::InitDone)), [PolicyChange::All]);
+        assert!(!errors_in(&cache, "a").unwrap().is_empty());
+        // A failure of one watch does not affect the other.
+        let other = policy("a", json!({}));
+        assert_eq!(apply(0, Ok(Event::InitApply(other))), []);
+        assert_eq!(apply(1, Err(error_with(503))), []);
+        assert_eq!(apply(0, Ok(Event::InitDone)), change_in("a"));
+    }
+
+    #[test]
     fn an_unavailable_api_server_changes_nothing() {
-        let (mut updater, cache) = updater();
+        let (mut watch, cache) = followed();
         for status in [401, 403, 500, 503] {
-            assert_eq!(updater.apply(Err(error_with(status))), []);
+            assert_eq!(watch.apply(Err(error_with(status))), []);
             assert_eq!(errors_in(&cache, "a"), None, "{status}");
         }
         let strict = policy("a", json!({ "requireServiceAccount": true }));
-        updater.apply(Ok(Event::InitApply(strict.clone())));
-        updater.apply(Ok(Event::InitDone));
-        updater.apply(Err(error_with(503)));
+        watch.apply(Ok(Event::InitApply(strict.clone())));
+        watch.apply(Ok(Event::InitDone));
+        watch.apply(Err(error_with(503)));
         assert!(
             errors_in(&cache, "a")
                 .unwrap()
                 .contains("serviceAccount is required")
         );
         // The list starts again, without the events before the failure.
-        updater.apply(Ok(Event::InitApply(policy("b", json!({})))));
-        updater.apply(Err(error_with(503)));
-        updater.apply(Ok(Event::InitApply(strict)));
-        assert_eq!(updater.apply(Ok(Event::InitDone)), []);
+        watch.apply(Ok(Event::InitApply(policy("b", json!({})))));
+        watch.apply(Err(error_with(503)));
+        watch.apply(Ok(Event::InitApply(strict)));
+        assert_eq!(watch.apply(Ok(Event::InitDone)), []);
     }
 
     #[test]
     fn an_invalid_policy_blocks_only_its_own_namespace() {
-        let (mut updater, cache) = updater();
+        let (mut watch, cache) = followed();
         let invalid = policy("a", json!({ "requireServiceAccount": "perhaps" }));
-        updater.apply(Ok(Event::InitApply(invalid)));
-        updater.apply(Ok(Event::InitDone));
+        watch.apply(Ok(Event::InitApply(invalid)));
+        watch.apply(Ok(Event::InitDone));
         let errors = errors_in(&cache, "a").unwrap();
         assert!(
             errors.starts_with(
@@ -311,7 +413,7 @@ mod tests {
             "{errors}"
         );
         assert_eq!(errors_in(&cache, "b").unwrap(), "");
-        updater.apply(Ok(Event::Apply(policy("a", json!({})))));
+        watch.apply(Ok(Event::Apply(policy("a", json!({})))));
         assert_eq!(errors_in(&cache, "a").unwrap(), "", "the Policy is fixed");
     }
 
@@ -341,10 +443,10 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_ends_when_the_cache_is_synced() {
-        let (mut updater, cache) = updater();
+        let (mut watch, cache) = followed();
         let mut wait = std::pin::pin!(cache.wait_until_synced());
         assert!(futures::poll!(&mut wait).is_pending());
-        updater.apply(Ok(Event::InitDone));
+        watch.apply(Ok(Event::InitDone));
         wait.await;
     }
 }

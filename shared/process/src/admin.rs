@@ -11,7 +11,7 @@ use prometheus::Registry;
 use super::health::Health;
 use super::plain_port::PortConfig;
 use super::probes;
-use super::scrape::{MetricsState, metrics};
+use super::scrape::{MetricsState, MetricsWriter, metrics};
 use super::serve::Limits;
 
 /// The port of the metrics.
@@ -28,10 +28,6 @@ pub const PORT: PortConfig = PortConfig {
         ..Limits::DEFAULT
     },
 };
-
-/// Writes further metrics in the text format of Prometheus during a scrape: for metrics whose number grows with the number of
-/// objects, so that they are not stored twice.
-pub type MetricsWriter = dyn Fn(&mut String) + Send + Sync;
 
 /// The routes of the port: the metrics of the registry and `more`, and the probes.
 pub fn router(registry: Registry, more: Vec<Arc<MetricsWriter>>, health: Health) -> Router {

@@ -12,12 +12,14 @@
 
 pub mod admin;
 pub mod args;
+mod backoff;
 pub mod build_info;
 pub mod exit;
 pub mod fair;
 pub mod health;
 mod lock;
 pub mod metrics;
+mod on_change;
 mod own_namespace;
 pub mod plain_port;
 pub mod probes;
@@ -29,15 +31,17 @@ pub mod supervisor;
 pub mod telemetry;
 mod throttle;
 
-pub use admin::MetricsWriter;
 pub use args::{LogFormat, ProcessArgs};
+pub use backoff::ExponentialBackoff;
 pub use build_info::version;
 pub use exit::{exit, run_process, run_process_on};
 pub use fair::{FairPermit, FairSemaphore};
 pub use health::{Gate, Health, Heartbeat};
 pub use lock::lock;
+pub use on_change::OnChange;
 pub use own_namespace::own_namespace;
 pub use plain_port::{PlainPort, PortConfig, PortError};
+pub use scrape::MetricsWriter;
 pub use serve::{Accept, Drained, Limits, PeerBytes, ServeMetrics, Transport, listen, serve};
 pub use signals::{OsSignals, Signals};
 pub use supervisor::{ProcessError, Shutdown, Supervisor, TaskResult};

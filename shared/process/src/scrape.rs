@@ -22,7 +22,6 @@ use hyper::body::{Frame, SizeHint};
 use prometheus::{Registry, TextEncoder};
 use tokio::time::timeout;
 
-use super::admin::MetricsWriter;
 use super::fair::{FairPermit, FairSemaphore};
 
 /// Concurrent scrapes, counted until their responses are sent: enough for two Prometheus servers. A response can have the
@@ -38,6 +37,10 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that are passed to the connection at a time, so that the permit is held until the client has read nearly all of the
 /// response.
 const CHUNK: usize = 64 << 10;
+
+/// Writes further metrics in the text format of Prometheus during a scrape: for metrics whose number grows with the number of
+/// objects, so that they are not stored twice.
+pub type MetricsWriter = dyn Fn(&mut String) + Send + Sync;
 
 /// The sources of the metrics, and the permits for scrapes.
 #[derive(Clone)]

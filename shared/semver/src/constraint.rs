@@ -8,6 +8,7 @@
 //! version). Such texts are in use, so they have the same meaning here. The test tables are generated with that library.
 
 mod comparator;
+mod condition;
 mod error;
 mod grammar;
 mod hint;
@@ -18,7 +19,9 @@ mod satisfiable;
 use std::{fmt, str::FromStr};
 
 use self::comparator::Comparator;
-pub use self::error::{BoundError, ConstraintError, Expected};
+pub use self::condition::{Condition, Precision};
+pub use self::error::{BoundError, ConstraintError};
+pub use self::grammar::{Expected, Operator};
 use self::hyphen::Rewritten;
 use crate::version::Version;
 
@@ -76,6 +79,13 @@ impl Constraint {
         }
     }
 
+    /// The alternatives, each with its conditions, all of which must hold. Neither is ever empty.
+    pub fn conditions(&self) -> impl Iterator<Item = impl Iterator<Item = Condition<'_>>> {
+        self.groups
+            .iter()
+            .map(|group| group.comparators.iter().map(Comparator::condition))
+    }
+
     /// Whether `version` matches. A pre-release matches only a group that names a pre-release itself, such as `>=1.2-0`.
     pub fn matches(&self, version: &Version) -> bool {
         self.groups.iter().any(|group| group.matches(version))
@@ -120,11 +130,11 @@ impl FromStr for Constraint {
 
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, group) in self.groups.iter().enumerate() {
+        for (i, group) in self.conditions().enumerate() {
             f.write_str(if i == 0 { "" } else { " || " })?;
-            for (k, comparator) in group.comparators.iter().enumerate() {
-                f.write_str(if k == 0 { "" } else { " " })?;
-                f.write_str(comparator.text())?;
+            for (k, condition) in group.enumerate() {
+                let blank = if k == 0 { "" } else { " " };
+                write!(f, "{blank}{condition}")?;
             }
         }
         Ok(())

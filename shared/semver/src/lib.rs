@@ -5,7 +5,8 @@ mod version;
 
 pub use self::{
     constraint::{
-        BoundError, Constraint, ConstraintError, Expected, MAX_CONSTRAINT_GROUPS, MAX_CONSTRAINT_LEN,
+        BoundError, Condition, Constraint, ConstraintError, Expected, MAX_CONSTRAINT_GROUPS,
+        MAX_CONSTRAINT_LEN, Operator, Precision,
     },
     version::{MAX_VERSION_LEN, Version, VersionError},
 };

@@ -1,14 +1,14 @@
-//! Truncated texts, and bytes as hexadecimal digits.
+#![doc = include_str!("../README.md")]
 
 use std::fmt::Write as _;
 
-/// A text in one line of a Markdown table.
+/// A text as a cell of a Markdown table: on one line, with white space collapsed and `|` escaped.
 pub fn table_cell(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     words.join(" ").replace('|', "\\|")
 }
 
-/// Truncates a text to at most `longest` bytes, including the mark `…`.
+/// Truncates a text to at most `longest` bytes, including the mark `…`, which has three: with less, the mark alone remains.
 pub fn cut(mut text: String, longest: usize) -> String {
     if text.len() > longest {
         text.truncate(text.floor_char_boundary(longest.saturating_sub('…'.len_utf8())));
@@ -17,7 +17,7 @@ pub fn cut(mut text: String, longest: usize) -> String {
     text
 }
 
-/// Bytes as hexadecimal digits.
+/// Bytes as hexadecimal digits, in lower case.
 pub fn hex(bytes: &[u8]) -> String {
     let out = String::with_capacity(bytes.len() * 2);
     bytes.iter().fold(out, |mut out, byte| {

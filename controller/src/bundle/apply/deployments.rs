@@ -45,6 +45,8 @@ fn written(
         "write",
         format_args!("BundleDeployment {name}"),
     ))?;
+    let pruned = &context.pruned_deployment_fields;
+    pruned.learn("BundleDeployment", &deployment.spec, &written.spec);
     context.stores.deployments.wrote(written.clone());
     Ok(written)
 }

@@ -11,7 +11,6 @@ use tokio::time::{Instant, advance, sleep};
 use tower::service_fn;
 
 use super::*;
-use crate::client::{ApiError, bounded};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,12 +26,12 @@ fn config_maps(leadership: &Leadership, delay: Duration) -> Api<ConfigMap> {
     Api::default_namespaced(client)
 }
 
-async fn write(api: &Api<ConfigMap>) -> Result<ConfigMap, ApiError> {
-    bounded(api.create(&PostParams::default(), &ConfigMap::default())).await
+async fn write(api: &Api<ConfigMap>) -> kube::Result<ConfigMap> {
+    api.create(&PostParams::default(), &ConfigMap::default()).await
 }
 
-fn is_rejected(written: &Result<ConfigMap, ApiError>) -> bool {
-    matches!(written, Err(error @ ApiError::NotLeading(_)) if error.is_benign())
+fn is_rejected(written: &kube::Result<ConfigMap>) -> bool {
+    matches!(written, Err(kube::Error::Service(error)) if error.is::<NotLeading>())
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,12 +39,12 @@ async fn only_the_leader_writes_and_every_replica_reads() {
     let (sender, leadership) = Leadership::elected();
     let api = config_maps(&leadership, SECOND);
     assert!(is_rejected(&write(&api).await));
-    assert!(bounded(api.get("a")).await.is_ok());
+    assert!(api.get("a").await.is_ok());
     sender.set(Some(Instant::now() + 10 * SECOND));
     assert!(write(&api).await.is_ok());
     advance(10 * SECOND).await;
     assert!(is_rejected(&write(&api).await), "leadership has ended");
-    assert!(bounded(api.get("a")).await.is_ok());
+    assert!(api.get("a").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -156,6 +156,7 @@ impl Replica {
         let metrics = LeaseMetrics::register(&registry).unwrap();
         let (election, leadership) = Election::new(
             client(server),
+            "manager",
             lease,
             identity.to_owned(),
             timing,

@@ -7,24 +7,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use helmops_process::lock;
+use helmops_process::{ExponentialBackoff, lock};
 
-use super::error::FetchErrorKind;
-use crate::backoff::BackoffPolicy;
+use super::{error::FetchErrorKind, retry_after::MAX_RETRY_AFTER};
 
 /// Maximum number of entries. An evicted entry costs one more failing request.
 const MAX_ENTRIES: usize = 4096;
 /// Backoff after most failures: a recovery is noticed within `longest`.
-const DEFAULT_BACKOFF: BackoffPolicy = BackoffPolicy {
-    is_transient: true,
+const DEFAULT_BACKOFF: ExponentialBackoff = ExponentialBackoff {
     initial_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(30),
 };
-/// Longest backoff that a server can request.
-pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 /// Backoff after a 429 without `Retry-After`.
-const RATE_LIMIT_BACKOFF: BackoffPolicy = BackoffPolicy {
-    is_transient: true,
+const RATE_LIMIT_BACKOFF: ExponentialBackoff = ExponentialBackoff {
     initial_delay: Duration::from_secs(10),
     max_delay: MAX_RETRY_AFTER,
 };

@@ -9,8 +9,7 @@ use std::{
 use helmops_process::{exit::with_causes, lock};
 use reqwest::{Certificate, Client, Identity, redirect};
 
-use super::{addresses::Addresses, body::MinRate, dns::DnsResolver, error::FetchErrorKind};
-use crate::resolve::access::TlsConfig;
+use super::{addresses::Addresses, body::MinRate, dns::DnsResolver, error::FetchErrorKind, tls::TlsConfig};
 
 /// Timeouts of requests.
 #[derive(Clone, Copy, Debug)]

@@ -1,15 +1,15 @@
-//! Errors of requests: messages for users, reasons and retries for the controller.
+//! Errors of requests: messages for users, reasons and classes for the controller.
 
 use std::{io, time::Duration};
 
 use bounded_text::cut;
 use helmops_core::{chart::url::redacted, reason::Reason};
 use helmops_process::exit::with_causes;
-use reqwest::{StatusCode, Url};
+use reqwest::StatusCode;
 use thiserror::Error;
 
-use super::{addresses::AddressError, backoff::MAX_RETRY_AFTER};
-use crate::backoff::BackoffPolicy;
+use super::{addresses::AddressError, retry_after::MAX_RETRY_AFTER};
+use crate::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 
 /// Longest text of a library error that a message quotes, in bytes.
 const MAX_CAUSE: usize = 512;
@@ -32,14 +32,6 @@ impl FetchError {
             kind,
         }
     }
-}
-
-/// Parses a URL.
-///
-/// # Errors
-/// If it is not a URL.
-pub fn parse(url: &str) -> Result<Url, FetchError> {
-    Url::parse(url).map_err(|error| FetchError::new(url, FetchErrorKind::Url(error.to_string())))
 }
 
 /// Why a request has no usable response. The texts in parentheses are those of Go's HTTP client, so that a search for them
@@ -173,63 +165,6 @@ impl FetchErrorKind {
         }
     }
 
-    /// The reason for conditions and metrics.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::Url(_) => Reason::InvalidURL,
-            Self::CaCertificates(_) | Self::ClientCertificate(_) => Reason::InvalidSecret,
-            Self::Client(_) | Self::Redirect(_) | Self::Encoding(_) | Self::InvalidResponse(_) => {
-                Reason::RepositoryError
-            }
-            Self::Dns(_) => Reason::DNSLookupFailed,
-            Self::ConnectionRefused | Self::Unreachable(_) | Self::Connection(_) | Self::Address(_) => {
-                Reason::ConnectionFailed
-            }
-            Self::NotAccepted | Self::Timeout(_) => Reason::Timeout,
-            Self::Certificate(_) => Reason::CertificateError,
-            Self::Status(status) => match *status {
-                StatusCode::UNAUTHORIZED => Reason::Unauthorized,
-                StatusCode::FORBIDDEN => Reason::Forbidden,
-                StatusCode::NOT_FOUND | StatusCode::GONE => Reason::RepositoryNotFound,
-                _ => Reason::RepositoryError,
-            },
-            Self::CredentialsForOtherHost { .. } | Self::CredentialsNeedHttps { .. } => {
-                Reason::CredentialsNotForHost
-            }
-            Self::RateLimited { .. } => Reason::RateLimited,
-            Self::TooLarge { .. } => Reason::ResponseTooLarge,
-        }
-    }
-
-    /// When to retry.
-    pub fn backoff_policy(&self) -> BackoffPolicy {
-        match self {
-            Self::Client(_)
-            | Self::Dns(_)
-            | Self::ConnectionRefused
-            | Self::Unreachable(_)
-            | Self::NotAccepted
-            | Self::Connection(_)
-            | Self::Timeout(_)
-            | Self::Encoding(_) => BackoffPolicy::TRANSIENT,
-            Self::Status(status) if status.is_server_error() => BackoffPolicy::TRANSIENT,
-            Self::RateLimited { after, .. } => {
-                BackoffPolicy::RATE_LIMITED.at_least(after.unwrap_or_default().min(MAX_RETRY_AFTER))
-            }
-            Self::Url(_)
-            | Self::CaCertificates(_)
-            | Self::ClientCertificate(_)
-            | Self::Certificate(_)
-            | Self::Address(_)
-            | Self::Redirect(_)
-            | Self::Status(_)
-            | Self::CredentialsForOtherHost { .. }
-            | Self::CredentialsNeedHttps { .. }
-            | Self::TooLarge { .. }
-            | Self::InvalidResponse(_) => BackoffPolicy::SLOW,
-        }
-    }
-
     /// The same error without any text from the response.
     #[must_use]
     pub fn without_response_text(self) -> Self {
@@ -250,42 +185,52 @@ impl FetchErrorKind {
                 .to_owned(),
         )
     }
+}
 
-    /// What backs off after this error.
-    pub fn backoff_scope(&self) -> BackoffScope {
+impl ClassifiedError for FetchErrorKind {
+    fn classify(&self) -> Classified {
         match self {
-            Self::Dns(_) | Self::ConnectionRefused | Self::Unreachable(_) | Self::NotAccepted => {
-                BackoffScope::Host
+            Self::Url(_) => classified(Reason::InvalidURL, Class::Absent),
+            Self::CaCertificates(_) | Self::ClientCertificate(_) => {
+                classified(Reason::InvalidSecret, Class::Absent)
             }
-            Self::Connection(_) | Self::Timeout(_) | Self::RateLimited { .. } => BackoffScope::Repository,
-            Self::Status(status) if status.is_server_error() => BackoffScope::Repository,
-            Self::Url(_)
-            | Self::CaCertificates(_)
-            | Self::ClientCertificate(_)
-            | Self::Client(_)
-            | Self::Certificate(_)
-            | Self::Address(_)
-            | Self::Redirect(_)
-            | Self::Status(_)
-            | Self::CredentialsForOtherHost { .. }
-            | Self::CredentialsNeedHttps { .. }
-            | Self::TooLarge { .. }
-            | Self::Encoding(_)
-            | Self::InvalidResponse(_) => BackoffScope::Request,
+            Self::Client(_) | Self::Encoding(_) => classified(Reason::RepositoryError, Class::TRANSIENT),
+            Self::Dns(_) => classified(Reason::DNSLookupFailed, Class::Transient(Scope::Host)),
+            Self::ConnectionRefused | Self::Unreachable(_) => {
+                classified(Reason::ConnectionFailed, Class::Transient(Scope::Host))
+            }
+            Self::NotAccepted => classified(Reason::Timeout, Class::Transient(Scope::Host)),
+            Self::Connection(_) => classified(Reason::ConnectionFailed, Class::Transient(Scope::Repository)),
+            Self::Address(_) => classified(Reason::ConnectionFailed, Class::Absent),
+            Self::Timeout(_) => classified(Reason::Timeout, Class::Transient(Scope::Repository)),
+            Self::Certificate(_) => classified(Reason::CertificateError, Class::Absent),
+            Self::Redirect(_) | Self::InvalidResponse(_) => {
+                classified(Reason::RepositoryError, Class::Absent)
+            }
+            Self::Status(status) => of_status(*status),
+            Self::CredentialsForOtherHost { .. } | Self::CredentialsNeedHttps { .. } => {
+                classified(Reason::CredentialsNotForHost, Class::Absent)
+            }
+            Self::RateLimited { after, .. } => {
+                let least = after.unwrap_or_default().min(MAX_RETRY_AFTER);
+                classified(Reason::RateLimited, Class::RateLimited(least))
+            }
+            Self::TooLarge { .. } => classified(Reason::ResponseTooLarge, Class::Absent),
         }
     }
 }
 
-/// What backs off after an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackoffScope {
-    /// The server, for all requests.
-    Host,
-    /// The repository, for requests with the same credentials: a tenant that controls one path of a shared server could return
-    /// any error there.
-    Repository,
-    /// Nothing: the server works, and only this request failed.
-    Request,
+/// The classification of a response with an error status.
+fn of_status(status: StatusCode) -> Classified {
+    match status {
+        StatusCode::UNAUTHORIZED => classified(Reason::Unauthorized, Class::Absent),
+        StatusCode::FORBIDDEN => classified(Reason::Forbidden, Class::Absent),
+        StatusCode::NOT_FOUND | StatusCode::GONE => classified(Reason::RepositoryNotFound, Class::Absent),
+        status if status.is_server_error() => {
+            classified(Reason::RepositoryError, Class::Transient(Scope::Repository))
+        }
+        _ => classified(Reason::RepositoryError, Class::Absent),
+    }
 }
 
 /// What a user can do about a response.
@@ -379,4 +324,87 @@ fn innermost<'e>(error: &'e (dyn std::error::Error + 'static)) -> &'e (dyn std::
         last = source;
     }
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let text = String::new;
+        let absent = |reason| classified(reason, Class::Absent);
+        let host = |reason| classified(reason, Class::Transient(Scope::Host));
+        let repository = |reason| classified(reason, Class::Transient(Scope::Repository));
+        let object = |reason| classified(reason, Class::TRANSIENT);
+        let limited = |least| classified(Reason::RateLimited, Class::RateLimited(least));
+        let status = |code| FetchErrorKind::Status(StatusCode::from_u16(code).unwrap());
+        let rate_limited = |after| FetchErrorKind::RateLimited {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            after,
+        };
+        let address = AddressError::name("localhost");
+        let credentials = FetchErrorKind::CredentialsForOtherHost {
+            status: StatusCode::UNAUTHORIZED,
+            secret: text(),
+            origin: text(),
+        };
+        let need_https = FetchErrorKind::CredentialsNeedHttps {
+            status: StatusCode::UNAUTHORIZED,
+            secret: text(),
+        };
+        let too_large = FetchErrorKind::TooLarge {
+            limit: 0,
+            measured: "",
+        };
+        for (error, expected) in [
+            (FetchErrorKind::Url(text()), absent(Reason::InvalidURL)),
+            (FetchErrorKind::CaCertificates(""), absent(Reason::InvalidSecret)),
+            (
+                FetchErrorKind::ClientCertificate(text()),
+                absent(Reason::InvalidSecret),
+            ),
+            (FetchErrorKind::Client(text()), object(Reason::RepositoryError)),
+            (FetchErrorKind::Dns(text()), host(Reason::DNSLookupFailed)),
+            (FetchErrorKind::ConnectionRefused, host(Reason::ConnectionFailed)),
+            (
+                FetchErrorKind::Unreachable(text()),
+                host(Reason::ConnectionFailed),
+            ),
+            (FetchErrorKind::NotAccepted, host(Reason::Timeout)),
+            (
+                FetchErrorKind::Connection(text()),
+                repository(Reason::ConnectionFailed),
+            ),
+            (FetchErrorKind::Address(address), absent(Reason::ConnectionFailed)),
+            (FetchErrorKind::Timeout(text()), repository(Reason::Timeout)),
+            (
+                FetchErrorKind::Certificate(text()),
+                absent(Reason::CertificateError),
+            ),
+            (FetchErrorKind::Redirect(text()), absent(Reason::RepositoryError)),
+            (status(401), absent(Reason::Unauthorized)),
+            (status(403), absent(Reason::Forbidden)),
+            (status(404), absent(Reason::RepositoryNotFound)),
+            (status(410), absent(Reason::RepositoryNotFound)),
+            (status(418), absent(Reason::RepositoryError)),
+            (status(503), repository(Reason::RepositoryError)),
+            (credentials, absent(Reason::CredentialsNotForHost)),
+            (need_https, absent(Reason::CredentialsNotForHost)),
+            (rate_limited(None), limited(Duration::ZERO)),
+            (
+                rate_limited(Some(Duration::from_secs(7))),
+                limited(Duration::from_secs(7)),
+            ),
+            (rate_limited(Some(Duration::MAX)), limited(MAX_RETRY_AFTER)),
+            (too_large, absent(Reason::ResponseTooLarge)),
+            (FetchErrorKind::Encoding(text()), object(Reason::RepositoryError)),
+            (
+                FetchErrorKind::InvalidResponse(text()),
+                absent(Reason::RepositoryError),
+            ),
+        ] {
+            assert_eq!(error.classify(), expected, "{error}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod backoff;
 mod readers;
 mod redirects;
 mod retry_after;
+mod tls;
 
 use std::{
     io::{self, Read},
@@ -33,22 +34,25 @@ pub use self::{
     addresses::{Addresses, Cidr, CidrError},
     body::{Limits, read_error},
     client::Timeouts,
-    error::{FetchError, FetchErrorKind, parse},
+    error::{FetchError, FetchErrorKind},
     permits::RequestPermit,
+    tls::{CaCertificate, TlsConfig, origin},
 };
 use self::{
     backoff::{BackoffKey, Backoffs},
     body::ReadOptions,
     client::Clients,
-    error::BackoffScope,
     permits::RequestPermits,
     readers::{Readers, Threads},
 };
 use super::{
-    access::{Access, TlsConfig, origin},
     metrics::{FetchMetrics, RequestKind, RequestOutcome},
+    time_limit::TimeLimit,
 };
-use crate::metrics::GaugeGuard;
+use crate::{
+    error_class::{ClassifiedError, Scope},
+    metrics::GaugeGuard,
+};
 
 /// Sends requests.
 #[derive(Debug)]
@@ -89,7 +93,7 @@ pub struct HttpRequest<'a> {
 pub struct RepositoryId<'a> {
     /// Its URL.
     pub url: &'a Url,
-    /// See [`Access::identity`].
+    /// See [`crate::resolve::access::Access::identity`].
     pub identity: &'a [u8; 32],
 }
 
@@ -134,11 +138,14 @@ impl HttpClient {
         })
     }
 
-    /// Waits until the namespace of a HelmOp may send a request to the host of a URL. The time limit of the HelmOp is paused
-    /// meanwhile.
-    pub async fn acquire_permit(&self, access: &Access, url: &Url) -> RequestPermit {
-        let permit = self.permits.acquire(&access.namespace, url);
-        access.time_limit.paused(permit).await
+    /// Waits until a namespace may send a request to the host of a URL. The time limit of the HelmOp is paused meanwhile.
+    pub async fn acquire_permit(
+        &self,
+        namespace: &Arc<str>,
+        time_limit: &TimeLimit,
+        url: &Url,
+    ) -> RequestPermit {
+        time_limit.paused(self.permits.acquire(namespace, url)).await
     }
 
     /// Sends a request and waits for the head of the response. Redirects are followed.
@@ -225,7 +232,7 @@ impl HttpClient {
             }
             Err(error) => {
                 let kind = FetchErrorKind::from_reqwest(error);
-                if kind.backoff_scope() == BackoffScope::Host {
+                if kind.class().scope() == Scope::Host {
                     self.hosts.failed(host, &kind);
                 }
                 Err(kind)
@@ -342,10 +349,11 @@ impl TrackedRequest {
 
     fn failed(self, kind: FetchErrorKind, bytes: u64) -> FetchError {
         let (backoff, key) = &self.repository;
-        match kind.backoff_scope() {
-            BackoffScope::Repository => backoff.failed(*key, &kind),
-            BackoffScope::Request => backoff.responded(*key),
-            BackoffScope::Host => {}
+        match kind.class().scope() {
+            Scope::Repository => backoff.failed(*key, &kind),
+            // The server works, and only this request failed.
+            Scope::Object | Scope::Namespace => backoff.responded(*key),
+            Scope::Host => {}
         }
         let outcome = RequestOutcome::Failed(kind.reason());
         self.fetches

@@ -1,13 +1,12 @@
 //! Redirects: their target, and whether they are followed.
 
-use helmops_core::chart::url::redacted;
+use helmops_core::chart::{location::without_credentials, url::redacted};
 use reqwest::{
     Response, StatusCode, Url,
     header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION},
 };
 
-use super::error::FetchErrorKind;
-use crate::resolve::access::origin;
+use super::{error::FetchErrorKind, tls::origin};
 
 /// As many as Go's client follows.
 pub const MAX_REDIRECTS: usize = 10;
@@ -18,7 +17,7 @@ pub const MAX_REDIRECTS: usize = 10;
 /// If the redirect must not be followed.
 pub fn next(response: &Response, redirects: usize) -> Result<Option<Url>, FetchErrorKind> {
     let from = response.url();
-    let Some(mut to) = target(response)? else {
+    let Some(to) = target(response)? else {
         return Ok(None);
     };
     if redirects >= MAX_REDIRECTS {
@@ -40,9 +39,7 @@ pub fn next(response: &Response, redirects: usize) -> Result<Option<Url>, FetchE
         )));
     }
     // Credentials in the target do not come from the user.
-    let _ = to.set_username("");
-    let _ = to.set_password(None);
-    Ok(Some(to))
+    Ok(Some(without_credentials(to)))
 }
 
 /// Removes the headers that must not be sent to another scheme, host or port.

@@ -4,6 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderValue;
 
+/// Longest backoff that a server can request.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
+
 /// Parses a `Retry-After` header, RFC 9110 section 10.2.3: seconds, or a date. `None` if it is missing or invalid.
 pub fn parse(value: Option<&HeaderValue>, now: SystemTime) -> Option<Duration> {
     let text = value?.to_str().ok()?.trim();

@@ -1,7 +1,6 @@
 //! Why no version could be resolved from a registry.
 
-use helm_index::SelectError;
-use helm_index::tags::TagListError;
+use helm_index::{SelectError, tags::TagListError};
 use helmops_core::{
     chart::registry::{
         challenge::ChallengeError, digest::DigestMismatch, error_body::RegistryCode as Code, link::LinkError,
@@ -13,12 +12,8 @@ use reqwest::StatusCode;
 use thiserror::Error;
 
 use crate::{
-    backoff::BackoffPolicy,
-    resolve::{
-        cache::FetchFailure,
-        error::select_reason,
-        http::{FetchError, FetchErrorKind},
-    },
+    error_class::{Class, Classified, ClassifiedError, classified},
+    resolve::http::{FetchError, FetchErrorKind},
 };
 
 /// Why no version could be resolved from a registry.
@@ -127,45 +122,6 @@ impl RegistryError {
         Self::Fetch(FetchError::new(url, kind))
     }
 
-    /// The reason for conditions and metrics.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::Reference { .. } => Reason::InvalidURL,
-            Self::Query { .. } => Reason::InvalidVersion,
-            Self::Fetch(error) => error.kind.reason(),
-            Self::Challenge { .. } | Self::Realm { .. } | Self::Link { .. } | Self::TooManyPages { .. } => {
-                Reason::RepositoryError
-            }
-            Self::TagList { source, .. } => match source {
-                TagListError::TooLong => Reason::ResponseTooLarge,
-                TagListError::OverBudget(_) => Reason::Busy,
-            },
-            Self::Refused { status, code, .. } => refusal_reason(*status, code.as_ref()),
-            Self::Select { source, .. } => select_reason(source),
-            Self::Digest { .. } => Reason::NoMatchingVersion,
-        }
-    }
-
-    /// When to retry; `None` if a retry is useless until the HelmOp changes.
-    pub fn backoff_policy(&self) -> Option<BackoffPolicy> {
-        match self {
-            Self::Reference { .. } | Self::Query { .. } => None,
-            Self::Fetch(error) => Some(error.kind.backoff_policy()),
-            Self::TagList {
-                source: TagListError::OverBudget(_),
-                ..
-            } => Some(BackoffPolicy::TRANSIENT),
-            Self::Challenge { .. }
-            | Self::Realm { .. }
-            | Self::Refused { .. }
-            | Self::Link { .. }
-            | Self::TooManyPages { .. }
-            | Self::TagList { .. }
-            | Self::Select { .. }
-            | Self::Digest { .. } => Some(BackoffPolicy::SLOW),
-        }
-    }
-
     /// Whether this manifest is unknown, while the repository may have others.
     pub fn is_unknown_manifest(&self) -> bool {
         matches!(self, Self::Refused { status, code, .. }
@@ -173,16 +129,22 @@ impl RegistryError {
     }
 }
 
-impl FetchFailure for RegistryError {
-    fn is_shared(&self) -> bool {
-        // The exhausted share of one namespace does not concern others.
-        !matches!(
-            self,
-            Self::TagList {
-                source: TagListError::OverBudget(_),
-                ..
+impl ClassifiedError for RegistryError {
+    fn classify(&self) -> Classified {
+        match self {
+            Self::Reference { .. } => classified(Reason::InvalidURL, Class::Permanent),
+            Self::Query { .. } => classified(Reason::InvalidVersion, Class::Permanent),
+            Self::Fetch(error) => error.kind.classify(),
+            Self::Challenge { .. } | Self::Realm { .. } | Self::Link { .. } | Self::TooManyPages { .. } => {
+                classified(Reason::RepositoryError, Class::Absent)
             }
-        )
+            Self::TagList { source, .. } => source.classify(),
+            Self::Refused { status, code, .. } => {
+                classified(refusal_reason(*status, code.as_ref()), Class::Absent)
+            }
+            Self::Select { source, .. } => source.classify(),
+            Self::Digest { .. } => classified(Reason::NoMatchingVersion, Class::Absent),
+        }
     }
 }
 
@@ -212,5 +174,152 @@ fn advice(status: StatusCode, code: Option<&Code>, repository: &str) -> String {
             "the login may not pull from repository {repository:?}, or there is none: check the Secret that spec.helmSecretName names"
         ),
         _ => "not a response that a registry returns to this request".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::Url;
+
+    use super::*;
+    use crate::error_class::Scope;
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of all errors")]
+    fn every_error_has_a_reason_and_a_class() {
+        let repo = || "oci://r.example.com/web".to_owned();
+        let refused = |status: u16, code| RegistryError::Refused {
+            url: repo(),
+            repository: repo(),
+            status: StatusCode::from_u16(status).unwrap(),
+            code,
+            detail: String::new(),
+        };
+        let scheme = ReferenceError::Scheme { scheme: repo() };
+        let query = QueryError::NotAVersion { tag: repo() };
+        let challenge = ChallengeError::None;
+        let bad_realm = RealmError::BadUrl {
+            realm: repo(),
+            source: Url::parse("https://").unwrap_err(),
+        };
+        let link = LinkError::TooLong;
+        let mismatch = DigestMismatch {
+            tag: repo(),
+            found: repo(),
+            expected: repo(),
+        };
+        for (error, reason, class) in [
+            (
+                RegistryError::Reference {
+                    repo: repo(),
+                    source: scheme,
+                },
+                Reason::InvalidURL,
+                Class::Permanent,
+            ),
+            (
+                RegistryError::Query {
+                    repo: repo(),
+                    source: query,
+                },
+                Reason::InvalidVersion,
+                Class::Permanent,
+            ),
+            (
+                RegistryError::Fetch(FetchError::new(&repo(), FetchErrorKind::NotAccepted)),
+                Reason::Timeout,
+                Class::Transient(Scope::Host),
+            ),
+            (
+                RegistryError::Challenge {
+                    url: repo(),
+                    source: challenge,
+                },
+                Reason::RepositoryError,
+                Class::Absent,
+            ),
+            (
+                RegistryError::Realm {
+                    url: repo(),
+                    source: bad_realm,
+                },
+                Reason::RepositoryError,
+                Class::Absent,
+            ),
+            (refused(401, None), Reason::Unauthorized, Class::Absent),
+            (
+                refused(404, Some(Code::NameUnknown)),
+                Reason::RepositoryNotFound,
+                Class::Absent,
+            ),
+            (
+                refused(404, Some(Code::NameInvalid)),
+                Reason::RepositoryNotFound,
+                Class::Absent,
+            ),
+            (
+                refused(404, Some(Code::ManifestUnknown)),
+                Reason::NoMatchingVersion,
+                Class::Absent,
+            ),
+            (refused(401, Some(Code::Denied)), Reason::Forbidden, Class::Absent),
+            (
+                refused(403, Some(Code::Unauthorized)),
+                Reason::Unauthorized,
+                Class::Absent,
+            ),
+            (
+                refused(400, Some(Code::TooManyRequests)),
+                Reason::RateLimited,
+                Class::Absent,
+            ),
+            (
+                refused(400, Some(Code::Unsupported)),
+                Reason::RepositoryError,
+                Class::Absent,
+            ),
+            (
+                RegistryError::Link {
+                    url: repo(),
+                    source: link,
+                },
+                Reason::RepositoryError,
+                Class::Absent,
+            ),
+            (
+                RegistryError::TooManyPages {
+                    repo: repo(),
+                    pages: 9,
+                },
+                Reason::RepositoryError,
+                Class::Absent,
+            ),
+            (
+                RegistryError::TagList {
+                    repo: repo(),
+                    source: TagListError::TooLong,
+                },
+                Reason::ResponseTooLarge,
+                Class::Absent,
+            ),
+            (
+                RegistryError::Select {
+                    repo: repo(),
+                    source: SelectError::NoVersions { chart: repo() },
+                },
+                Reason::NoMatchingVersion,
+                Class::Absent,
+            ),
+            (
+                RegistryError::Digest {
+                    repo: repo(),
+                    source: mismatch,
+                },
+                Reason::NoMatchingVersion,
+                Class::Absent,
+            ),
+        ] {
+            assert_eq!(error.classify(), classified(reason, class), "{error}");
+        }
     }
 }

@@ -27,7 +27,7 @@ use helmops_core::chart::{
     url::redacted,
 };
 use reqwest::{
-    Method, StatusCode,
+    Method, StatusCode, Url,
     header::{HeaderValue, LINK},
 };
 use ring::digest::{Context, SHA256};
@@ -152,12 +152,15 @@ impl Registries {
         } else {
             Transport::Https
         };
-        let endpoint = Endpoint::of(transport, &reference);
+        let endpoint = Endpoint::of(transport, &reference).map_err(|error| {
+            let kind = FetchErrorKind::Url(error.to_string());
+            RegistryError::Fetch(FetchError::new(repo, kind))
+        })?;
         Ok(RegistryChart {
             repo: redacted(repo),
             reference,
+            session: Session::new(http, &self.tokens, access, endpoint.clone()),
             endpoint,
-            session: Session::new(http, &self.tokens, access, endpoint)?,
             access,
             budget: &self.budget,
         })
@@ -245,13 +248,13 @@ impl RegistryChart<'_> {
             digest: digest.to_owned(),
             url: format!(
                 "oci://{}/{}:{}",
-                self.endpoint.host, self.endpoint.repository, tagged.tag
+                self.reference.registry, self.reference.repository, tagged.tag
             ),
         })
     }
 
     /// The digest from the headers, without the manifest; not all registries send it.
-    async fn head_digest(&self, permit: &RequestPermit, url: &str) -> Result<Option<String>, RegistryError> {
+    async fn head_digest(&self, permit: &RequestPermit, url: &Url) -> Result<Option<String>, RegistryError> {
         let request = manifest_request(&Method::HEAD, url);
         let response = self.session.send(permit, request).await?;
         let digest = response
@@ -266,7 +269,7 @@ impl RegistryChart<'_> {
         Ok(digest)
     }
 
-    async fn computed_digest(&self, permit: &RequestPermit, url: &str) -> Result<String, RegistryError> {
+    async fn computed_digest(&self, permit: &RequestPermit, url: &Url) -> Result<String, RegistryError> {
         let request = manifest_request(&Method::GET, url);
         let response = self.session.send(permit, request).await?;
         let limits = Limits {
@@ -305,9 +308,9 @@ impl RegistryChart<'_> {
     async fn page(
         &self,
         permit: &RequestPermit,
-        url: &str,
+        url: &Url,
         list: PartialTagList,
-    ) -> Result<(PartialTagList, Option<String>), RegistryError> {
+    ) -> Result<(PartialTagList, Option<Url>), RegistryError> {
         let request = RegistryRequest {
             kind: RequestKind::Tags,
             method: &Method::GET,
@@ -319,10 +322,10 @@ impl RegistryChart<'_> {
         let links: Vec<HeaderValue> = response.headers().get_all(LINK).iter().cloned().collect();
         let next = link::next(links.iter().map(HeaderValue::as_bytes), url).map_err(|source| {
             if is_cross_origin {
-                return RegistryError::invalid_response(url, is_cross_origin, source.to_string());
+                return RegistryError::invalid_response(url.as_str(), is_cross_origin, source.to_string());
             }
             RegistryError::Link {
-                url: redacted(url),
+                url: redacted(url.as_str()),
                 source,
             }
         });
@@ -337,7 +340,7 @@ impl RegistryChart<'_> {
         let next = next?;
         let list = read.map_err(|error| match error {
             TagPageError::Page(error) => {
-                RegistryError::invalid_response(url, is_cross_origin, error.to_string())
+                RegistryError::invalid_response(url.as_str(), is_cross_origin, error.to_string())
             }
             TagPageError::List(source) => RegistryError::TagList {
                 repo: self.shared_name(),
@@ -349,7 +352,7 @@ impl RegistryChart<'_> {
 
     /// The repository for errors that are shared between HelmOps: without tag and digest, which belong to one HelmOp.
     fn shared_name(&self) -> String {
-        format!("oci://{}/{}", self.endpoint.host, self.endpoint.repository)
+        format!("oci://{}/{}", self.reference.registry, self.reference.repository)
     }
 
     /// The error of a request that may have been sent for another HelmOp: what it reports about credentials is replaced by what
@@ -473,7 +476,7 @@ fn sha256(mut text: impl Read) -> io::Result<String> {
     Ok(format!("sha256:{}", hex(digest.finish().as_ref())))
 }
 
-fn manifest_request<'a>(method: &'a Method, url: &'a str) -> RegistryRequest<'a> {
+fn manifest_request<'a>(method: &'a Method, url: &'a Url) -> RegistryRequest<'a> {
     RegistryRequest {
         kind: RequestKind::Manifest,
         method,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::resolve::{
     access::{Access, Credentials, Login, NotSentReason},
-    http::{FetchErrorKind, HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit, parse},
+    http::{FetchErrorKind, HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit},
     metrics::RequestKind,
 };
 
@@ -47,30 +47,21 @@ pub struct RegistryRequest<'a> {
     /// GET or HEAD.
     pub method: &'a Method,
     /// The URL.
-    pub url: &'a str,
+    pub url: &'a Url,
     /// The accepted media types.
     pub accept: &'static str,
 }
 
 impl<'a> Session<'a> {
     /// Prepares requests to an endpoint.
-    ///
-    /// # Errors
-    /// If the endpoint is not a URL.
-    pub fn new(
-        http: &'a HttpClient,
-        tokens: &'a Tokens,
-        access: &'a Access,
-        endpoint: Endpoint<'a>,
-    ) -> Result<Self, RegistryError> {
-        let url = endpoint.tags_url();
-        let repository_url = parse(&url).map_err(RegistryError::Fetch)?;
+    pub fn new(http: &'a HttpClient, tokens: &'a Tokens, access: &'a Access, endpoint: Endpoint<'a>) -> Self {
+        let repository_url = endpoint.tags_url();
         let credentials = access.credentials(&repository_url);
         let key = RegistryKey {
             identity: access.identity(login(&credentials)),
-            repository_url: url,
+            repository_url: repository_url.to_string(),
         };
-        Ok(Self {
+        Self {
             http,
             tokens,
             access,
@@ -78,12 +69,19 @@ impl<'a> Session<'a> {
             credentials,
             repository_url,
             key,
-        })
+        }
     }
 
     /// Waits until the namespace of the HelmOp may send requests to the registry.
     pub async fn acquire_permit(&self) -> RequestPermit {
-        self.http.acquire_permit(self.access, &self.repository_url).await
+        let Access {
+            namespace,
+            time_limit,
+            ..
+        } = self.access;
+        self.http
+            .acquire_permit(namespace, time_limit, &self.repository_url)
+            .await
     }
 
     /// The key for cached responses.
@@ -143,7 +141,7 @@ impl<'a> Session<'a> {
             permit: permit.clone(),
             kind: request.kind,
             method: request.method.clone(),
-            url: parse(request.url).map_err(RegistryError::Fetch)?,
+            url: request.url.clone(),
             headers,
             tls: &self.access.tls,
             repository: RepositoryId {
@@ -208,11 +206,12 @@ impl<'a> Session<'a> {
             .bytes(token::MAX_LEN as u64)
             .await
             .map_err(RegistryError::Fetch)?;
-        let token = token::decode(&bytes)
-            .map_err(|error| RegistryError::invalid_response(&url, is_cross_origin, error.to_string()))?;
+        let token = token::decode(&bytes).map_err(|error| {
+            RegistryError::invalid_response(url.as_str(), is_cross_origin, error.to_string())
+        })?;
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret())).map_err(|_| {
             RegistryError::invalid_response(
-                &url,
+                url.as_str(),
                 is_cross_origin,
                 "the token contains characters that no header can carry".to_owned(),
             )

@@ -8,7 +8,7 @@ use super::{
     server::{Reply, RequestHead, Server, response, status},
 };
 use crate::{
-    backoff::BackoffPolicy,
+    error_class::{Class, ClassifiedError},
     resolve::http::{Addresses, Cidr},
 };
 
@@ -29,10 +29,10 @@ async fn loopback_addresses_are_denied() {
     let resolver = TestResolver::with_addresses(Addresses::default());
     let expected = ["127.0.0.1 is a loopback address", "--allow-cidrs"];
     let outcome = resolver.repository(&anonymous(), &server.url()).await;
-    assert_fails(outcome, Reason::ConnectionFailed, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::ConnectionFailed, Class::Absent, &expected);
     let access = over_plain_http(anonymous());
     let outcome = resolver.registry(&access, &reference(&server), "").await;
-    assert_fails(outcome, Reason::ConnectionFailed, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::ConnectionFailed, Class::Absent, &expected);
     assert_eq!(server.connections(), 0);
 }
 
@@ -44,7 +44,7 @@ async fn names_with_only_loopback_addresses_are_denied() {
     for _ in 0..2 {
         let outcome = resolver.repository(&anonymous(), &url).await;
         let expected = ["host \"localhost\" has only addresses", "--allow-cidrs"];
-        let error = assert_fails(outcome, Reason::ConnectionFailed, BackoffPolicy::SLOW, &expected);
+        let error = assert_fails(outcome, Reason::ConnectionFailed, Class::Absent, &expected);
         let message = error.to_string();
         assert!(
             !message.contains("127.0.0.1") && !message.contains("::1"),
@@ -72,7 +72,7 @@ async fn redirects_to_denied_addresses_are_not_followed() {
         });
         let outcome = resolver.repository(&anonymous(), &server.url()).await;
         let expected = [&*server.url(), "--allow-cidrs"];
-        assert_fails(outcome, Reason::ConnectionFailed, BackoffPolicy::SLOW, &expected);
+        assert_fails(outcome, Reason::ConnectionFailed, Class::Absent, &expected);
         assert_eq!(server.requests().len(), 1);
         resolver.assert_idle(1);
     }
@@ -90,7 +90,7 @@ async fn denied_ranges_apply_to_addresses_and_names() {
         let url = format!("http://{host}:{}", server.port());
         let outcome = resolver.repository(&anonymous(), &url).await;
         let expected = ["--deny-cidrs"];
-        assert_fails(outcome, Reason::ConnectionFailed, BackoffPolicy::SLOW, &expected);
+        assert_fails(outcome, Reason::ConnectionFailed, Class::Absent, &expected);
     }
     assert_eq!(server.connections(), 0);
 }
@@ -144,7 +144,7 @@ async fn responses_of_other_origins_are_not_quoted() {
 async fn responses_of_the_same_origin_are_quoted() {
     let server = Server::http(|_| response(200, &[], format!("{INNER} is the content"))).await;
     let outcome = TestResolver::new().repository(&anonymous(), &server.url()).await;
-    assert_fails(outcome, Reason::InvalidIndex, BackoffPolicy::SLOW, &[INNER]);
+    assert_fails(outcome, Reason::InvalidIndex, Class::Absent, &[INNER]);
 }
 
 #[tokio::test]

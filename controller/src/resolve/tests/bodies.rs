@@ -14,7 +14,7 @@ use super::{
     server::{Action, Reply, Server, chunked, forever, response, status, with_content_length},
 };
 use crate::{
-    backoff::BackoffPolicy,
+    error_class::Class,
     resolve::{
         http::{Limits, Timeouts},
         repository::LIMITS,
@@ -43,12 +43,12 @@ async fn resolve(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (TestReso
 async fn assert_fetch_fails(
     reply: impl Fn() -> Reply + Send + Sync + 'static,
     reason: Reason,
-    policy: BackoffPolicy,
+    class: Class,
     expected: &str,
 ) {
     let (resolver, server, outcome) = resolve(reply).await;
     let url = format!("{}/index.yaml", server.url());
-    assert_fails(outcome, reason, policy, &[&url, expected]);
+    assert_fails(outcome, reason, class, &[&url, expected]);
     // If the response is complete, the request is a success and only the content is invalid.
     let counted = if reason == Reason::InvalidIndex {
         "success"
@@ -98,7 +98,7 @@ async fn invalid_compressed_bodies_are_errors() {
     assert_fetch_fails(
         reply,
         Reason::RepositoryError,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         "cannot be decompressed: it ends too early",
     )
     .await;
@@ -109,7 +109,7 @@ async fn invalid_compressed_bodies_are_errors() {
     assert_fetch_fails(
         reply,
         Reason::RepositoryError,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         "it ends too early",
     )
     .await;
@@ -121,7 +121,7 @@ async fn invalid_compressed_bodies_are_errors() {
     assert_fetch_fails(
         reply,
         Reason::RepositoryError,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         "cannot be decompressed",
     )
     .await;
@@ -130,7 +130,7 @@ async fn invalid_compressed_bodies_are_errors() {
     assert_fetch_fails(
         reply,
         Reason::RepositoryError,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         "cannot be decompressed",
     )
     .await;
@@ -138,7 +138,7 @@ async fn invalid_compressed_bodies_are_errors() {
     assert_fetch_fails(
         reply,
         Reason::RepositoryError,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         "Content-Encoding \"br\" was not requested",
     )
     .await;
@@ -170,7 +170,7 @@ async fn a_body_that_decompresses_to_too_much_is_aborted() {
     let resolver = TestResolver::with_limits(limits, LONG_TIMEOUTS);
     let outcome = resolver.repository(&anonymous(), &server.url()).await;
     let expected = [&*server.url(), "larger than 4 MiB after decompression"];
-    assert_fails(outcome, Reason::ResponseTooLarge, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::ResponseTooLarge, Class::Absent, &expected);
     assert_eq!(resolver.requests("index", "ResponseTooLarge"), 1);
     // The body was aborted before it was received completely.
     assert!(resolver.bytes("index") < length, "{}", resolver.bytes("index"));
@@ -201,7 +201,7 @@ async fn a_body_that_takes_too_long_to_read_is_aborted() {
     assert_fails(
         outcome,
         Reason::Timeout,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         &[&server.url(), "timeout: the "],
     );
     assert_eq!(resolver.requests("index", "Timeout"), 1);
@@ -224,7 +224,7 @@ async fn an_endless_body_is_aborted() {
     let resolver = TestResolver::with_limits(limits, LONG_TIMEOUTS);
     let outcome = resolver.repository(&anonymous(), &server.url()).await;
     let expected = [&*server.url(), "larger than 8 MiB on the wire"];
-    assert_fails(outcome, Reason::ResponseTooLarge, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::ResponseTooLarge, Class::Absent, &expected);
     server.wait_for_disconnects(1).await;
     // In addition to the limit, the buffers of both sockets are filled.
     assert!(server.written() < 32 * MIB, "{}", server.written());
@@ -244,7 +244,7 @@ async fn a_body_shorter_than_a_large_content_length_is_an_error() {
     assert_fails(
         outcome,
         Reason::ConnectionFailed,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         &["was closed"],
     );
     assert_eq!(resolver.bytes("index"), index(&["1.0.0"]).len() as u64);
@@ -258,7 +258,7 @@ async fn wrong_content_lengths_are_errors() {
     assert_fetch_fails(
         longer,
         Reason::ConnectionFailed,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         "the connection was closed",
     )
     .await;
@@ -267,7 +267,7 @@ async fn wrong_content_lengths_are_errors() {
     assert_fetch_fails(
         shorter,
         Reason::InvalidIndex,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         "the index is cut off",
     )
     .await;
@@ -282,7 +282,7 @@ async fn wrong_content_lengths_are_errors() {
     assert_fetch_fails(
         two,
         Reason::ConnectionFailed,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         "the connection was closed",
     )
     .await;
@@ -300,7 +300,7 @@ async fn invalid_chunks_are_errors() {
         assert_fetch_fails(
             reply,
             Reason::ConnectionFailed,
-            BackoffPolicy::TRANSIENT,
+            Class::TRANSIENT,
             "the connection was closed",
         )
         .await;
@@ -324,7 +324,7 @@ async fn responses_that_are_not_an_index_are_reported_with_their_content() {
         assert_fetch_fails(
             move || response(200, &[], body),
             Reason::InvalidIndex,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             expected,
         )
         .await;
@@ -334,77 +334,57 @@ async fn responses_that_are_not_an_index_are_reported_with_their_content() {
     assert_fails(
         outcome,
         Reason::ChartNotFound,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &["the index has no chart \"web\"", &server.url()],
     );
 }
 
 #[tokio::test]
 async fn error_statuses_are_reported() {
-    for (code, reason, policy, expected) in [
+    for (code, reason, class, expected) in [
         (
             204,
             Reason::RepositoryError,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             "error code: 204: not a response of a chart repository",
         ),
-        (
-            400,
-            Reason::RepositoryError,
-            BackoffPolicy::SLOW,
-            "error code: 400",
-        ),
+        (400, Reason::RepositoryError, Class::Absent, "error code: 400"),
         (
             401,
             Reason::Unauthorized,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             "error code: 401: the server requires",
         ),
         (
             403,
             Reason::Forbidden,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             "error code: 403: the login has no permission to read this",
         ),
         (
             404,
             Reason::RepositoryNotFound,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             "error code: 404: there is no chart repository at this URL",
         ),
-        (
-            410,
-            Reason::RepositoryNotFound,
-            BackoffPolicy::SLOW,
-            "error code: 410",
-        ),
-        (407, Reason::RepositoryError, BackoffPolicy::SLOW, "HTTPS_PROXY"),
+        (410, Reason::RepositoryNotFound, Class::Absent, "error code: 410"),
+        (407, Reason::RepositoryError, Class::Absent, "HTTPS_PROXY"),
         (
             500,
             Reason::RepositoryError,
-            BackoffPolicy::TRANSIENT,
+            Class::TRANSIENT,
             "error code: 500: the server failed",
         ),
-        (
-            503,
-            Reason::RepositoryError,
-            BackoffPolicy::TRANSIENT,
-            "error code: 503",
-        ),
-        (
-            599,
-            Reason::RepositoryError,
-            BackoffPolicy::TRANSIENT,
-            "error code: 599",
-        ),
+        (503, Reason::RepositoryError, Class::TRANSIENT, "error code: 503"),
+        (599, Reason::RepositoryError, Class::TRANSIENT, "error code: 599"),
     ] {
-        assert_fetch_fails(move || status(code, &[]), reason, policy, expected).await;
+        assert_fetch_fails(move || status(code, &[]), reason, class, expected).await;
         // A valid index in the body makes no difference.
         if code != 204 {
             assert_fetch_fails(
                 move || response(code, &[], index(&["1.0.0"])),
                 reason,
-                policy,
+                class,
                 expected,
             )
             .await;

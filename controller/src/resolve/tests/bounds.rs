@@ -10,7 +10,10 @@ use super::{
     responses::{entry, index, manifest, revalidating, tags},
     server::{Reply, RequestHead, Server, response},
 };
-use crate::{backoff::BackoffPolicy, resolve::MemoryBounds};
+use crate::{
+    error_class::{Class, ClassifiedError, Scope},
+    resolve::MemoryBounds,
+};
 
 /// The text of a page of tags.
 fn listing(patches: Range<usize>, padding: &str) -> String {
@@ -42,7 +45,7 @@ async fn a_list_of_tags_is_bounded_over_all_pages() {
             "the list of tags has more than",
             "use an exact version",
         ];
-        assert_fails(outcome, Reason::ResponseTooLarge, BackoffPolicy::SLOW, &expected);
+        assert_fails(outcome, Reason::ResponseTooLarge, Class::Absent, &expected);
         assert!(server.requests().len() <= max, "{}", server.requests().len());
         resolver.assert_idle(server.requests().len() as u64);
     }
@@ -72,7 +75,7 @@ async fn a_version_is_selected_from_a_long_list_of_many_pages() {
         "of its 12001 versions the nearest are 1.0.11999, 1.0.11998, 1.0.11997, 1.0.11996, 1.0.11995, 1.0.11994",
     ];
     let outcome = resolver.registry_since(&access, &repo, "2.x", since).await;
-    assert_fails(outcome, Reason::NoMatchingVersion, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::NoMatchingVersion, Class::Absent, &expected);
 }
 
 /// An index with more versions of a chart than are kept, and one of the requested chart.
@@ -115,7 +118,7 @@ async fn large_charts_of_others_cost_one_more_download_and_no_more() {
         .chart(&access, (&server.url(), "big"), Instant::now())
         .await;
     let expected = ["the index lists too many versions"];
-    assert_fails(outcome, Reason::InvalidIndex, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::InvalidIndex, Class::Absent, &expected);
 }
 
 #[tokio::test]
@@ -132,9 +135,13 @@ async fn a_namespace_above_its_share_fails_without_affecting_others() {
     let greedy = in_namespace("greedy", anonymous());
     for _ in 0..2 {
         let outcome = resolver.chart(&greedy, (&url, "many"), since).await;
-        let expected = [&*url, "the memory for reading indexes", "retrying"];
-        let error = assert_fails(outcome, Reason::Busy, BackoffPolicy::TRANSIENT, &expected);
-        assert!(error.is_transient());
+        let expected = [
+            &*url,
+            "the memory for reading indexes",
+            "in use by other documents",
+        ];
+        let error = assert_fails(outcome, Reason::Busy, Class::TRANSIENT, &expected);
+        assert_eq!(error.class(), Class::Transient(Scope::Namespace));
     }
     let found = resolver
         .chart(&in_namespace("modest", anonymous()), (&url, "web"), since)
@@ -155,7 +162,7 @@ async fn a_list_of_tags_is_read_within_the_budget() {
     for _ in 0..2 {
         let outcome = resolver.registry(&access, &reference(&server), "").await;
         let expected = [&*server.host(), "the memory for reading indexes"];
-        assert_fails(outcome, Reason::Busy, BackoffPolicy::TRANSIENT, &expected);
+        assert_fails(outcome, Reason::Busy, Class::TRANSIENT, &expected);
     }
 }
 

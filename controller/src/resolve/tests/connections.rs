@@ -8,7 +8,7 @@ use super::{
     responses::indexed,
     server::{Action, Reply, Server, status},
 };
-use crate::backoff::BackoffPolicy;
+use crate::error_class::Class;
 
 #[tokio::test]
 async fn a_refused_connection_is_reported() {
@@ -22,12 +22,7 @@ async fn a_refused_connection_is_reported() {
         "connection refused",
         "check the port",
     ];
-    assert_fails(
-        outcome,
-        Reason::ConnectionFailed,
-        BackoffPolicy::TRANSIENT,
-        &expected,
-    );
+    assert_fails(outcome, Reason::ConnectionFailed, Class::TRANSIENT, &expected);
     assert_eq!(resolver.requests("index", "ConnectionFailed"), 1);
     resolver.assert_idle(1);
 }
@@ -43,19 +38,14 @@ async fn an_unknown_host_name_is_reported() {
         "no such host",
         "check the host in the URL",
     ];
-    assert_fails(
-        outcome,
-        Reason::DNSLookupFailed,
-        BackoffPolicy::TRANSIENT,
-        &expected,
-    );
+    assert_fails(outcome, Reason::DNSLookupFailed, Class::TRANSIENT, &expected);
     let outcome = resolver
         .registry(&anonymous(), "oci://no-registry.invalid/charts/web", "1.2.3")
         .await;
     assert_fails(
         outcome,
         Reason::DNSLookupFailed,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         &["no-registry.invalid", "no such host"],
     );
     assert_eq!(resolver.requests("index", "DNSLookupFailed"), 1);
@@ -89,12 +79,7 @@ async fn responses_that_are_not_http_are_reported() {
         let resolver = TestResolver::new();
         let outcome = resolver.repository(&anonymous(), &server.url()).await;
         let expected = [&*server.url(), "the connection was closed"];
-        let error = assert_fails(
-            outcome,
-            Reason::ConnectionFailed,
-            BackoffPolicy::TRANSIENT,
-            &expected,
-        );
+        let error = assert_fails(outcome, Reason::ConnectionFailed, Class::TRANSIENT, &expected);
         assert_eq!(server.requests().len(), 1, "{error}");
         // A head of many lines, and some MiB in the buffers of the sockets.
         assert!(server.written() < 32 << 20, "{}: {error}", server.written());
@@ -128,7 +113,7 @@ async fn bytes_left_on_a_connection_are_not_the_response_to_the_next_request() {
     .await;
     let resolver = TestResolver::new();
     let outcome = resolver.repository(&anonymous(), &server.url()).await;
-    assert_fails(outcome, Reason::RepositoryNotFound, BackoffPolicy::SLOW, &[]);
+    assert_fails(outcome, Reason::RepositoryNotFound, Class::Absent, &[]);
     let found = resolver
         .repository_until_success(&anonymous(), &server.url())
         .await;

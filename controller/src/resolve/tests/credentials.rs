@@ -11,7 +11,7 @@ use super::{
     server::{Reply, RequestHead, Server, status},
 };
 use crate::{
-    backoff::BackoffPolicy,
+    error_class::Class,
     resolve::access::{Access, Login},
 };
 
@@ -52,7 +52,7 @@ async fn a_rejected_login_is_sent_again_by_the_next_resolution() {
         "error code: 401",
         "check username and password in the Secret",
     ];
-    assert_fails(outcome, Reason::Unauthorized, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::Unauthorized, Class::Absent, &expected);
     assert_eq!(
         server.requests().len(),
         1,
@@ -80,12 +80,7 @@ async fn credentials_for_another_host_are_not_sent() {
             "those in Secret access are for https://charts.example.com and are not sent anywhere else",
             "create a separate HelmOp",
         ];
-        assert_fails(
-            outcome,
-            Reason::CredentialsNotForHost,
-            BackoffPolicy::SLOW,
-            &expected,
-        );
+        assert_fails(outcome, Reason::CredentialsNotForHost, Class::Absent, &expected);
         assert_eq!(server.authorizations(), [""]);
         assert_eq!(resolver.requests("index", "CredentialsNotForHost"), 1);
     }
@@ -119,12 +114,7 @@ async fn credentials_for_another_host_are_not_sent_to_a_registry() {
             "error code: 401",
             "are for https://charts.example.com",
         ];
-        assert_fails(
-            outcome,
-            Reason::CredentialsNotForHost,
-            BackoffPolicy::SLOW,
-            &expected,
-        );
+        assert_fails(outcome, Reason::CredentialsNotForHost, Class::Absent, &expected);
     }
     assert_eq!(server.authorizations(), ["", ""]);
     assert_eq!(resolver.requests("manifest", "CredentialsNotForHost"), 1);
@@ -143,12 +133,7 @@ async fn credentials_are_not_sent_to_another_port_or_scheme_of_the_host() {
         let outcome = TestResolver::new()
             .repository(&login_at(&origin, "user"), &server.url())
             .await;
-        assert_fails(
-            outcome,
-            Reason::CredentialsNotForHost,
-            BackoffPolicy::SLOW,
-            &[&origin],
-        );
+        assert_fails(outcome, Reason::CredentialsNotForHost, Class::Absent, &[&origin]);
     }
     assert_eq!(server.authorizations(), ["", "", ""]);
 }
@@ -177,7 +162,7 @@ async fn host_logins_are_sent_to_their_host_only() {
     assert_fails(
         outcome,
         Reason::CredentialsNotForHost,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &[&other.url(), "are for other hosts"],
     );
     assert_eq!(other.authorizations(), [""]);
@@ -194,7 +179,7 @@ async fn a_login_in_the_url_is_sent_and_not_reported() {
     assert_fails(
         outcome,
         Reason::Unauthorized,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &[&server.host(), "error code: 401"],
     );
     assert_eq!(server.authorizations(), [basic("user"), basic("other")]);
@@ -208,7 +193,7 @@ async fn a_query_is_sent_and_not_reported() {
     assert_fails(
         outcome,
         Reason::RepositoryNotFound,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &[&format!("{}/charts/index.yaml", server.url())],
     );
     assert_eq!(
@@ -242,7 +227,7 @@ async fn a_docker_config_entry_may_apply_to_a_part_of_a_registry() {
     assert_fails(
         outcome,
         Reason::Unauthorized,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &["the registry requires other credentials"],
     );
     assert_eq!(server.authorizations(), ["", &basic("team"), "", &basic("all")]);
@@ -270,12 +255,7 @@ async fn a_docker_config_login_is_not_sent_unencrypted() {
         "in Secret access are for HTTPS",
         "set key basicHTTP of the Secret to true",
     ];
-    assert_fails(
-        outcome,
-        Reason::CredentialsNotForHost,
-        BackoffPolicy::SLOW,
-        &expected,
-    );
+    assert_fails(outcome, Reason::CredentialsNotForHost, Class::Absent, &expected);
     assert_eq!(server.authorizations(), [""]);
     // The Secret, or the entry, can allow it.
     for access in [

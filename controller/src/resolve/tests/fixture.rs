@@ -16,14 +16,14 @@ use super::{
     server::{Ca, DEADLINE, Server},
 };
 use crate::{
-    backoff::BackoffPolicy,
+    error_class::{Class, ClassifiedError},
     resolve::{
         ResolveError, SHARE_OF_READS,
-        access::{self, Access, Login, TlsConfig},
+        access::{self, Access, Login},
         bounds::MemoryBounds,
         budget::Budget,
         cache::CacheSettings,
-        http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts},
+        http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
         metrics::FetchMetrics,
         oci::{Registries, RegistryError},
         repository::{ChartRef, LIMITS, Repositories, RepositoryError},
@@ -317,18 +317,14 @@ pub fn reference(server: &Server) -> String {
 
 /// Asserts the reason, the retry and the message of a failed resolution.
 #[track_caller]
-pub fn assert_fails(
-    outcome: ResolveResult,
-    reason: Reason,
-    policy: BackoffPolicy,
-    expected: &[&str],
-) -> ResolveError {
+pub fn assert_fails(outcome: ResolveResult, reason: Reason, class: Class, expected: &[&str]) -> ResolveError {
     let Err(error) = outcome else {
         panic!("the resolution succeeds: {outcome:?}")
     };
     let message = error.to_string();
+    let retry = |class: Class| (class.backoff_policy(), class.is_transient());
     assert_eq!(error.reason(), reason, "{message}");
-    assert_eq!(error.backoff_policy(), Some(policy), "{message}");
+    assert_eq!(retry(error.class()), retry(class), "{message}");
     for word in expected {
         assert!(message.contains(word), "{word:?} is missing in: {message}");
     }

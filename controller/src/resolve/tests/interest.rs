@@ -9,7 +9,7 @@ use super::{
     responses::{entry, index_of, revalidating},
     server::Server,
 };
-use crate::backoff::BackoffPolicy;
+use crate::error_class::Class;
 
 const CHARTS: [(&str, &[&str]); 3] = [("api", &["1.0.0"]), ("db", &["2.0.0"]), ("web", &["3.0.0"])];
 
@@ -74,7 +74,7 @@ async fn a_missing_chart_does_not_cost_a_download_each_time() {
         assert_fails(
             outcome,
             Reason::ChartNotFound,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             &["the index has no chart \"nosuch\"", &url],
         );
     }

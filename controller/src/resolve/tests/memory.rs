@@ -10,7 +10,7 @@ use super::{
     server::{Action, Reply, Server, response},
 };
 use crate::{
-    backoff::BackoffPolicy,
+    error_class::Class,
     resolve::{http::Limits, repository::LIMITS},
 };
 
@@ -113,7 +113,7 @@ async fn an_endless_body_is_not_held_in_memory() {
         );
         let before = peak();
         let outcome = resolver.repository(&anonymous(), &server.url()).await;
-        assert_fails(outcome, Reason::ResponseTooLarge, BackoffPolicy::SLOW, &[]);
+        assert_fails(outcome, Reason::ResponseTooLarge, Class::Absent, &[]);
         let cost = peak() - before;
         assert!(cost < COST, "{cost} bytes for {}", resolver.bytes("index"));
     })
@@ -141,7 +141,7 @@ async fn an_endless_list_of_tags_is_not_held_in_memory() {
         let _ = resolver.registry(&access, &reference(&server), "").await;
         let before = peak();
         let outcome = resolver.registry(&access, &reference(&server), "").await;
-        assert_fails(outcome, Reason::ResponseTooLarge, BackoffPolicy::SLOW, &[]);
+        assert_fails(outcome, Reason::ResponseTooLarge, Class::Absent, &[]);
         let cost = peak() - before;
         eprintln!(
             "{cost} bytes of memory for {} on the wire",

@@ -7,7 +7,7 @@ use super::{
     responses::{manifest, tags},
     server::{Reply, RequestHead, Server},
 };
-use crate::backoff::BackoffPolicy;
+use crate::error_class::Class;
 
 fn linked(target: &str, all: &[&str]) -> Reply {
     tags(&[("Link", &format!("<{target}>; rel=\"next\""))], all)
@@ -57,7 +57,7 @@ async fn an_endless_list_is_aborted() {
     let script = |head: &RequestHead| linked(&format!("/v2/web/tags/list?last={}", head.nth), &["1.0.0"]);
     let (resolver, server, outcome) = resolve(script).await;
     let expected = [&*server.host(), "more than 100 pages", "use an exact version"];
-    assert_fails(outcome, Reason::RepositoryError, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::RepositoryError, Class::Absent, &expected);
     assert_eq!(server.requests().len(), MAX_PAGES);
     assert_eq!(resolver.requests("tags", "success"), MAX_PAGES as u64);
     assert_eq!(server.connections(), 1);
@@ -78,7 +78,7 @@ async fn links_to_another_origin_or_repository_are_not_followed() {
             "the next page of the tag list has a URL that cannot be used",
             "leads to",
         ];
-        assert_fails(outcome, Reason::RepositoryError, BackoffPolicy::SLOW, &expected);
+        assert_fails(outcome, Reason::RepositoryError, Class::Absent, &expected);
         assert_eq!(server.requests().len(), 1);
     }
     assert!(other.lines().is_empty());
@@ -98,7 +98,7 @@ async fn links_to_the_same_page_and_invalid_links_are_errors() {
         assert_fails(
             outcome,
             Reason::RepositoryError,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             &[&server.host(), expected],
         );
         assert_eq!(server.requests().len(), 1);
@@ -113,5 +113,5 @@ async fn an_incomplete_list_is_not_used() {
     };
     let (_, server, outcome) = resolve(script).await;
     let expected = [&*server.host(), "is not JSON"];
-    assert_fails(outcome, Reason::RepositoryError, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::RepositoryError, Class::Absent, &expected);
 }

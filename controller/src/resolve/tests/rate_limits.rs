@@ -14,7 +14,7 @@ use super::{
     responses::indexed,
     server::{Action, Reply, RequestHead, Server, status},
 };
-use crate::{backoff::BackoffPolicy, resolve::http::FetchErrorKind};
+use crate::{error_class::Class, resolve::http::FetchErrorKind};
 
 type ReplyFn = fn() -> Reply;
 
@@ -46,7 +46,7 @@ fn assert_limited(outcome: ResolveResult, code: StatusCode) -> Duration {
     assert_fails(
         outcome,
         Reason::RateLimited,
-        BackoffPolicy::RATE_LIMITED.at_least(after),
+        Class::RateLimited(after),
         &[&code, &expected],
     );
     after
@@ -118,7 +118,7 @@ async fn a_rate_limit_without_retry_after_backs_off() {
         assert_fails(
             outcome,
             Reason::RateLimited,
-            BackoffPolicy::RATE_LIMITED,
+            Class::RateLimited(Duration::ZERO),
             &expected,
         );
     }
@@ -132,7 +132,7 @@ async fn retry_after_is_limited_to_an_hour() {
     assert_fails(
         outcome,
         Reason::RateLimited,
-        BackoffPolicy::RATE_LIMITED.at_least(HOUR),
+        Class::RateLimited(HOUR),
         &["error code: 429"],
     );
 }
@@ -187,12 +187,7 @@ async fn a_server_that_recovers_is_used_again() {
         .await;
         let resolver = TestResolver::new();
         let outcome = resolver.repository(&anonymous(), &server.url()).await;
-        assert_fails(
-            outcome,
-            reason,
-            BackoffPolicy::TRANSIENT,
-            &[&server.url(), expected],
-        );
+        assert_fails(outcome, reason, Class::TRANSIENT, &[&server.url(), expected]);
         let found = resolver
             .repository_until_success(&anonymous(), &server.url())
             .await;
@@ -217,12 +212,7 @@ async fn alternating_failures_back_off_each_time() {
     for round in 0..2 {
         let outcome = resolver.repository(&access, &url).await;
         let expected = [&*url, "error code: 503: the server failed; retrying"];
-        assert_fails(
-            outcome,
-            Reason::RepositoryError,
-            BackoffPolicy::TRANSIENT,
-            &expected,
-        );
+        assert_fails(outcome, Reason::RepositoryError, Class::TRANSIENT, &expected);
         assert_eq!(
             resolver.repository_until_success(&access, &url).await.version,
             "1.0.0"

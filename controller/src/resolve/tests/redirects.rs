@@ -10,7 +10,7 @@ use super::{
     responses::{indexed, registry, token, token_challenge},
     server::{Ca, Reply, RequestHead, Server, status},
 };
-use crate::backoff::BackoffPolicy;
+use crate::error_class::Class;
 
 fn redirect(to: &str) -> Reply {
     status(302, &[("Location", to)])
@@ -161,7 +161,7 @@ async fn redirect_loops_end_after_ten_redirects() {
         &*server.url(),
         "more than 10 redirects, one after the other, the last to http",
     ];
-    assert_fails(outcome, Reason::RepositoryError, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::RepositoryError, Class::Absent, &expected);
     assert_eq!(server.requests().len(), 11);
     resolver.assert_idle(1);
 }
@@ -179,7 +179,7 @@ async fn redirects_from_https_to_http_are_not_followed() {
         "a redirect from https to plain http is not followed",
         &plain.url(),
     ];
-    assert_fails(outcome, Reason::RepositoryError, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::RepositoryError, Class::Absent, &expected);
     assert!(plain.lines().is_empty());
 }
 
@@ -199,7 +199,7 @@ async fn invalid_redirects_are_errors() {
         assert_fails(
             outcome,
             Reason::RepositoryError,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             &[&server.url(), expected],
         );
         assert_eq!(server.requests().len(), 1);

@@ -9,7 +9,7 @@ use super::{
     server::{Reply, RequestHead, Server, forever, response, status},
 };
 use crate::{
-    backoff::BackoffPolicy,
+    error_class::{Class, ClassifiedError, classified},
     resolve::{ResolveError, access::Access, oci::RegistryError},
 };
 
@@ -78,7 +78,7 @@ async fn an_exact_version_without_a_tag_is_searched_in_the_list() {
         "0.9.0",
         "1.1.0",
     ];
-    assert_fails(outcome, Reason::NoMatchingVersion, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::NoMatchingVersion, Class::Absent, &expected);
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0", LIST]);
     assert_eq!(resolver.requests("manifest", "RepositoryNotFound"), 1);
 }
@@ -128,7 +128,7 @@ async fn a_digest_in_the_reference_must_match_the_manifest() {
     for requested in ["1.0.0", "1.x"] {
         let outcome = resolver.registry(&access(), &pinned(&other), requested).await;
         let expected = ["digest mismatch: tag 1.0.0", DIGEST, &other, &server.host()];
-        assert_fails(outcome, Reason::NoMatchingVersion, BackoffPolicy::SLOW, &expected);
+        assert_fails(outcome, Reason::NoMatchingVersion, Class::Absent, &expected);
     }
 }
 
@@ -144,8 +144,8 @@ async fn a_tag_in_the_reference_is_the_version() {
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0"]);
     let error = resolver.registry(&access(), &tagged, "2.x").await.unwrap_err();
     assert_eq!(
-        (error.reason(), error.backoff_policy()),
-        (Reason::InvalidVersion, None),
+        error.classify(),
+        classified(Reason::InvalidVersion, Class::Permanent),
         "{error}"
     );
     assert!(error.to_string().contains("mismatch: tag \"1.0.0\""), "{error}");
@@ -205,7 +205,7 @@ async fn error_responses_are_distinguished() {
             &status,
             "sent by a test",
         ];
-        let error = assert_fails(outcome, reason, BackoffPolicy::SLOW, &expected);
+        let error = assert_fails(outcome, reason, Class::Absent, &expected);
         let ResolveError::Registry(RegistryError::Refused { status, .. }) = error else {
             panic!("{error}")
         };
@@ -223,7 +223,7 @@ async fn an_error_response_to_head_is_reported_by_its_status() {
     assert_fails(
         outcome,
         Reason::Forbidden,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &[&server.host(), "may not pull"],
     );
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0"]);
@@ -235,12 +235,7 @@ async fn an_error_response_to_head_is_reported_by_its_status() {
     };
     let (_, server, outcome) = resolve("1.0.0", script).await;
     let expected = ["repository \"web\" not found in the registry", "NAME_UNKNOWN"];
-    assert_fails(
-        outcome,
-        Reason::RepositoryNotFound,
-        BackoffPolicy::SLOW,
-        &expected,
-    );
+    assert_fails(outcome, Reason::RepositoryNotFound, Class::Absent, &expected);
     assert_eq!(server.lines(), ["HEAD /v2/web/manifests/1.0.0", LIST]);
 }
 
@@ -248,12 +243,7 @@ async fn an_error_response_to_head_is_reported_by_its_status() {
 async fn a_server_error_is_retried() {
     let (_, server, outcome) = resolve("1.0.0", |_| status(502, &[])).await;
     let expected = [&*server.host(), "error code: 502: the server failed"];
-    assert_fails(
-        outcome,
-        Reason::RepositoryError,
-        BackoffPolicy::TRANSIENT,
-        &expected,
-    );
+    assert_fails(outcome, Reason::RepositoryError, Class::TRANSIENT, &expected);
 }
 
 #[tokio::test]
@@ -268,7 +258,7 @@ async fn a_repository_without_versions_is_an_error() {
             "no chart version found: chart \"web\" has no versions",
             &*server.host(),
         ];
-        assert_fails(outcome, Reason::NoMatchingVersion, BackoffPolicy::SLOW, &expected);
+        assert_fails(outcome, Reason::NoMatchingVersion, Class::Absent, &expected);
     }
 }
 
@@ -294,7 +284,7 @@ async fn invalid_tag_lists_are_reported_with_their_content() {
         assert_fails(
             outcome,
             Reason::RepositoryError,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             &[&server.host(), expected],
         );
         assert_eq!(
@@ -309,7 +299,7 @@ async fn invalid_tag_lists_are_reported_with_their_content() {
 async fn endless_pages_and_manifests_are_aborted() {
     let (resolver, server, outcome) = resolve("", |_| forever(&[], vec![b' '; 1 << 16])).await;
     let expected = [&*server.host(), "larger than 4 MiB"];
-    assert_fails(outcome, Reason::ResponseTooLarge, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::ResponseTooLarge, Class::Absent, &expected);
     server.wait_for_disconnects(1).await;
     assert!(server.written() < 36 << 20, "{}", server.written());
     assert_eq!(resolver.requests("tags", "ResponseTooLarge"), 1);
@@ -322,7 +312,7 @@ async fn endless_pages_and_manifests_are_aborted() {
     assert_fails(
         outcome,
         Reason::ResponseTooLarge,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &["larger than 4 MiB"],
     );
     assert_eq!(resolver.requests("manifest", "ResponseTooLarge"), 1);
@@ -336,7 +326,7 @@ async fn endless_error_responses_are_aborted() {
         reply
     };
     let (_, server, outcome) = resolve("", script).await;
-    assert_fails(outcome, Reason::Forbidden, BackoffPolicy::SLOW, &["may not pull"]);
+    assert_fails(outcome, Reason::Forbidden, Class::Absent, &["may not pull"]);
     server.wait_for_disconnects(1).await;
 }
 

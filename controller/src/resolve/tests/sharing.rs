@@ -13,7 +13,7 @@ use super::{
     server::{Ca, Server, status},
 };
 use crate::{
-    backoff::BackoffPolicy,
+    error_class::Class,
     resolve::access::{Access, Login},
 };
 
@@ -44,7 +44,7 @@ async fn concurrent_resolutions_share_a_failure() {
     let (resolver, access, url) = (TestResolver::new(), anonymous(), server.url());
     let resolutions = (0..MANY).map(|_| resolver.repository(&access, &url));
     for outcome in within_deadline(futures::future::join_all(resolutions)).await {
-        assert_fails(outcome, Reason::RepositoryNotFound, BackoffPolicy::SLOW, &[&url]);
+        assert_fails(outcome, Reason::RepositoryNotFound, Class::Absent, &[&url]);
     }
     assert!(server.requests().len() <= 2, "{:?}", server.lines());
 }
@@ -97,7 +97,7 @@ async fn different_logins_do_not_share_a_response() {
         (version(first), version(second)),
         ("1.0.0".to_owned(), "2.0.0".to_owned())
     );
-    assert_fails(third, Reason::Unauthorized, BackoffPolicy::SLOW, &[&url]);
+    assert_fails(third, Reason::Unauthorized, Class::Absent, &[&url]);
     assert_eq!(resolver.metric("helmops_fetch_coalesced_total"), 0);
     assert_eq!(server.requests().len(), 3);
 
@@ -140,7 +140,7 @@ async fn equal_user_names_with_different_passwords_do_not_share_a_response() {
         "1.0.0"
     );
     let outcome = resolver.chart(&wrong, (&url, "web"), since).await;
-    assert_fails(outcome, Reason::Unauthorized, BackoffPolicy::SLOW, &[&url]);
+    assert_fails(outcome, Reason::Unauthorized, Class::Absent, &[&url]);
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn different_trust_does_not_share_a_response() {
         "1.0.0"
     );
     let outcome = resolver.chart(&anonymous(), (&url, "web"), since).await;
-    assert_fails(outcome, Reason::CertificateError, BackoffPolicy::SLOW, &[&url]);
+    assert_fails(outcome, Reason::CertificateError, Class::Absent, &[&url]);
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn tag_lists_are_not_shared_between_logins() {
     assert_fails(
         outcome,
         Reason::Unauthorized,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &["the registry requires"],
     );
 }
@@ -246,7 +246,7 @@ async fn messages_about_credentials_are_not_shared() {
                 } else {
                     Reason::CredentialsNotForHost
                 };
-                let error = assert_fails(outcome, reason, BackoffPolicy::SLOW, messages[index]);
+                let error = assert_fails(outcome, reason, Class::Absent, messages[index]);
                 for expected in messages
                     .iter()
                     .filter(|expected| **expected != messages[index])

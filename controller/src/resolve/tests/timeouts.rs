@@ -13,7 +13,7 @@ use super::{
     server::{Action, Reply, Server, stalling},
 };
 use crate::{
-    backoff::BackoffPolicy,
+    error_class::Class,
     resolve::http::{MinRate, Timeouts},
 };
 
@@ -44,7 +44,7 @@ async fn assert_times_out(timeouts: Timeouts, reply: fn() -> Reply) {
     let outcome = resolver.repository(&anonymous(), &server.url()).await;
     assert!(started.elapsed() < BELOW_DEADLINE, "{:?}", started.elapsed());
     let expected = [&*server.url(), "timeout: the "];
-    assert_fails(outcome, Reason::Timeout, BackoffPolicy::TRANSIENT, &expected);
+    assert_fails(outcome, Reason::Timeout, Class::TRANSIENT, &expected);
     // The connection of the failed request is closed.
     server.wait_for_disconnects(1).await;
     assert_eq!(resolver.requests("index", "Timeout"), 1);
@@ -166,7 +166,7 @@ async fn a_tls_handshake_without_a_reply_times_out() {
     let outcome = resolver.repository(&anonymous(), &url).await;
     assert!(started.elapsed() < BELOW_DEADLINE, "{:?}", started.elapsed());
     let expected = [&*url, "timeout", "the connection was not accepted"];
-    assert_fails(outcome, Reason::Timeout, BackoffPolicy::TRANSIENT, &expected);
+    assert_fails(outcome, Reason::Timeout, Class::TRANSIENT, &expected);
     resolver.assert_idle(1);
 }
 
@@ -177,12 +177,7 @@ async fn a_tag_list_that_stalls_times_out() {
     let outcome = resolver
         .registry(&over_plain_http(anonymous()), &reference(&server), "")
         .await;
-    assert_fails(
-        outcome,
-        Reason::Timeout,
-        BackoffPolicy::TRANSIENT,
-        &[&server.host()],
-    );
+    assert_fails(outcome, Reason::Timeout, Class::TRANSIENT, &[&server.host()]);
     assert_eq!(resolver.requests("tags", "Timeout"), 1);
     resolver.assert_idle(1);
 }
@@ -197,7 +192,7 @@ async fn all_resolutions_that_wait_for_a_slow_server_share_its_timeout() {
     let outcomes = within_deadline(futures::future::join_all(resolutions)).await;
     assert!(started.elapsed() < BELOW_DEADLINE, "{:?}", started.elapsed());
     for outcome in outcomes {
-        assert_fails(outcome, Reason::Timeout, BackoffPolicy::TRANSIENT, &[&url]);
+        assert_fails(outcome, Reason::Timeout, Class::TRANSIENT, &[&url]);
     }
     // The host backs off after the first failure. A second one, if the test takes that long, is shared.
     let requests = server.requests().len();

@@ -12,8 +12,8 @@ use super::{
     server::{Action, Ca, Leaf, Server, server_tls},
 };
 use crate::{
-    backoff::BackoffPolicy,
-    resolve::access::{Access, TlsConfig},
+    error_class::Class,
+    resolve::{access::Access, http::TlsConfig},
 };
 
 const WRONG_NAME: &str = "charts.example.com";
@@ -28,7 +28,7 @@ fn assert_untrusted(outcome: ResolveResult, server: &Server, expected: &str) {
     assert_fails(
         outcome,
         Reason::CertificateError,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &[&server.url(), expected],
     );
     assert!(server.lines().is_empty(), "the request was sent");
@@ -167,7 +167,7 @@ async fn invalid_certificates_in_the_secret_are_reported() {
         let error = assert_fails(
             outcome,
             Reason::InvalidSecret,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             &[&server.url(), expected],
         );
         assert!(!error.to_string().contains("PRIVATE KEY"), "{error}");
@@ -181,7 +181,7 @@ async fn https_to_a_server_without_tls_is_reported() {
     let url = server.url().replace("http:", "https:");
     let outcome = TestResolver::new().repository(&anonymous(), &url).await;
     let expected = [&*url, "no TLS connection", "is it an https server?"];
-    assert_fails(outcome, Reason::CertificateError, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::CertificateError, Class::Absent, &expected);
 
     let outcome = TestResolver::new()
         .registry(&anonymous(), &reference(&server), "1.0.0")
@@ -189,7 +189,7 @@ async fn https_to_a_server_without_tls_is_reported() {
     assert_fails(
         outcome,
         Reason::CertificateError,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &["no TLS connection", "key basicHTTP"],
     );
     assert!(server.lines().is_empty());
@@ -203,7 +203,7 @@ async fn http_to_a_server_with_tls_is_reported() {
     assert_fails(
         outcome,
         Reason::ConnectionFailed,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         &[&url, "the connection was closed"],
     );
 }
@@ -226,7 +226,7 @@ async fn a_body_is_incomplete_without_a_tls_close_notification() {
     assert_fails(
         outcome,
         Reason::ConnectionFailed,
-        BackoffPolicy::TRANSIENT,
+        Class::TRANSIENT,
         &[&server.url(), "the connection was closed"],
     );
 }

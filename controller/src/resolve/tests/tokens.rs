@@ -13,7 +13,7 @@ use super::{
     responses::{refused, registry, token, token_challenge, unauthorized},
     server::{Ca, Reply, RequestHead, Server, forever, response, status},
 };
-use crate::backoff::BackoffPolicy;
+use crate::error_class::{Class, ClassifiedError};
 
 type ReplyFn = fn() -> Reply;
 
@@ -87,12 +87,7 @@ async fn a_token_is_cached_even_if_the_version_is_missing() {
     let outcome = TestResolver::new()
         .registry(&access, &reference(&server), "1.0.1")
         .await;
-    assert_fails(
-        outcome,
-        Reason::NoMatchingVersion,
-        BackoffPolicy::SLOW,
-        &["1.0.0"],
-    );
+    assert_fails(outcome, Reason::NoMatchingVersion, Class::Absent, &["1.0.0"]);
     let (head, list) = ("HEAD /v2/web/manifests/1.0.1", "GET /v2/web/tags/list?n=1000");
     assert_eq!(server.lines(), [head, TOKEN, head, list]);
 }
@@ -204,7 +199,7 @@ async fn rejected_credentials_are_sent_once_per_resolution() {
                 "the registry requires other credentials",
                 "spec.helmSecretName",
             ];
-            assert_fails(outcome, Reason::Unauthorized, BackoffPolicy::SLOW, &expected);
+            assert_fails(outcome, Reason::Unauthorized, Class::Absent, &expected);
             let lines = &server.lines()[before..];
             let count = lines.iter().filter(|line| line.contains(per_resolution)).count();
             assert_eq!(count, 2, "once without and once with credentials: {lines:?}");
@@ -222,7 +217,7 @@ async fn a_missing_login_is_reported_without_a_second_request() {
     assert_fails(
         outcome,
         Reason::Unauthorized,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &["the registry requires"],
     );
     assert_eq!(server.requests().len(), 1, "there are no credentials to send");
@@ -245,7 +240,7 @@ async fn a_password_rejected_by_the_token_server_is_reported() {
         "incorrect username or password",
         "spec.helmSecretName",
     ];
-    assert_fails(outcome, Reason::Unauthorized, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::Unauthorized, Class::Absent, &expected);
     assert_eq!(server.lines(), [HEAD, TOKEN]);
     assert_eq!(resolver.requests("token", "Unauthorized"), 1);
 }
@@ -262,22 +257,12 @@ async fn a_failing_token_server_does_not_stop_requests_to_the_registry() {
         &*format!("failed to fetch http://{down}/token"),
         "connection refused",
     ];
-    assert_fails(
-        outcome,
-        Reason::ConnectionFailed,
-        BackoffPolicy::TRANSIENT,
-        &expected,
-    );
+    assert_fails(outcome, Reason::ConnectionFailed, Class::TRANSIENT, &expected);
     assert_eq!(resolver.requests("token", "ConnectionFailed"), 1);
     resolver.assert_idle(2);
     // The registry itself works, and does not back off.
     let outcome = resolver.registry(&access, &reference(&server), "1.0.0").await;
-    assert_fails(
-        outcome,
-        Reason::ConnectionFailed,
-        BackoffPolicy::TRANSIENT,
-        &expected,
-    );
+    assert_fails(outcome, Reason::ConnectionFailed, Class::TRANSIENT, &expected);
     assert_eq!(server.requests().len(), 2);
 
     let server = Server::http(|head| {
@@ -293,12 +278,7 @@ async fn a_failing_token_server_does_not_stop_requests_to_the_registry() {
         &*format!("{}/token", server.url()),
         "error code: 503: the server failed",
     ];
-    assert_fails(
-        outcome,
-        Reason::RepositoryError,
-        BackoffPolicy::TRANSIENT,
-        &expected,
-    );
+    assert_fails(outcome, Reason::RepositoryError, Class::TRANSIENT, &expected);
 }
 
 #[tokio::test]
@@ -333,7 +313,7 @@ async fn invalid_token_responses_are_reported() {
             matches!(error.reason(), Reason::RepositoryError | Reason::ResponseTooLarge),
             "{error}"
         );
-        assert_eq!(error.backoff_policy(), Some(BackoffPolicy::SLOW), "{error}");
+        assert_eq!(error.class(), Class::Absent, "{error}");
         let message = error.to_string();
         assert!(
             message.contains(expected) && message.contains(&format!("{}/token", server.url())),
@@ -360,7 +340,7 @@ async fn a_password_is_not_sent_to_a_realm_without_tls() {
         "in the clear",
         "must name an https realm",
     ];
-    assert_fails(outcome, Reason::RepositoryError, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::RepositoryError, Class::Absent, &expected);
     assert!(plain.lines().is_empty());
 }
 
@@ -386,36 +366,36 @@ async fn a_password_is_sent_to_the_realm_of_the_registry() {
 /// A registry that names another server as its token server gets nothing of its responses.
 #[tokio::test]
 async fn responses_of_a_realm_on_another_host_are_not_quoted() {
-    let responses: [(ReplyFn, Reason, BackoffPolicy); 4] = [
+    let responses: [(ReplyFn, Reason, Class); 4] = [
         (
             || refused(403, "DENIED", "internal-only"),
             Reason::Forbidden,
-            BackoffPolicy::SLOW,
+            Class::Absent,
         ),
         (
             || response(401, &[], "{\"details\":\"internal-only\"}"),
             Reason::Unauthorized,
-            BackoffPolicy::SLOW,
+            Class::Absent,
         ),
         (
             || response(200, &[], "{\"internal-only\":1}"),
             Reason::RepositoryError,
-            BackoffPolicy::SLOW,
+            Class::Absent,
         ),
         (
             || response(200, &[("Content-Encoding", "internal-only")], "x"),
             Reason::RepositoryError,
-            BackoffPolicy::TRANSIENT,
+            Class::TRANSIENT,
         ),
     ];
-    for (reply, reason, pace) in responses {
+    for (reply, reason, class) in responses {
         let inner = Server::http(move |_| reply()).await;
         let realm = format!("Bearer realm=\"{}/status\"", inner.url());
         let server = Server::http(move |_| unauthorized(&realm)).await;
         let outcome = TestResolver::new()
             .registry(&over_plain_http(anonymous()), &reference(&server), "1.0.0")
             .await;
-        let error = assert_fails(outcome, reason, pace, &[&inner.host()]);
+        let error = assert_fails(outcome, reason, class, &[&inner.host()]);
         assert!(!format!("{error}{error:?}").contains("internal-only"), "{error}");
         assert_eq!(inner.requests().len(), 1);
     }
@@ -447,7 +427,7 @@ async fn unsupported_challenges_are_reported() {
         assert_fails(
             outcome,
             Reason::RepositoryError,
-            BackoffPolicy::SLOW,
+            Class::Absent,
             &[&server.host(), expected],
         );
         assert_eq!(server.requests().len(), 1);
@@ -470,7 +450,7 @@ async fn a_token_without_permission_is_reported() {
         "may not pull from repository \"web\"",
         "DENIED: requested access to the resource is denied",
     ];
-    assert_fails(outcome, Reason::Forbidden, BackoffPolicy::SLOW, &expected);
+    assert_fails(outcome, Reason::Forbidden, Class::Absent, &expected);
 }
 
 #[tokio::test]

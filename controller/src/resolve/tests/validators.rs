@@ -9,7 +9,7 @@ use super::{
     responses::{CHART, index, indexed, revalidating},
     server::{Action, Reply, RequestHead, Server, response, status},
 };
-use crate::backoff::BackoffPolicy;
+use crate::error_class::Class;
 
 const ETAG: &str = "\"a\"";
 const DATE: &str = "Sat, 21 Nov 2026 17:00:00 GMT";
@@ -128,7 +128,7 @@ async fn status_304_to_an_unconditional_request_is_an_error() {
     assert_fails(
         outcome,
         Reason::RepositoryError,
-        BackoffPolicy::SLOW,
+        Class::Absent,
         &[
             &server.url(),
             "error code: 304: the server reports that nothing has changed",

@@ -176,7 +176,7 @@ fn a_refused_object_keeps_its_owner_and_little_more() {
 async fn a_refused_deployment_still_belongs_to_its_bundle() {
     let refused = stored(&mut watch(KIB), deployment("tenant", "cluster", 10 * KIB, 0));
     let deployments = Deployments::new();
-    let events = stream::iter([Ok(Event::Apply(refused))]);
+    let events = stream::iter([Ok(Event::InitApply(refused)), Ok(Event::InitDone)]);
     let affected: Vec<_> = deployments.follow(events).collect().await;
     assert_eq!(deployments.of_bundle(&key("tenant", "web")).len(), 1);
     assert_eq!(affected[0].cluster, Some(key("fleet-default", "cluster")));

@@ -3,7 +3,6 @@
 use helm_index::VersionRequest;
 use helmops_api::HelmOptions;
 
-use super::{error::FieldErrors, path::Path};
 use crate::{
     chart::{
         registry::{query::query, reference::Reference},
@@ -12,6 +11,7 @@ use crate::{
         url::{self, Url},
     },
     reason::Reason,
+    validation::{FieldErrors, Path},
 };
 
 /// Checks the chart of the HelmOp itself.

@@ -5,8 +5,10 @@ use helmops_api::{
     free_form::{FreeForm, MAX_DEPTH, TooDeep},
 };
 
-use super::{error::FieldErrors, path::Path};
-use crate::reason::Reason;
+use crate::{
+    reason::Reason,
+    validation::{FieldErrors, Path},
+};
 
 /// Rejects values that are nested too deeply: they cannot be rendered for any cluster. `path` is that of the Helm options.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {

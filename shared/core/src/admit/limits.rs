@@ -19,13 +19,10 @@ use helmops_api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{
-    error::{ErrorType, FieldErrors},
-    path::Path,
-};
 use crate::{
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
+    validation::{ErrorType, FieldErrors, Path},
 };
 
 const REASON: Reason = Reason::LimitExceeded;
@@ -163,7 +160,7 @@ fn check_options(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDepl
     ] {
         entries(errors, &path.field(field), map.len(), limits::LABELS);
     }
-    if let Some(IgnoreOptions { conditions }) = &options.ignore {
+    if let Some(IgnoreOptions { conditions, .. }) = &options.ignore {
         let path = path.field("ignore");
         list(errors, &path.field("conditions"), conditions, limits::SHORT_LIST);
     }
@@ -173,11 +170,11 @@ fn check_options(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDepl
         &options.overwrites,
         limits::SHORT_LIST,
     );
-    if let Some(YamlOptions { overlays }) = &options.yaml {
+    if let Some(YamlOptions { overlays, .. }) = &options.yaml {
         let path = path.field("yaml");
         paths(errors, &path.field("overlays"), overlays);
     }
-    if let Some(KustomizeOptions { dir }) = &options.kustomize {
+    if let Some(KustomizeOptions { dir, .. }) = &options.kustomize {
         length(errors, &path.field("kustomize").field("dir"), dir, limits::PATH);
     }
     check_selector(
@@ -213,7 +210,10 @@ fn check_source(errors: &mut FieldErrors, path: &Path<'_>, source: &ValuesFrom) 
         ("configMapKeyRef", &source.config_map_key_ref),
         ("secretKeyRef", &source.secret_key_ref),
     ] {
-        let Some(KeySelector { name, namespace, key }) = key else {
+        let Some(KeySelector {
+            name, namespace, key, ..
+        }) = key
+        else {
             continue;
         };
         let path = path.field(field);

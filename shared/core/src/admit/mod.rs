@@ -6,14 +6,10 @@
 mod chart;
 pub mod default;
 mod depth;
-mod error;
 mod limits;
-mod names;
 mod options;
-pub(crate) mod path;
 mod review;
 mod rollout;
-pub(crate) mod selector;
 mod templates;
 mod warning;
 
@@ -21,13 +17,17 @@ use std::time::Duration;
 
 use helmops_api::{HelmOp, HelmOptions};
 
-use self::path::Path;
 pub use self::{
-    error::{FieldError, FieldErrors},
     review::{Decision, review},
     warning::warnings,
 };
-use crate::{chart::request::ChartRequest, poll, reason::Reason};
+pub use crate::validation::{FieldError, FieldErrors};
+use crate::{
+    chart::request::ChartRequest,
+    poll,
+    reason::Reason,
+    validation::{ErrorType, Path, names, selector},
+};
 
 /// A valid HelmOp, and its parsed fields.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ fn check_own_name(errors: &mut FieldErrors, helmop: &HelmOp) {
         errors.add(
             &metadata.field("name"),
             Reason::InvalidName,
-            error::ErrorType::TooLong,
+            ErrorType::TooLong,
             name,
             detail,
         );

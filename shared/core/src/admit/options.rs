@@ -2,14 +2,11 @@
 
 use helmops_api::{BundleDeploymentOptions, HelmOptions, options::DownstreamResource};
 
-use super::{
-    depth,
-    error::{ErrorType, FieldErrors},
-    names,
-    path::Path,
-    selector,
+use super::depth;
+use crate::{
+    reason::Reason,
+    validation::{ErrorType, FieldErrors, Path, names, selector},
 };
-use crate::reason::Reason;
 
 /// Checks all options except the chart itself.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, options: &BundleDeploymentOptions) {

@@ -2,8 +2,8 @@
 
 use helmops_api::HelmOp;
 
-use super::{FieldErrors, templates, warning::bounded, warnings};
-use crate::targeting::values::TemplateProblem;
+use super::{templates, warning::bounded, warnings};
+use crate::{targeting::values::TemplateProblem, validation::FieldErrors};
 
 /// The decision of admission on a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

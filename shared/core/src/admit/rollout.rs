@@ -3,8 +3,10 @@
 use helmops_api::rollout::{Partition, RolloutStrategy};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{error::FieldErrors, path::Path, selector};
-use crate::reason::Reason;
+use crate::{
+    reason::Reason,
+    validation::{FieldErrors, Path, selector},
+};
 
 /// Checks a rollout strategy.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, rollout: &RolloutStrategy) {

@@ -5,10 +5,10 @@
 
 use helmops_api::{HelmOpSpec, HelmOptions};
 
-use super::{FieldErrors, path::Path};
 use crate::{
     reason::Reason,
     targeting::values::{self, ProblemKind, TemplateProblem},
+    validation::{FieldErrors, Path},
 };
 
 /// The fix for text that is not meant as a template.

@@ -3,8 +3,8 @@
 use helmops_api::HelmOp;
 use serde_json::{Value, json};
 
-use super::{Decision, FieldErrors, ValidHelmOp, warnings};
-use crate::reason::Reason;
+use super::{Decision, ValidHelmOp, warnings};
+use crate::{reason::Reason, validation::FieldErrors};
 
 fn helmop(spec: &Value) -> HelmOp {
     let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
@@ -770,4 +770,19 @@ fn unsupported_functions_of_templates_get_a_warning() {
     let warns =
         |warning: &String| warning.starts_with("spec.helm.values.a: function \"randAlpha\" is an error if");
     assert!(decision.warnings.iter().any(warns), "{decision:?}");
+}
+
+#[test]
+fn unknown_fields_cause_neither_errors_nor_warnings() {
+    let newer = json!({ "newer": { "a": [1] }, "helm": { "newer": 1 }, "rolloutStrategy": { "newer": 1 },
+        "targets": [{ "newer": 1, "clusterSelector": {}, "helm": { "newer": 1 } }] });
+    let spec = valid_spec(newer);
+    assert_eq!(errors(&spec), Vec::<String>::new());
+    assert_eq!(warnings(&helmop(&spec)), Vec::<String>::new());
+}
+
+#[test]
+fn unknown_fields_count_towards_the_size_of_a_spec() {
+    let spec = valid_spec(json!({ "newer": "x".repeat(helmops_api::limits::SPEC) }));
+    assert_rejected(&spec, "spec", Reason::LimitExceeded, &["bytes as JSON"]);
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use bounded_text::cut;
-use helm_index::is_exact;
+use helm_index::{is_complete_version, is_strict_version};
 use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use masterminds_semver::Version;
 
 use crate::{
     chart::{
@@ -14,7 +13,7 @@ use crate::{
         source::{self, is_archive},
         url::{self, Url},
     },
-    poll, targeting,
+    poll,
 };
 
 /// How many warnings of one object are reported; the API server forwards at most 4096 characters.
@@ -172,7 +171,7 @@ fn polling(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
         Some(_) if is_archive(&helm.chart) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because a chart archive has no versions to choose from"
         )),
-        Some(_) if is_exact(&helm.version) => warnings.add(format!(
+        Some(_) if is_strict_version(&helm.version) => warnings.add(format!(
             "spec.pollingInterval: {text} has no effect, because version {:?} is exact; to follow new versions set \
              a range",
             helm.version
@@ -209,18 +208,12 @@ fn any_target_is_floating(spec: &HelmOpSpec, main: &HelmOptions) -> bool {
     })
 }
 
-/// Whether the version is an explicit range. An empty version is the common case and gets no warning.
+/// Whether the version is an explicit range. An empty version is the common case and gets no warning, and a complete version
+/// with a leading `v` is as good as an exact one.
 fn is_range(helm: &HelmOptions) -> bool {
     !helm.version.is_empty()
         && is_floating(&helm.repo, &helm.chart, &helm.version)
-        && !is_complete(&helm.version)
-}
-
-/// Three numbers with a leading `v`, which are as good as an exact version.
-fn is_complete(version: &str) -> bool {
-    version
-        .strip_prefix('v')
-        .is_some_and(|rest| Version::parse_strict(rest).is_ok())
+        && !is_complete_version(&helm.version)
 }
 
 fn transport(warnings: &mut Warnings, spec: &HelmOpSpec, helm: &HelmOptions) {
@@ -262,7 +255,7 @@ fn targets(warnings: &mut Warnings, spec: &HelmOpSpec) {
                 target.name
             ));
         }
-        if !targeting::has_criteria(&target.criteria) {
+        if !target.criteria.has_any() {
             warnings.add(format!(
                 "spec.targets[{index}]: matches no cluster, because it has none of clusterName, clusterSelector, \
                  clusterGroup and clusterGroupSelector; clusterSelector: {{}} matches every cluster"

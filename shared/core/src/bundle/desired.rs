@@ -1,40 +1,32 @@
 //! The desired Bundle of a HelmOp.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use helmops_api::{
-    BundleSpec, BundleTarget, ResolvedChart, bundle::BundleHelmOptions, labels, target::ClusterCriteria,
-};
+use helmops_api::{BundleSpec, BundleTarget, bundle::BundleHelmOptions, labels, target::ClusterCriteria};
 use thiserror::Error;
 
-use super::lookup::{Lookup, LookupKey, by_key};
-use crate::{
-    admit::ValidHelmOp,
-    chart::{request::ChartRequest, source::is_oci},
-};
-
-/// The resolved versions of all lookups.
-type Resolved<'r> = HashMap<LookupKey<'r>, &'r ResolvedChart>;
+use super::{Lookup, RequestedChart, RequestedCharts};
+use crate::{admit::ValidHelmOp, chart::source::is_oci};
 
 /// The version of a chart is not resolved.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("chart {:?} of {} has no version yet for {:?}", .0.chart, .0.repo, .0.constraint)]
 pub struct MissingVersion(pub Lookup);
 
-/// The spec of the Bundle: that of the HelmOp, with resolved versions instead of constraints.
+/// The spec of the Bundle: that of the HelmOp, with resolved versions instead of constraints. Unknown fields of the HelmOp's spec
+/// are passed on, because its spec embeds that of the Bundle; the API server drops those that Bundles do not have.
 pub fn spec(
     valid: &ValidHelmOp<'_>,
-    resolved: &[ResolvedChart],
+    charts: &RequestedCharts<'_, '_>,
     ca_bundle: &str,
 ) -> Result<BundleSpec, MissingVersion> {
-    let resolved = by_key(resolved);
     let mut spec = valid.helmop.spec.bundle.clone();
     if let Some(helm) = &mut spec.options.helm {
-        helm.version = version(&valid.chart, &resolved)?;
+        helm.version = version(charts.main())?;
         helm.repo = with_lowercase_scheme(&helm.repo);
     }
     for (index, target) in spec.targets.iter_mut().enumerate() {
-        set_chart(valid, target, index, &resolved)?;
+        set_chart(valid, target, index, charts)?;
     }
     if spec.targets.is_empty() {
         spec.targets.push(default_target());
@@ -47,6 +39,7 @@ pub fn spec(
         secret_name: valid.helmop.spec.helm_secret_name.clone(),
         insecure_skip_tls_verify: valid.helmop.spec.insecure_skip_tls_verify,
         ca_bundle: ca_bundle.to_owned(),
+        ..BundleHelmOptions::default()
     });
     // These are internal to Bundles of other origin. In a HelmOp they could only refer to content that does not exist.
     spec.resources = Vec::new();
@@ -79,7 +72,7 @@ fn set_chart(
     valid: &ValidHelmOp<'_>,
     target: &mut BundleTarget,
     index: usize,
-    resolved: &Resolved<'_>,
+    charts: &RequestedCharts<'_, '_>,
 ) -> Result<(), MissingVersion> {
     if target.name.is_empty() {
         target.name = format!("target{index:03}");
@@ -93,7 +86,7 @@ fn set_chart(
     let is_of_same_chart = (request.repo, request.chart) == (valid.chart.repo, valid.chart.chart);
     // An empty version of the same chart is inherited when the options are merged for a cluster.
     if !(is_of_same_chart && request.version.text().is_empty()) {
-        helm.version = version(request, resolved)?;
+        helm.version = version(charts.of_target(index))?;
     }
     Ok(())
 }
@@ -106,14 +99,14 @@ fn with_lowercase_scheme(repo: &str) -> String {
     }
 }
 
-/// The resolved version for a request; empty for an archive.
-fn version(request: &ChartRequest<'_>, resolved: &Resolved<'_>) -> Result<String, MissingVersion> {
-    let Some(lookup) = Lookup::of(request) else {
+/// The version of a chart; empty for an archive.
+fn version(chart: Option<&RequestedChart<'_, '_>>) -> Result<String, MissingVersion> {
+    let Some(chart) = chart else {
         return Ok(String::new());
     };
-    match resolved.get(&lookup.key()).map(|record| record.version.clone()) {
-        Some(version) => Ok(version),
-        None => Err(MissingVersion(lookup)),
+    match &chart.version {
+        Some(version) => Ok(version.version.clone()),
+        None => Err(MissingVersion(chart.lookup.clone())),
     }
 }
 

@@ -4,12 +4,13 @@ mod desired;
 mod lookup;
 mod pins;
 mod plan;
+mod requested;
 
 pub use self::{
     desired::MissingVersion,
-    lookup::{Lookup, first_repo, lookups},
-    pins::pins,
+    lookup::Lookup,
     plan::{BundleInputs, OwnershipConflict, Plan, check_owner, plan},
+    requested::{RequestedChart, RequestedCharts},
 };
 
 #[cfg(test)]

@@ -2,89 +2,79 @@
 
 use std::collections::{HashMap, HashSet};
 
-use helm_index::VersionRequest;
+use helm_index::{VersionRequest, is_complete_version};
 use helmops_api::{Bundle, ResolvedChart, labels, limits};
 use masterminds_semver::Version;
 
 use crate::{
     admit::ValidHelmOp,
-    bundle::{
-        Lookup,
-        lookup::{LookupKey, key_of, lookups},
-        plan::belongs_to,
-    },
+    bundle::{Lookup, RequestedChart, plan::belongs_to},
     chart::{request::ChartRequest, source::ChartSource},
 };
 
-/// The recorded versions for the charts of the HelmOp: from its Bundle, or from its status if the Bundle was deleted.
-///
-/// They are kept until the HelmOp requests another chart or constraint, so that a restart, a lost status, a label or an outage of
-/// a registry never changes what is deployed. A Bundle without a record was created by Fleet's controller: its version is kept
-/// too if it satisfies the HelmOp.
-pub fn pins(valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) -> Vec<ResolvedChart> {
-    let requested = lookups(valid);
+/// Sets the recorded versions of charts, see [`RequestedCharts::of`](super::RequestedCharts::of).
+pub fn set(charts: &mut [RequestedChart<'_, '_>], valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>) {
     let Some(bundle) = bundle else {
-        return from_status(valid, &requested);
+        return set_from_status(charts, valid);
     };
     if !belongs_to(bundle, valid.helmop) {
         // It belongs to a deleted HelmOp of the same name.
-        return Vec::new();
+        return;
     }
     if let Some(records) = recorded(bundle) {
-        return retain_requested(records, &requested);
+        return set_from_records(charts, records);
     }
     let deployed = Deployed::of(bundle);
-    records_of(&requested, |request| {
+    set_all(charts, |request| {
         deployed.version(request.source(), &request.version)
-    })
+    });
 }
 
-type Requested<'v, 'a> = [(Lookup, &'v ChartRequest<'a>)];
-
-fn from_status(valid: &ValidHelmOp<'_>, requested: &Requested<'_, '_>) -> Vec<ResolvedChart> {
+fn set_from_status(charts: &mut [RequestedChart<'_, '_>], valid: &ValidHelmOp<'_>) {
     let Some(status) = &valid.helmop.status else {
-        return Vec::new();
+        return;
     };
     if !status.resolved.is_empty() {
-        return retain_requested(status.resolved.clone(), requested);
+        return set_from_records(charts, status.resolved.clone());
     }
     // Fleet's CRD has a field for the version of the main chart only.
     let version = status.version.as_str();
-    records_of(requested, |request| {
+    set_all(charts, |request| {
         let is_main = request.source() == valid.chart.source();
-        (is_main && is_exact(version) && satisfies(&request.version, version)).then_some(version)
-    })
+        (is_main && is_complete_version(version) && satisfies(&request.version, version)).then_some(version)
+    });
 }
 
-fn retain_requested(mut records: Vec<ResolvedChart>, requested: &Requested<'_, '_>) -> Vec<ResolvedChart> {
-    upgrade(&mut records, requested);
-    let requested: HashSet<LookupKey<'_>> = requested.iter().map(|(lookup, _)| lookup.key()).collect();
-    records.retain(|record| requested.contains(&key_of(record)));
-    records
+/// Sets the version of each chart from its record, in linear time. Of two records for the same chart, the first one is used.
+fn set_from_records(charts: &mut [RequestedChart<'_, '_>], mut records: Vec<ResolvedChart>) {
+    upgrade(&mut records, charts);
+    let mut versions = HashMap::with_capacity(records.len());
+    for (lookup, version) in records.into_iter().map(Lookup::from_record) {
+        versions.entry(lookup).or_insert(version);
+    }
+    for chart in charts {
+        chart.version = versions.remove(&chart.lookup);
+    }
 }
 
 /// Old records of repositories with a query lack the digest of the query. Each is used for the first lookup that it matches, so
 /// that no deployed version changes.
-fn upgrade(records: &mut [ResolvedChart], requested: &Requested<'_, '_>) {
+fn upgrade(records: &mut [ResolvedChart], charts: &[RequestedChart<'_, '_>]) {
     for record in records.iter_mut().filter(|record| record.repo.ends_with("?…")) {
-        let matches = |(lookup, _): &&(Lookup, _)| lookup.matches_legacy(record);
-        if let Some((lookup, _)) = requested.iter().find(matches) {
+        let mut lookups = charts.iter().map(|chart| &chart.lookup);
+        if let Some(lookup) = lookups.find(|lookup| lookup.matches_legacy(record)) {
             record.repo.clone_from(&lookup.repo);
         }
     }
 }
 
-fn records_of<'f>(
-    requested: &Requested<'_, '_>,
+fn set_all<'f>(
+    charts: &mut [RequestedChart<'_, '_>],
     version: impl Fn(&ChartRequest<'_>) -> Option<&'f str>,
-) -> Vec<ResolvedChart> {
-    requested
-        .iter()
-        .filter_map(|(lookup, request)| {
-            let version = version(request)?;
-            Some(lookup.clone().into_record(version.to_owned().into()))
-        })
-        .collect()
+) {
+    for chart in charts {
+        chart.version = version(chart.request).map(|version| version.to_owned().into());
+    }
 }
 
 /// The record in the annotation of the Bundle; `None` if it is missing or invalid.
@@ -111,7 +101,7 @@ impl<'b> Deployed<'b> {
         for helm in own.chain(targets) {
             let (source, version) = (ChartSource::of(&helm.repo, &helm.chart), &*helm.version);
             if known.insert((source, version))
-                && is_exact(version)
+                && is_complete_version(version)
                 && let Ok(parsed) = Version::parse(version)
             {
                 versions.entry(source).or_default().push((version, parsed));
@@ -127,10 +117,6 @@ impl<'b> Deployed<'b> {
             .find(|(text, version)| request.text() == *text || request.constraint().matches(version))
             .map(|(text, _)| *text)
     }
-}
-
-fn is_exact(version: &str) -> bool {
-    Version::parse_strict(version.strip_prefix('v').unwrap_or(version)).is_ok()
 }
 
 fn satisfies(request: &VersionRequest<'_>, version: &str) -> bool {

@@ -1,11 +1,16 @@
 //! Compares the desired and the existing Bundle of a HelmOp.
 
-use helmops_api::{Bundle, HelmOp, ResolvedChart, labels};
+use std::collections::BTreeSet;
+
+use helmops_api::{Bundle, HelmOp, PrunedFields, ResolvedChart, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::Resource;
 use thiserror::Error;
 
-use super::desired::{self, MissingVersion};
+use super::{
+    RequestedCharts,
+    desired::{self, MissingVersion},
+};
 use crate::admit::ValidHelmOp;
 
 /// What to do with the Bundle.
@@ -50,14 +55,16 @@ pub fn belongs_to(bundle: &Bundle, helmop: &HelmOp) -> bool {
 }
 
 /// Inputs of the desired Bundle besides the HelmOp.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct BundleInputs<'a> {
-    /// The resolved versions of all [lookups](super::lookups).
-    pub resolved: &'a [ResolvedChart],
+    /// The charts of the HelmOp, with their versions.
+    pub charts: &'a RequestedCharts<'a, 'a>,
     /// The token of the last requested poll that is done, see [`labels::LAST_HANDLED_POLL`].
     pub polled: Option<&'a str>,
     /// The certificate authorities that agents trust in addition to their own, as PEM in Base64.
     pub ca_bundle: &'a str,
+    /// The unknown fields that the API server does not store in Bundles.
+    pub pruned: &'a PrunedFields,
 }
 
 /// Decides what to write.
@@ -69,20 +76,50 @@ pub fn plan(
     existing: Option<&Bundle>,
     parts: BundleInputs<'_>,
 ) -> Result<Plan, MissingVersion> {
-    let spec = desired::spec(valid, parts.resolved, parts.ca_bundle)?;
+    let spec = desired::spec(valid, parts.charts, parts.ca_bundle)?;
     let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), parts);
-    let bundle = Bundle {
+    let mut bundle = Bundle {
         metadata: metadata.into(),
         spec,
         ..Bundle::default()
     };
-    Ok(match existing {
-        None => Plan::Create(Box::new(bundle)),
-        Some(existing) if existing.spec == bundle.spec && existing.metadata == bundle.metadata => {
-            Plan::Nothing
-        }
-        Some(_) => Plan::Replace(Box::new(bundle)),
+    let Some(existing) = existing else {
+        return Ok(Plan::Create(Box::new(bundle)));
+    };
+    keep_unknown(&mut bundle, existing);
+    let is_same =
+        existing.metadata == bundle.metadata && parts.pruned.are_equal(&bundle.spec, &existing.spec);
+    Ok(if is_same {
+        Plan::Nothing
+    } else {
+        Plan::Replace(Box::new(bundle))
     })
+}
+
+/// Keeps the unknown fields of the existing Bundle that do not follow from the HelmOp: a newer bundle controller or a user has set
+/// them. The blocks of the spec, such as `helm` and `targets`, are those of the HelmOp as a whole.
+fn keep_unknown(bundle: &mut Bundle, existing: &Bundle) {
+    bundle.unknown.clone_from(&existing.unknown);
+    let passed = passed_fields(&existing.metadata);
+    let mut unknown = existing.spec.options.unknown.clone();
+    unknown.retain(|name| !passed.contains(name));
+    unknown.add(&bundle.spec.options.unknown);
+    bundle.spec.options.unknown = unknown;
+    // The options that are known are computed from other fields of the HelmOp.
+    if let (Some(options), Some(existing)) =
+        (&mut bundle.spec.helm_op_options, &existing.spec.helm_op_options)
+    {
+        options.unknown.clone_from(&existing.unknown);
+    }
+}
+
+/// The unknown fields of the HelmOp's spec that were last passed on to a Bundle.
+fn passed_fields(metadata: &ObjectMeta) -> BTreeSet<String> {
+    let annotations = metadata.annotations.as_ref();
+    annotations
+        .and_then(|annotations| annotations.get(labels::PASSED_FIELDS))
+        .and_then(|names| serde_json::from_str(names).ok())
+        .unwrap_or_default()
 }
 
 /// The Bundle's metadata: the desired metadata merged into the existing one. Labels are replaced; annotations and finalizers of
@@ -93,11 +130,19 @@ fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: Bundl
     metadata.namespace.clone_from(&valid.helmop.metadata.namespace);
     metadata.labels = Some(desired::bundle_labels(valid));
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(labels::RESOLVED.to_owned(), record(parts.resolved));
+    annotations.insert(labels::RESOLVED.to_owned(), record(&parts.charts.records()));
     match parts.polled {
         Some(token) => annotations.insert(labels::LAST_HANDLED_POLL.to_owned(), token.to_owned()),
         None => annotations.remove(labels::LAST_HANDLED_POLL),
     };
+    let passed: Vec<_> = valid.helmop.spec.bundle.options.unknown.names().collect();
+    if passed.is_empty() {
+        annotations.remove(labels::PASSED_FIELDS);
+    } else {
+        // Strings always serialize.
+        let names = serde_json::to_string(&passed).unwrap_or_default();
+        annotations.insert(labels::PASSED_FIELDS.to_owned(), names);
+    }
     if let Some(owner) = valid.helmop.controller_owner_ref(&()) {
         let others = metadata.owner_references.take().unwrap_or_default();
         let others = others.into_iter().filter(|other| !is_helmop(other));

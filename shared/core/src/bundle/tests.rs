@@ -1,9 +1,9 @@
 //! Tests of the desired Bundle of a HelmOp.
 
-use helmops_api::{Bundle, HelmOp, ResolvedChart, labels};
+use helmops_api::{Bundle, HelmOp, PrunedFields, ResolvedChart, labels};
 use serde_json::{Value, json};
 
-use super::{BundleInputs, MissingVersion, Plan, check_owner, first_repo, lookups, pins, plan};
+use super::{BundleInputs, Lookup, MissingVersion, Plan, RequestedCharts, check_owner, plan};
 use crate::admit::ValidHelmOp;
 
 const REPO: &str = "https://u:p@charts.example.com";
@@ -27,16 +27,34 @@ fn record(repo: &str, chart: &str, constraint: &str, version: &str) -> ResolvedC
     }
 }
 
-fn parts(resolved: &[ResolvedChart]) -> BundleInputs<'_> {
-    BundleInputs {
-        resolved,
-        ..BundleInputs::default()
+/// The charts of a HelmOp, with these versions.
+fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, resolved: &[ResolvedChart]) -> RequestedCharts<'v, 'a> {
+    let mut charts = RequestedCharts::of(valid, None);
+    for chart in charts.as_mut_slice() {
+        let mut versions = resolved.iter().cloned().map(Lookup::from_record);
+        let found = versions.find(|(lookup, _)| *lookup == chart.lookup);
+        chart.version = found.map(|(_, version)| version);
     }
+    charts
+}
+
+fn inputs<'a>(charts: &'a RequestedCharts<'a, 'a>) -> BundleInputs<'a> {
+    BundleInputs {
+        charts,
+        polled: None,
+        ca_bundle: "",
+        pruned: Default::default(),
+    }
+}
+
+/// The records of the versions that are kept.
+fn pins(helmop: &HelmOp, bundle: Option<&Bundle>) -> Vec<ResolvedChart> {
+    RequestedCharts::of(&ValidHelmOp::try_from(helmop).unwrap(), bundle).records()
 }
 
 fn created(helmop: &HelmOp, resolved: &[ResolvedChart]) -> Bundle {
     let valid = ValidHelmOp::try_from(helmop).unwrap();
-    match plan(&valid, None, parts(resolved)) {
+    match plan(&valid, None, inputs(&charts(&valid, resolved))) {
         Ok(Plan::Create(bundle)) => *bundle,
         other => panic!("{other:?}"),
     }
@@ -96,9 +114,11 @@ fn targets_get_their_own_names_and_versions() {
         ]
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    let requested: Vec<_> = lookups(&valid)
-        .into_iter()
-        .map(|(lookup, _)| (lookup.repo, lookup.chart, lookup.constraint))
+    let requested: Vec<_> = RequestedCharts::of(&valid, None)
+        .as_slice()
+        .iter()
+        .map(|chart| chart.lookup.clone())
+        .map(|lookup| (lookup.repo, lookup.chart, lookup.constraint))
         .collect();
     let expected = [
         (REDACTED, "web", "~1.2", "1.2.9"),
@@ -163,7 +183,8 @@ fn an_empty_version_is_inherited_only_by_targets_with_the_same_chart() {
 #[test]
 fn an_archive_has_no_version() {
     let helmop = helmop(&json!({ "helm": { "chart": "https://h/c.tgz" } }));
-    assert!(lookups(&ValidHelmOp::try_from(&helmop).unwrap()).is_empty());
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    assert_eq!(RequestedCharts::of(&valid, None).as_slice().len(), 0);
     assert_eq!(
         spec_of(&created(&helmop, &[]))["helm"],
         json!({ "chart": "https://h/c.tgz" })
@@ -191,8 +212,9 @@ fn an_unresolved_constraint_never_reaches_a_bundle() {
         "helm": { "repo": REPO, "chart": "web", "version": "1.x" }, "targets": [{ "helm": { "version": "2.x" } }]
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    let Err(MissingVersion(lookup)) = plan(&valid, None, parts(&[record(REDACTED, "web", "1.x", "1.0.0")]))
-    else {
+    let charts = charts(&valid, &[record(REDACTED, "web", "1.x", "1.0.0")]);
+    assert!(!charts.have_versions());
+    let Err(MissingVersion(lookup)) = plan(&valid, None, inputs(&charts)) else {
         panic!("a Bundle without a resolved version")
     };
     assert_eq!(lookup.constraint, "2.x");
@@ -212,13 +234,14 @@ fn only_differences_are_written() {
         .get_or_insert_default()
         .insert("other".into(), "annotation".into());
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    assert_eq!(plan(&valid, Some(&existing), parts(&resolved)), Ok(Plan::Nothing));
+    let charts = charts(&valid, &resolved);
+    assert_eq!(plan(&valid, Some(&existing), inputs(&charts)), Ok(Plan::Nothing));
 
     let mut edited = existing.clone();
     edited.spec.options.helm.as_mut().unwrap().version = "9.9.9".to_owned();
     edited.metadata.labels = None;
     assert_eq!(
-        plan(&valid, Some(&edited), parts(&resolved)),
+        plan(&valid, Some(&edited), inputs(&charts)),
         Ok(Plan::Replace(Box::new(existing)))
     );
 }
@@ -229,8 +252,7 @@ fn versions_are_kept_until_another_constraint_is_requested() {
         |version: &str| helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": version } }));
     let resolved = [record(REDACTED, "web", "1.x", "1.2.3")];
     let bundle = created(&helmop_with("1.x"), &resolved);
-    let pinned =
-        |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), Some(bundle));
+    let pinned = |helmop: &HelmOp, bundle: &Bundle| pins(helmop, Some(bundle));
     assert_eq!(pinned(&helmop_with("1.x"), &bundle), resolved);
     assert_eq!(
         pinned(&helmop_with(">=1.0"), &bundle),
@@ -276,10 +298,7 @@ fn versions_in_bundles_of_fleet_are_kept_if_they_satisfy_the_helmop() {
         ("1.x", "", false),
     ] {
         let helmop = helmop_with(constraint);
-        let found = pins(
-            &ValidHelmOp::try_from(&helmop).unwrap(),
-            Some(&fleet_bundle(deployed)),
-        );
+        let found = pins(&helmop, Some(&fleet_bundle(deployed)));
         assert_eq!(
             found.first().map(|record| record.version.as_str()),
             is_kept.then_some(deployed),
@@ -293,8 +312,7 @@ fn repositories_that_differ_only_in_the_query_share_no_record() {
     let helmop_with = |query: &str| {
         helmop(&json!({ "helm": { "repo": format!("{REPO}?{query}"), "chart": "web", "version": "1.x" } }))
     };
-    let pinned =
-        |helmop: &HelmOp, bundle: &Bundle| pins(&ValidHelmOp::try_from(helmop).unwrap(), Some(bundle));
+    let pinned = |helmop: &HelmOp, bundle: &Bundle| pins(helmop, Some(bundle));
     let with = |repo: &str| {
         let annotation = serde_json::to_string(&[record(repo, "web", "1.x", "1.2.3")]).unwrap();
         let bundle = json!({
@@ -307,7 +325,8 @@ fn repositories_that_differ_only_in_the_query_share_no_record() {
         bundle
     };
     let helmop = helmop_with("channel=stable");
-    let lookup = lookups(&ValidHelmOp::try_from(&helmop).unwrap()).swap_remove(0).0;
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let lookup = &RequestedCharts::of(&valid, None).main().unwrap().lookup.clone();
     assert!(!lookup.repo.contains("stable"), "{}", lookup.repo);
     let own = with(&lookup.repo);
     assert_eq!(pinned(&helmop, &own).len(), 1);
@@ -324,14 +343,15 @@ fn targets_with_another_query_are_separate_lookups() {
         "helm": { "repo": format!("{REPO}?channel=stable"), "chart": "web" },
         "targets": [{ "helm": { "repo": format!("{REPO}?channel=beta") } }]
     }));
-    assert_eq!(lookups(&ValidHelmOp::try_from(&helmop).unwrap()).len(), 2);
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    assert_eq!(RequestedCharts::of(&valid, None).as_slice().len(), 2);
 }
 
 #[test]
 fn a_deleted_bundle_is_created_again_with_its_versions() {
     let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x" } }));
     let kept = |helmop: &HelmOp| {
-        let pins = pins(&ValidHelmOp::try_from(helmop).unwrap(), None);
+        let pins = pins(helmop, None);
         pins.first().map(|record| record.version.clone())
     };
     assert_eq!(kept(&helmop), None);
@@ -360,10 +380,11 @@ fn the_token_of_a_requested_poll_is_recorded_and_removed() {
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
     let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
     let existing = created(&helmop, &resolved);
+    let charts = charts(&valid, &resolved);
     let polled = |existing: &Bundle, polled| {
         let parts = BundleInputs {
             polled,
-            ..parts(&resolved)
+            ..inputs(&charts)
         };
         match plan(&valid, Some(existing), parts) {
             Ok(Plan::Replace(bundle)) => *bundle,
@@ -412,9 +433,157 @@ fn urls_that_differ_only_in_credentials_are_one_lookup() {
         ]
     }));
     let valid = ValidHelmOp::try_from(&helmop).unwrap();
-    let [(lookup, request)] = &lookups(&valid)[..] else {
-        panic!("expected one lookup")
+    let charts = RequestedCharts::of(&valid, None);
+    let only = charts.main().unwrap();
+    assert_eq!(charts.as_slice().len(), 1);
+    assert_eq!((&*only.lookup.repo, only.request.repo), (REDACTED, REPO));
+    assert_eq!(charts.first_repo(), Some(REDACTED));
+}
+
+#[test]
+fn each_target_has_the_version_of_its_own_chart() {
+    let helmop = helmop(&json!({
+        "helm": { "chart": "https://h/c.tgz" },
+        "targets": [
+            { "clusterName": "a" },
+            { "helm": { "repo": REPO, "chart": "web", "version": "1.x" } },
+            { "helm": { "chart": "https://h/d.tgz" } },
+            { "helm": { "repo": REDACTED, "chart": "web", "version": "1.x" } },
+            { "helm": { "repo": REPO, "chart": "web", "version": "2.x" } }
+        ]
+    }));
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    let charts = charts(
+        &valid,
+        &[
+            record(REDACTED, "web", "2.x", "2.0.0"),
+            record(REDACTED, "web", "1.x", "1.2.3"),
+        ],
+    );
+    let version = |index| Some(&*charts.of_target(index)?.version.as_ref()?.version);
+    assert!(charts.main().is_none(), "an archive");
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5].map(version),
+        [None, Some("1.2.3"), None, Some("1.2.3"), Some("2.0.0"), None]
+    );
+    let records = charts.records();
+    let versions: Vec<_> = records.iter().map(|record| &*record.version).collect();
+    assert_eq!(versions, ["1.2.3", "2.0.0"], "in the order of the requests");
+}
+
+#[test]
+fn the_first_of_two_records_for_a_chart_is_used() {
+    let mut helmop = helmop(&json!({ "helm": { "repo": REPO, "chart": "web", "version": "1.x" } }));
+    let resolved = ["1.2.3", "1.2.4"].map(|version| record(REDACTED, "web", "1.x", version));
+    helmop.status = Some(helmops_api::HelmOpStatus {
+        resolved: resolved.to_vec(),
+        ..Default::default()
+    });
+    assert_eq!(pins(&helmop, None), resolved[..1]);
+}
+
+/// A HelmOp with these unknown fields in its spec, its `helm` block and its target.
+fn newer(fields: &Value) -> HelmOp {
+    let mut spec = json!({
+        "helm": { "repo": REPO, "chart": "web", "version": "1.0.0" },
+        "rolloutStrategy": {}, "targets": [{ "name": "a", "clusterGroup": "eu", "helm": {} }]
+    });
+    for path in ["", "/helm", "/targets/0", "/targets/0/helm", "/rolloutStrategy"] {
+        json_patch::merge(spec.pointer_mut(path).unwrap(), fields);
+    }
+    helmop(&spec)
+}
+
+fn replaced(helmop: &HelmOp, existing: &Bundle, pruned: &PrunedFields) -> Option<Bundle> {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let valid = ValidHelmOp::try_from(helmop).unwrap();
+    let charts = charts(&valid, &resolved);
+    let inputs = BundleInputs {
+        pruned,
+        ..inputs(&charts)
     };
-    assert_eq!((&*lookup.repo, request.repo), (REDACTED, REPO));
-    assert_eq!(first_repo(&valid).as_deref(), Some(REDACTED));
+    match plan(&valid, Some(existing), inputs) {
+        Ok(Plan::Replace(bundle)) => Some(*bundle),
+        Ok(Plan::Nothing) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn unknown_fields_of_a_helmop_are_passed_on_at_every_level_and_removed_with_it() {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let none = PrunedFields::default();
+    let bundle = created(&newer(&json!({ "newer": { "a": 1 } })), &resolved);
+    let spec = spec_of(&bundle);
+    for path in ["", "/helm", "/targets/0", "/targets/0/helm", "/rolloutStrategy"] {
+        assert_eq!(
+            spec.pointer(path).unwrap()["newer"],
+            json!({ "a": 1 }),
+            "{path}: {spec}"
+        );
+    }
+    assert_eq!(
+        replaced(&newer(&json!({ "newer": { "a": 1 } })), &bundle, &none),
+        None
+    );
+    let changed = replaced(&newer(&json!({ "newer": { "a": 2 } })), &bundle, &none).unwrap();
+    assert_eq!(spec_of(&changed)["newer"], json!({ "a": 2 }));
+    let removed = replaced(&newer(&json!({})), &bundle, &none).unwrap();
+    assert_eq!(removed, created(&newer(&json!({})), &resolved));
+}
+
+#[test]
+fn unknown_fields_of_a_bundle_that_do_not_follow_from_its_helmop_stay() {
+    let none = PrunedFields::default();
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let helmop = newer(&json!({ "newer": 1 }));
+    let mut object = serde_json::to_value(created(&helmop, &resolved)).unwrap();
+    object["other"] = json!(1);
+    object["spec"]["other"] = json!(1);
+    object["spec"]["helmOpOptions"]["other"] = json!(1);
+    let existing: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+    assert_eq!(replaced(&helmop, &existing, &none), None, "no difference");
+    let changed = replaced(&newer(&json!({ "newer": 2 })), &existing, &none).unwrap();
+    let changed = serde_json::to_value(changed).unwrap();
+    for path in ["", "/spec", "/spec/helmOpOptions"] {
+        assert_eq!(changed.pointer(path).unwrap()["other"], 1, "{path}: {changed}");
+    }
+    assert_eq!(changed["spec"]["newer"], 2);
+    // The HelmOp sets the field now.
+    let taken_over = replaced(&newer(&json!({ "other": 2 })), &existing, &none).unwrap();
+    let spec = spec_of(&taken_over);
+    assert_eq!((&spec["other"], spec.get("newer")), (&json!(2), None));
+    assert_eq!(replaced(&newer(&json!({ "other": 2 })), &taken_over, &none), None);
+    // The blocks are those of the HelmOp.
+    object["spec"]["helm"]["other"] = json!(1);
+    let existing: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+    let reverted = replaced(&helmop, &existing, &none).unwrap();
+    assert_eq!(spec_of(&reverted)["helm"].get("other"), None);
+}
+
+/// The CRD of HelmOp has the fields, and that of Bundle does not.
+#[test]
+fn an_unknown_field_that_the_api_server_drops_is_written_once() {
+    let resolved = [record(REDACTED, "web", "1.0.0", "1.0.0")];
+    let helmop = newer(&json!({ "newer": 1 }));
+    let sent = created(&helmop, &resolved);
+    let stored = Bundle {
+        spec: created(&newer(&json!({})), &resolved).spec,
+        ..sent.clone()
+    };
+    let mut pruned = PrunedFields::default();
+    assert_eq!(
+        replaced(&helmop, &stored, &pruned),
+        Some(sent.clone()),
+        "as after a restart"
+    );
+    pruned.learn(&sent.spec, &stored.spec);
+    assert_eq!(replaced(&helmop, &stored, &pruned), None);
+    let changed = newer(&json!({ "newer": 1, "namespace": "shop" }));
+    let write = replaced(&changed, &stored, &pruned).unwrap();
+    assert_eq!(
+        spec_of(&write)["newer"],
+        1,
+        "another write shows whether the field is stored now"
+    );
 }

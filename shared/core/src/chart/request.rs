@@ -1,6 +1,6 @@
 //! What a HelmOp requests: a chart, and a version or a range of versions.
 
-use helm_index::{VersionRequest, is_exact};
+use helm_index::{VersionRequest, is_strict_version};
 
 use super::{registry::reference::Reference, source::ChartSource};
 
@@ -41,5 +41,5 @@ pub fn is_floating(repo: &str, chart: &str, version: &str) -> bool {
         ChartSource::Oci { repo } => Reference::parse(repo)
             .is_ok_and(|reference| reference.tag.is_none() && reference.digest.is_none()),
     };
-    has_versions && !is_exact(version)
+    has_versions && !is_strict_version(version)
 }

@@ -1,4 +1,5 @@
-//! URLs of repositories and charts, parsed only as far as admission and messages need.
+//! URLs of repositories and charts, parsed only as far as admission and messages need. Module `location` has those that are
+//! fetched.
 
 use bounded_text::hex;
 use thiserror::Error;
@@ -79,88 +80,6 @@ impl<'a> Url<'a> {
     pub fn has_scheme(&self, scheme: &str) -> bool {
         self.scheme.eq_ignore_ascii_case(scheme)
     }
-
-    /// The URL to request: with its query, without user part and fragment.
-    pub fn without_credentials(&self) -> String {
-        let mut text = format!("{}://{}{}", self.scheme, self.host, self.path);
-        if let Some(query) = self.query {
-            text.push('?');
-            text.push_str(query);
-        }
-        text
-    }
-
-    /// Resolves `reference` against this URL, which is that of the document that contains it. Returns an absolute URL
-    /// without user part and fragment (RFC 3986, section 5.2).
-    ///
-    /// # Errors
-    /// When the reference is itself absolute, or names a host, and is invalid.
-    pub fn join(&self, reference: &str) -> Result<String, UrlError> {
-        let reference = reference
-            .split_once('#')
-            .map_or(reference, |(before, _fragment)| before);
-        if reference.chars().any(char::is_control) {
-            return Err(UrlError::ControlCharacter);
-        }
-        if reference.starts_with("//") {
-            let absolute = format!("{}:{reference}", self.scheme);
-            return Url::parse(&absolute).map(|url| url.with_normal_path());
-        }
-        if has_own_scheme(reference) {
-            return Url::parse(reference).map(|url| url.with_normal_path());
-        }
-        let (path, query) = match reference.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (reference, None),
-        };
-        let merged = match path {
-            "" => self.path.to_owned(),
-            _ if path.starts_with('/') => path.to_owned(),
-            _ => {
-                let (folder, _) = self.path.rsplit_once('/').unwrap_or_default();
-                format!("{folder}/{path}")
-            }
-        };
-        let query = if path.is_empty() {
-            query.or(self.query)
-        } else {
-            query
-        };
-        let joined = Url {
-            path: &merged,
-            query,
-            ..*self
-        };
-        Ok(joined.with_normal_path())
-    }
-
-    /// Whether scheme, host and port are the same. An omitted port of `https` or `http` is the default one.
-    pub fn is_same_origin(&self, other: &Url<'_>) -> bool {
-        let (name, port) = self.name_and_port();
-        let (other_name, other_port) = other.name_and_port();
-        other.has_scheme(self.scheme) && name.eq_ignore_ascii_case(other_name) && port == other_port
-    }
-
-    /// Host without port, and the effective port.
-    fn name_and_port(&self) -> (&str, Option<u16>) {
-        let (name, port) = match self.host.rsplit_once(':') {
-            // Not the colons inside an IPv6 address.
-            Some((name, port)) if !port.ends_with(']') => (name, port),
-            _ => (self.host, ""),
-        };
-        let default_port = || match self.scheme {
-            _ if self.has_scheme("https") => Some(443),
-            _ if self.has_scheme("http") => Some(80),
-            _ => None,
-        };
-        (name, port.parse().ok().or_else(default_port))
-    }
-
-    /// The URL without `.` and `..` in its path, without user part and fragment.
-    fn with_normal_path(&self) -> String {
-        let path = without_dots(self.path);
-        Url { path: &path, ..*self }.without_credentials()
-    }
 }
 
 impl std::fmt::Display for Url<'_> {
@@ -233,40 +152,6 @@ fn short_digest(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     let (short, _) = digest.as_ref().split_at(8);
     hex(short)
-}
-
-/// Whether a reference begins with a scheme, and is therefore absolute.
-fn has_own_scheme(reference: &str) -> bool {
-    reference
-        .split_once(':')
-        .is_some_and(|(before, _)| is_scheme(before))
-}
-
-/// A path without its `.` and `..` (RFC 3986, section 5.2.4). A `..` at the root has no effect.
-fn without_dots(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    let mut segments = path.split('/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
-        match segment {
-            "." => {}
-            ".." => {
-                kept.pop();
-            }
-            _ => {
-                kept.push(segment);
-                continue;
-            }
-        }
-        // `/a/..` is the folder `/`: it ends with a slash.
-        if is_last {
-            kept.push("");
-        }
-    }
-    if path.is_empty() {
-        return String::new();
-    }
-    format!("/{}", kept.join("/"))
 }
 
 fn is_scheme(text: &str) -> bool {

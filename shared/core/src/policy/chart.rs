@@ -2,7 +2,17 @@
 
 use std::borrow::Cow;
 
-use crate::chart::{registry::reference::Reference, source::ChartSource, url::Url};
+use url::{ParseError, Url};
+
+use crate::chart::{
+    location::{self, without_credentials},
+    registry::{
+        endpoint::{Endpoint, Transport},
+        reference::Reference,
+    },
+    source::{self, ChartSource},
+    url as go_url,
+};
 
 /// A text that identifies the origin of a chart, or the chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +35,8 @@ pub struct Candidate<'a> {
     pub with_slashes: Option<String>,
 }
 
-impl<'a> From<&'a str> for Candidate<'a> {
-    fn from(text: &'a str) -> Self {
+impl<'a, T: Into<Cow<'a, str>>> From<T> for Candidate<'a> {
+    fn from(text: T) -> Self {
         Self {
             text: text.into(),
             with_slashes: None,
@@ -41,12 +51,12 @@ pub fn origin(source: ChartSource<'_>) -> PolicySubject<'_> {
         ChartSource::Oci { repo } => PolicySubject {
             field: "repo",
             text: repo,
-            candidates: reference(repo).map(|_| vec![repo.into()]),
+            candidates: reference(repo).map(|reference| vec![reference.into()]),
         },
         ChartSource::Repository { repo, .. } => PolicySubject {
             field: "repo",
             text: repo,
-            candidates: location(repo).map(|url| vec![url]),
+            candidates: location(repo),
         },
     }
 }
@@ -59,7 +69,7 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
         ChartSource::Oci { repo } => PolicySubject {
             field: "repo",
             text: repo,
-            candidates: reference(repo).map(|name| vec![repo.into(), name.into()]),
+            candidates: reference(repo).map(|reference| vec![reference.into(), name(repo).into()]),
         },
         ChartSource::Repository { chart, .. } => PolicySubject {
             field: "chart",
@@ -70,64 +80,118 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
 }
 
 fn archive(url: &str) -> PolicySubject<'_> {
+    let candidates = if source::is_oci(url) {
+        reference(url).map(|reference| vec![reference.into()])
+    } else {
+        location(url)
+    };
     PolicySubject {
         field: "chart",
         text: url,
-        candidates: location(url).map(|url| vec![url]),
+        candidates,
     }
 }
 
-/// A URL without its user info and fragment. Neither is part of the location, and with the former a URL could look like
-/// another one: `https://charts.example.com:443@elsewhere.example.com/`. A query always follows a path, otherwise it could
-/// look like the end of a host: `https://elsewhere.example.com?x.example.com/`.
+/// The URL that is fetched, without its credentials, as [`location::url`] parses it for the request. An empty path and the
+/// path `/` are the same, so either form may be allowed.
 ///
-/// A URL that clients or servers interpret differently than it is written is not compared with any pattern: a match would
-/// allow more than the pattern shows.
-fn location(text: &str) -> Result<Candidate<'static>, String> {
-    let mut url = Url::parse(text).map_err(|error| error.to_string())?;
-    if text.contains('\\') {
-        return Err("it contains a backslash, which some clients treat as a slash".to_owned());
+/// A URL from which the HTTP client or the server would derive another one than it shows is not compared: Helm, in the agents
+/// of clusters, fetches the same text with another parser.
+fn location(text: &str) -> Result<Vec<Candidate<'static>>, String> {
+    let written = go_url::Url::parse(text).map_err(|error| error.to_string())?;
+    let url = without_credentials(location::url(text).map_err(invalid)?);
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("nothing is fetched with scheme {:?}", url.scheme()));
     }
-    check_host(url.host)?;
-    check_path(url.path)?;
-    if url.path.is_empty() && url.query.is_some() {
-        url.path = "/";
+    check_host(written.host, &url)?;
+    check_path(written.path, &url)?;
+    let mut candidates = Vec::new();
+    if url.path() == "/" && url.query().is_none() {
+        candidates.push(url.as_str().trim_end_matches('/').to_owned().into());
     }
-    let text = url.without_credentials();
-    let path = with_slashes(url.path);
-    let with_slashes = path.map(|path| Url { path: &path, ..url }.without_credentials());
-    Ok(Candidate {
-        text: text.into(),
-        with_slashes,
-    })
+    candidates.push(Candidate {
+        with_slashes: with_slashes(&url),
+        text: String::from(url).into(),
+    });
+    Ok(candidates)
 }
 
-/// A path with its encoded slashes decoded; `None` if it has none.
-fn with_slashes(path: &str) -> Option<String> {
-    let decoded = path.replace("%2F", "/").replace("%2f", "/");
-    (decoded != path).then_some(decoded)
-}
-
-/// Rejects hosts that are decoded before they are resolved.
-fn check_host(host: &str) -> Result<(), String> {
-    if host.contains('%') {
-        return Err("its host contains a %, which no host name has; write the intended host".to_owned());
+/// The reference of a chart, with the host of the API of its registry as [`Endpoint`] parses it for requests. The port stays as
+/// it is written, because it depends on the Secret which one is the default port.
+fn reference(text: &str) -> Result<String, String> {
+    let reference = Reference::parse(text).map_err(|error| error.to_string())?;
+    let endpoint = Endpoint::of(Transport::Https, &reference).map_err(invalid)?;
+    let url = endpoint.base_url();
+    check_host(reference.registry, url)?;
+    let mut registry = url.host_str().unwrap_or_default().to_owned();
+    if let Some(port) = port(reference.registry) {
+        registry.extend([":", port]);
     }
-    Ok(())
+    let fetched = Reference {
+        registry: &registry,
+        ..reference
+    };
+    Ok(fetched.to_string())
 }
 
-/// Rejects paths that lead to another location after a server has decoded them.
+/// The last part of a valid reference: the name of the chart.
+fn name(text: &str) -> &str {
+    let repository = Reference::parse(text).map_or(text, |reference| reference.repository);
+    repository.rsplit_once('/').map_or(repository, |(_, name)| name)
+}
+
+fn invalid(error: ParseError) -> String {
+    format!("the HTTP client cannot parse it: {error}")
+}
+
+/// A URL with the encoded slashes of its path decoded; `None` if it has none.
+fn with_slashes(url: &Url) -> Option<String> {
+    let decoded = url.path().replace("%2F", "/").replace("%2f", "/");
+    if decoded == url.path() {
+        return None;
+    }
+    let mut url = url.clone();
+    url.set_path(&decoded);
+    Some(url.into())
+}
+
+/// Rejects a host that the client changes, except for its case: one that is decoded, mapped to ASCII, or a number that is not
+/// an IP address in its usual form.
+fn check_host(written: &str, url: &Url) -> Result<(), String> {
+    let fetched = url.host_str().unwrap_or_default();
+    let name = match port(written) {
+        Some(port) => written.strip_suffix(port).unwrap_or(written),
+        None => written,
+    };
+    if name.trim_end_matches(':').eq_ignore_ascii_case(fetched) {
+        return Ok(());
+    }
+    Err(format!("its host is fetched as {fetched}; write that"))
+}
+
+/// The port of a host, if it has one.
+fn port(host: &str) -> Option<&str> {
+    let (_, port) = host.rsplit_once(':')?;
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_port.then_some(port)
+}
+
+/// Rejects a path that the client changes, or that servers interpret differently.
 ///
 /// An encoded percent sign is rejected too. So a path that was decoded once contains no percent sign, and decoding it
 /// again, as proxies in front of a server may do, changes nothing.
-fn check_path(path: &str) -> Result<(), String> {
-    let decoded = percent_decode(path)?;
+fn check_path(written: &str, url: &Url) -> Result<(), String> {
+    let decoded = percent_decode(written)?;
     // Some decoders accept overlong encodings of a slash or a dot, which are not valid UTF-8.
     let decoded = str::from_utf8(&decoded).map_err(|_| "its decoded path is not valid UTF-8".to_owned())?;
     if decoded.split('/').any(is_dot_segment) {
         let problem =
             "its path contains . or .. as a folder, which leads to another path; write the intended path";
         return Err(problem.to_owned());
+    }
+    let is_root = decoded.is_empty() && url.path() == "/";
+    if !is_root && percent_decode(url.path())? != decoded.as_bytes() {
+        return Err(format!("its path is fetched as {}; write that", url.path()));
     }
     Ok(())
 }
@@ -180,14 +244,6 @@ fn hex([high, low]: [u8; 2]) -> Option<u8> {
 
 const STRAY_PERCENT: &str = "its path contains a % that is not followed by two hexadecimal digits";
 
-/// The last part of a reference: the name of the chart.
-fn reference(text: &str) -> Result<&str, String> {
-    let reference = Reference::parse(text).map_err(|error| error.to_string())?;
-    check_host(reference.registry)?;
-    let repository = reference.repository;
-    Ok(repository.rsplit_once('/').map_or(repository, |(_, name)| name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +257,12 @@ mod tests {
     fn each_form_has_an_origin_and_a_chart() {
         for (repo, name, origins, charts) in [
             ("https://h/stable", "web", &["https://h/stable"][..], &["web"][..]),
+            (
+                "",
+                "oci://h/web-1.tgz",
+                &["oci://h/web-1.tgz"],
+                &["oci://h/web-1.tgz"],
+            ),
             (
                 "https://u:p@h/stable?a=b#c",
                 "web",
@@ -216,8 +278,8 @@ mod tests {
             (
                 "OCI://h:5000/web:1.2.3",
                 "",
-                &["OCI://h:5000/web:1.2.3"],
-                &["OCI://h:5000/web:1.2.3", "web"],
+                &["oci://h:5000/web:1.2.3"],
+                &["oci://h:5000/web:1.2.3", "web"],
             ),
             (
                 "",
@@ -283,10 +345,14 @@ mod tests {
             // Not the same host as without the dot or the port, so patterns are compared with it as written.
             "https://h./x",
             "https://h:8443/x",
-            "https://h",
-            "https://h/",
         ] {
             assert_eq!(candidates(origin(ChartSource::of(same, "web"))), [same]);
+        }
+        for same in ["https://h", "https://h/"] {
+            assert_eq!(
+                candidates(origin(ChartSource::of(same, "web"))),
+                ["https://h", "https://h/"]
+            );
         }
     }
 
@@ -322,15 +388,128 @@ mod tests {
             ),
             (
                 "https://elsewhere.example.net#x.corp.example/",
-                "https://elsewhere.example.net",
+                "https://elsewhere.example.net/",
             ),
             ("https://user:p%2fss%25@h:8443?x", "https://h:8443/?x"),
         ] {
-            assert_eq!(
-                candidates(origin(ChartSource::of(url, "web"))),
-                [expected],
-                "{url}"
-            );
+            let candidates = candidates(origin(ChartSource::of(url, "web")));
+            assert_eq!(candidates.last().map(String::as_str), Some(expected), "{url}");
+        }
+    }
+
+    /// What the client fetches for a repository is what is compared, with the path of the index after it, or nothing is.
+    #[test]
+    fn a_url_is_compared_as_it_is_fetched() {
+        for (repo, compared) in [
+            // The scheme, the host and the port.
+            (
+                "HTTPS://Charts.Example.COM/Stable",
+                Some("https://charts.example.com/Stable"),
+            ),
+            ("https://h:443/x", Some("https://h/x")),
+            ("https://h:0443/x", Some("https://h/x")),
+            ("https://h:/x", Some("https://h/x")),
+            ("http://h:80/x", Some("http://h/x")),
+            ("http://h:443/x", Some("http://h:443/x")),
+            ("https://h./x", Some("https://h./x")),
+            ("https://127.0.0.1/x", Some("https://127.0.0.1/x")),
+            ("https://[::1]:8443/x", Some("https://[::1]:8443/x")),
+            (
+                "https://xn--bcher-kva.example/x",
+                Some("https://xn--bcher-kva.example/x"),
+            ),
+            // User info, and what only looks like it.
+            ("https://h@elsewhere/x", Some("https://elsewhere/x")),
+            ("https://h:443@elsewhere/x", Some("https://elsewhere/x")),
+            ("https://a@b@elsewhere/x", Some("https://elsewhere/x")),
+            ("https://h/@elsewhere/x", Some("https://h/@elsewhere/x")),
+            ("https://elsewhere?@h/x", Some("https://elsewhere/?@h/x")),
+            ("https://elsewhere#@h/x", Some("https://elsewhere/")),
+            // Paths and queries.
+            ("https://h", Some("https://h/")),
+            ("https://h//", Some("https://h//")),
+            ("https://h//a///b", Some("https://h//a///b")),
+            ("https://h/a?b#c", Some("https://h/a?b")),
+            ("https://h/a#b?c", Some("https://h/a")),
+            ("https://h/a?", Some("https://h/a?")),
+            ("https://h/with space/ä", Some("https://h/with%20space/%C3%A4")),
+            (r"https://h/a?b\c", Some(r"https://h/a?b\c")),
+            // Changed by the client.
+            ("https://0177.0.0.1/x", None),
+            ("https://0x7f.0.0.1/x", None),
+            ("https://127.1/x", None),
+            ("https://2130706433/x", None),
+            ("https://127.0.0.1./x", None),
+            ("https://[0:0::1]/x", None),
+            ("https://bücher.example/x", None),
+            ("https://ｃharts.example/x", None),
+            ("https://h。example/x", None),
+            ("https://h\u{ad}.example/x", None),
+            ("https://%68/x", None),
+            (r"https://h\.example/x", None),
+            (r"https://h/a\..\b", None),
+            ("https://h/a/%2e%2e/b", None),
+            ("https://h/a/.%2E/b", None),
+            ("https://h/a/..", None),
+            ("https://h/a/.", None),
+            ("https://h\t.example/x", None),
+            ("https://h/a\n/x", None),
+            ("https://h/x ", None),
+            // Not a URL for the client, or one of another form.
+            ("https:/h/x", None),
+            ("https:h/x", None),
+            ("https:///h/x", None),
+            ("//h/x", None),
+            ("https://1.2.3.4.5/x", None),
+            ("https://h:65536/x", None),
+            ("ftp://h/x", None),
+        ] {
+            let candidates = origin(ChartSource::of(repo, "web")).candidates.ok();
+            let last = candidates.and_then(|candidates| Some(candidates.last()?.text.to_string()));
+            assert_eq!(last.as_deref(), compared, "{repo:?}");
+            let Some(compared) = last else { continue };
+            let fetched = without_credentials(location::index_url(&location::url(repo).unwrap()));
+            let (path, query) = compared
+                .split_once('?')
+                .map_or((&*compared, None), |(path, query)| (path, Some(query)));
+            let mut expected = format!("{}/index.yaml", path.trim_end_matches('/'));
+            expected.extend(query.map(|query| format!("?{query}")));
+            assert_eq!(fetched.as_str(), expected, "{repo:?}");
+        }
+    }
+
+    /// A reference is compared with the host to which its requests are sent, or not at all.
+    #[test]
+    fn a_reference_is_compared_as_it_is_fetched() {
+        for (repo, compared, fetched) in [
+            (
+                "OCI://H.Example/a/web",
+                Some("oci://h.example/a/web"),
+                "https://h.example/v2/a/web/",
+            ),
+            ("oci://h:443/web", Some("oci://h:443/web"), "https://h/v2/web/"),
+            ("oci://h:/web", Some("oci://h/web"), "https://h/v2/web/"),
+            ("oci://h./web:1@", Some("oci://h./web:1"), "https://h./v2/web/"),
+            (
+                "oci://[::1]:5000/web",
+                Some("oci://[::1]:5000/web"),
+                "https://[::1]:5000/v2/web/",
+            ),
+            ("oci://0177.0.0.1/web", None, "https://127.0.0.1/v2/web/"),
+            ("oci://127.1:5000/web", None, "https://127.0.0.1:5000/v2/web/"),
+            (
+                "oci://bücher.example/web",
+                None,
+                "https://xn--bcher-kva.example/v2/web/",
+            ),
+            ("oci://%68/web", None, "https://h/v2/web/"),
+        ] {
+            let candidates = origin(ChartSource::of(repo, "")).candidates.ok();
+            let first = candidates.and_then(|candidates| Some(candidates.first()?.text.to_string()));
+            assert_eq!(first.as_deref(), compared, "{repo}");
+            let reference = Reference::parse(repo).unwrap();
+            let endpoint = Endpoint::of(Transport::Https, &reference).unwrap();
+            assert_eq!(endpoint.base_url().as_str(), fetched, "{repo}");
         }
     }
 }

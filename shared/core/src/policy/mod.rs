@@ -23,10 +23,11 @@
 //! - So a pattern for repositories that also allows archives must match the file in the folder:
 //!   `https://charts\.example\.com/stable(/.*)?`.
 //! - An entry allows the text that is equal to it, and every text that it fully matches as a regular expression of Go (module
-//!   `expression`).
-//! - URLs are matched without their user info and fragment. A URL that clients interpret differently than it is written, such
-//!   as one with `..` in its path, must be listed literally. A URL with an encoded slash in its path must be allowed both as
-//!   written and with the slash decoded, or be listed literally.
+//!   `gotmpl::regexp`).
+//! - URLs are matched as they are fetched, by the parser of the HTTP client, without their user info (module
+//!   `chart::location`). A URL that clients interpret differently than it is written, such as one with `..` in its path, must
+//!   be listed literally. A URL with an encoded slash in its path must be allowed both as written and with the slash decoded,
+//!   or be listed literally.
 //! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
 //! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`).
 //! - A [`ValidHelmOp`] names a source and a chart in one of the three forms, so all of them are checked. An empty name is
@@ -57,9 +58,10 @@ use self::{
     patterns::Patterns,
 };
 use crate::{
-    admit::{self, Decision, FieldErrors, ValidHelmOp, path::Path},
+    admit::{self, Decision, FieldErrors, ValidHelmOp},
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
+    validation::Path,
 };
 
 /// Every violation has the same reason, as in Fleet.

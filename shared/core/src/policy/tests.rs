@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Policies;
 use crate::{
     admit::{FieldErrors, ValidHelmOp},
-    bundle::{BundleInputs, Plan, plan},
+    bundle::{BundleInputs, Plan, RequestedCharts, plan},
     reason::Reason,
 };
 
@@ -370,18 +370,17 @@ fn defaults_for_empty_fields_reach_the_bundle() {
         let valid = ValidHelmOp::try_from(&*complete).unwrap();
         assert_eq!(policies.check(&valid), Ok(()));
         assert!(policies.validate(&helmop).is_empty());
-        let resolved: Vec<_> = crate::bundle::lookups(&valid)
-            .into_iter()
-            .map(|(lookup, _)| lookup.into_record("1.2.3".to_owned().into()))
-            .collect();
-        let Ok(Plan::Create(bundle)) = plan(
-            &valid,
-            None,
-            BundleInputs {
-                resolved: &resolved,
-                ..BundleInputs::default()
-            },
-        ) else {
+        let mut charts = RequestedCharts::of(&valid, None);
+        for chart in charts.as_mut_slice() {
+            chart.version = Some("1.2.3".to_owned().into());
+        }
+        let inputs = BundleInputs {
+            charts: &charts,
+            polled: None,
+            ca_bundle: "",
+            pruned: Default::default(),
+        };
+        let Ok(Plan::Create(bundle)) = plan(&valid, None, inputs) else {
             panic!("no plan to create a Bundle")
         };
         assert_eq!(bundle.spec.options.service_account, account);
@@ -531,7 +530,7 @@ fn ambiguous_urls_match_no_pattern() {
         ),
         (
             r"https://elsewhere.example.com\@charts.example.com/a/b",
-            "because it contains a backslash",
+            "because its host is fetched as elsewhere.example.com; write that",
         ),
         (
             "https://charts.example.com:443@elsewhere.example.com/",

@@ -100,8 +100,10 @@ pub fn set(
         observed_generation: generation,
         last_update_time: now.to_owned(),
         last_transition_time: now.to_owned(),
+        ..Condition::default()
     };
     if let Some(old) = old {
+        new.unknown = old.unknown;
         if old.status == new.status && !old.last_transition_time.is_empty() {
             new.last_transition_time = old.last_transition_time;
         }
@@ -153,6 +155,19 @@ mod tests {
         assert_eq!(conditions.len(), 2);
         clear(&mut conditions, ConditionType::Accepted);
         assert_eq!((conditions.len(), &*conditions[0].r#type), (1, "Polled"));
+    }
+
+    #[test]
+    fn unknown_fields_of_conditions_stay() {
+        let text = r#"[{"type":"Accepted","newer":1},{"type":"Other","newer":2}]"#;
+        let mut conditions: Vec<Condition> = serde_json::from_str(text).unwrap();
+        let state = ConditionState::True(Reason::Accepted);
+        set(&mut conditions, ConditionType::Accepted, &state, None, "t");
+        let encoded = serde_json::to_value(&conditions).unwrap();
+        assert_eq!(
+            (&encoded[0]["newer"], &encoded[1]["newer"]),
+            (&1.into(), &2.into())
+        );
     }
 
     #[test]

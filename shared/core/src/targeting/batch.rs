@@ -7,9 +7,9 @@ use gotmpl::Exceeded;
 use helmops_api::{BundleDeploymentOptions, Cluster, free_form::FreeForm};
 
 use super::{
+    desired::DesiredTarget,
     identity::deployment_id,
     interner::Interner,
-    target::DesiredTarget,
     values::{VALUES, ValuesError, ValuesErrorKind, ValuesSource, template_labels},
 };
 
@@ -54,8 +54,9 @@ impl<'g> ClusterBatch<'g> {
         interner: &mut Interner<'_>,
     ) -> Result<DesiredTarget, ValuesError> {
         let budget = interner.budget();
-        let not_made = |exceeded| ValuesError::new(VALUES, ValuesErrorKind::NotRendered(exceeded));
-        budget.next_cluster().map_err(not_made)?;
+        let not_made =
+            |exceeded: Exceeded| ValuesError::new(VALUES, ValuesErrorKind::NotRendered(exceeded.into()));
+        budget.next_item().map_err(not_made)?;
         let labels = template_labels(cluster);
         if let Some(shared) = self.shared.get(&labels.is_empty()) {
             return Ok(shared.clone());
@@ -103,7 +104,7 @@ fn with_helm(
 }
 
 fn exceeded(path: &'static str) -> impl Fn(Exceeded) -> ValuesError {
-    move |exceeded| ValuesError::new(path, ValuesErrorKind::Exceeded(exceeded))
+    move |exceeded| ValuesError::new(path, ValuesErrorKind::Exceeded(exceeded.into()))
 }
 
 #[cfg(test)]
@@ -140,7 +141,7 @@ mod tests {
             json!({ "helm": { "values": { "a": "${ .ClusterName }" }, "disablePreProcess": true } }),
             json!({ "namespace": "n" }),
         ] {
-            let [one, other, plain, again] = desired(&options, &Budget::without_clock());
+            let [one, other, plain, again] = desired(&options, &Budget::default());
             for (one, other) in [(&one, &other), (&plain, &again)] {
                 assert_eq!(one, other, "{options}");
                 assert!(Arc::ptr_eq(&one.options, &other.options), "{options}");
@@ -155,28 +156,28 @@ mod tests {
             json!({ "values": { "a": "${ .ClusterName }" } }),
             json!({ "values": {}, "templateValues": { "a": "${ .ClusterName }" } }),
         ] {
-            let [one, other, plain, _] = desired(&json!({ "helm": values }), &Budget::without_clock());
+            let [one, other, plain, _] = desired(&json!({ "helm": values }), &Budget::default());
             assert_eq!((&*one.values, &*other.values), (r#"{"a":"a"}"#, r#"{"a":"b"}"#));
             assert_ne!(one.id, other.id);
             assert_ne!(one.id, plain.id);
             assert!(Arc::ptr_eq(&one.options, &plain.options));
         }
         let options = json!({ "helm": { "values": { "a": "global.fleet.clusterLabels.env" } } });
-        let [labelled, _, plain, _] = desired(&options, &Budget::without_clock());
+        let [labelled, _, plain, _] = desired(&options, &Budget::default());
         assert_eq!(&*labelled.values, r#"{"a":"prod"}"#);
         assert_eq!(&*plain.values, r#"{"a":"global.fleet.clusterLabels.env"}"#);
     }
 
     #[test]
     fn a_cluster_with_labels_always_has_values_and_helm() {
-        let [labelled, _, plain, _] = desired(&json!({}), &Budget::without_clock());
+        let [labelled, _, plain, _] = desired(&json!({}), &Budget::default());
         let json = |desired: &DesiredTarget| serde_json::to_value(&*desired.options).unwrap();
         assert_eq!(
             (json(&labelled), json(&plain)),
             (json!({ "helm": {} }), json!({}))
         );
         assert_eq!((&*labelled.values, &*plain.values), ("", ""));
-        let [labelled, _, plain, _] = desired(&json!({ "helm": {} }), &Budget::without_clock());
+        let [labelled, _, plain, _] = desired(&json!({ "helm": {} }), &Budget::default());
         assert_eq!((&*labelled.values, &*plain.values), ("{}", ""));
     }
 
@@ -185,7 +186,7 @@ mod tests {
     fn shared_values_are_charged_once_for_any_number_of_clusters() {
         let options = json!({ "helm": { "values": { "a": "x".repeat(128 << 10) } } });
         let options = || serde_json::from_str(&options.to_string()).ok();
-        let budget = Budget::without_clock();
+        let budget = Budget::default();
         let (mut batch, mut interner) = (ClusterBatch::new("", &options), Interner::new(&budget));
         for index in 0..2000 {
             let cluster = cluster(&format!("c{index}"), &json!({ "env": "prod" }));

@@ -154,7 +154,7 @@ impl<'a> Criteria<'a> {
     /// Whether a cluster, as a member of a group, matches all criteria. Name and labels must match the same group.
     pub fn matches(&self, cluster: &Cluster, group: Option<&ClusterGroup>) -> bool {
         let criteria = self.fields;
-        super::has_criteria(criteria)
+        criteria.has_any()
             && (criteria.cluster_name.is_empty() || is_named(cluster, &criteria.cluster_name))
             && (criteria.cluster_group.is_empty()
                 || group.is_some_and(|group| group.metadata.name.as_ref() == Some(&criteria.cluster_group)))

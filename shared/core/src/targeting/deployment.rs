@@ -3,15 +3,17 @@
 use std::{borrow::Cow, collections::BTreeSet};
 
 use helmops_api::{
-    Bundle, BundleDeployment, BundleDeploymentOptions, bundle_deployment::BundleDeploymentSpec, labels,
+    Bundle, BundleDeployment, BundleDeploymentOptions, PrunedFields, bundle_deployment::BundleDeploymentSpec,
+    labels,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
+    desired::DesiredTarget,
     identity::values_hash,
     names,
     rollout::RolloutStep,
-    target::{DesiredTarget, Target, add},
+    target::{Target, add},
     values,
 };
 
@@ -65,9 +67,13 @@ pub struct DesiredDeployment<'a> {
 }
 
 impl DesiredDeployment<'_> {
-    /// The deployment to write, with the status of the existing one and the metadata that other clients have set. `None` if the
-    /// existing deployment is up to date.
-    pub fn merged(self, existing: Option<&BundleDeployment>) -> Option<BundleDeployment> {
+    /// The deployment to write, with the status of the existing one and the metadata and fields that other clients have set. `None`
+    /// if the existing deployment is up to date: it has everything but the fields that the API server drops (`pruned`).
+    pub fn merged(
+        self,
+        existing: Option<&BundleDeployment>,
+        pruned: &PrunedFields,
+    ) -> Option<BundleDeployment> {
         let Some(existing) = existing else {
             return Some(BundleDeployment {
                 metadata: self.metadata.into(),
@@ -75,12 +81,14 @@ impl DesiredDeployment<'_> {
                 ..BundleDeployment::default()
             });
         };
-        let is_same_spec = matches!(self.spec, Cow::Borrowed(_)) || *self.spec == existing.spec;
+        let is_same_spec =
+            matches!(self.spec, Cow::Borrowed(_)) || pruned.are_equal(&*self.spec, &existing.spec);
         if is_same_spec && has_metadata(existing, &self.metadata) {
             return None;
         }
         Some(BundleDeployment {
             type_meta: existing.type_meta.clone(),
+            unknown: existing.unknown.clone(),
             metadata: merged_metadata(existing, self.metadata).into(),
             spec: self.spec.into_owned(),
             status: existing.status.clone(),

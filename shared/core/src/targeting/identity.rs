@@ -7,7 +7,11 @@ use std::io;
 
 use bounded_text::hex;
 use gotmpl::go_json;
-use helmops_api::{BundleDeploymentOptions, free_form::FreeForm};
+use helmops_api::{
+    BundleDeploymentOptions,
+    free_form::FreeForm,
+    unknown_fields::{FieldPath, UnknownFields, VisitUnknown},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
@@ -18,6 +22,9 @@ use serde_json::ser::{CompactFormatter, Formatter};
 /// `contents` identifies the content; it is empty for a chart. `diff` and `correctDrift` are not part of the ID: they change
 /// what an agent reports, not what it deploys. `values` are the Helm values from [`Source`](super::values::ValuesSource); they
 /// replace those of the options.
+///
+/// Unknown fields come last in their struct, sorted by name, because Fleet adds most fields at the end of a struct: then the ID is
+/// the same as Fleet's.
 pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: Option<FreeForm>) -> String {
     let mut options = options.clone();
     if let Some(helm) = &mut options.helm {
@@ -25,16 +32,29 @@ pub fn deployment_id(contents: &str, options: &BundleDeploymentOptions, values: 
     }
     options.diff = None;
     options.correct_drift = None;
+    options.visit_unknown(FieldPath::of("options"), &mut |_, fields| {
+        fields.values_mut().for_each(canonicalize);
+    });
     let selector = options.allowed_target_namespace_selector.take();
+    let unknown = std::mem::take(&mut options.unknown);
     let ordered = Ordered {
         options: &options,
         allowed_target_namespace_selector: selector.as_ref().map(OrderedSelector::of),
+        unknown: &unknown,
     };
     // Go's encoder ends its output with a line feed.
     format!(
         "{contents}:{}",
         sha256(format!("{}\n", encode(&ordered)).as_bytes())
     )
+}
+
+/// Writes a value as Go does, so that its notation does not matter. One that nests too deep for a tree keeps its text.
+fn canonicalize(value: &mut FreeForm) {
+    let canonical = value.to_value().ok().map(|value| go_json::encode(&value));
+    if let Some(canonical) = canonical.and_then(FreeForm::from_text) {
+        *value = canonical;
+    }
 }
 
 /// Identifies the values in the Secret of a deployment; empty if no Secret is needed.
@@ -57,6 +77,8 @@ struct Ordered<'a> {
     options: &'a BundleDeploymentOptions,
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed_target_namespace_selector: Option<OrderedSelector<'a>>,
+    #[serde(flatten)]
+    unknown: &'a UnknownFields,
 }
 
 #[derive(Serialize)]

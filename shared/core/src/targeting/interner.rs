@@ -90,8 +90,6 @@ fn memory(json: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
 
     use super::*;
@@ -106,7 +104,7 @@ mod tests {
 
     #[test]
     fn equal_options_and_values_are_stored_and_charged_once() {
-        let budget = Budget::without_clock();
+        let budget = Budget::default();
         let mut interner = Interner::new(&budget);
         let first = (
             interner.options(options(1)).unwrap(),
@@ -125,16 +123,16 @@ mod tests {
 
     #[test]
     fn options_are_charged_with_their_memory() {
-        let budget = Budget::without_clock();
+        let budget = Budget::default();
         let mut interner = Interner::new(&budget);
         interner.options(options(1000)).unwrap();
         // Two strings of 24 bytes each, and their allocations of 32 bytes.
         assert!(budget.retained() > 1000 * 80, "{}", budget.retained());
         let limits = Limits {
             retained: 10_000,
-            ..Limits::within(Duration::MAX)
+            ..Limits::default()
         };
-        let budget = Budget::new(limits, || Duration::ZERO);
+        let budget = Budget::new(limits, || std::time::Duration::ZERO);
         let mut interner = Interner::new(&budget);
         assert!(interner.options(options(1)).is_ok());
         assert!(interner.options(options(1000)).is_err());

@@ -12,6 +12,7 @@
 //! | `helm.force`, `atomic`, `takeOwnership`, `disablePreProcess`, `waitForJobs`, `disableDNS`, `keepResources` | true if either is true |
 //! | `forceSyncGeneration` | the target's if positive |
 //! | `correctDrift` | the target's if set |
+//! | fields that helmops does not know, also in `helm`, `diff`, `yaml` and `kustomize` | the target's if set |
 //! | all others | the Bundle's; the target's have no effect, as in Fleet |
 
 use std::collections::{BTreeMap, HashSet};
@@ -49,16 +50,26 @@ pub fn combine(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) ->
     if let Some(own) = &own.helm {
         helm(merged.helm.get_or_insert_default(), own);
     }
-    if let Some(KustomizeOptions { dir }) = &own.kustomize {
-        text(&mut merged.kustomize.get_or_insert_default().dir, dir);
+    if let Some(KustomizeOptions { dir, unknown }) = &own.kustomize {
+        let merged = merged.kustomize.get_or_insert_default();
+        text(&mut merged.dir, dir);
+        merged.unknown.add(unknown);
     }
-    if let Some(DiffOptions { compare_patches }) = &own.diff {
-        let merged = &mut merged.diff.get_or_insert_default().compare_patches;
-        by_key(merged, compare_patches, |patch| Some(patch_key(patch)));
+    if let Some(DiffOptions {
+        compare_patches,
+        unknown,
+    }) = &own.diff
+    {
+        let merged = merged.diff.get_or_insert_default();
+        by_key(&mut merged.compare_patches, compare_patches, |patch| {
+            Some(patch_key(patch))
+        });
+        merged.unknown.add(unknown);
     }
-    if let Some(YamlOptions { overlays }) = &own.yaml {
-        let merged = &mut merged.yaml.get_or_insert_default().overlays;
-        merged.extend_from_slice(overlays);
+    if let Some(YamlOptions { overlays, unknown }) = &own.yaml {
+        let merged = merged.yaml.get_or_insert_default();
+        merged.overlays.extend_from_slice(overlays);
+        merged.unknown.add(unknown);
     }
     if own.force_sync_generation > 0 {
         merged.force_sync_generation = own.force_sync_generation;
@@ -72,6 +83,7 @@ pub fn combine(base: &BundleDeploymentOptions, own: &BundleDeploymentOptions) ->
         &own.downstream_resources,
         |resource| Some(resource_key(resource)),
     );
+    merged.unknown.add(&own.unknown);
     merged
 }
 
@@ -100,6 +112,7 @@ fn helm(merged: &mut HelmOptions, own: &HelmOptions) {
     merged.disable_pre_process |= own.disable_pre_process;
     merged.wait_for_jobs |= own.wait_for_jobs;
     merged.disable_dns |= own.disable_dns;
+    merged.unknown.add(&own.unknown);
 }
 
 fn text(merged: &mut String, own: &String) {

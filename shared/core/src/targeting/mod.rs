@@ -16,6 +16,7 @@ pub mod copies;
 pub mod criteria;
 pub mod delivery;
 pub mod deployment;
+pub mod desired;
 pub mod identity;
 pub(crate) mod index;
 mod interner;
@@ -28,8 +29,6 @@ pub mod selector;
 pub mod target;
 pub mod values;
 
-use helmops_api::target::ClusterCriteria;
-
 pub use self::{
     cluster_namespace::{NamespaceRefused, namespace_of},
     criteria::{Group, Member},
@@ -37,11 +36,3 @@ pub use self::{
     rollout::{Rollout, RolloutStep, plan},
     target::{Target, TargetError, cluster_of, orphans, strays, targets},
 };
-
-/// Whether there is any criterion. Without one, no cluster matches.
-pub fn has_criteria(criteria: &ClusterCriteria) -> bool {
-    !criteria.cluster_name.is_empty()
-        || criteria.cluster_selector.is_some()
-        || !criteria.cluster_group.is_empty()
-        || criteria.cluster_group_selector.is_some()
-}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use thiserror::Error;
 
-use crate::admit;
+use crate::validation;
 
 /// A selector that Kubernetes rejects.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl<'a> Selector<'a> {
     /// # Errors
     /// If Kubernetes would reject it.
     pub fn new(path: &str, selector: &'a LabelSelector) -> Result<Self, InvalidSelector> {
-        if let Some(error) = admit::selector::errors(path, selector) {
+        if let Some(error) = validation::selector::errors(path, selector) {
             return Err(InvalidSelector(error));
         }
         let expressions = selector.match_expressions.iter().flatten();

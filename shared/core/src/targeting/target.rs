@@ -6,12 +6,13 @@ use std::{
 };
 
 use gotmpl::Budget;
-use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, labels};
+use helmops_api::{Bundle, BundleDeployment, labels};
 use thiserror::Error;
 
 use super::{
     batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, delivery::Blocked,
-    interner::Interner, matching::Matcher, selector::InvalidSelector, values::ValuesError,
+    desired::DesiredTarget, interner::Interner, matching::Matcher, selector::InvalidSelector,
+    values::ValuesError,
 };
 
 /// A cluster that a Bundle targets, with its desired and its existing deployment.
@@ -66,17 +67,6 @@ pub enum TargetError {
     /// It is known, and cannot be delivered.
     #[error(transparent)]
     Blocked(#[from] Blocked),
-}
-
-/// What to deploy to a cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DesiredTarget {
-    /// The options, without Helm values. Clusters with the same options share them.
-    pub options: Arc<BundleDeploymentOptions>,
-    /// The Helm values as they are in the Secret; empty if there are none. Clusters with the same values share them.
-    pub values: Arc<str>,
-    /// Identifies the options, values and content.
-    pub id: String,
 }
 
 impl<'a> Target<'a> {
@@ -277,7 +267,7 @@ mod tests {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
         let existing = deployment("lab", "cluster-lab");
         let member = Member::new(&lab, []).with_namespace(Err(refusal()));
-        let targets = targets(&bundle, [member], &[&existing], false, &Budget::without_clock()).unwrap();
+        let targets = targets(&bundle, [member], &[&existing], false, &Budget::default()).unwrap();
         let target = &targets[0];
         assert_eq!(target.desired, Err(TargetError::Namespace(refusal())));
         assert_eq!((target.namespace(), target.existing), (None, None));
@@ -293,14 +283,7 @@ mod tests {
         let (bundle, lab) = (bundle("lab"), cluster("lab"));
         let (of_prod, own) = (deployment("prod", "cluster-lab"), deployment("lab", "verified"));
         let member = Member::new(&lab, []).with_namespace(Ok("verified".to_owned()));
-        let targets = targets(
-            &bundle,
-            [member],
-            &[&of_prod, &own],
-            false,
-            &Budget::without_clock(),
-        )
-        .unwrap();
+        let targets = targets(&bundle, [member], &[&of_prod, &own], false, &Budget::default()).unwrap();
         assert_eq!(targets[0].namespace(), Some("verified"));
         assert_eq!(targets[0].existing, Some(&own));
     }
@@ -319,7 +302,7 @@ mod tests {
             [Member::new(&lab, [])],
             &existing,
             false,
-            &Budget::without_clock(),
+            &Budget::default(),
         )
         .unwrap();
         assert_eq!(orphans(&targets, &existing, |_| false), [&gone]);

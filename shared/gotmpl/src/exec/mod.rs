@@ -48,24 +48,10 @@ pub fn run(
     }
 }
 
-/// Renders a text without actions.
-pub fn plain(text: &str, meter: &Meter) -> Result<Rendered, String> {
-    meter.check_text(text.len())?;
-    meter.charge_each(text.len(), BYTE)?;
-    Ok(Rendered {
-        text: text.to_owned(),
-        segments: vec![Segment {
-            end: text.len(),
-            offset: 0,
-            is_action: false,
-        }],
-    })
-}
-
 /// The output of a template, and which piece of the template wrote which part.
 #[derive(Debug)]
 pub struct Rendered {
-    /// The text.
+    /// The output.
     pub text: String,
     segments: Vec<Segment>,
 }
@@ -80,7 +66,20 @@ struct Segment {
 
 impl Rendered {
     /// The offset in the template of what wrote a line of the output (counted from 1): of the line's first action, or of its
-    /// first text if it has no action.
+    /// first text if it has no action. `None` if the output has no such line.
+    ///
+    /// ```
+    /// use gotmpl::{Budget, Context, Delimiters, Template, line_at};
+    ///
+    /// let (text, budget) = ("{{ range 3 }}- {{ . }}\n{{ end }}b: {{ print \": \" }}", Budget::default());
+    /// let rendered = Template::parse(text, Delimiters::GO, &budget).unwrap();
+    /// let rendered = rendered.render(&Context::default(), &budget).unwrap();
+    /// assert_eq!(rendered.text, "- 0\n- 1\n- 2\nb: : ");
+    /// // A program that reads the output complains about line 4.
+    /// let offset = rendered.source_of(4).unwrap();
+    /// assert_eq!(&text[offset..][..5], "print");
+    /// assert_eq!(line_at(text, offset), "{{ end }}b: {{ print \": \" }}");
+    /// ```
     pub fn source_of(&self, line: usize) -> Option<usize> {
         let mut lines = self.text.split_inclusive('\n');
         let start: usize = lines.by_ref().take(line.checked_sub(1)?).map(str::len).sum();
@@ -98,7 +97,7 @@ impl Rendered {
     }
 }
 
-/// The line of a template at an offset.
+/// The line of a template at an offset, with white space collapsed and cut to 80 bytes: for messages.
 pub fn line_at(template: &str, offset: usize) -> String {
     let (before, after) = template.split_at_checked(offset).unwrap_or((template, ""));
     let before = before.rsplit('\n').next().unwrap_or_default();

@@ -19,7 +19,7 @@ pub fn find(name: &str) -> Option<Function> {
             let text = c.text(0)?;
             check_size(c, &text)?;
             match serde_json::from_str::<Json>(&text) {
-                Ok(json) => c.heap.import(&json),
+                Ok(json) => c.heap.import(&json, 0),
                 Err(_) => Ok(Value::Nil),
             }
         }),
@@ -27,7 +27,7 @@ pub fn find(name: &str) -> Option<Function> {
             let text = c.text(0)?;
             check_size(c, &text)?;
             let json: Json = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-            c.heap.import(&json)
+            c.heap.import(&json, 0)
         }),
         _ => return None,
     })

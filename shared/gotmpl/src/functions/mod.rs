@@ -16,7 +16,7 @@ mod urls;
 mod versions;
 mod wrap;
 
-use super::{heap::Heap, value::Value};
+use super::{error::UnsupportedReason, heap::Heap, value::Value};
 use args::Call;
 pub use args::Function;
 pub use versions::method;
@@ -61,31 +61,27 @@ const TIME: &[&str] = &[
     "unixEpoch",
 ];
 
-/// Functions that work with keys, passwords or DNS, which do not belong in values, and Go's function that calls a function.
-const NOT_IMPLEMENTED: &[&str] = &[
-    "buildCustomCert",
-    "call",
-    "decryptAES",
-    "derivePassword",
-    "getHostByName",
+/// Functions that send requests.
+const NETWORK: &[&str] = &["getHostByName"];
+
+/// Functions that work with private keys or passwords, which do not belong in templates, and Go's function that calls a function.
+const NOT_IMPLEMENTED: &[&str] = &["buildCustomCert", "call", "decryptAES", "derivePassword"];
+
+/// All functions that are not supported.
+const UNSUPPORTED: &[(UnsupportedReason, &[&str])] = &[
+    (UnsupportedReason::Random, RANDOM),
+    (UnsupportedReason::Time, TIME),
+    (UnsupportedReason::Network, NETWORK),
+    (UnsupportedReason::NotImplemented, NOT_IMPLEMENTED),
 ];
 
 /// Why a function cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveError {
-    /// Fleet has this function, but it is refused here for this reason.
-    Unsupported(String),
-    /// Neither Go nor Fleet has a function of this name.
-    Undefined(String),
-}
-
-impl ResolveError {
-    /// The message for the author of the template.
-    pub fn into_message(self) -> String {
-        match self {
-            Self::Unsupported(message) | Self::Undefined(message) => message,
-        }
-    }
+    /// Go or Sprig has this function, but it is not supported.
+    Unsupported(UnsupportedReason),
+    /// Neither Go nor Sprig has a function of this name.
+    Undefined,
 }
 
 /// Finds a function. `and` and `or` are `None`: they evaluate their arguments themselves. The search is slow, so the parser
@@ -101,23 +97,10 @@ pub fn resolve(name: &str) -> Result<Option<Function>, ResolveError> {
 }
 
 fn resolve_error(name: &str) -> ResolveError {
-    if RANDOM.contains(&name) {
-        ResolveError::Unsupported(format!(
-            "function {name:?} returns another result each time, so it would deploy again and again; put the result into \
-             the values, or into templateValues of the Cluster"
-        ))
-    } else if TIME.contains(&name) {
-        ResolveError::Unsupported(format!(
-            "function {name:?} depends on the clock or time zone of the controller, so it could deploy again at any time; \
-             put the time into the values, or into templateValues of the Cluster"
-        ))
-    } else if NOT_IMPLEMENTED.contains(&name) {
-        ResolveError::Unsupported(format!(
-            "function {name:?} is not supported here; put its result into the values, or into templateValues of the Cluster"
-        ))
-    } else {
-        ResolveError::Undefined(format!("function {name:?} not defined"))
-    }
+    let found = UNSUPPORTED.iter().find(|(_, names)| names.contains(&name));
+    found.map_or(ResolveError::Undefined, |(reason, _)| {
+        ResolveError::Unsupported(*reason)
+    })
 }
 
 /// Checks the number of arguments.
@@ -205,17 +188,41 @@ mod tests {
 
     #[test]
     fn unsupported_functions_differ_from_undefined_ones() {
-        for name in [RANDOM, TIME, NOT_IMPLEMENTED].concat() {
-            assert!(find(name).is_none(), "{name}");
-            assert!(
-                matches!(resolve(name), Err(ResolveError::Unsupported(_))),
-                "{name}"
-            );
+        for (reason, names) in UNSUPPORTED {
+            for name in *names {
+                assert!(find(name).is_none(), "{name}");
+                assert_eq!(resolve(name).unwrap_err(), ResolveError::Unsupported(*reason));
+            }
         }
-        // Fleet removes the first four from `sprig`, and Helm adds the last one.
+        // Helm and others remove the first two from Sprig, and Helm adds the others.
         for name in ["env", "expandenv", "include", "tpl", "toYaml"] {
-            let message = format!("function {name:?} not defined");
-            assert_eq!(resolve(name).unwrap_err(), ResolveError::Undefined(message));
+            assert_eq!(resolve(name).unwrap_err(), ResolveError::Undefined, "{name}");
         }
+    }
+
+    /// `functions.txt` has the names of Go's functions and of those in `genericMap` of Sprig 3.3.0.
+    #[test]
+    fn every_function_of_go_and_sprig_exists_or_is_listed_in_the_readme() {
+        let readme = include_str!("../../README.md");
+        let section = readme.split("\n## ").find(|text| text.starts_with("Same input"));
+        let table: String = section
+            .unwrap()
+            .lines()
+            .filter(|line| line.starts_with('|'))
+            .collect();
+        let mut listed: Vec<&str> = table.split('`').skip(1).step_by(2).collect();
+        let mut missing: Vec<&str> = include_str!("../tests/functions.txt")
+            .lines()
+            .filter(|name| resolve(name).is_err())
+            .collect();
+        listed.sort_unstable();
+        missing.sort_unstable();
+        assert_eq!(listed, missing);
+        assert!(
+            UNSUPPORTED
+                .iter()
+                .flat_map(|(_, names)| *names)
+                .all(|name| missing.contains(name))
+        );
     }
 }

@@ -3,10 +3,7 @@
 use regex::{Captures, Regex};
 
 use super::{
-    super::{
-        patterns::{self, Pattern},
-        value::Value,
-    },
+    super::{pattern_cache::Pattern, patterns, value::Value},
     args::{Call, Function, exactly},
 };
 

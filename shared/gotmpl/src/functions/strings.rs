@@ -6,7 +6,8 @@ use super::{
         value::{Elements, Value},
     },
     args::{Call, Function, at_least, exactly},
-    cases, wrap,
+    cases,
+    wrap::{self, slice},
 };
 
 pub fn find(name: &str) -> Option<Function> {
@@ -179,17 +180,6 @@ fn abbreviate(text: &str, offset: i64, width: i64, min_width: i64) -> Result<Str
         return Ok(format!("...{rest}"));
     }
     Ok(format!("...{}", slice(text, length - kept, length)?))
-}
-
-/// A piece of a text, by bytes.
-pub fn slice(text: &str, start: i64, end: i64) -> Result<&str, String> {
-    let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-    match bounds {
-        Some((start, end)) if start <= end && end <= text.len() => text
-            .get(start..end)
-            .ok_or_else(|| "the requested bytes of the text cut a character in two".to_owned()),
-        _ => Err("slice bounds out of range of the text".to_owned()),
-    }
 }
 
 fn indent(c: &Call<'_>) -> Result<String, String> {

@@ -1,7 +1,5 @@
 //! Word wrap, and functions of `goutils` that work on bytes.
 
-use super::strings::slice;
-
 /// Breaks a text into lines of at most `width` bytes.
 pub fn wrap(text: &str, width: usize, line_end: &str, breaks_words: bool) -> Result<String, String> {
     let line_end = if line_end.is_empty() { "\n" } else { line_end };
@@ -75,4 +73,15 @@ pub fn initials(text: &str) -> String {
 /// `unicode.IsSpace` of the character with this code.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t'..=b'\r' | b' ' | 0x85 | 0xa0)
+}
+
+/// A piece of a text, by bytes.
+pub fn slice(text: &str, start: i64, end: i64) -> Result<&str, String> {
+    let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+    match bounds {
+        Some((start, end)) if start <= end && end <= text.len() => text
+            .get(start..end)
+            .ok_or_else(|| "the requested bytes of the text cut a character in two".to_owned()),
+        _ => Err("slice bounds out of range of the text".to_owned()),
+    }
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::{
     budget::Meter,
-    check::UnsupportedFunction,
-    error::TemplateError,
+    delimiters::Delimiters,
+    error::{TemplateError, UnsupportedFunction},
     lex,
     lex::{Token, TokenKind},
     node::{Branch, Node, Templates},
@@ -17,21 +17,29 @@ use super::{
 const MAX_DEPTH: usize = 50;
 
 /// Parses a template.
-pub fn parse(text: &str, meter: &Meter) -> Result<Templates, TemplateError> {
-    parse_with(text, meter, None).map(|(templates, _)| templates)
+pub fn parse(text: &str, delimiters: Delimiters<'_>, meter: &Meter) -> Result<Templates, TemplateError> {
+    parse_with(text, delimiters, meter, None).map(|(templates, _)| templates)
 }
 
 /// Parses a template only to find its errors, and returns the unsupported functions that it calls, each once.
-pub fn check(text: &str, meter: &Meter) -> Result<Vec<UnsupportedFunction>, TemplateError> {
-    parse_with(text, meter, Some(Vec::new())).map(|(_, unsupported)| unsupported)
+pub fn check(
+    text: &str,
+    delimiters: Delimiters<'_>,
+    meter: &Meter,
+) -> Result<Vec<UnsupportedFunction>, TemplateError> {
+    parse_with(text, delimiters, meter, Some(Vec::new())).map(|(_, unsupported)| unsupported)
 }
 
 fn parse_with(
     text: &str,
+    delimiters: Delimiters<'_>,
     meter: &Meter,
     unsupported: Option<Vec<UnsupportedFunction>>,
 ) -> Result<(Templates, Vec<UnsupportedFunction>), TemplateError> {
-    let tokens = lex::tokens(text, meter)?;
+    meter
+        .check_text(text.len())
+        .map_err(|message| TemplateError::new(text, 0..0, message))?;
+    let tokens = lex::tokens(text, delimiters, meter)?;
     let mut parser = Parser {
         text,
         tokens: &tokens,

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::{
     super::{
-        check::UnsupportedFunction,
-        error::TemplateError,
+        error::{TemplateError, TemplateErrorKind, UnsupportedFunction},
         functions::{self, ResolveError},
         lex::{Token, TokenKind},
         literal,
@@ -227,19 +226,25 @@ impl Parser<'_> {
 
     /// Reports a function that cannot be used: as an error, or in the list if unsupported functions are collected.
     fn refuse(&mut self, token: &Token, name: &str, error: ResolveError) -> ParseResult<()> {
-        match (&mut self.unsupported, error) {
-            (Some(unsupported), ResolveError::Unsupported(reason)) => {
-                if unsupported.iter().all(|function| function.name != name) {
-                    unsupported.push(UnsupportedFunction {
-                        name: name.to_owned(),
-                        offset: token.span.start,
-                        reason,
-                    });
-                }
-                Ok(())
+        let reason = match error {
+            ResolveError::Unsupported(reason) => reason,
+            ResolveError::Undefined => {
+                return Err(self.error(token.span.clone(), format!("function {name:?} not defined")));
             }
-            (_, error) => Err(self.error(token.span.clone(), error.into_message())),
+        };
+        let function = UnsupportedFunction {
+            name: name.to_owned(),
+            offset: token.span.start,
+            reason,
+        };
+        let Some(unsupported) = &mut self.unsupported else {
+            let kind = TemplateErrorKind::Unsupported(function);
+            return Err(TemplateError::of_kind(self.text, token.span.clone(), kind));
+        };
+        if unsupported.iter().all(|known| known.name != name) {
+            unsupported.push(function);
         }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use thiserror::Error;
 /// Longest part of an expression that a message quotes, in bytes: enough to find it.
 const MAX_FRAGMENT: usize = 80;
 
-/// A syntax error, and the part of the expression that it is about.
+/// A syntax error in the words of Go, and the part of the expression that it is about, cut to 80 bytes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("error parsing regexp: {kind}: `{fragment}`")]
 pub struct SyntaxError {
@@ -15,7 +15,7 @@ pub struct SyntaxError {
 }
 
 impl SyntaxError {
-    /// The error without the part of the expression.
+    /// The error without the part of the expression, which may be confidential.
     pub fn message(&self) -> String {
         self.kind.to_string()
     }

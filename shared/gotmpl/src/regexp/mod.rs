@@ -1,7 +1,7 @@
 //! Translates Go's regular expressions to those of the `regex` crate.
 //!
-//! Policies are written for Fleet, whose controller compiles them with Go's `regexp`. The `regex` crate has the same origin
-//! (RE2) and also matches in linear time, but some expressions have a different meaning:
+//! For expressions that were written for a Go program. The `regex` crate has the same origin (RE2) and also matches in linear
+//! time, but some expressions have a different meaning:
 //!
 //! | written | Go | `regex` | here |
 //! |---|---|---|---|
@@ -15,9 +15,16 @@
 //!
 //! So an expression is parsed as Go parses it, and written again with only those constructs that mean the same to the crate.
 //!
-//! Three differences remain, none of which allows a text that the author did not intend. Categories have only their short
-//! names: `\p{Lu}`, not `\p{Uppercase_Letter}`. A repetition cannot follow a change of flags, as in `a(?i)*`. And `\Q`
-//! without `\E` extends to the end of the expression, while in Fleet it includes the parenthesis that follows and is an error.
+//! Two differences remain, both of which are errors here. Categories have only their short names: `\p{Lu}`, not
+//! `\p{Uppercase_Letter}`. And a repetition cannot follow a change of flags, as in `a(?i)*`.
+//!
+//! ```
+//! use gotmpl::regexp::rewrite;
+//!
+//! let name = regex::Regex::new(&rewrite(r"^\Qweb.\E[a-z&&b]{1,}$").unwrap()).unwrap();
+//! assert!(name.is_match("web.&b") && !name.is_match("web-b"));
+//! assert_eq!(rewrite("(web").unwrap_err().to_string(), "error parsing regexp: missing closing ): `(web`");
+//! ```
 
 mod class;
 mod cursor;
@@ -38,7 +45,7 @@ use self::{
 /// The maximum of Go for repetitions, where nested counts are multiplied.
 const MAX_COUNT: u32 = 1000;
 
-/// Whether an expression matches only its own text.
+/// Whether an expression has no special characters, so that it matches only its own text.
 pub fn is_plain(expression: &str) -> bool {
     !expression.contains([
         '\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$',
@@ -47,8 +54,10 @@ pub fn is_plain(expression: &str) -> bool {
 
 /// Parses an expression as Go does and writes it for the `regex` crate.
 ///
-/// The result is complete, so that it can be inserted into a group. It cannot close that group, as it could in Fleet, which
-/// inserts the text between parentheses without parsing it.
+/// The result has no capturing groups. It is complete: inserted into a group, it cannot close that group, and `\Q` without `\E`
+/// extends to its own end.
+///
+/// Compile it with a limit ([`regex::RegexBuilder::size_limit`]) if the expression comes from a user: `\pL{1000}` takes megabytes.
 ///
 /// # Errors
 /// Go's error for the expression, with the part that it is about.

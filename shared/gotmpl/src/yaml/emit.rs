@@ -10,7 +10,7 @@ use super::{
     resolve::{Resolved, resolve},
     scalar::{Style, escape, is_break, is_printable, style},
 };
-use crate::{self as template, MAX_TEXT, go_json, number};
+use crate::{budget::MAX_TEXT, go_json, number};
 
 /// The column after which a text continues on the next line, at a space.
 const WIDTH: usize = 80;
@@ -23,10 +23,10 @@ const INDENT: usize = 2;
 #[error("the values would have more than {MAX_TEXT} bytes as YAML; make them shorter or flatter")]
 pub struct TooLong;
 
-/// Emits values as YAML.
+/// Emits values as YAML. It is recursive; values that `serde_json` has decoded are never too deep for it.
 ///
 /// # Errors
-/// If the text would be longer than a template may be: indentation can make it much longer than the values.
+/// If the text would have more than 2 MiB: indentation can make it much longer than the values.
 pub fn emit(values: &Map<String, Value>) -> Result<String, TooLong> {
     let mut emitter = Emitter::new(None);
     emitter.document(values);
@@ -36,8 +36,17 @@ pub fn emit(values: &Map<String, Value>) -> Result<String, TooLong> {
     Ok(emitter.out)
 }
 
-/// The path of the string or key with an action at an offset in the output of [`emit`].
-pub fn path_at(values: &Map<String, Value>, offset: usize) -> Option<String> {
+/// A string or key, and its position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The path, such as `image.tags[0]`.
+    pub path: String,
+    /// The string or key itself.
+    pub text: String,
+}
+
+/// The string or key at an offset in the output of [`emit`], in bytes: for an error about the output.
+pub fn text_at(values: &Map<String, Value>, offset: usize) -> Option<Located> {
     let mut emitter = Emitter::new(Some(offset));
     emitter.document(values);
     emitter.found
@@ -53,7 +62,7 @@ struct Emitter {
     /// The offset whose path is searched for.
     offset: Option<usize>,
     path: Vec<String>,
-    found: Option<String>,
+    found: Option<Located>,
 }
 
 impl Emitter {
@@ -199,8 +208,11 @@ impl Emitter {
         let is_match = self
             .offset
             .is_some_and(|offset| (start..self.out.len()).contains(&offset));
-        if is_match && template::has_actions(text) {
-            self.found = Some(self.path.concat());
+        if is_match {
+            self.found = Some(Located {
+                path: self.path.concat(),
+                text: text.to_owned(),
+            });
         }
     }
 

@@ -1,9 +1,28 @@
 //! Emits and reads YAML as `sigs.k8s.io/yaml` does.
 //!
-//! Fleet renders values as one text: it emits them as YAML, executes that as a template and reads the result. So the style in
-//! which a string is emitted decides whether the output of a template becomes a number or a string, and how quotes in it are
-//! read. The emitter is equivalent to that of `go-yaml` 2, including line breaks after 80 columns; the reader follows YAML
-//! 1.1, in which `yes` is a boolean and `0o17` a number.
+//! The emitter is equivalent to that of `go-yaml` 2, including the style of each string and line breaks after 80 columns. The
+//! style matters to programs that emit values as YAML, execute that as a template and read the result: it decides whether the
+//! output of an action becomes a number or a string, and how quotes in it are read. The reader follows YAML 1.1, in which `yes`
+//! is a boolean and `0o17` a number.
+//!
+//! What is read has the types of JSON: numbers are `float64`, keys are strings, and only the first document counts. Aliases and
+//! `<<` are expanded, within the limits of a [`Quota`].
+//!
+//! ```
+//! use gotmpl::yaml::{Quota, ReadError, emit, read, text_at};
+//! use serde_json::json;
+//!
+//! let value = read("base: &base {port: 80}\nweb: {<<: *base, mode: \"yes\"}", &mut Quota::default()).unwrap();
+//! assert_eq!(value["web"], json!({ "port": 80.0, "mode": "yes" }));
+//!
+//! let text = emit(value.as_object().unwrap()).unwrap();
+//! assert_eq!(text, "base:\n  port: 80\nweb:\n  mode: \"yes\"\n  port: 80\n");
+//! let found = text_at(value.as_object().unwrap(), text.find("yes").unwrap()).unwrap();
+//! assert_eq!((&*found.path, &*found.text), ("web.mode", "yes"));
+//!
+//! let error = read("a: [1,\n  b: {", &mut Quota::default()).unwrap_err();
+//! assert!(matches!(error, ReadError::Invalid { line: Some(_), .. }));
+//! ```
 
 mod emit;
 mod order;
@@ -12,7 +31,7 @@ mod resolve;
 mod scalar;
 
 pub use self::{
-    emit::{TooLong, emit, path_at},
+    emit::{Located, TooLong, emit, text_at},
     read::{Quota, ReadError, read},
 };
 

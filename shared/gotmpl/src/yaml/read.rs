@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
 use super::resolve::{Resolved, resolve};
-use crate::{MAX_TEXT, number};
+use crate::{budget::MAX_TEXT, number};
 
 /// Maximum number of nodes of all texts together, with aliases expanded; the content of lists and mappings counts again at
 /// each level. This is about 20 MB in memory.
@@ -18,7 +18,8 @@ const MAX_DEPTH: usize = 100;
 /// Maximum bytes of all scalars together, with aliases expanded. An anchor keeps a copy, which counts too.
 const MAX_BYTES: usize = 2 * MAX_TEXT;
 
-/// What remains for the texts that are read for one cluster, whose values are in memory at the same time.
+/// What remains for texts whose content is in memory at the same time: 200,000 nodes, and 4 MiB of scalars, with aliases expanded.
+/// The default has all of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {
     nodes: usize,
@@ -34,47 +35,46 @@ impl Default for Quota {
     }
 }
 
-/// Values cannot be read from a text.
+/// Why a text cannot be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{message}")]
-pub struct ReadError {
-    message: String,
-    /// The line of a syntax error, counted from 1.
-    line: Option<usize>,
-    is_too_large: bool,
+pub enum ReadError {
+    /// It is not YAML, or has no equivalent in JSON.
+    #[error("{message}{}", in_line(*.line))]
+    Invalid {
+        /// What is wrong. It does not contain the text.
+        message: String,
+        /// The line of a syntax error, counted from 1.
+        line: Option<usize>,
+    },
+    /// It has more nodes than the quota allows. The content of lists and mappings counts again at each level.
+    #[error("more than {limit} nodes, with aliases expanded")]
+    TooManyNodes {
+        /// What an unused quota allows.
+        limit: usize,
+    },
+    /// It has more scalars than the quota allows.
+    #[error("more than {limit} bytes of scalars, with aliases expanded")]
+    TooManyBytes {
+        /// What an unused quota allows.
+        limit: usize,
+    },
 }
 
-impl ReadError {
-    /// The line of a syntax error, counted from 1.
-    pub const fn line(&self) -> Option<usize> {
-        self.line
-    }
-
-    /// Whether the text is valid, but exceeds a limit.
-    pub const fn is_too_large(&self) -> bool {
-        self.is_too_large
-    }
+fn in_line(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", in line {line}"))
 }
 
 fn invalid(message: impl Into<String>) -> ReadError {
-    ReadError {
+    ReadError::Invalid {
         message: message.into(),
         line: None,
-        is_too_large: false,
     }
 }
 
-fn too_large(message: String) -> ReadError {
-    ReadError {
-        is_too_large: true,
-        ..invalid(message)
-    }
-}
-
-/// Reads the first document of a text, with numbers as `float64`, and takes its size from `quota`.
+/// Reads the first document of a text, with numbers as `float64`, and takes its size from `quota`. An empty text is `null`.
 ///
 /// # Errors
-/// If the text is not valid, or exceeds a limit. A syntax error has its line.
+/// If the text is not valid, nests more than 100 deep, or exceeds the quota.
 pub fn read(text: &str, quota: &mut Quota) -> Result<Value, ReadError> {
     let mut options = granit_parser::options! {};
     options.set_emit_comments(false);
@@ -121,10 +121,9 @@ impl<'t> Reader<'t, '_> {
             Some(Ok((event, _))) => Ok(event),
             Some(Err(error)) => {
                 let position = error.marker();
-                Err(ReadError {
+                Err(ReadError::Invalid {
                     message: error.info(),
                     line: Some(position.line()),
-                    is_too_large: false,
                 })
             }
             None => Ok(Event::StreamEnd),
@@ -147,18 +146,12 @@ impl<'t> Reader<'t, '_> {
             },
             _ => return Err(invalid("unexpected end of the document")),
         };
-        self.quota.nodes = self.quota.nodes.checked_sub(node.nodes).ok_or_else(|| {
-            too_large(format!(
-                "the values of the cluster have more than {MAX_NODES} nodes together"
-            ))
-        })?;
+        let nodes = self.quota.nodes.checked_sub(node.nodes);
+        self.quota.nodes = nodes.ok_or(ReadError::TooManyNodes { limit: MAX_NODES })?;
         let copies = usize::from(is_counted) + usize::from(anchor != 0);
         let bytes = node.bytes.saturating_mul(copies);
-        self.quota.bytes = self.quota.bytes.checked_sub(bytes).ok_or_else(|| {
-            too_large(format!(
-                "the scalars of the cluster's values, with aliases expanded, have more than {MAX_BYTES} bytes together"
-            ))
-        })?;
+        let bytes = self.quota.bytes.checked_sub(bytes);
+        self.quota.bytes = bytes.ok_or(ReadError::TooManyBytes { limit: MAX_BYTES })?;
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }

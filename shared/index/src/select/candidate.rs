@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use masterminds_semver::Version;
+
 use crate::IndexEntry;
 
 /// A list entry that represents one version of a chart.
@@ -48,18 +50,41 @@ impl Candidate for IndexEntry {
     }
 }
 
+/// A candidate with a valid version.
+pub(super) struct Parsed<C> {
+    pub(super) version: Version,
+    pub(super) candidate: C,
+}
+
+impl<C: Candidate> Parsed<C> {
+    pub(super) fn parse(candidate: C) -> Option<Self> {
+        let version = Version::parse(candidate.version()).ok()?;
+        Some(Self { version, candidate })
+    }
+
+    pub(super) fn is_better_than(&self, other: &Self) -> bool {
+        let order = self.version.precedence(&other.version);
+        order.is_gt() || (order.is_eq() && is_later(&self.candidate, &other.candidate))
+    }
+}
+
+/// Whether `a` was published after `b`.
+pub(super) fn is_later<C: Candidate>(a: &C, b: &C) -> bool {
+    Published::parse(a.created()) > Published::parse(b.created())
+}
+
 /// A publication time, ordered: texts that are not a time first, then times in ascending order.
 ///
 /// (Comparing as texts whenever one of the two is not a time would not be transitive.)
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Published<'a> {
+enum Published<'a> {
     Text(&'a str),
     At(Timestamp),
 }
 
 impl<'a> Published<'a> {
     /// Parses a time in RFC 3339, the format that Helm writes.
-    pub(super) fn parse(text: &'a str) -> Self {
+    fn parse(text: &'a str) -> Self {
         text.parse().map_or(Self::Text(text), Self::At)
     }
 }

@@ -14,15 +14,14 @@
 //! an error, a tag with `_` for the `+` of build metadata is skipped, and only a complete version is compared literally.
 
 mod candidate;
-mod condition;
 mod error;
 mod nearest;
 mod prerelease;
 
-use masterminds_semver::{Constraint, Version};
+use masterminds_semver::Constraint;
 
 pub use self::candidate::Candidate;
-use self::candidate::Published;
+use self::candidate::{Parsed, is_later};
 pub use self::error::{Nearest, SelectError};
 use crate::VersionRequest;
 
@@ -88,35 +87,12 @@ fn matching<C: Candidate>(
     })
 }
 
-/// A candidate with a valid version.
-struct Parsed<C> {
-    version: Version,
-    candidate: C,
-}
-
-impl<C: Candidate> Parsed<C> {
-    fn parse(candidate: C) -> Option<Self> {
-        let version = Version::parse(candidate.version()).ok()?;
-        Some(Self { version, candidate })
-    }
-
-    fn is_better_than(&self, other: &Self) -> bool {
-        let order = self.version.precedence(&other.version);
-        order.is_gt() || (order.is_eq() && is_later(&self.candidate, &other.candidate))
-    }
-}
-
 fn highest<C: Candidate>(
     parsed: impl Iterator<Item = Parsed<C>>,
     constraint: &Constraint,
 ) -> Option<Parsed<C>> {
     let matching = parsed.filter(|parsed| constraint.matches(&parsed.version));
     matching.reduce(|best, next| if next.is_better_than(&best) { next } else { best })
-}
-
-/// Whether `a` was published after `b`.
-fn is_later<C: Candidate>(a: &C, b: &C) -> bool {
-    Published::parse(a.created()) > Published::parse(b.created())
 }
 
 #[cfg(test)]

@@ -2,11 +2,9 @@
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
-use masterminds_semver::Constraint;
-use masterminds_semver::Version;
+use masterminds_semver::{Condition, Constraint, Operator, Precision, Version};
 
-use super::condition::{self, Condition};
-use super::{Nearest, Parsed};
+use super::{candidate::Parsed, error::Nearest};
 
 /// How many are listed: a few on either side, and short enough for a line.
 const LISTED: usize = 6;
@@ -19,18 +17,32 @@ pub(super) fn nearest<C, I: Iterator<Item = Parsed<C>>>(
     candidates: usize,
     constraint: &Constraint,
 ) -> Nearest {
-    let normal = constraint.to_string();
-    let conditions: Vec<Condition<'_>> = condition::groups(&normal).flatten().collect();
-    let edges: BTreeSet<Ranked> = conditions
-        .iter()
-        .filter_map(Condition::edge)
-        .map(Ranked)
-        .collect();
+    let conditions: Vec<Condition<'_>> = constraint.conditions().flatten().collect();
+    let edges: BTreeSet<Ranked> = conditions.iter().filter_map(edge).map(Ranked).collect();
     let versions = listed(&near_edges(&edges, eligible(&parsed, &conditions)), &edges);
     Nearest {
         others: candidates.saturating_sub(versions.len()),
         versions,
     }
+}
+
+/// The version at which the result of a condition changes; `None` if it holds for all versions.
+fn edge(condition: &Condition<'_>) -> Option<Version> {
+    let Condition {
+        operator,
+        precision,
+        bound,
+        ..
+    } = *condition;
+    let (major, minor) = match (operator, precision) {
+        (_, Precision::None) => return None,
+        // ">1.2" starts at 1.3.0.
+        (Operator::Greater, Precision::Major) => (bound.major().saturating_add(1), 0),
+        (Operator::Greater, Precision::MajorMinor) => (bound.major(), bound.minor().saturating_add(1)),
+        _ => return Some(bound.clone()),
+    };
+    let hyphen = if condition.names_prerelease() { "-" } else { "" };
+    Version::parse(&format!("{major}.{minor}.0{hyphen}{}", condition.prerelease)).ok()
 }
 
 /// The versions to list, newest first.
@@ -51,7 +63,8 @@ fn eligible<C, I: Iterator<Item = Parsed<C>>>(
     parsed: &impl Fn() -> I,
     conditions: &[Condition<'_>],
 ) -> impl Iterator<Item = Version> {
-    let names_one = |condition: &Condition<'_>| condition.names_prerelease() || condition.precision() == 3;
+    let names_one =
+        |condition: &Condition<'_>| condition.names_prerelease() || condition.precision == Precision::All;
     let with_prereleases =
         conditions.iter().any(names_one) || parsed().all(|parsed| parsed.version.is_prerelease());
     parsed()

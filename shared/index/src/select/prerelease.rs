@@ -1,8 +1,6 @@
 //! The constraint to suggest to a user whose range matches no release but could match pre-releases.
 
-use masterminds_semver::Constraint;
-
-use super::condition::{self, Condition};
+use masterminds_semver::{Condition, Constraint, Operator, Precision};
 
 /// Allows every pre-release; allows releases only as far as the other conditions do.
 const ANY: &str = ">=0.0.0-0";
@@ -13,9 +11,9 @@ const ANY: &str = ">=0.0.0-0";
 ///
 /// `None` if the result would be too long.
 pub(super) fn widened(constraint: &Constraint) -> Option<(String, Constraint)> {
-    let normal = constraint.to_string();
-    let groups: Vec<String> = condition::groups(&normal)
-        .map(|group| widened_group(&group))
+    let groups: Vec<String> = constraint
+        .conditions()
+        .map(|group| widened_group(&group.collect::<Vec<_>>()))
         .collect();
     let text = groups.join(" || ");
     let constraint = Constraint::parse(&text).ok()?;
@@ -37,22 +35,32 @@ fn widened_group(conditions: &[Condition<'_>]) -> String {
 }
 
 fn widened_condition(condition: &Condition<'_>) -> String {
-    match (condition.operator, condition.precision()) {
-        ("" | "=", 0) => ANY.to_owned(),
-        _ if allows_same_releases_with_prerelease(condition) => condition.with_prerelease().to_string(),
+    match (condition.operator, condition.precision) {
+        (Operator::Equal, Precision::None) => ANY.to_owned(),
+        _ if allows_same_releases_with_prerelease(condition) => {
+            let lowest = Condition {
+                prerelease: "0",
+                ..*condition
+            };
+            lowest.to_string()
+        }
         _ => condition.to_string(),
     }
 }
 
 /// Whether `-0` after the version leaves the allowed releases the same.
 fn allows_same_releases_with_prerelease(condition: &Condition<'_>) -> bool {
-    let is_complete = condition.precision() == 3;
-    match condition.operator {
-        "~" | "~>" | "^" | ">=" | "=>" | "<" => true,
+    let Condition {
+        operator, precision, ..
+    } = *condition;
+    match operator {
+        Operator::Tilde | Operator::Caret | Operator::GreaterEqual | Operator::Less => true,
+        Operator::Equal => precision != Precision::All,
         // ">1.2.3-0" allows 1.2.3, and "<=1.2.3-0" does not.
-        "" | "=" => !is_complete,
-        ">" | "<=" | "=<" => !is_complete && condition.precision() > 0,
-        _ => false,
+        Operator::Greater | Operator::LessEqual => {
+            matches!(precision, Precision::Major | Precision::MajorMinor)
+        }
+        Operator::NotEqual => false,
     }
 }
 

@@ -1,3 +1,4 @@
+use masterminds_semver::Version;
 use proptest::prelude::*;
 use serde_json::Value;
 

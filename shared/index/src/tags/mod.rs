@@ -10,9 +10,8 @@
 
 mod list;
 
-use masterminds_semver::Version;
-
 pub use self::list::{MAX_LEN, MAX_VERSIONS, TagList, TagListError, Tagged};
+use crate::is_complete_version;
 
 /// The longest tag, in bytes, by the distribution specification.
 pub const MAX_TAG_LEN: usize = 128;
@@ -49,8 +48,7 @@ pub fn version_of(tag: &str) -> Option<String> {
         return None;
     }
     let version = tag.replace('_', "+");
-    let bare = version.strip_prefix('v').unwrap_or(&version);
-    Version::parse_strict(bare).is_ok().then_some(version)
+    is_complete_version(&version).then_some(version)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! idle as a silent one. So one rule covers every protocol and every way to stall.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -17,8 +18,8 @@ use hyper::{Request, Response};
 use hyper_util::service::TowerToHyperService;
 use tokio::time::Instant;
 
-use super::connection::ConnectionContext;
 use super::limits::Limits;
+use super::peer_bytes::PeerBytes;
 use crate::lock;
 
 /// The requests of one connection.
@@ -111,6 +112,14 @@ impl Drop for InFlightRequest {
         state.in_flight -= 1;
         state.since = Instant::now();
     }
+}
+
+/// The peer of one connection, and its requests.
+#[derive(Clone)]
+pub(super) struct ConnectionContext {
+    pub(super) address: SocketAddr,
+    pub(super) activity: Arc<Activity>,
+    pub(super) body_bytes: PeerBytes,
 }
 
 /// The application as a hyper service. It counts each request in the activity of the connection, and adds the address of the

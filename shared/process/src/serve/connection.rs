@@ -16,12 +16,12 @@ use tokio_rustls::rustls;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::{Activity, tracked_service};
+use super::WARN_INTERVAL;
+use super::activity::{Activity, ConnectionContext, tracked_service};
 use super::limits::Limits;
 use super::metrics::{HandshakeFailure, ServeMetrics};
-use super::peer_bytes::PeerBytes;
 use super::streams::Streams;
-use super::{Transport, WARN_INTERVAL};
+use super::transport::Transport;
 use crate::throttle::Throttle;
 
 /// Time for a closing connection without a request in flight to send the rest of a response and to close. If the peer has
@@ -59,14 +59,6 @@ impl fmt::Display for End {
             Self::CutOff => f.write_str("cut off"),
         }
     }
-}
-
-/// The peer of one connection, and its requests.
-#[derive(Clone)]
-pub(super) struct ConnectionContext {
-    pub(super) address: SocketAddr,
-    pub(super) activity: Arc<Activity>,
-    pub(super) body_bytes: PeerBytes,
 }
 
 /// The state that all connections of a server share.

@@ -18,20 +18,19 @@ mod metrics;
 mod peer_bytes;
 mod slots;
 mod streams;
+mod transport;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use self::accept::{AfterError, after_error};
-use self::activity::Activity;
-use self::connection::{ConnectionContext, Connections};
+use self::activity::{Activity, ConnectionContext};
+use self::connection::Connections;
 use self::metrics::Evicted;
 use self::slots::ConnectionSlots;
 use self::streams::log_panic;
@@ -41,30 +40,13 @@ pub use self::accept::{Accept, listen};
 pub use self::limits::Limits;
 pub use self::metrics::ServeMetrics;
 pub use self::peer_bytes::PeerBytes;
+pub use self::transport::Transport;
 
 /// Pause after an accept error: long enough not to spin, and too short for clients to notice.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Minimum interval between warnings that any peer can cause.
 const WARN_INTERVAL: Duration = Duration::from_secs(30);
-
-/// The layer between the socket and HTTP.
-#[derive(Clone)]
-pub enum Transport {
-    /// None: plain HTTP/1.1.
-    Plain,
-    /// TLS; the protocol is HTTP/2 if ALPN negotiates `h2`, else HTTP/1.1.
-    Tls(TlsAcceptor),
-}
-
-impl fmt::Debug for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "Plain",
-            Self::Tls(_) => "Tls",
-        })
-    }
-}
 
 /// The result of a server's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::condition::{Condition, Precision};
 use super::error::BoundError;
 use super::grammar::{Member, Operator, is_wildcard};
 use crate::version::scan::Scanned;
@@ -11,32 +12,34 @@ use crate::version::{Version, VersionError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Comparator {
     operator: Operator,
+    /// As written.
+    operator_text: &'static str,
     /// The version after the operator, with 0 for each number that is not specified.
     bound: Version,
     precision: Precision,
-    /// Operator and version as written, without the blank between them.
-    text: Box<str>,
-}
-
-/// How many of the three numbers are specified, that is neither omitted nor a wildcard. Numbers after the first wildcard are
-/// ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Precision {
-    None,
-    Major,
-    MajorMinor,
-    All,
+    /// The version as written.
+    version: Box<str>,
+    /// Length of the numbers in it, which may have a `v` before them.
+    numbers: usize,
+    /// Length of its build metadata, including the `+`.
+    build: usize,
 }
 
 impl Comparator {
     pub(super) fn new(member: &Member<'_>) -> Result<Self, BoundError> {
         let (precision, bound) = bound(&member.version)?;
-        let text = format!("{}{}", member.operator_text, member.version.whole).into();
+        let Scanned {
+            whole, pre, build, ..
+        } = member.version;
+        let with_separator = |part: Option<&str>| part.map_or(0, |part| 1 + part.len());
         Ok(Self {
             operator: member.operator,
+            operator_text: member.operator_text,
             bound,
             precision,
-            text,
+            version: whole.into(),
+            numbers: whole.len() - with_separator(pre) - with_separator(build),
+            build: with_separator(build),
         })
     }
 
@@ -44,15 +47,27 @@ impl Comparator {
     pub(super) fn any() -> Self {
         Self {
             operator: Operator::Equal,
+            operator_text: "",
             bound: Version::zero(),
             precision: Precision::None,
-            text: "*".into(),
+            version: "*".into(),
+            numbers: 1,
+            build: 0,
         }
     }
 
-    /// Operator and version as written, without the blank between them.
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    /// Its parts.
+    pub(super) fn condition(&self) -> Condition<'_> {
+        let build_at = self.version.len().saturating_sub(self.build);
+        Condition {
+            operator: self.operator,
+            operator_text: self.operator_text,
+            numbers: self.version.get(..self.numbers).unwrap_or_default(),
+            precision: self.precision,
+            prerelease: self.bound.prerelease(),
+            build: self.version.get(build_at..).unwrap_or_default(),
+            bound: &self.bound,
+        }
     }
 
     /// The version after the operator, with 0 for each number that is not specified.

@@ -1,8 +1,6 @@
 //! What is wrong with a constraint. Positions refer to the text that the user wrote, not to the rewritten one.
 
-use std::fmt;
-
-use super::grammar::{Member, Stop, is_blank};
+use super::grammar::{Expected, Member, Stop, is_blank};
 use super::hint::hint;
 use super::hyphen::Rewritten;
 use super::quote::quoted;
@@ -50,15 +48,6 @@ pub enum ConstraintError {
     },
 }
 
-/// What is expected where parsing stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// A version, after an operator or without one.
-    Version,
-    /// Something between two conditions, or the end.
-    Separator,
-}
-
 /// Why a version of the right form cannot be used as a bound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundError {
@@ -86,15 +75,6 @@ pub enum BoundError {
         /// Length in bytes, with 0 for each omitted number.
         len: usize,
     },
-}
-
-impl fmt::Display for Expected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Version => "a version such as 1.2.3, 1.2.x or *",
-            Self::Separator => "a blank, a comma or || before what comes next",
-        })
-    }
 }
 
 /// The error for a segment that starts at byte `start` of the rewritten text and could be parsed up to `stop`.

@@ -1,18 +1,27 @@
 //! The members of one group: `operator version`, separated by blanks or a comma.
 
-use super::error::Expected;
+use std::fmt;
+
 use crate::version::scan::{self, Scanned};
 
 /// The operator of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operator {
+pub enum Operator {
+    /// `=` or none. Before an incomplete version it means the same as `~`.
     Equal,
+    /// `!=`.
     NotEqual,
+    /// `>`.
     Greater,
+    /// `<`.
     Less,
+    /// `>=` or `=>`.
     GreaterEqual,
+    /// `<=` or `=<`.
     LessEqual,
+    /// `~` or `~>`.
     Tilde,
+    /// `^`.
     Caret,
 }
 
@@ -35,7 +44,7 @@ const OPERATORS: [(&str, Operator); 11] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member<'a> {
     pub(super) operator: Operator,
-    pub(super) operator_text: &'a str,
+    pub(super) operator_text: &'static str,
     pub(super) version: Scanned<'a>,
     /// Where the version starts: a byte offset in the segment.
     pub(super) at: usize,
@@ -46,6 +55,24 @@ pub(super) struct Member<'a> {
 pub(super) struct Stop {
     pub(super) at: usize,
     pub(super) expected: Expected,
+}
+
+/// What is expected where parsing stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// A version, after an operator or without one.
+    Version,
+    /// Something between two conditions, or the end.
+    Separator,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Version => "a version such as 1.2.3, 1.2.x or *",
+            Self::Separator => "a blank, a comma or || before what comes next",
+        })
+    }
 }
 
 /// `\s` of Go's regular expressions: no vertical tab, nothing beyond ASCII.
@@ -108,7 +135,7 @@ pub(super) fn members(segment: &str) -> Result<Vec<Member<'_>>, Stop> {
     }
 }
 
-fn operator(text: &str) -> (&str, Operator, &str) {
+fn operator(text: &str) -> (&'static str, Operator, &str) {
     OPERATORS
         .iter()
         .find_map(|&(symbol, operator)| text.strip_prefix(symbol).map(|rest| (symbol, operator, rest)))

@@ -1,6 +1,6 @@
 //! Hints for common mistakes in constraints.
 
-use super::error::Expected;
+use super::grammar::Expected;
 
 const RANGE: &str = "a range needs a blank on both sides of the hyphen, as in 1.2 - 1.4";
 const DASH: &str = "write a range with a plain hyphen, as in 1.2 - 1.4";

@@ -1,5 +1,7 @@
 //! The URLs of a registry's API.
 
+use url::{ParseError, Url};
+
 use super::reference::Reference;
 
 /// How many tags to request per page. Most registries default to 100, and some reject more than 1000.
@@ -32,34 +34,43 @@ impl Transport {
 }
 
 /// The API of a repository in a registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint<'a> {
     /// How to connect.
     pub transport: Transport,
-    /// Host and port. Not always those of the reference: the API of a registry may be at another host.
-    pub host: &'a str,
     /// Name of the repository.
     pub repository: &'a str,
+    /// Its path is a prefix of all paths of the API.
+    base: Url,
 }
 
 impl<'a> Endpoint<'a> {
     /// The API of the registry that the reference names.
-    pub const fn of(transport: Transport, reference: &Reference<'a>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If the HTTP client cannot parse the host or the port.
+    pub fn of(transport: Transport, reference: &Reference<'a>) -> Result<Self, ParseError> {
+        let Reference {
+            registry, repository, ..
+        } = reference;
+        let base = Url::parse(&format!("{}://{registry}/v2/{repository}/", transport.scheme()))?;
+        Ok(Self {
             transport,
-            host: reference.registry,
-            repository: reference.repository,
-        }
+            repository,
+            base,
+        })
     }
 
     /// URL of the first page of the tags.
-    pub fn tags_url(&self) -> String {
-        format!("{}/tags/list?n={PAGE_SIZE}", self.base())
+    pub fn tags_url(&self) -> Url {
+        let mut url = self.below("tags/list");
+        url.set_query(Some(&format!("n={PAGE_SIZE}")));
+        url
     }
 
     /// URL of the manifest of a tag or digest.
-    pub fn manifest_url(&self, tag_or_digest: &str) -> String {
-        format!("{}/manifests/{tag_or_digest}", self.base())
+    pub fn manifest_url(&self, tag_or_digest: &str) -> Url {
+        self.below(&format!("manifests/{tag_or_digest}"))
     }
 
     /// The scope that a token needs for both.
@@ -67,13 +78,15 @@ impl<'a> Endpoint<'a> {
         format!("repository:{}:pull", self.repository)
     }
 
-    fn base(&self) -> String {
-        format!(
-            "{}://{}/v2/{}",
-            self.transport.scheme(),
-            self.host,
-            self.repository
-        )
+    /// Its URL; the API has nothing there.
+    pub const fn base_url(&self) -> &Url {
+        &self.base
+    }
+
+    fn below(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path()));
+        url
     }
 }
 
@@ -83,21 +96,27 @@ mod tests {
 
     #[test]
     fn urls_have_the_transport_host_and_repository() {
-        let reference = Reference::parse("oci://h:5000/charts/web:1.2.3").unwrap();
-        let endpoint = Endpoint::of(Transport::Https, &reference);
+        let reference = Reference::parse("oci://H:5000/charts/web:1.2.3").unwrap();
+        let endpoint = Endpoint::of(Transport::Https, &reference).unwrap();
         assert_eq!(
-            endpoint.tags_url(),
+            endpoint.tags_url().as_str(),
             "https://h:5000/v2/charts/web/tags/list?n=1000"
         );
         assert_eq!(endpoint.pull_scope(), "repository:charts/web:pull");
-        let endpoint = Endpoint {
-            transport: Transport::PlainHttp,
-            host: "api.h",
-            ..endpoint
-        };
-        assert_eq!(
-            endpoint.manifest_url("1.2.3_b"),
-            "http://api.h/v2/charts/web/manifests/1.2.3_b"
-        );
+        let endpoint = Endpoint::of(Transport::PlainHttp, &reference).unwrap();
+        for tag in ["1.2.3_b", "sha256:ab"] {
+            assert_eq!(
+                endpoint.manifest_url(tag).as_str(),
+                format!("http://h:5000/v2/charts/web/manifests/{tag}")
+            );
+        }
+    }
+
+    #[test]
+    fn a_host_that_the_client_cannot_parse_is_an_error() {
+        for text in ["oci://h%2f.example/web", "oci://1.2.3.4.5/web"] {
+            let reference = Reference::parse(text).unwrap();
+            assert!(Endpoint::of(Transport::Https, &reference).is_err(), "{text}");
+        }
     }
 }

@@ -9,9 +9,10 @@
 
 use bounded_text::cut;
 use thiserror::Error;
+use url::{ParseError, Url};
 
 use super::header::{Cursor, Malformed, text};
-use crate::chart::url::{Url, UrlError, redacted};
+use crate::chart::{location::without_credentials, url::redacted};
 
 /// The maximum total length of all values, in bytes. HTTP servers do not send longer headers.
 const MAX_LEN: usize = 16 * 1024;
@@ -37,7 +38,7 @@ pub enum LinkError {
         /// The target, without credentials.
         target: String,
         /// What is wrong with it.
-        source: UrlError,
+        source: ParseError,
     },
     /// The target is at another origin, which must not get the credentials and is not trusted.
     #[error(
@@ -67,8 +68,8 @@ pub enum LinkError {
 /// When there is a link that cannot be followed.
 pub fn next(
     values: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    page: &str,
-) -> Result<Option<String>, LinkError> {
+    page: &Url,
+) -> Result<Option<Url>, LinkError> {
     let mut budget = MAX_LEN;
     let mut unspecified = None;
     for value in values {
@@ -151,23 +152,22 @@ fn is_next(relations: &str) -> bool {
 }
 
 /// The URL of the target, if it is another page of the same registry.
-fn follow(target: &str, page: &str) -> Result<String, LinkError> {
-    let invalid = |source| LinkError::BadTarget {
+fn follow(target: &str, page: &Url) -> Result<Url, LinkError> {
+    let mut next = page.join(target).map_err(|source| LinkError::BadTarget {
         target: cut(redacted(target), MAX_QUOTED),
         source,
-    };
-    let base = Url::parse(page).map_err(invalid)?;
-    let next = base.join(target).map_err(invalid)?;
-    let url = Url::parse(&next).map_err(invalid)?;
-    if !url.is_same_origin(&base) {
+    })?;
+    next.set_fragment(None);
+    let next = without_credentials(next);
+    if next.origin() != page.origin() {
         return Err(LinkError::ForeignOrigin {
-            target: cut(url.to_string(), MAX_QUOTED),
-            page: base.to_string(),
+            target: cut(redacted(next.as_str()), MAX_QUOTED),
+            page: redacted(page.as_str()),
         });
     }
-    if next == base.without_credentials() {
+    if next == *page {
         return Err(LinkError::Loop {
-            page: base.to_string(),
+            page: redacted(page.as_str()),
         });
     }
     Ok(next)

@@ -7,9 +7,13 @@
 use std::fmt::Write;
 
 use thiserror::Error;
+use url::{ParseError, Url};
 
 use super::{challenge::Bearer, endpoint::Transport};
-use crate::chart::url::{Url, UrlError, redacted};
+use crate::chart::{
+    location::{self, without_credentials},
+    url::redacted,
+};
 
 /// The longest URL of a token request, in bytes: many servers reject a request line beyond 8 KiB.
 const MAX_URL_LEN: usize = 8 * 1024 - 256;
@@ -23,7 +27,7 @@ pub enum RealmError {
         /// The realm, without credentials.
         realm: String,
         /// What is wrong with it.
-        source: UrlError,
+        source: ParseError,
     },
     /// Neither `https` nor `http`.
     #[error("the registry names the token realm {realm:?}; tokens are fetched over https only")]
@@ -57,49 +61,48 @@ pub enum RealmError {
 ///
 /// # Errors
 /// When credentials must not be sent to the realm.
-pub fn token_url(bearer: &Bearer, registry: Transport, pull_scope: &str) -> Result<String, RealmError> {
-    let realm = Url::parse(&bearer.realm).map_err(|source| RealmError::BadUrl {
+pub fn token_url(bearer: &Bearer, registry: Transport, pull_scope: &str) -> Result<Url, RealmError> {
+    let realm = location::url(&bearer.realm).map_err(|source| RealmError::BadUrl {
         realm: redacted(&bearer.realm),
         source,
     })?;
-    check_scheme(&realm, registry)?;
-    let mut url = realm.without_credentials();
-    let mut separator = if realm.query.is_some() { '&' } else { '?' };
+    let mut url = without_credentials(realm);
+    check_scheme(&url, registry)?;
+    let mut query = url.query().unwrap_or_default().to_owned();
     let scope = bearer.scope.as_deref().unwrap_or(pull_scope);
     let service = bearer.service.iter().map(|service| ("service", service.as_str()));
     for (name, value) in service.chain(scope.split_ascii_whitespace().map(|scope| ("scope", scope))) {
-        url.push(separator);
-        url.push_str(name);
-        url.push('=');
-        push_encoded(&mut url, value);
-        separator = '&';
+        if !query.is_empty() {
+            query.push('&');
+        }
+        query.push_str(name);
+        query.push('=');
+        push_encoded(&mut query, value);
     }
-    if url.len() > MAX_URL_LEN {
-        return Err(RealmError::TooLong { len: url.len() });
+    url.set_query(Some(&query));
+    match url.as_str().len() {
+        len if len > MAX_URL_LEN => Err(RealmError::TooLong { len }),
+        _ => Ok(url),
     }
-    Ok(url)
 }
 
-fn check_scheme(realm: &Url<'_>, registry: Transport) -> Result<(), RealmError> {
-    if realm.has_scheme("https") {
-        return Ok(());
-    }
-    let name = realm.to_string();
-    match registry {
-        _ if !realm.has_scheme("http") => Err(RealmError::Scheme { realm: name }),
-        Transport::Https => Err(RealmError::PlainHttp { realm: name }),
-        Transport::PlainHttp => Ok(()),
+fn check_scheme(realm: &Url, registry: Transport) -> Result<(), RealmError> {
+    let name = || redacted(realm.as_str());
+    match (realm.scheme(), registry) {
+        ("https", _) | ("http", Transport::PlainHttp) => Ok(()),
+        ("http", Transport::Https) => Err(RealmError::PlainHttp { realm: name() }),
+        _ => Err(RealmError::Scheme { realm: name() }),
     }
 }
 
 /// Appends a value of a query. Encodes everything except the unreserved characters of RFC 3986.
-fn push_encoded(url: &mut String, value: &str) {
+fn push_encoded(query: &mut String, value: &str) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            url.push(char::from(byte));
+            query.push(char::from(byte));
         } else {
             // Writing to a String does not fail.
-            let _ = write!(url, "%{byte:02X}");
+            let _ = write!(query, "%{byte:02X}");
         }
     }
 }
@@ -136,11 +139,13 @@ mod tests {
             ),
             (
                 bearer("HTTPS://u:secret@h:8443#f", Some("ä"), None),
-                "HTTPS://h:8443?service=%C3%A4&scope=repository%3Aa%2Fb%3Apull",
+                "https://h:8443/?service=%C3%A4&scope=repository%3Aa%2Fb%3Apull",
             ),
         ] {
             assert_eq!(
-                token_url(&bearer, Transport::Https, PULL_SCOPE).as_deref(),
+                token_url(&bearer, Transport::Https, PULL_SCOPE)
+                    .as_ref()
+                    .map(Url::as_str),
                 Ok(expected),
                 "{bearer:?}"
             );
@@ -163,7 +168,7 @@ mod tests {
         let error = |realm: &str| {
             token_url(&bearer(realm, None, None), Transport::PlainHttp, PULL_SCOPE).unwrap_err()
         };
-        for realm in ["", "/token", "auth.h/token", "https://", "https://h\n/"] {
+        for realm in ["", "/token", "auth.h/token", "https://", "https://h%2f/"] {
             assert!(matches!(error(realm), RealmError::BadUrl { .. }), "{realm}");
         }
         for realm in ["file://h/etc/passwd", "ftp://h/"] {

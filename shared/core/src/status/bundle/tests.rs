@@ -35,7 +35,7 @@ fn deployment(name: &str, status: &Value) -> BundleDeployment {
 /// The status for clusters, each with its deployment and its problem.
 fn status(bundle: &Bundle, clusters: &[(Cluster, Option<BundleDeployment>, Option<&str>)]) -> BundleStatus {
     let members = clusters.iter().map(|(cluster, ..)| Member::new(cluster, []));
-    let found = targets(bundle, members, &[], false, &Budget::without_clock()).unwrap();
+    let found = targets(bundle, members, &[], false, &Budget::default()).unwrap();
     let rollout = plan(&bundle.spec, &found).unwrap();
     let statuses: Vec<_> = found
         .iter()

@@ -11,8 +11,9 @@ use crate::targeting::{
         access_source, downstream, referenced_sources,
     },
     deployment::{NextState, SecretValues, access_secret},
+    desired::DesiredTarget,
     rollout::RolloutStep,
-    target::{DesiredTarget, Target},
+    target::Target,
 };
 
 /// The objects to copy: each is read once for all clusters. An object that cannot be copied blocks the clusters that need it.
@@ -273,14 +274,14 @@ pub struct Relevant<'t> {
 impl Relevant<'_> {
     /// Whether a copy in the namespace of the cluster is relevant: it has the name of a desired copy, or the Bundle or its
     /// deployment owns it.
-    pub fn includes(&self, reference: &CopyRef, copy: &ObservedCopy) -> bool {
-        let name = &*reference.name.name;
-        let is_secret = reference.kind == CopyKind::Secret;
+    pub fn includes(&self, kind: CopyKind, name: &NamespacedName, copy: &ObservedCopy) -> bool {
+        let name = &*name.name;
+        let is_secret = kind == CopyKind::Secret;
         (is_secret && (name == self.name || Some(name) == self.access))
             || self
                 .downstream
                 .iter()
-                .any(|source| source.kind == reference.kind && source.name == name)
+                .any(|source| source.kind == kind && source.name == name)
             || self.uid.is_some_and(|uid| copy.is_owned_by(uid))
             || copy.is_unowned_of(&self.bundle.bundle_namespace, self.name)
     }

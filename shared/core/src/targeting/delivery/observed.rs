@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use helmops_api::{BundleDeployment, Decoded, NamespacedName};
+use helmops_api::{BundleDeployment, Decoded, NamespacedName, PrunedFields};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::targeting::copies::{CopyRef, Object, ObservedCopy};
@@ -20,23 +20,34 @@ pub struct ClusterState {
     /// its name.
     pub(super) deployments: Vec<Deployment>,
     /// The cached copies that are [relevant](super::Relevant) to the Bundle.
-    pub(super) copies: BTreeMap<CopyRef, ObservedCopy>,
+    pub(super) copies: BTreeMap<CopyRef, Arc<ObservedCopy>>,
     /// The objects that were read; `None` for those that do not exist.
     objects: BTreeMap<CopyRef, Option<Object>>,
     /// The metadata that were read; `None` for objects that do not exist.
     metadata: BTreeMap<CopyRef, Option<ObjectMeta>>,
+    /// The fields of deployments that the API server drops.
+    pruned: Arc<PrunedFields>,
     /// The copies whose cached state has proved stale: a write that it led to has failed.
     pub stale: BTreeSet<CopyRef>,
 }
 
 impl ClusterState {
-    /// The state in the caches.
-    pub fn cached(deployments: Vec<Deployment>, copies: BTreeMap<CopyRef, ObservedCopy>) -> Self {
+    /// The state in the caches, and the fields of deployments that the API server drops.
+    pub fn cached(
+        deployments: Vec<Deployment>,
+        copies: BTreeMap<CopyRef, Arc<ObservedCopy>>,
+        pruned: Arc<PrunedFields>,
+    ) -> Self {
         Self {
             deployments,
             copies,
+            pruned,
             ..Self::default()
         }
+    }
+
+    pub(super) fn pruned(&self) -> &PrunedFields {
+        &self.pruned
     }
 
     /// Adds an object that was read. If it does not exist, its cached state is dropped.

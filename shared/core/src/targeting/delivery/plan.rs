@@ -1,5 +1,7 @@
 //! The plan of a rollout step for a cluster.
 
+use std::sync::Arc;
+
 use helmops_api::BundleDeployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
@@ -61,7 +63,7 @@ impl BundleDelivery<'_> {
             return Ok(Plan::default());
         };
         let secret = std::mem::replace(&mut desired.secret, DesiredSecret::None);
-        let written = desired.merged(job.existing).map(Box::new);
+        let written = desired.merged(job.existing, state.pruned()).map(Box::new);
 
         let mut actions = Vec::new();
         let copies = self.source_copies(&job);
@@ -157,8 +159,8 @@ fn ensure(
     let known = state.copies.get(&desired.reference);
     let known = known.filter(|known| known.purpose == *desired.purpose);
     let is_current = known.is_some_and(|known| known.is_current(desired.copied_from, desired.keys));
-    let has_content = |known: &&ObservedCopy| is_current || known.has_data_of(desired.copied_from);
-    let is_owned = |known: &ObservedCopy| is_owned(known, desired.role, &desired.owning);
+    let has_content = |known: &&Arc<ObservedCopy>| is_current || known.has_data_of(desired.copied_from);
+    let is_owned = |known: &Arc<ObservedCopy>| is_owned(known, desired.role, &desired.owning);
     if known.filter(has_content).is_some_and(is_owned) {
         return Ok(());
     }

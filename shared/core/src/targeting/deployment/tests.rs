@@ -42,7 +42,7 @@ struct Written {
 fn written(desired: DesiredDeployment<'_>) -> Written {
     Written {
         secret: desired.secret.clone(),
-        deployment: desired.merged(None).unwrap(),
+        deployment: desired.merged(None, &PrunedFields::default()).unwrap(),
     }
 }
 
@@ -59,7 +59,7 @@ fn desired(
         [Member::new(cluster, [])],
         &existing,
         false,
-        &Budget::without_clock(),
+        &Budget::default(),
     )
     .unwrap();
     let observed = Observed {
@@ -283,7 +283,7 @@ fn copying(existing: Option<&BundleDeployment>, downstream: &[DownstreamCopy]) -
     let (bundle, cluster) = (bundle(&json!({})), cluster(&json!({}), &json!({})));
     let existing: Vec<_> = existing.into_iter().collect();
     let members = [Member::new(&cluster, [])];
-    let targets = targets(&bundle, members, &existing, false, &Budget::without_clock()).unwrap();
+    let targets = targets(&bundle, members, &existing, false, &Budget::default()).unwrap();
     let observed = Observed {
         downstream,
         ..Observed::default()
@@ -449,7 +449,7 @@ fn an_intact_secret_need_not_be_read() {
         [Member::new(&cluster, [])],
         &existing,
         false,
-        &Budget::without_clock(),
+        &Budget::default(),
     )
     .unwrap();
     let again = |is_intact| {
@@ -465,4 +465,40 @@ fn an_intact_secret_need_not_be_read() {
         (&intact.secret, &intact.deployment.spec),
         (&DesiredSecret::Untouched, &staged.deployment.spec)
     );
+}
+
+#[test]
+fn unknown_fields_reach_a_deployment_and_its_own_ones_stay() {
+    let newer = |version: u8| {
+        bundle(&json!({
+            "newer": version, "dependsOn": [{ "name": "db", "newer": version }],
+            "helm": { "chart": "web", "newer": version },
+            "helmOpOptions": { "newer": version },
+            "targets": [{ "clusterName": "c1", "ofTarget": version, "ignore": { "newer": version } }]
+        }))
+    };
+    let cluster = cluster(&json!({}), &json!({}));
+    let first = first(&newer(1), RolloutStep::Promote).deployment;
+    let mut object = serde_json::to_value(first).unwrap();
+    for options in ["options", "stagedOptions"] {
+        let options = &object["spec"][options];
+        assert_eq!((&options["newer"], &options["ofTarget"]), (&json!(1), &json!(1)));
+        assert_eq!(options["helm"]["newer"], 1);
+    }
+    assert_eq!(object["spec"]["dependsOn"][0]["newer"], 1);
+    assert_eq!(object["spec"]["helmChartOptions"]["newer"], 1);
+    // Another controller adds fields.
+    object["spec"]["other"] = json!(1);
+    object["spec"]["options"]["other"] = json!(1);
+    let existing: BundleDeployment = serde_json::from_str(&object.to_string()).unwrap();
+    let updated = desired(&newer(2), &cluster, Some(&existing), RolloutStep::Promote, None).unwrap();
+    let updated = serde_json::to_value(updated.deployment.spec).unwrap();
+    assert_eq!(updated["other"], 1);
+    assert_eq!(updated["options"]["newer"], 2);
+    assert_eq!(
+        updated["options"].get("other"),
+        None,
+        "the options are those of the Bundle"
+    );
+    assert_ne!(updated["deploymentID"], object["spec"]["deploymentID"]);
 }

@@ -72,3 +72,32 @@ fn only_values_that_are_not_empty_have_a_hash() {
     assert_eq!(both, sha256(br#"{"a":1}{}"#));
     assert_ne!(both, values_hash(b"{}", br#"{"a":1}"#));
 }
+
+#[test]
+fn unknown_fields_are_the_last_ones_of_their_struct_in_an_id() {
+    let mut newer: Value = serde_json::from_str(ALL).unwrap();
+    newer["helm"].as_object_mut().unwrap().remove("values");
+    let known = newer.clone();
+    newer["zNewer"] = json!({ "b": 1, "a": "<" });
+    newer["aNewer"] = json!(1.0);
+    newer["helm"]["newer"] = json!(true);
+    let text = ALL
+        .replace(
+            r#""values":{"Z":[1.5,null,true],"a":{"b":1e+21},"é":"\u0026"},"#,
+            "",
+        )
+        .replace(
+            r#""disableDependencyUpdate":true}"#,
+            r#""disableDependencyUpdate":true,"newer":true}"#,
+        );
+    let text = text.strip_suffix('}').unwrap().to_owned() + r#","aNewer":1,"zNewer":{"a":"\u003c","b":1}}"#;
+    let expected = format!(":{}", sha256(format!("{text}\n").as_bytes()));
+    assert_eq!(id_of("", &options(&newer)), expected);
+    assert_ne!(id_of("", &options(&known)), expected);
+    // The notation does not matter.
+    let other = newer
+        .to_string()
+        .replace(r#""<""#, r#""\u003c""#)
+        .replace("1.0", "1");
+    assert_eq!(id_of("", &serde_json::from_str(&other).unwrap()), expected);
+}

@@ -204,3 +204,26 @@ proptest! {
         prop_assert_eq!(merge(&nothing, &a), a);
     }
 }
+
+#[test]
+fn unknown_options_of_a_target_override_those_of_the_bundle() {
+    let with = |fields: Value| {
+        let mut options = fields.clone();
+        for block in ["helm", "diff", "yaml", "kustomize"] {
+            options[block] = fields.clone();
+        }
+        options
+    };
+    assert_eq!(
+        merged(
+            &with(json!({ "a": 1, "b": { "c": 1 } })),
+            &with(json!({ "b": { "d": 2 }, "e": false }))
+        ),
+        with(json!({ "a": 1, "b": { "d": 2 }, "e": false }))
+    );
+    let from = |name: &str, newer: u8| {
+        json!({ "helm": { "valuesFrom": [{ "secretKeyRef": { "name": name, "newer": newer } }] },
+            "correctDrift": { "newer": newer } })
+    };
+    assert_eq!(merged(&from("s", 1), &from("s", 2)), from("s", 2));
+}

@@ -1,5 +1,6 @@
 //! The order in which clusters are updated, and how many at a time.
 
+mod error;
 mod limit;
 mod partition;
 mod plan;
@@ -7,8 +8,9 @@ mod plan;
 use helmops_api::BundleDeployment;
 
 pub use self::{
+    error::PlanError,
     limit::{InvalidAmount, limit},
-    plan::{PartitionRound, PlanError, Rollout, RolloutStep, plan},
+    plan::{PartitionRound, Rollout, RolloutStep, plan},
 };
 
 /// Whether a deployment is unavailable: its deployment ID is not applied, or it is not ready.

@@ -4,8 +4,8 @@ use helmops_api::rollout::RolloutStrategy;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
+    error::PlanError,
     limit::{InvalidAmount, limit},
-    plan::PlanError,
 };
 use crate::targeting::{criteria::Criteria, index::Index, target::Target};
 

@@ -5,31 +5,17 @@ use std::collections::HashSet;
 use helmops_api::{
     BundleDeployment, BundleSpec, bundle::PartitionStatus, rollout::RolloutStrategy, status::number,
 };
-use thiserror::Error;
 
 use super::{
+    error::PlanError,
     is_unavailable,
     limit::InvalidAmount,
     partition::{Partition, amount_of, partitions},
 };
-use crate::targeting::{
-    selector::InvalidSelector,
-    target::{DesiredTarget, Target},
-};
+use crate::targeting::{desired::DesiredTarget, target::Target};
 
 /// How many clusters get the Bundle for the first time in one round, by default.
 const MAX_NEW: i64 = 50;
-
-/// An invalid rollout strategy.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum PlanError {
-    /// An amount is neither a number nor a percentage.
-    #[error("rolloutStrategy: {0}")]
-    Amount(#[from] InvalidAmount),
-    /// The selector of a partition is invalid.
-    #[error(transparent)]
-    Selector(#[from] InvalidSelector),
-}
 
 /// What to do for a cluster in this round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

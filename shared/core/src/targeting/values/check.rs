@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use gotmpl::yaml;
-use gotmpl::{self as template, Budget, Limits, TemplateError, UnsupportedFunction};
+use gotmpl::{Budget, Limits, TemplateError, UnsupportedFunction, check_tokens, yaml};
 use helmops_api::{HelmOptions, free_form::FreeForm};
 use serde_json::{Map, Value};
 
 use super::{
     labels,
-    preprocess::{VALUES, charge, has_actions},
+    limits::limits,
+    preprocess::{VALUES, charge, has_actions, path_at},
+    syntax::{self, DELIMITERS},
 };
 
 /// How many problems are returned for the values of one target.
@@ -44,8 +45,8 @@ pub enum ProblemKind {
 pub fn check_budget() -> Budget {
     let limits = Limits {
         work: WORK,
-        work_per_cluster: 0,
-        ..Limits::within(Duration::MAX)
+        work_per_item: 0,
+        ..limits(Duration::MAX)
     };
     Budget::new(limits, || Duration::ZERO)
 }
@@ -70,7 +71,7 @@ pub fn check(helm: &HelmOptions, budget: &Budget) -> Vec<TemplateProblem> {
             break;
         }
         let path = || format!("helm.templateValues.{key}");
-        match template::check(text, budget) {
+        match gotmpl::check(text, DELIMITERS, budget) {
             Ok(functions) => {
                 problems.extend(
                     functions
@@ -90,7 +91,7 @@ pub fn check(helm: &HelmOptions, budget: &Budget) -> Vec<TemplateProblem> {
 /// be part of one.
 fn may_have_actions(values: &FreeForm) -> bool {
     let text = values.as_str();
-    template::has_actions(text) || text.contains("\\u")
+    DELIMITERS.has_actions(text) || text.contains("\\u")
 }
 
 /// Checks values as one text, because rendering does so: a block can begin in one string and end in another.
@@ -103,10 +104,13 @@ fn check_values(values: &Map<String, Value>, budget: &Budget, problems: &mut Vec
     }
     let path = |offset| {
         let is_allowed = charge(budget, emitted.len()).is_ok();
-        let path = is_allowed.then(|| yaml::path_at(values, offset)).flatten();
-        path.map_or_else(|| VALUES.to_owned(), |path| format!("{VALUES}.{path}"))
+        if is_allowed {
+            path_at(values, offset)
+        } else {
+            VALUES.to_owned()
+        }
     };
-    match template::check(&emitted, budget) {
+    match gotmpl::check(&emitted, DELIMITERS, budget) {
         Ok(functions) => {
             let functions = functions.into_iter().take(MAX_PROBLEMS);
             problems.extend(functions.map(|function| unsupported(path(function.offset), function)));
@@ -115,7 +119,7 @@ fn check_values(values: &Map<String, Value>, budget: &Budget, problems: &mut Vec
         Err(error) => {
             // An unclosed action extends into the next strings, so the error is often found after the string that
             // causes it. The strings on their own show it.
-            if template::check_tokens(&emitted, budget).is_err() {
+            if check_tokens(&emitted, DELIMITERS, budget).is_err() {
                 let mut path = VALUES.to_owned();
                 check_strings(values, &mut path, budget, problems);
             }
@@ -162,8 +166,8 @@ fn check_value(value: &Value, path: &mut String, budget: &Budget, problems: &mut
 
 fn check_string(text: &str, path: &str, budget: &Budget, problems: &mut Vec<TemplateProblem>) {
     if problems.len() < MAX_PROBLEMS
-        && template::has_actions(text)
-        && let Err(error) = template::check_tokens(text, budget)
+        && DELIMITERS.has_actions(text)
+        && let Err(error) = check_tokens(text, DELIMITERS, budget)
         && budget.exceeded().is_none()
     {
         problems.push(invalid(path.to_owned(), error));
@@ -174,7 +178,7 @@ fn invalid(path: String, error: TemplateError) -> TemplateProblem {
     TemplateProblem {
         path,
         piece: error.piece,
-        message: error.message,
+        message: error.kind.to_string(),
         kind: ProblemKind::Invalid,
     }
 }
@@ -182,8 +186,8 @@ fn invalid(path: String, error: TemplateError) -> TemplateProblem {
 fn unsupported(path: String, function: UnsupportedFunction) -> TemplateProblem {
     TemplateProblem {
         path,
+        message: syntax::unsupported(&function),
         piece: function.name,
-        message: function.reason,
         kind: ProblemKind::UnsupportedFunction,
     }
 }

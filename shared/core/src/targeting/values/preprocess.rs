@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use gotmpl::yaml;
-use gotmpl::{self as template, Budget, Exceeded, MAX_TEXT, Rendered, TemplateError, go_json, line_at};
+use gotmpl::{
+    Budget, Context, Exceeded, MAX_TEXT, Rendered, Template, TemplateError, TemplateErrorKind,
+    UnsupportedFunction, go_json, line_at, yaml,
+};
 use helmops_api::{
     BundleDeploymentOptions, Cluster, HelmOptions,
     free_form::{self, FreeForm, TooDeep},
@@ -11,7 +13,11 @@ use helmops_api::{
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::labels::{self, MAX_DEPTH};
+use super::{
+    labels::{self, MAX_DEPTH},
+    limits::ValuesLimitExceeded,
+    syntax::{DELIMITERS, unsupported},
+};
 
 /// The values of a cluster cannot be rendered.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -30,7 +36,14 @@ pub enum ValuesErrorKind {
     #[error(
         "the template cannot be rendered: {0}; fix it, add what it needs to the Cluster, or set helm.disablePreProcess"
     )]
-    Template(#[from] TemplateError),
+    Template(TemplateError),
+    /// The template calls a function that is not supported.
+    #[error(
+        "the template cannot be rendered: at <{}>: {}; fix it, add what it needs to the Cluster, or set helm.disablePreProcess",
+        .0.name,
+        unsupported(.0)
+    )]
+    Unsupported(UnsupportedFunction),
     /// The output is not YAML. The message does not contain the output, which may contain secrets.
     #[error(
         "the template does not render to valid YAML: {error}{}; quote values that may contain special characters",
@@ -38,7 +51,7 @@ pub enum ValuesErrorKind {
     )]
     NotYaml {
         /// What is wrong with it.
-        error: yaml::ReadError,
+        error: String,
         /// The line of the output, counted from 1, if it is known.
         line: Option<usize>,
         /// The line of the template that wrote it; empty if that is unknown.
@@ -46,12 +59,12 @@ pub enum ValuesErrorKind {
     },
     /// The budget of the Bundle was exceeded here.
     #[error("{0}")]
-    Exceeded(Exceeded),
+    Exceeded(#[from] ValuesLimitExceeded),
     /// The budget of the Bundle was exceeded by earlier clusters.
     #[error(
         "values were not rendered for this cluster, because earlier clusters exceeded a limit of the Bundle: {0}"
     )]
-    NotRendered(Exceeded),
+    NotRendered(ValuesLimitExceeded),
     /// Values nest too deeply for JSON.
     #[error("{0}")]
     Deep(#[from] TooDeep),
@@ -63,9 +76,23 @@ pub enum ValuesErrorKind {
         "helm.values and helm.templateValues render to more than {MAX_TEXT} bytes together for this cluster; make them shorter"
     )]
     RenderedTooLong,
-    /// The values in the output of all templates of the cluster are too large.
-    #[error("{0}; make helm.values and helm.templateValues smaller")]
-    TooLarge(yaml::ReadError),
+    /// The values in the output of all templates of the cluster have too many nodes.
+    #[error(
+        "the values of the cluster have more than {limit} nodes together; make helm.values and helm.templateValues smaller"
+    )]
+    TooManyNodes {
+        /// The allowed nodes.
+        limit: usize,
+    },
+    /// The values in the output of all templates of the cluster have too long scalars.
+    #[error(
+        "the scalars of the cluster's values, with aliases expanded, have more than {limit} bytes together; make helm.values \
+         and helm.templateValues smaller"
+    )]
+    ScalarsTooLong {
+        /// The allowed bytes.
+        limit: usize,
+    },
     /// The values do not render to a mapping.
     #[error("the values do not render to a mapping")]
     NotAMapping,
@@ -118,7 +145,7 @@ impl ValuesSource {
         let values = tree.as_ref().map(canonical);
         let is_rendered = options.helm.as_ref().is_some_and(|helm| {
             let mut texts = helm.template_values.values();
-            !helm.disable_pre_process && (has_actions || texts.any(|text| template::has_actions(text)))
+            !helm.disable_pre_process && (has_actions || texts.any(|text| DELIMITERS.has_actions(text)))
         });
         let has_labels = values
             .as_ref()
@@ -184,12 +211,12 @@ fn render(
     mut values: Map<String, Value>,
     helm: &HelmOptions,
     budget: &Budget,
-    context: impl Fn() -> Result<template::Context, ValuesError>,
+    context: impl Fn() -> Result<Context, ValuesError>,
 ) -> Result<Map<String, Value>, ValuesError> {
     let has_actions = has_actions(&values);
     let mut texts = helm.template_values.values();
     // Converting the context takes time, so it is only done if a template can use it.
-    let is_used = has_actions || texts.any(|text| template::has_actions(text));
+    let is_used = has_actions || texts.any(|text| DELIMITERS.has_actions(text));
     let context = is_used.then(context).transpose()?;
     let mut quota = OutputQuota::default();
     match &context {
@@ -215,18 +242,16 @@ fn render(
 
 fn render_values(
     values: &Map<String, Value>,
-    context: &template::Context,
+    context: &Context,
     budget: &Budget,
     quota: &mut OutputQuota,
 ) -> Result<Map<String, Value>, ValuesError> {
     let emitted = yaml::emit(values).map_err(|error| ValuesError::new(VALUES, error))?;
-    let path = |offset: Option<usize>| {
-        let path = offset.and_then(|offset| yaml::path_at(values, offset));
-        path.map_or_else(|| VALUES.to_owned(), |path| format!("{VALUES}.{path}"))
-    };
+    let path =
+        |offset: Option<usize>| offset.map_or_else(|| VALUES.to_owned(), |offset| path_at(values, offset));
     // Emitted once, and once more to find the field of an error.
     charge(budget, emitted.len().saturating_mul(2))
-        .map_err(|exceeded| ValuesError::new(VALUES, ValuesErrorKind::Exceeded(exceeded)))?;
+        .map_err(|exceeded| ValuesError::new(VALUES, ValuesLimitExceeded(exceeded)))?;
     let rendered = render_text(&emitted, Some(context), budget)
         .map_err(|(offset, kind)| ValuesError::new(path(Some(offset)), kind))?;
     match quota.read(&rendered, budget) {
@@ -243,24 +268,35 @@ fn render_values(
     }
 }
 
+/// The path of the template at an offset in values that are emitted as YAML.
+pub fn path_at(values: &Map<String, Value>, offset: usize) -> String {
+    match yaml::text_at(values, offset) {
+        Some(found) if DELIMITERS.has_actions(&found.text) => format!("{VALUES}.{}", found.path),
+        _ => VALUES.to_owned(),
+    }
+}
+
 /// Renders a template; an error has its offset. Without actions, the result is the text itself.
 fn render_text(
     text: &str,
-    context: Option<&template::Context>,
+    context: Option<&Context>,
     budget: &Budget,
 ) -> Result<Rendered, (usize, ValuesErrorKind)> {
-    let rendered = match context {
-        Some(context) if template::has_actions(text) => template::render(text, context, budget),
-        _ => template::plain(text, budget),
-    };
-    rendered.map_err(|error| (error.offset, render_error(error, budget)))
+    let empty = Context::default();
+    let context = context.filter(|_| DELIMITERS.has_actions(text)).unwrap_or(&empty);
+    Template::parse(text, DELIMITERS, budget)
+        .and_then(|template| template.render(context, budget))
+        .map_err(|error| (error.offset, error.into()))
 }
 
-/// The cause of a rendering error: the exceeded budget, if any.
-fn render_error(error: TemplateError, budget: &Budget) -> ValuesErrorKind {
-    budget
-        .exceeded()
-        .map_or_else(|| error.into(), ValuesErrorKind::Exceeded)
+impl From<TemplateError> for ValuesErrorKind {
+    fn from(error: TemplateError) -> Self {
+        match error.kind {
+            TemplateErrorKind::Exceeded(exceeded) => Self::Exceeded(exceeded.into()),
+            TemplateErrorKind::Unsupported(function) => Self::Unsupported(function),
+            _ => Self::Template(error),
+        }
+    }
 }
 
 /// Why the output of a template cannot be used.
@@ -306,20 +342,26 @@ pub fn charge(budget: &Budget, bytes: usize) -> Result<(), Exceeded> {
 fn source_offset(error: &OutputError, rendered: &Rendered) -> Option<usize> {
     match error {
         OutputError::Exceeded(_) | OutputError::TooLong => None,
-        OutputError::Yaml(error) => rendered.source_of(error.line()?),
+        OutputError::Yaml(error) => match error {
+            yaml::ReadError::Invalid { line, .. } => rendered.source_of((*line)?),
+            yaml::ReadError::TooManyNodes { .. } | yaml::ReadError::TooManyBytes { .. } => None,
+        },
     }
 }
 
 fn output_error(error: OutputError, template: &str, rendered: &Rendered) -> ValuesErrorKind {
     let offset = source_offset(&error, rendered);
     match error {
-        OutputError::Exceeded(exceeded) => ValuesErrorKind::Exceeded(exceeded),
+        OutputError::Exceeded(exceeded) => ValuesErrorKind::Exceeded(exceeded.into()),
         OutputError::TooLong => ValuesErrorKind::RenderedTooLong,
-        OutputError::Yaml(error) if error.is_too_large() => ValuesErrorKind::TooLarge(error),
-        OutputError::Yaml(error) => ValuesErrorKind::NotYaml {
-            line: error.line(),
+        OutputError::Yaml(yaml::ReadError::TooManyNodes { limit }) => ValuesErrorKind::TooManyNodes { limit },
+        OutputError::Yaml(yaml::ReadError::TooManyBytes { limit }) => {
+            ValuesErrorKind::ScalarsTooLong { limit }
+        }
+        OutputError::Yaml(yaml::ReadError::Invalid { message, line }) => ValuesErrorKind::NotYaml {
+            error: message,
+            line,
             template: offset.map_or_else(String::new, |offset| line_at(template, offset)),
-            error,
         },
     }
 }
@@ -337,7 +379,7 @@ fn depth(value: &Value) -> usize {
 pub fn has_actions(values: &Map<String, Value>) -> bool {
     fn has(value: &Value) -> bool {
         match value {
-            Value::String(text) => template::has_actions(text),
+            Value::String(text) => DELIMITERS.has_actions(text),
             Value::Array(items) => items.iter().any(has),
             Value::Object(entries) => has_actions(entries),
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
@@ -345,7 +387,7 @@ pub fn has_actions(values: &Map<String, Value>) -> bool {
     }
     values
         .iter()
-        .any(|(key, value)| template::has_actions(key) || key == "<<" || has(value))
+        .any(|(key, value)| DELIMITERS.has_actions(key) || key == "<<" || has(value))
 }
 
 /// Replaces negative zero by the integer 0, as a round trip through YAML does.
@@ -363,8 +405,8 @@ fn context(
     cluster: &Cluster,
     cluster_labels: &BTreeMap<String, String>,
     budget: &Budget,
-) -> Result<template::Context, ValuesError> {
-    let fail = |kind| ValuesError::new("Cluster: spec.templateValues", kind);
+) -> Result<Context, ValuesError> {
+    let fail = |kind: ValuesErrorKind| ValuesError::new("Cluster: spec.templateValues", kind);
     let values = cluster.spec.template_values.as_ref().map(FreeForm::to_value);
     let values = values.transpose().map_err(|error| fail(error.into()))?;
     let context = json!({
@@ -374,5 +416,5 @@ fn context(
         "ClusterAnnotations": labels::clean(cluster.metadata.annotations.as_ref()),
         "ClusterValues": values.filter(Value::is_object).unwrap_or_else(|| json!({})),
     });
-    template::context(&context, budget).map_err(|error| fail(render_error(error, budget)))
+    Context::new(&context, budget).map_err(|error| fail(error.into()))
 }

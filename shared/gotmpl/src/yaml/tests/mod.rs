@@ -27,7 +27,9 @@ struct ReadCase {
 
 #[test]
 fn values_are_emitted_as_in_go() {
-    for line in include_str!("emit.jsonl").lines() {
+    let lines = include_str!("emit.jsonl").lines();
+    assert_eq!(lines.clone().count(), 244, "README.md has this number");
+    for line in lines {
         let case: EmitCase = serde_json::from_str(line).unwrap();
         assert_eq!(emit(&case.values).unwrap(), case.text);
     }
@@ -35,7 +37,9 @@ fn values_are_emitted_as_in_go() {
 
 #[test]
 fn texts_are_read_as_in_go() {
-    for line in include_str!("read.jsonl").lines() {
+    let lines = include_str!("read.jsonl").lines();
+    assert_eq!(lines.clone().count(), 235, "README.md has this number");
+    for line in lines {
         let case: ReadCase = serde_json::from_str(line).unwrap();
         let read = read(&case.text).map(|value| go_json::encode(&value));
         match case.expected {

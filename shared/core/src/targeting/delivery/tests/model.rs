@@ -1,7 +1,10 @@
 //! A model of what a delivery depends on: Bundles of one namespace, their sources, and the namespace of one cluster in the API
 //! server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use gotmpl::Budget;
 use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded, NamespacedName, labels};
@@ -222,11 +225,15 @@ impl Server {
             .objects
             .iter()
             .filter_map(|(reference, object)| {
-                Some((reference.clone(), ObservedCopy::of(object.metadata(), MANAGER)?))
+                Some((
+                    reference.clone(),
+                    Arc::new(ObservedCopy::of(object.metadata(), MANAGER)?),
+                ))
             })
             .collect();
-        copies.extend(self.kept.clone());
-        ClusterState::cached(deployments, copies)
+        let kept = self.kept.iter();
+        copies.extend(kept.map(|(copy, observed)| (copy.clone(), Arc::new(observed.clone()))));
+        ClusterState::cached(deployments, copies, Arc::default())
     }
 
     /// Reads from the API server.
@@ -530,7 +537,7 @@ pub fn with_target<R>(
         json!({ "metadata": { "name": "c1", "namespace": "fleet" }, "status": { "namespace": NAMESPACE } });
     let cluster: Cluster = serde_json::from_str(&cluster.to_string()).unwrap();
     let existing: Vec<_> = existing.into_iter().collect();
-    let budget = Budget::without_clock();
+    let budget = Budget::default();
     let targets = targets(&bundle, [Member::new(&cluster, [])], &existing, false, &budget).unwrap();
     let sources: Sources = BundleDelivery::required_sources(&bundle, &targets)
         .into_iter()

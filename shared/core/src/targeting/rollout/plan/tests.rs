@@ -91,7 +91,7 @@ fn planned(strategy: &Value, paused: bool, states: &[ClusterState]) -> Result<Ro
         .map(|(index, state)| cluster(index, *state))
         .collect();
     let members = || clusters.iter().map(|cluster| Member::new(cluster, []));
-    let known = targets(&bundle, members(), &[], false, &Budget::without_clock()).unwrap();
+    let known = targets(&bundle, members(), &[], false, &Budget::default()).unwrap();
     let id = known
         .iter()
         .find_map(|target| target.desired.as_ref().ok())
@@ -104,7 +104,7 @@ fn planned(strategy: &Value, paused: bool, states: &[ClusterState]) -> Result<Ro
     let existing: Vec<_> = existing.iter().collect();
     plan(
         &bundle.spec,
-        &targets(&bundle, members(), &existing, false, &Budget::without_clock()).unwrap(),
+        &targets(&bundle, members(), &existing, false, &Budget::default()).unwrap(),
     )
 }
 

@@ -28,7 +28,7 @@ fn preprocess_within(
 }
 
 fn preprocess(options: &mut BundleDeploymentOptions, cluster: &Cluster) -> Result<(), ValuesError> {
-    preprocess_within(options, cluster, &Budget::without_clock())
+    preprocess_within(options, cluster, &Budget::default())
 }
 
 #[derive(Deserialize)]
@@ -345,7 +345,7 @@ fn long_paths_and_deep_indentation_do_not_exceed_memory() {
 
 #[test]
 fn clusters_after_an_exceeded_limit_report_it() {
-    use crate::targeting::{Member, targets};
+    use crate::targeting::{Member, targets, values::limits};
     use gotmpl::Limits;
     use std::time::Duration;
 
@@ -376,7 +376,7 @@ fn clusters_after_an_exceeded_limit_report_it() {
             .map(|target| target.desired.map_err(|error| error.to_string()).err())
             .collect()
     };
-    let found = errors(Limits::within(Duration::from_secs(2)));
+    let found = errors(limits(Duration::from_secs(2)));
     let has = |index: usize, words: &str| found[index].as_ref().is_some_and(|error| error.contains(words));
     assert!(found[0].is_none() && found[1].is_none(), "{found:?}");
     assert!(
@@ -394,8 +394,8 @@ fn clusters_after_an_exceeded_limit_report_it() {
     }
     let found = errors(Limits {
         retained: 10,
-        retained_per_cluster: 0,
-        ..Limits::within(Duration::MAX)
+        retained_per_item: 0,
+        ..limits(Duration::MAX)
     });
     assert!(
         found[0]
@@ -429,6 +429,22 @@ fn the_output_of_all_templates_of_a_cluster_is_limited() {
         "{error}"
     );
     assert!(values(&json!({ "templateValues": { "a": many } })).is_ok());
+    let aliases = format!("a: &a {}\nb: [{}]", "x".repeat(100_000), "*a,".repeat(100));
+    assert_eq!(
+        values(&json!({ "templateValues": { "a": aliases } })).unwrap_err(),
+        "helm.templateValues.a: the scalars of the cluster's values, with aliases expanded, have more than 4194304 bytes \
+         together; make helm.values and helm.templateValues smaller"
+    );
+}
+
+#[test]
+fn an_unsupported_function_is_an_error_with_a_remedy() {
+    assert_eq!(
+        values(&json!({ "values": { "id": "a ${ uuidv4 }" } })).unwrap_err(),
+        "helm.values.id: the template cannot be rendered: at <uuidv4>: function \"uuidv4\" returns another result each time, so \
+         it would deploy again and again; put the result into the values, or into templateValues of the Cluster; fix it, add \
+         what it needs to the Cluster, or set helm.disablePreProcess"
+    );
 }
 
 /// The context of a Cluster can be large.
@@ -441,7 +457,7 @@ fn the_context_is_converted_once_and_only_for_templates() {
             .collect();
         let mut options: BundleDeploymentOptions =
             serde_json::from_str(&json!({ "helm": { "templateValues": keys } }).to_string()).unwrap();
-        let budget = Budget::without_clock();
+        let budget = Budget::default();
         preprocess_within(&mut options, &cluster, &budget).unwrap();
         budget.used()
     };
@@ -473,7 +489,7 @@ fn a_typical_bundle_for_two_thousand_clusters_is_within_the_limits() {
         &json!({ "zone": "eu-1", "tag": "2.0", "more": vec!["text"; 50] }),
     );
     let options = json!({ "helm": helm }).to_string();
-    let budget = Budget::without_clock();
+    let budget = Budget::default();
     // The limits grow with the number of clusters, so a tenth of them is sufficient.
     for _ in 0..200 {
         let mut options: BundleDeploymentOptions = serde_json::from_str(&options).unwrap();

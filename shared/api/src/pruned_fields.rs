@@ -1,0 +1,120 @@
+//! Unknown fields that the API server does not store, because the CRD of the object that they are passed on to lacks them.
+
+use std::{collections::BTreeSet, fmt};
+
+use super::unknown_fields::{FieldPath, UnknownFields, VisitUnknown};
+
+/// Maximum number of paths. The CRDs limit it already; this bounds it in any case.
+const MAX_PATHS: usize = 1_000;
+
+/// The paths of the unknown fields of one kind that were sent to the API server and are missing in its response.
+///
+/// Without them, an object with such a field would always differ from the desired one, and be written in each reconciliation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrunedFields(BTreeSet<String>);
+
+static NONE: PrunedFields = PrunedFields(BTreeSet::new());
+
+impl Default for &PrunedFields {
+    fn default() -> Self {
+        &NONE
+    }
+}
+
+impl PrunedFields {
+    /// Learns from a write, and returns whether anything changed. A field that is stored is not pruned any more: the CRD may have
+    /// been replaced.
+    pub fn learn<S: VisitUnknown + Clone>(&mut self, sent: &S, stored: &S) -> bool {
+        let (sent, stored) = (paths(sent), paths(stored));
+        let before = self.0.clone();
+        self.0.retain(|path| !stored.contains(path));
+        let pruned = sent.difference(&stored).cloned();
+        let room = MAX_PATHS.saturating_sub(self.0.len());
+        self.0.extend(pruned.take(room));
+        self.0 != before
+    }
+
+    /// Whether `stored` is what the API server would store for `desired`.
+    pub fn are_equal<S: VisitUnknown + Clone + PartialEq>(&self, desired: &S, stored: &S) -> bool {
+        desired == stored || (!self.0.is_empty() && self.without(desired) == *stored)
+    }
+
+    /// The value without these fields.
+    fn without<S: VisitUnknown + Clone>(&self, value: &S) -> S {
+        let mut value = value.clone();
+        let mut remove = |path: FieldPath<'_>, fields: &mut UnknownFields| {
+            fields.retain(|name| !self.0.contains(&path.field(name).to_string()));
+        };
+        value.visit_unknown(FieldPath::of("spec"), &mut remove);
+        value
+    }
+}
+
+impl fmt::Display for PrunedFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, path) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{path}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The paths of all unknown fields of a spec.
+fn paths<S: VisitUnknown + Clone>(spec: &S) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    let mut collect = |path: FieldPath<'_>, fields: &mut UnknownFields| {
+        paths.extend(fields.names().map(|name| path.field(name).to_string()));
+    };
+    spec.clone().visit_unknown(FieldPath::of("spec"), &mut collect);
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::BundleSpec;
+
+    fn spec(value: &Value) -> BundleSpec {
+        serde_json::from_str(&value.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_field_that_the_api_server_drops_is_no_difference_once_it_was_sent() {
+        let desired = spec(&json!({ "newer": 1, "targets": [{ "helm": { "kept": 1, "newer": 1 } }] }));
+        let stored = spec(&json!({ "targets": [{ "helm": { "kept": 1 } }] }));
+        let mut pruned = PrunedFields::default();
+        assert!(!pruned.are_equal(&desired, &stored));
+        assert!(pruned.learn(&desired, &stored));
+        assert!(!pruned.learn(&desired, &stored), "known already");
+        assert!(pruned.are_equal(&desired, &stored));
+        let without_kept = spec(&json!({ "targets": [{ "helm": {} }] }));
+        assert!(!pruned.are_equal(&desired, &without_kept));
+        let of_helm = spec(&json!({ "helm": { "newer": 1 }, "targets": [{ "helm": { "kept": 1 } }] }));
+        assert!(
+            !pruned.are_equal(&of_helm, &stored),
+            "the same name in another struct"
+        );
+    }
+
+    #[test]
+    fn a_field_that_is_stored_later_is_a_difference_again() {
+        let (desired, without) = (spec(&json!({ "newer": 1 })), spec(&json!({})));
+        let mut pruned = PrunedFields::default();
+        pruned.learn(&desired, &without);
+        assert!(pruned.learn(&desired, &desired));
+        assert!(!pruned.are_equal(&desired, &without));
+    }
+
+    #[test]
+    fn the_number_of_paths_is_limited() {
+        let fields: serde_json::Map<_, _> = (0..2 * MAX_PATHS)
+            .map(|number| (format!("f{number}"), json!(1)))
+            .collect();
+        let mut pruned = PrunedFields::default();
+        pruned.learn(&spec(&Value::Object(fields)), &spec(&json!({})));
+        assert_eq!(pruned.0.len(), MAX_PATHS);
+    }
+}

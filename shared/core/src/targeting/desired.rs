@@ -1,0 +1,16 @@
+//! What to deploy to a cluster.
+
+use std::sync::Arc;
+
+use helmops_api::BundleDeploymentOptions;
+
+/// What to deploy to a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredTarget {
+    /// The options, without Helm values. Clusters with the same options share them.
+    pub options: Arc<BundleDeploymentOptions>,
+    /// The Helm values as they are in the Secret; empty if there are none. Clusters with the same values share them.
+    pub values: Arc<str>,
+    /// Identifies the options, values and content.
+    pub id: String,
+}

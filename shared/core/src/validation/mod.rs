@@ -1,0 +1,12 @@
+//! What the validation of objects shares: errors of fields with their paths, as the API server reports them, the names that
+//! Kubernetes allows, and label selectors.
+
+mod error;
+pub mod names;
+mod path;
+pub mod selector;
+
+pub use self::{
+    error::{ErrorType, FieldError, FieldErrors},
+    path::Path,
+};

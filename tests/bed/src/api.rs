@@ -1,0 +1,234 @@
+//! A minimal, fast client of the API server.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::Cluster;
+use crate::credentials;
+use crate::probe;
+
+/// Concurrent requests: as many as the controller has workers.
+pub const STREAMS: usize = 50;
+/// An object of a megabyte, or a whole collection, takes the API server some seconds on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause before a rejected request is repeated.
+const RETRY: Duration = Duration::from_millis(200);
+const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
+
+/// The API server, with the credentials of its administrator.
+#[derive(Clone)]
+pub struct Api {
+    client: Client,
+    base: String,
+    token: String,
+}
+
+impl Api {
+    /// Connects to a control plane.
+    pub fn new(cluster: &Cluster) -> Result<Self> {
+        Ok(Self {
+            client: probe::client(Some(&cluster.ca()?))?,
+            base: cluster.url.trim_end_matches('/').to_owned(),
+            token: credentials::admin_token(&cluster.directory)?,
+        })
+    }
+
+    /// Creates objects of a resource (`bundles`) in a namespace.
+    pub async fn create(&self, namespace: &str, resource: &str, objects: Vec<Value>) -> Result<()> {
+        let objects = objects.into_iter().map(|object| (namespace.to_owned(), object));
+        self.create_all(resource, objects.collect()).await
+    }
+
+    /// Patches the status of objects, by name.
+    pub async fn patch_status(
+        &self,
+        namespace: &str,
+        resource: &str,
+        patches: Vec<(String, Value)>,
+    ) -> Result<()> {
+        let patches = patches
+            .into_iter()
+            .map(|(name, patch)| (namespace.to_owned(), name, patch));
+        self.patch_statuses(resource, patches.collect()).await
+    }
+
+    /// Creates objects of a resource, each in its namespace.
+    pub async fn create_all(&self, resource: &str, objects: Vec<(String, Value)>) -> Result<()> {
+        let requests = objects.into_iter().map(|(namespace, object)| {
+            self.send(
+                Method::POST,
+                format!("{GROUP}/namespaces/{namespace}/{resource}"),
+                object,
+            )
+        });
+        stream::iter(requests)
+            .buffer_unordered(STREAMS)
+            .try_collect()
+            .await
+    }
+
+    /// Patches the status of objects, by namespace and name.
+    pub async fn patch_statuses(&self, resource: &str, patches: Vec<(String, String, Value)>) -> Result<()> {
+        let requests = patches.into_iter().map(|(namespace, name, patch)| {
+            let path = format!("{GROUP}/namespaces/{namespace}/{resource}/{name}/status");
+            self.send(Method::PATCH, path, patch)
+        });
+        stream::iter(requests)
+            .buffer_unordered(STREAMS)
+            .try_collect()
+            .await
+    }
+
+    /// Patches an object (JSON Merge Patch).
+    pub async fn patch(&self, namespace: &str, resource: &str, name: &str, change: Value) -> Result<()> {
+        let path = format!("{GROUP}/namespaces/{namespace}/{resource}/{name}");
+        self.send(Method::PATCH, path, change).await
+    }
+
+    /// Deletes an object.
+    pub async fn delete(&self, namespace: &str, resource: &str, name: &str) -> Result<()> {
+        let path = format!("{GROUP}/namespaces/{namespace}/{resource}/{name}");
+        self.send(Method::DELETE, path, json!({})).await
+    }
+
+    /// All objects of a resource in a namespace.
+    pub async fn list(&self, namespace: &str, resource: &str) -> Result<Vec<Value>> {
+        self.items(&format!("namespaces/{namespace}/{resource}")).await
+    }
+
+    /// The number of objects of a resource in a namespace. At most one object is sent, so their size does not matter.
+    pub async fn count(&self, namespace: &str, resource: &str) -> Result<usize> {
+        let list = self
+            .get(&format!("{GROUP}/namespaces/{namespace}/{resource}?limit=1"))
+            .await?;
+        let listed = list
+            .pointer("/items")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
+        let more = value_at(&list, "/metadata/remainingItemCount")
+            .as_u64()
+            .unwrap_or(0);
+        Ok(listed + usize::try_from(more)?)
+    }
+
+    /// The objects of a resource in all namespaces that have these labels.
+    pub async fn list_all(&self, resource: &str, labels: &str) -> Result<Vec<Value>> {
+        self.items(&format!("{resource}?labelSelector={labels}")).await
+    }
+
+    /// Reads an object by its path, such as `api/v1/namespaces/default/secrets/web`.
+    ///
+    /// # Errors
+    /// With the status and the body of a response without a 2xx status.
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        let text = self.call(Method::GET, path, Value::Null).await?;
+        serde_json::from_str(&text).with_context(|| format!("{path}: the response is not JSON"))
+    }
+
+    /// Reads an object by its path as kubectl prints it: without `managedFields`, and `None` if it does not exist.
+    ///
+    /// # Errors
+    /// With the status and the body of another response; also if the API server does not have the resource.
+    pub async fn find(&self, path: &str) -> Result<Option<Value>> {
+        let (status, text) = self.read(path).await?;
+        let mut object: Value = serde_json::from_str(&text).unwrap_or_default();
+        if status == StatusCode::NOT_FOUND && value_at(&object, "/details/name").is_string() {
+            return Ok(None);
+        }
+        ensure!(status.is_success(), "{path}: {status}: {text}");
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        Ok(Some(object))
+    }
+
+    /// The status and the body of a GET request. It is repeated while the API server rejects requests for a kind whose CRD was just
+    /// created, as kubectl does.
+    async fn read(&self, path: &str) -> Result<(StatusCode, String)> {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let request = self.client.get(format!("{}/{path}", self.base));
+            let response = request.bearer_auth(&self.token).timeout(TIMEOUT).send().await?;
+            let status = response.status();
+            let text = response.text().await?;
+            if status != StatusCode::TOO_MANY_REQUESTS || Instant::now() > end {
+                return Ok((status, text));
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// The text of a list by its path, such as `api/v1/events`.
+    ///
+    /// # Errors
+    /// With the status and the body of a response without a 2xx status.
+    pub async fn list_text(&self, path: &str) -> Result<String> {
+        let (status, text) = self.read(path).await?;
+        ensure!(status.is_success(), "{path}: {status}: {text}");
+        Ok(text)
+    }
+
+    async fn items(&self, path: &str) -> Result<Vec<Value>> {
+        let url = format!("{}/{GROUP}/{path}", self.base);
+        let response = self.client.get(&url).bearer_auth(&self.token).send().await?;
+        let mut list: Value = serde_json::from_slice(&response.error_for_status()?.bytes().await?)?;
+        match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => Ok(items),
+            _ => anyhow::bail!("{url}: the response is not a list"),
+        }
+    }
+
+    async fn send(&self, method: Method, path: String, body: Value) -> Result<()> {
+        self.call(method, &path, body).await.map(drop)
+    }
+
+    /// Sends a request for any path, such as `api/v1/namespaces/default/secrets`, and returns the body of the response.
+    ///
+    /// # Errors
+    /// With the status and the body of a response without a 2xx status.
+    pub async fn call(&self, method: Method, path: &str, body: Value) -> Result<String> {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.call_with_text(method, path, body).await
+    }
+
+    /// The same, with a body that is JSON already.
+    pub async fn call_with_text(&self, method: Method, path: &str, body: String) -> Result<String> {
+        let content_type = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let url = format!("{}/{path}", self.base);
+        let mut request = self
+            .client
+            .request(method, &url)
+            .bearer_auth(&self.token)
+            .timeout(TIMEOUT);
+        if !body.is_empty() {
+            request = request.header("content-type", content_type).body(body);
+        }
+        let response = request
+            .send()
+            .await
+            .with_context(|| format!("no response from {url}"))?;
+        let status = response.status();
+        // The body is read to its end even if it is not used: an aborted stream costs both sides more.
+        let text = response.text().await?;
+        ensure!(status.is_success(), "{url}: {status}: {text}");
+        Ok(text)
+    }
+}
+
+/// The value at a JSON pointer; null if there is none.
+pub fn value_at(object: &Value, pointer: &str) -> Value {
+    object.pointer(pointer).cloned().unwrap_or_default()
+}

@@ -1,0 +1,168 @@
+//! kubectl, as users and scripts run it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::cluster::Cluster;
+use crate::command::{Output, run};
+
+/// Much longer than the slowest call of the tests, a `kubectl wait`.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Kinds that [`Kubectl::get`] reads without the program: its name, the path of its API version, the resource, and whether objects
+/// have a namespace.
+const KINDS: [(&str, &str, &str, bool); 8] = [
+    ("bundle", "apis/fleet.cattle.io/v1alpha1", "bundles", true),
+    (
+        "bundledeployment",
+        "apis/fleet.cattle.io/v1alpha1",
+        "bundledeployments",
+        true,
+    ),
+    ("cluster", "apis/fleet.cattle.io/v1alpha1", "clusters", true),
+    ("configmap", "api/v1", "configmaps", true),
+    ("helmop", "apis/fleet.cattle.io/v1alpha1", "helmops", true),
+    ("lease", "apis/coordination.k8s.io/v1", "leases", true),
+    ("namespace", "api/v1", "namespaces", false),
+    ("secret", "api/v1", "secrets", true),
+];
+
+/// kubectl for one kubeconfig and, optionally, one namespace.
+#[derive(Clone, Debug)]
+pub struct Kubectl {
+    path: PathBuf,
+    kubeconfig: PathBuf,
+    namespace: Option<String>,
+    /// `None` with the credentials of another kubeconfig.
+    cluster: Option<Arc<Cluster>>,
+}
+
+impl Kubectl {
+    /// For the namespace `default`, as administrator.
+    pub fn new(cluster: &Cluster) -> Self {
+        Self {
+            path: cluster.tools.kubectl(),
+            kubeconfig: cluster.kubeconfig.clone(),
+            namespace: None,
+            cluster: Some(Arc::new(cluster.clone())),
+        }
+    }
+
+    /// The same, for another namespace.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// The same, with the credentials of another kubeconfig.
+    #[must_use]
+    pub fn with_kubeconfig(&self, kubeconfig: &Path) -> Self {
+        Self {
+            kubeconfig: kubeconfig.to_owned(),
+            cluster: None,
+            ..self.clone()
+        }
+    }
+
+    /// Runs kubectl with these arguments.
+    ///
+    /// # Errors
+    /// If it cannot be started or does not end. A failure of kubectl itself is reported by [`Output::ok`].
+    pub async fn run(&self, arguments: &[&str]) -> Result<Output> {
+        self.run_with_input(arguments, "").await
+    }
+
+    /// Runs kubectl with these arguments and this standard input.
+    pub async fn run_with_input(&self, arguments: &[&str], input: &str) -> Result<Output> {
+        run(self.command(arguments).into(), input, DEADLINE).await
+    }
+
+    /// `kubectl apply` of one or more YAML documents.
+    pub async fn apply(&self, yaml: &str) -> Result<Output> {
+        self.run_with_input(&["apply", "--filename=-"], yaml).await
+    }
+
+    /// An object such as `helmop/nginx`, or `None` if it does not exist.
+    ///
+    /// Tests wait for the state of objects with this. A run of kubectl costs a tenth of a second of CPU time, so frequent kinds are
+    /// read without it, with the same result.
+    pub async fn get(&self, object: &str) -> Result<Option<Value>> {
+        if let Some(cluster) = &self.cluster
+            && let Some(path) = self.path_of(object)
+        {
+            return Api::new(cluster)?.find(&path).await;
+        }
+        let arguments = ["get", object, "--output=json", "--ignore-not-found"];
+        let json = self.run(&arguments).await?.ok()?;
+        if json.is_empty() {
+            return Ok(None);
+        }
+        serde_json::from_str(&json).with_context(|| format!("kubectl printed no JSON for {object}"))
+    }
+
+    /// The path of an object of one of [`KINDS`] at the API server.
+    fn path_of(&self, object: &str) -> Option<String> {
+        let (kind, name) = object.split_once('/')?;
+        let (_, version, resource, is_namespaced) = KINDS.into_iter().find(|known| known.0 == kind)?;
+        let namespace = self.namespace.as_deref().unwrap_or("default");
+        Some(if is_namespaced {
+            format!("{version}/namespaces/{namespace}/{resource}/{name}")
+        } else {
+            format!("{version}/{resource}/{name}")
+        })
+    }
+
+    /// The command itself, for callers that cannot be async.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        // kubectl caches discovery by the address of the API server, and another one may have used this port.
+        command
+            .arg("--cache-dir")
+            .arg(self.kubeconfig.with_extension("cache"));
+        if let Some(namespace) = &self.namespace {
+            command.arg("--namespace").arg(namespace);
+        }
+        // It ends before it has much garbage to collect.
+        command.env("GOGC", "off").args(arguments);
+        command
+    }
+}
+
+impl AsRef<Self> for Kubectl {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequent_kinds_are_read_without_the_program() {
+        let cluster = r#"{"kubeconfig":"k","url":"u","directory":"d","tools":"t","pid":1}"#;
+        let kubectl = Kubectl::new(&serde_json::from_str(cluster).unwrap());
+        let path = |object| kubectl.in_namespace("team").path_of(object);
+        assert_eq!(
+            path("helmop/web").unwrap(),
+            "apis/fleet.cattle.io/v1alpha1/namespaces/team/helmops/web"
+        );
+        assert_eq!(path("namespace/web").unwrap(), "api/v1/namespaces/web");
+        assert_eq!(
+            kubectl.path_of("secret/web").unwrap(),
+            "api/v1/namespaces/default/secrets/web"
+        );
+        assert_eq!(path("ingressclass/web"), None);
+        assert_eq!(path("secrets"), None, "a list is printed by kubectl");
+    }
+}

@@ -1,0 +1,55 @@
+//! A real Kubernetes control plane on this machine, and chart sources for it: for tests, benchmarks and the demo of helmops.
+//!
+//! ```text
+//! a test ─► TestBed ──pipe──► testbed serve ─► etcd, kube-apiserver, kube-controller-manager
+//!    │         │                     ▲
+//!    │         └─ Process: a binary under test, in the process group of testbed
+//!    ├─ TestNamespace, Kubectl, Api, ServiceAccounts, metrics; audit (writes of controllers) and leader (holder of the Lease)
+//!    └─ ChartRepo (created by Helm) ─► ChartServer (HTTP or HTTPS)
+//! ```
+//!
+//! However the test ends, its pipe is closed; `testbed serve` then kills its whole process group.
+
+pub mod command;
+pub mod probe;
+pub mod process;
+pub mod prometheus;
+pub mod random;
+pub mod permissions;
+pub mod permit;
+pub mod wait;
+
+mod ports;
+
+pub mod tools;
+
+pub mod cluster;
+pub mod control_plane;
+pub mod detached;
+pub mod private_ca;
+pub mod serve;
+
+mod credentials;
+mod kubeconfig;
+mod programs;
+
+pub mod api;
+pub mod kubectl;
+pub mod metrics;
+pub mod audit;
+pub mod leader;
+pub mod namespace;
+pub mod node;
+pub mod service_account;
+pub mod test_bed;
+
+pub mod chart_server;
+pub mod helm;
+pub mod charts;
+pub mod oci_registry;
+pub mod demo;
+pub mod docs;
+pub mod helmops;
+pub mod image;
+
+pub mod usage;

@@ -1,0 +1,79 @@
+//! A namespace for one test.
+
+use std::process::Stdio;
+
+use anyhow::Result;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::api::Api;
+use crate::cluster::Cluster;
+use crate::kubectl::Kubectl;
+use crate::random;
+
+/// The resources to print if a test fails, in this order.
+const SHOWN_ON_FAILURE: [&str; 3] = ["helmops", "bundles", "events"];
+
+/// A namespace that is deleted, without waiting, when this value is dropped.
+///
+/// If it is dropped by a panic, the objects of the namespace are printed first.
+#[derive(Debug)]
+pub struct TestNamespace {
+    name: String,
+    kubectl: Kubectl,
+}
+
+impl TestNamespace {
+    /// Creates the namespace `prefix-<random>`.
+    pub async fn create(cluster: &Cluster, prefix: &str) -> Result<Self> {
+        let name = format!("{prefix}-{}", random::word());
+        let kubectl = cluster.kubectl().in_namespace(&name);
+        let namespace = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"helmops.dev/test": prefix}},
+        });
+        let api = Api::new(cluster)?;
+        api.call(Method::POST, "api/v1/namespaces", namespace).await?;
+        Ok(Self { name, kubectl })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// kubectl with the credentials of the administrator, for this namespace.
+    pub fn kubectl(&self) -> &Kubectl {
+        &self.kubectl
+    }
+
+    fn show(&self) {
+        for kind in SHOWN_ON_FAILURE {
+            let output = self.kubectl.command(&["get", kind, "--output=yaml"]).output();
+            let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            eprintln!("--- {kind} in {}\n{}---", self.name, text.unwrap_or_default());
+        }
+    }
+}
+
+impl AsRef<Kubectl> for TestNamespace {
+    fn as_ref(&self) -> &Kubectl {
+        &self.kubectl
+    }
+}
+
+impl Drop for TestNamespace {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.show();
+        }
+        // Best effort: the control plane of a test ends with the test.
+        let _ = self
+            .kubectl
+            .command(&["delete", "namespace", &self.name, "--wait=false"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+}

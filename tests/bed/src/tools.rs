@@ -1,0 +1,104 @@
+//! The programs that the tests run, built from `tests/tools`: the control plane, Helm, a registry and Prometheus.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+/// The folder that holds the programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tools {
+    directory: PathBuf,
+}
+
+impl Tools {
+    /// Builds missing programs, which takes about ten minutes the first time and no time afterwards.
+    ///
+    /// Progress goes to stderr. There is no deadline: a slow machine is not an error.
+    pub async fn prepare() -> Result<Self> {
+        let directory = build("cluster").await?;
+        Ok(Self { directory })
+    }
+
+    /// The etcd server.
+    pub fn etcd(&self) -> PathBuf {
+        self.directory.join("etcd")
+    }
+
+    /// The Kubernetes API server.
+    pub fn kube_apiserver(&self) -> PathBuf {
+        self.directory.join("kube-apiserver")
+    }
+
+    /// The Kubernetes controller manager.
+    pub fn kube_controller_manager(&self) -> PathBuf {
+        self.directory.join("kube-controller-manager")
+    }
+
+    /// kubectl of the same version as the API server.
+    pub fn kubectl(&self) -> PathBuf {
+        self.directory.join("kubectl")
+    }
+
+    /// Helm, which creates the charts and indexes that tests serve.
+    pub fn helm(&self) -> PathBuf {
+        self.directory.join("helm")
+    }
+
+    /// The reference OCI registry.
+    pub fn registry(&self) -> PathBuf {
+        self.directory.join("registry")
+    }
+}
+
+/// Prometheus and promtool.
+#[derive(Clone, Debug)]
+pub struct Monitoring {
+    directory: PathBuf,
+}
+
+impl Monitoring {
+    /// Builds missing programs, which takes some minutes the first time and no time afterwards.
+    pub async fn prepare() -> Result<Self> {
+        let directory = build("monitoring").await?;
+        Ok(Self { directory })
+    }
+
+    /// promtool, which checks metrics and tests alerts.
+    pub fn promtool(&self) -> PathBuf {
+        self.directory.join("promtool")
+    }
+
+    /// The Prometheus server.
+    pub fn prometheus(&self) -> PathBuf {
+        self.directory.join("prometheus")
+    }
+}
+
+/// Builds the missing programs of a set, and returns their folder.
+async fn build(set: &str) -> Result<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/build");
+    let output = Command::new(&script)
+        .arg(set)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .with_context(|| format!("cannot run {}", script.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} {set} failed ({}); see its messages above",
+        script.display(),
+        output.status
+    );
+    let stdout = String::from_utf8(output.stdout)?;
+    let directory = stdout
+        .lines()
+        .last()
+        .with_context(|| format!("{} {set} printed no folder", script.display()))?;
+    Ok(directory.into())
+}

@@ -1,0 +1,377 @@
+//! What kubectl shows to users: defaults, denials and warnings, through the API server.
+
+use std::collections::BTreeSet;
+
+use helmops_bed::helmops;
+use helmops_bed::metrics::Metrics;
+use helmops_bed::namespace::TestNamespace;
+use serde_json::{Value, json};
+
+use crate::harness::beside_fleet::suite;
+use crate::harness::helmop;
+
+async fn namespace() -> TestNamespace {
+    TestNamespace::create(&suite().await.bed, "admit").await.unwrap()
+}
+
+fn valid_spec() -> Value {
+    json!({
+        "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.2.3" },
+        "targets": [{ "clusterSelector": {} }],
+        "paused": true
+    })
+}
+
+/// Asserts that the API server denies the HelmOp, and returns what kubectl prints.
+async fn denied(namespace: &TestNamespace, spec: &Value) -> String {
+    let output = namespace.kubectl().apply(&helmop("denied", spec)).await.unwrap();
+    assert!(!output.status.success(), "{spec} was accepted");
+    assert!(namespace.kubectl().get("helmop/denied").await.unwrap().is_none());
+    output.stderr
+}
+
+#[tokio::test]
+async fn go_durations_are_accepted() {
+    let namespace = namespace().await;
+    for interval in ["15s", "5m", "2h", "1h30m", "300ms", "1.5h", "100µs", "0", "0s"] {
+        let mut spec = valid_spec();
+        spec["pollingInterval"] = json!(interval);
+        let kubectl = namespace.kubectl();
+        kubectl
+            .run_with_input(&["create", "--dry-run=server", "-f-"], &helmop("q1", &spec))
+            .await
+            .unwrap()
+            .ok()
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn invalid_durations_are_denied() {
+    let namespace = namespace().await;
+    for interval in ["1d", "1w", "1y", "7d12h", "abc", "5x", "-1h"] {
+        let mut spec = valid_spec();
+        spec["pollingInterval"] = json!(interval);
+        let message = denied(&namespace, &spec).await;
+        assert!(
+            message.contains("spec.pollingInterval") && message.contains("must be a valid Go duration"),
+            "{message}"
+        );
+    }
+    // The schema accepts any length, so that the message of admission is shown.
+    let mut spec = valid_spec();
+    spec["pollingInterval"] = json!("5000000h");
+    let message = denied(&namespace, &spec).await;
+    assert!(
+        message.contains("spec.pollingInterval: Invalid value: \"5000000h\": too long; at most 2562047h"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
+    let namespace = namespace().await;
+    let kubectl = namespace.kubectl();
+    let dry = [
+        "apply",
+        "--dry-run=server",
+        "--output=jsonpath={.spec.pollingInterval}",
+        "--filename=-",
+    ];
+    let printed = kubectl
+        .run_with_input(&dry, &helmop("web", &valid_spec()))
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!(printed, "0s");
+    assert!(kubectl.get("helmop/web").await.unwrap().is_none());
+
+    kubectl
+        .apply(&helmop("web", &valid_spec()))
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!(
+        kubectl.get("helmop/web").await.unwrap().unwrap()["spec"]["pollingInterval"],
+        "0s"
+    );
+    let null = r#"{"spec":{"pollingInterval":null}}"#;
+    kubectl
+        .run(&["patch", "helmop/web", "--type=merge", "-p", null])
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!(
+        kubectl.get("helmop/web").await.unwrap().unwrap()["spec"]["pollingInterval"],
+        "0s"
+    );
+}
+
+#[tokio::test]
+async fn contradictory_chart_fields_are_denied() {
+    let namespace = namespace().await;
+    let archive = "https://charts.example.com/web-1.2.3.tgz";
+    for (helm, field, words) in [
+        (Value::Null, "spec.helm:", "helm options are empty"),
+        (
+            json!({ "chart": archive, "repo": "https://h" }),
+            "spec.helm.repo:",
+            "tarball chart with a non-empty repo field",
+        ),
+        (
+            json!({ "chart": archive, "version": "1.2.3" }),
+            "spec.helm.version:",
+            "tarball chart with a non-empty version field",
+        ),
+        (
+            json!({ "chart": archive, "version": "latest" }),
+            "spec.helm.version:",
+            "tarball chart with a non-empty version field",
+        ),
+        (
+            json!({ "chart": archive, "version": "*" }),
+            "spec.helm.version:",
+            "tarball chart with a non-empty version field",
+        ),
+        (
+            json!({ "repo": "oci://h/c", "chart": "c" }),
+            "spec.helm.chart:",
+            "OCI repository with a non-empty chart field",
+        ),
+        (
+            json!({ "repo": "https://h" }),
+            "spec.helm.chart:",
+            "non-OCI repository with an empty chart field",
+        ),
+        (
+            json!({ "chart": "foo" }),
+            "spec.helm.repo:",
+            "non-tarball chart with an empty repo field",
+        ),
+    ] {
+        let mut spec = valid_spec();
+        match helm {
+            Value::Null => drop(spec.as_object_mut().unwrap().remove("helm")),
+            helm => spec["helm"] = helm,
+        }
+        let message = denied(&namespace, &spec).await;
+        assert!(
+            message.starts_with("The HelmOp \"denied\" is invalid: ")
+                && message.contains(field)
+                && message.contains(words),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn all_errors_are_reported_together_in_the_form_of_the_api_server() {
+    let namespace = namespace().await;
+    let mut spec = valid_spec();
+    spec["helm"]["version"] = json!("foo");
+    spec["helm"]["repo"] = json!("ftp://charts.example.com");
+    spec["labels"] = json!({ "team": "web shop" });
+    let message = denied(&namespace, &spec).await;
+    let lines: Vec<&str> = message.lines().collect();
+    assert_eq!(
+        lines[0].trim_end(),
+        "The HelmOp \"denied\" is invalid:",
+        "{message}"
+    );
+    assert!(
+        lines[1].starts_with("* spec.helm.repo: Invalid value: \"ftp://charts.example.com\""),
+        "{message}"
+    );
+    assert!(
+        lines[2].starts_with("* spec.helm.version: Invalid value: \"foo\": improper constraint: \"foo\""),
+        "{message}"
+    );
+    assert!(
+        lines[3].starts_with("* spec.labels[team]: Invalid value: \"web shop\""),
+        "{message}"
+    );
+    assert_eq!(lines.len(), 4, "{message}");
+}
+
+#[tokio::test]
+async fn doubtful_helmops_are_stored_with_a_warning() {
+    let namespace = namespace().await;
+    let mut spec = valid_spec();
+    spec["helm"]["version"] = json!("1.x");
+    let output = namespace.kubectl().apply(&helmop("web", &spec)).await.unwrap();
+    assert!(output.status.success(), "{}", output.stderr);
+    assert!(
+        output
+            .stderr
+            .starts_with("Warning: spec.helm.version: \"1.x\" is resolved once"),
+        "{}",
+        output.stderr
+    );
+}
+
+#[tokio::test]
+async fn denials_are_counted_by_reason() {
+    let suite = suite().await;
+    let url = format!("{}/metrics", suite.webhook.running.admin);
+    let denials = async || {
+        let metrics = Metrics::scrape(&url).await.unwrap();
+        metrics
+            .sum(
+                "helmops_admission_denials_total",
+                &[("reason", "InvalidReleaseName")],
+            )
+            .unwrap()
+    };
+    let before = denials().await;
+    let namespace = namespace().await;
+    let mut spec = valid_spec();
+    // Where the CRD has a rule, it comes first. So this test uses a rule that only the webhook has.
+    spec["downstreamResources"] = json!([{ "kind": "Pod", "name": "a" }]);
+    let message = denied(&namespace, &spec).await;
+    assert!(
+        message.contains("supported kinds: Secret, ConfigMap"),
+        "{message}"
+    );
+    assert!((denials().await - before).abs() < f64::EPSILON);
+    let metrics = Metrics::scrape(&url).await.unwrap();
+    let count = metrics.sum(
+        "helmops_admission_denials_total",
+        &[("reason", "InvalidDownstreamResource")],
+    );
+    assert!(count.is_some_and(|count| count >= 1.0), "{count:?}");
+}
+
+#[tokio::test]
+async fn kubectl_explain_documents_the_fields() {
+    let namespace = namespace().await;
+    let kubectl = namespace.kubectl();
+    let printed = kubectl
+        .run(&["explain", "helmop.spec.helm.version"])
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert!(
+        printed.contains("FIELD: version <string>") && printed.contains("Version of the chart"),
+        "{printed}"
+    );
+    let all = kubectl
+        .run(&["explain", "helmop", "--recursive"])
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    for field in [
+        "rolloutStrategy",
+        "pollingInterval",
+        "clusterSelector",
+        "valuesFrom",
+        "comparePatches",
+    ] {
+        assert!(all.contains(field), "{field}");
+    }
+}
+
+#[tokio::test]
+async fn the_shipped_examples_are_accepted() {
+    let namespace = namespace().await;
+    for file in std::fs::read_dir(helmops::manifests().join("examples")).unwrap() {
+        let path = file.unwrap().path();
+        let example = std::fs::read_to_string(&path)
+            .unwrap()
+            .replace("fleet-default", namespace.name());
+        let dry = ["apply", "--dry-run=server", "--filename=-"];
+        let output = namespace.kubectl().run_with_input(&dry, &example).await.unwrap();
+        assert!(output.status.success(), "{}: {}", path.display(), output.stderr);
+    }
+}
+
+/// The YAML blocks in a document.
+fn yaml_blocks(document: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(helmops::manifests().join("../docs").join(document)).unwrap();
+    let blocks = text.split("\n```yaml\n").skip(1);
+    blocks
+        .map(|block| block.split_once("\n```").unwrap().0.to_owned())
+        .collect()
+}
+
+/// The paths of all fields below a schema, except those of label selectors.
+fn schema_paths(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let items = schema.get("items").unwrap_or(schema);
+    for (name, field) in items["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        if !name.ends_with("Selector") && name != "selector" {
+            schema_paths(field, &path, found);
+        }
+        found.insert(path);
+    }
+}
+
+/// The paths of all fields of a value.
+fn value_paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    for item in value.as_array().into_iter().flatten() {
+        value_paths(item, path, found);
+    }
+    for (name, field) in value.as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        value_paths(field, &path, found);
+        found.insert(path);
+    }
+}
+
+/// In `docs/fields.md` every field that has a meaning for a HelmOp has an example, and every example is accepted.
+#[tokio::test]
+async fn every_field_has_an_example_that_is_accepted() {
+    let namespace = namespace().await;
+    let mut shown = BTreeSet::new();
+    for block in yaml_blocks("fields.md") {
+        let mut spec: Value = serde_saphyr::from_str(&block).unwrap();
+        value_paths(&spec, "", &mut shown);
+        if spec["helm"].is_null() {
+            spec["helm"] = valid_spec()["helm"].clone();
+        }
+        let create = ["create", "--dry-run=server", "--validate=strict", "--filename=-"];
+        let shown = helmop("shown", &spec);
+        let output = namespace.kubectl().run_with_input(&create, &shown).await.unwrap();
+        assert!(output.status.success(), "{}\n{block}", output.stderr);
+    }
+    let crd = namespace
+        .kubectl()
+        .get("crd/helmops.fleet.cattle.io")
+        .await
+        .unwrap()
+        .unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let mut all = BTreeSet::new();
+    schema_paths(schema, "", &mut all);
+    assert!(all.contains(".helm.valuesFrom.secretKeyRef.key"), "{all:?}");
+    let meaningless = |path: &&String| {
+        let internal = [
+            "contentsId",
+            "helmOpOptions",
+            "kustomize",
+            "overwrites",
+            "resources",
+            "valuesHash",
+            "yaml",
+        ];
+        let first = path.split('.').nth(1).unwrap_or_default();
+        internal.contains(&first) || *path == ".helm.valuesFiles"
+    };
+    // A target has the fields of the HelmOp itself, and these of its own, which need an example.
+    let own = [
+        ".targets.name",
+        ".targets.clusterName",
+        ".targets.doNotDeploy",
+        ".targets.clusterGroup",
+    ];
+    let is_of_targets = |path: &&String| path.starts_with(".targets.") && !own.contains(&path.as_str());
+    let missing: Vec<_> = all
+        .difference(&shown)
+        .filter(|path| !meaningless(path) && !is_of_targets(path))
+        .collect();
+    assert_eq!(missing, Vec::<&String>::new());
+}

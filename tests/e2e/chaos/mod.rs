@@ -1,0 +1,4 @@
+//! Controllers are killed at random times.
+
+mod helmops;
+mod rollouts;

@@ -1,0 +1,161 @@
+//! All ways to install the manifests.
+
+use anyhow::ensure;
+use helmops_bed::helmops::{NAMESPACE, manifests};
+use helmops_bed::kubectl::Kubectl;
+use helmops_bed::wait::eventually;
+use serde_json::{Value, json};
+
+use super::empty;
+use crate::harness::SOON;
+
+pub async fn apply(kubectl: &Kubectl, folder: &str, more: &[&str]) {
+    let path = manifests().join(folder);
+    let mut arguments = vec!["apply", "--server-side", "-k", path.to_str().unwrap()];
+    arguments.extend(more);
+    let applied = kubectl.run(&arguments).await.unwrap();
+    assert_eq!(applied.stderr, "", "{folder}");
+    applied.ok().unwrap();
+}
+
+async fn list(kubectl: &Kubectl, kind: &str) -> Vec<Value> {
+    let arguments = ["get", kind, "--namespace", NAMESPACE, "--output=json"];
+    let found = kubectl.run(&arguments).await.unwrap().ok().unwrap();
+    let found: Value = serde_json::from_str(&found).unwrap();
+    found["items"].as_array().unwrap().clone()
+}
+
+/// Has the API server validate the pods of the Deployments; the namespace enforces the restricted Pod Security Standard.
+async fn check_pods(kubectl: &Kubectl) {
+    for deployment in list(kubectl, "deployments").await {
+        let name = &deployment["metadata"]["name"];
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "namespace": NAMESPACE },
+            "spec": deployment["spec"]["template"]["spec"],
+        });
+        let create = ["create", "--dry-run=server", "--filename=-"];
+        let created = kubectl.run_with_input(&create, &pod.to_string()).await.unwrap();
+        assert_eq!(created.stderr, "", "{name}");
+        created.ok().unwrap();
+    }
+}
+
+/// The value of an environment variable in the container of a Deployment.
+async fn env_value(kubectl: &Kubectl, deployment: &str, variable: &str) -> Value {
+    let found = list(kubectl, "deployments").await;
+    let found = found.iter().find(|found| found["metadata"]["name"] == deployment);
+    let env = &found.unwrap()["spec"]["template"]["spec"]["containers"][0]["env"];
+    let one = env.as_array().unwrap().iter().find(|one| one["name"] == variable);
+    one.map_or(Value::Null, |one| one["value"].clone())
+}
+
+#[tokio::test]
+async fn the_base_standalone_shard_and_namespaced_manifests_install() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    apply(&kubectl, ".", &[]).await;
+    check_pods(&kubectl).await;
+    assert_eq!(
+        env_value(&kubectl, "helmops-controller", "HELMOPS_CONTROLLERS").await,
+        Value::Null
+    );
+    apply(&kubectl, "standalone", &[]).await;
+    check_pods(&kubectl).await;
+    assert_eq!(
+        env_value(&kubectl, "helmops-controller", "HELMOPS_CONTROLLERS").await,
+        "helmop,bundle"
+    );
+    apply(&kubectl, "shard", &[]).await;
+    check_pods(&kubectl).await;
+    assert_eq!(
+        env_value(&kubectl, "helmops-controller-b", "FLEET_SHARD_ID").await,
+        "b"
+    );
+    let team = ["create", "namespace", "team-a"];
+    kubectl.run(&team).await.unwrap().ok().unwrap();
+    apply(&kubectl, "namespaced", &["--namespace=team-a"]).await;
+}
+
+/// Without a running replica of the webhook, requests that it would never deny still succeed.
+#[tokio::test]
+async fn an_outage_of_the_webhook_blocks_only_changes_of_specs() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    apply(&kubectl, "crd", &[]).await;
+    let helmop = |version: &str| {
+        json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1",
+            "kind": "HelmOp",
+            "metadata": { "name": "web", "namespace": "default", "finalizers": ["example.com/hold"] },
+            "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web", "version": version } },
+        })
+        .to_string()
+    };
+    kubectl.apply(&helmop("1.0.0")).await.unwrap().ok().unwrap();
+    apply(&kubectl, ".", &[]).await;
+    eventually("the API server to call the webhook", SOON, async || {
+        let error = kubectl.apply(&helmop("1.0.1")).await?.stderr;
+        ensure!(
+            error.contains("failed calling webhook \"validate.helmops"),
+            "the error is {error:?}"
+        );
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let finalizers = r#"{"metadata":{"finalizers":null}}"#;
+    for harmless in [
+        &["label", "helmop/web", "team=a"][..],
+        &[
+            "annotate",
+            "helmop/web",
+            "helmops.fleet.cattle.io/poll-requested-at=1",
+        ],
+        &["delete", "helmop/web", "--wait=false"],
+        &["patch", "helmop/web", "--type=merge", "--patch", finalizers],
+    ] {
+        kubectl.run(harmless).await.unwrap().ok().unwrap();
+    }
+    assert_eq!(kubectl.get("helmop/web").await.unwrap(), None);
+}
+
+/// Fleet's own CRDs stay as they are.
+#[tokio::test]
+async fn beside_fleet_no_crd_is_installed() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    apply(&kubectl, "beside-fleet", &[]).await;
+    check_pods(&kubectl).await;
+    assert_eq!(
+        list(&kubectl, "customresourcedefinitions").await,
+        [Value::Null; 0]
+    );
+}
+
+/// The manifests for other operators can only be built, because their CRDs are not installed.
+#[tokio::test]
+async fn manifests_for_other_operators_build() {
+    let bed = empty().await;
+    for (folder, kinds) in [
+        (
+            "monitoring",
+            ["kind: ServiceMonitor", "kind: PrometheusRule", "kind: ConfigMap"].as_slice(),
+        ),
+        (
+            "../certs/cert-manager",
+            &["kind: Certificate", "kind: Issuer", "--tls-source=files"],
+        ),
+    ] {
+        let path = manifests().join(folder);
+        let built = bed
+            .kubectl()
+            .run(&["kustomize", path.to_str().unwrap()])
+            .await
+            .unwrap();
+        let built = built.ok().unwrap();
+        for kind in kinds {
+            assert!(built.contains(kind), "{folder} has no {kind}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Installs helmops as its users do, on an empty control plane.
+
+mod manifests;
+mod permissions;
+mod readme;
+
+use helmops_bed::control_plane::Options;
+use helmops_bed::test_bed::TestBed;
+
+async fn empty() -> TestBed {
+    TestBed::start(&Options::default()).await.unwrap()
+}

@@ -1,0 +1,242 @@
+//! From an empty cluster to the first HelmOp, and back, with only the commands in README.md and docs/install.md.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::ensure;
+use helmops_bed::command::run;
+use helmops_bed::helmops::{Running, manifests};
+use helmops_bed::kubectl::Kubectl;
+use helmops_bed::node::{self, Pod};
+use helmops_bed::test_bed::TestBed;
+use helmops_bed::wait::eventually;
+use tokio::process::Command;
+
+use super::empty;
+
+/// Helm waits for deletions, and the API server for those of CRDs.
+const DEADLINE: Duration = Duration::from_mins(1);
+/// The controller manager creates the default objects of a namespace within a second.
+const CREATED: Duration = Duration::from_mins(1);
+/// The garbage collector deletes pods and other dependents within seconds after their owners.
+const COLLECTED: Duration = Duration::from_mins(1);
+
+fn checkout() -> PathBuf {
+    manifests().parent().unwrap().to_owned()
+}
+
+/// The commands under a heading of a document: its first shell block.
+fn commands(document: &str, heading: &str) -> String {
+    let text = std::fs::read_to_string(checkout().join(document)).unwrap();
+    let (_, section) = text.split_once(&format!("\n{heading}\n")).unwrap();
+    let block = section.split_once("\n```sh\n").unwrap().1;
+    block.split_once("\n```").unwrap().0.to_owned()
+}
+
+/// Runs the commands under a heading in the checkout, with kubectl and Helm in PATH.
+async fn follow(bed: &TestBed, document: &str, heading: &str) -> String {
+    shell(bed, &commands(document, heading)).await
+}
+
+async fn shell(bed: &TestBed, commands: &str) -> String {
+    let mut shell = Command::new("sh");
+    let path = std::env::var("PATH").unwrap();
+    let tools = bed.tools.kubectl();
+    let tools = tools.parent().unwrap().display();
+    shell
+        .args(["-eu", "-c", commands])
+        .current_dir(checkout())
+        .env("PATH", format!("{tools}:{path}"))
+        .env("KUBECONFIG", &bed.kubeconfig)
+        .env("HELM_CACHE_HOME", bed.directory.join("helm"))
+        .env("HELM_CONFIG_HOME", bed.directory.join("helm"))
+        .env("HELM_DATA_HOME", bed.directory.join("helm"));
+    run(shell, "", DEADLINE).await.unwrap().ok().unwrap()
+}
+
+/// Does the work of a node: runs the pods and reports that they are ready.
+async fn run_pods(bed: &TestBed) -> [Pod; 2] {
+    let webhook = run_webhook(bed, "helmops-webhook-0").await;
+    let controller = run_pod(bed, "helmops-controller", "helmops-controller-0").await;
+    node::mark_pods_ready(&bed.kubectl()).await.unwrap();
+    [webhook, controller]
+}
+
+async fn run_pod(bed: &TestBed, deployment: &str, pod: &str) -> Pod {
+    let command = |program: &Path| bed.command(program);
+    node::run_pod(bed, deployment, pod, &command).await.unwrap()
+}
+
+/// Runs a pod of the webhook, and routes its Service there when it is ready.
+async fn run_webhook(bed: &TestBed, pod: &str) -> Pod {
+    let mut webhook = run_pod(bed, "helmops-webhook", pod).await;
+    let Running { process, admin, .. } = &mut webhook.running;
+    process.until_ready(admin, DEADLINE).await.unwrap();
+    node::route_service_to(&bed.kubectl(), &webhook).await.unwrap();
+    webhook
+}
+
+/// A rolling update: the new pod is ready before the old one is terminated.
+async fn replace_webhook(bed: &TestBed, webhook: &mut Pod) {
+    let next = run_webhook(bed, "helmops-webhook-1").await;
+    let mut previous = std::mem::replace(webhook, next);
+    let status = previous.running.process.terminate(DEADLINE).await.unwrap();
+    assert!(status.success(), "{status}");
+}
+
+/// Kind, namespace and name of all objects that exist until a client deletes them.
+async fn all_objects(kubectl: &Kubectl) -> BTreeSet<String> {
+    let kinds = ["api-resources", "--verbs=list", "--output=name"];
+    let kinds = kubectl.run(&kinds).await.unwrap().ok().unwrap();
+    let is_transient = |kind: &&str| kind.starts_with("events") || kind.starts_with("apiservices");
+    let kinds: Vec<_> = kinds.lines().filter(|kind| !is_transient(kind)).collect();
+    let format = "jsonpath={range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
+    let get = ["get", &kinds.join(","), "--all-namespaces", "--output", format];
+    let found = kubectl.run(&get).await.unwrap().ok().unwrap();
+    found.lines().map(str::to_owned).collect()
+}
+
+/// The objects that a control plane creates itself, some of them after its API server is ready.
+async fn initial_objects(kubectl: &Kubectl) -> BTreeSet<String> {
+    eventually("the initial objects of the control plane", CREATED, async || {
+        let found = all_objects(kubectl).await;
+        for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            for (kind, name) in [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")] {
+                let object = format!("{kind}/{namespace}/{name}");
+                ensure!(found.contains(&object), "there is no {object}");
+            }
+        }
+        let is_lease = |object: &String| object.starts_with("Lease/kube-system/apiserver-");
+        ensure!(found.iter().any(is_lease), "the API server has no Lease");
+        Ok(found)
+    })
+    .await
+    .unwrap()
+}
+
+/// Waits until the objects that did not exist before are the expected ones.
+async fn until_remaining(kubectl: &Kubectl, before: &BTreeSet<String>, expected: &[&str]) {
+    let expected: BTreeSet<_> = expected.iter().map(|&object| object.to_owned()).collect();
+    eventually("only the expected objects to remain", COLLECTED, async || {
+        let now: BTreeSet<_> = &all_objects(kubectl).await - before;
+        ensure!(now == expected, "these remain: {now:#?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+async fn first_helmop(bed: &TestBed) {
+    let printed = follow(bed, "README.md", "### A first HelmOp").await;
+    assert!(
+        printed.contains("helmop.fleet.cattle.io/web created"),
+        "{printed}"
+    );
+    let kubectl = bed.kubectl();
+    let bad = std::fs::read_to_string(manifests().join("examples/range.yaml")).unwrap();
+    let refused = kubectl.apply(&bad.replace("https://", "")).await.unwrap().stderr;
+    assert!(refused.contains("spec.helm.repo: Invalid value"), "{refused}");
+    let delete = ["delete", "namespace", "fleet-default"];
+    kubectl.run(&delete).await.unwrap().ok().unwrap();
+}
+
+/// Installs again, and replaces the pod of the webhook, while HelmOps are written: none is rejected, and the same CA is trusted
+/// afterwards.
+async fn upgrade(bed: &TestBed, command: &str, webhook: &mut Pod) {
+    let kubectl = bed.kubectl();
+    let probe = std::fs::read_to_string(manifests().join("examples/range.yaml")).unwrap();
+    let probe = probe.replace("namespace: fleet-default", "namespace: default");
+    let ca_bundle = async || {
+        let configuration = kubectl
+            .get("validatingwebhookconfiguration/helmops")
+            .await
+            .unwrap()
+            .unwrap();
+        configuration["webhooks"][0]["clientConfig"]["caBundle"].clone()
+    };
+    let before = ca_bundle().await;
+    assert!(before.is_string(), "{before}");
+    let mut writes = 0;
+    let mut upgrading = pin!(async {
+        let printed = shell(bed, command).await;
+        replace_webhook(bed, webhook).await;
+        printed
+    });
+    let create = ["create", "--dry-run=server", "--filename=-"];
+    loop {
+        let write = async {
+            kubectl
+                .run_with_input(&create, &probe)
+                .await
+                .unwrap()
+                .ok()
+                .unwrap()
+        };
+        tokio::select! {
+            biased;
+            printed = &mut upgrading => break assert!(!printed.contains("conflict"), "{printed}"),
+            _ = write => writes += 1,
+        }
+    }
+    assert!(writes > 0);
+    assert_eq!(ca_bundle().await, before);
+    kubectl
+        .run_with_input(&create, &probe)
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+}
+
+const CRDS: [&str; 3] = [
+    "CustomResourceDefinition//bundles.fleet.cattle.io",
+    "CustomResourceDefinition//helmops.fleet.cattle.io",
+    "CustomResourceDefinition//policies.fleet.cattle.io",
+];
+
+#[tokio::test]
+async fn install_and_uninstall_with_kubectl() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    let before = initial_objects(&kubectl).await;
+    follow(&bed, "README.md", "### With kubectl").await;
+    let mut pods = run_pods(&bed).await;
+    first_helmop(&bed).await;
+    let again = "kubectl apply --server-side -k manifests";
+    upgrade(&bed, again, &mut pods[0]).await;
+    drop(pods);
+    follow(&bed, "docs/install.md", "### Uninstall with kubectl").await;
+    until_remaining(&kubectl, &before, &CRDS).await;
+    follow(&bed, "docs/install.md", "### Delete the CRDs").await;
+    until_remaining(&kubectl, &before, &[]).await;
+}
+
+#[tokio::test]
+async fn install_and_uninstall_with_helm() {
+    let bed = empty().await;
+    let kubectl = bed.kubectl();
+    let before = initial_objects(&kubectl).await;
+    let notes = follow(&bed, "README.md", "### With Helm").await;
+    assert!(
+        notes.contains("helmops 0.1.0 is in namespace helmops-system"),
+        "{notes}"
+    );
+    let mut pods = run_pods(&bed).await;
+    first_helmop(&bed).await;
+    let scale = "helm upgrade helmops manifests --namespace helmops-system --set webhook.replicas=3";
+    upgrade(&bed, scale, &mut pods[0]).await;
+    drop(pods);
+    follow(&bed, "docs/install.md", "### Uninstall with Helm").await;
+    let namespace = [
+        "Namespace//helmops-system",
+        "ConfigMap/helmops-system/kube-root-ca.crt",
+        "ServiceAccount/helmops-system/default",
+        "Lease/helmops-system/fleet-helmops-leader-election-shard",
+        "Secret/helmops-system/helmops-webhook-tls",
+    ];
+    until_remaining(&kubectl, &before, &[&CRDS[..], &namespace].concat()).await;
+    follow(&bed, "docs/install.md", "### Delete what Helm keeps").await;
+    until_remaining(&kubectl, &before, &[]).await;
+}

@@ -1,0 +1,5 @@
+//! The metrics, alerts and dashboard, checked with Prometheus and promtool.
+
+mod alerts;
+mod monitored;
+mod metrics;

@@ -1,0 +1,103 @@
+//! The fixture: both processes, with all controllers enabled.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use helmops_bed::chart_server::ChartServer;
+use helmops_bed::charts::ChartRepo;
+use helmops_bed::helmops::{self, ManagedWebhook, Running};
+use helmops_bed::random;
+use helmops_bed::test_bed::TestBed;
+use helmops_bed::tools::Monitoring;
+use helmops_bed::wait::eventually;
+use serde_json::{Value, json};
+
+use crate::harness::SOON;
+
+/// All running processes.
+pub struct Monitored {
+    pub controller: Running,
+    pub webhook: ManagedWebhook,
+    pub monitoring: Monitoring,
+    pub bed: TestBed,
+    pub server: ChartServer,
+}
+
+impl Monitored {
+    /// Starts all processes, deploys a HelmOp to a cluster, and gets another one denied.
+    pub async fn start() -> Result<Self> {
+        let monitoring = Monitoring::prepare().await?;
+        let bed = helmops::control_plane(false).await?;
+        helmops::apply_standalone(&bed.kubectl()).await?;
+        let folder = bed.directory.join("charts");
+        let charts = ChartRepo::build(&bed.tools, &folder, &[("alpine", &["0.1.0"])]).await?;
+        let server = ChartServer::http(charts.folder()).await?;
+        let webhook_command = |program: &Path| bed.command(program);
+        let controller_command = |program: &Path| {
+            let mut command = bed.command(program);
+            command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
+            command
+        };
+        let webhook = helmops::start_managed_webhook(&bed, "webhook", &webhook_command).await?;
+        helmops::register_managed_webhook(&bed.kubectl(), &webhook).await?;
+        let controller = helmops::start_controller(&bed, "controller", &controller_command).await?;
+        let monitored = Self {
+            controller,
+            webhook,
+            monitoring,
+            bed,
+            server,
+        };
+        monitored.deploy().await?;
+        Ok(monitored)
+    }
+
+    /// Creates work for every controller.
+    async fn deploy(&self) -> Result<()> {
+        let kubectl = self.bed.kubectl();
+        kubectl.apply(&object("Cluster", "c0", &json!({}))).await?.ok()?;
+        kubectl
+            .apply(&object("HelmOp", "web", &self.chart("0.x")))
+            .await?
+            .ok()?;
+        eventually("a deployment", SOON, async || {
+            let found = ["get", "bundledeployments", "--all-namespaces", "--output=name"];
+            let found = kubectl.run(&found).await?.ok()?;
+            ensure!(found.contains("web"), "there is none");
+            Ok(())
+        })
+        .await?;
+        self.produce_events().await
+    }
+
+    /// Gets a HelmOp denied, and requests a poll of the other one.
+    pub async fn produce_events(&self) -> Result<()> {
+        let kubectl = self.bed.kubectl();
+        let denied = kubectl
+            .apply(&object("HelmOp", "denied", &self.chart("latest")))
+            .await?;
+        ensure!(!denied.status.success(), "the invalid HelmOp was accepted");
+        let token = format!("helmops.fleet.cattle.io/poll-requested-at={}", random::word());
+        let annotate = ["annotate", "--overwrite", "helmop/web", &token];
+        kubectl.run(&annotate).await?.ok()?;
+        Ok(())
+    }
+
+    fn chart(&self, version: &str) -> Value {
+        json!({
+            "helm": { "repo": self.server.url(), "chart": "alpine", "version": version },
+            "targets": [{ "clusterSelector": {} }],
+            "pollingInterval": "1h",
+        })
+    }
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> String {
+    json!({
+        "apiVersion": "fleet.cattle.io/v1alpha1",
+        "kind": kind,
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": spec,
+    })
+    .to_string()
+}

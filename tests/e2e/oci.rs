@@ -1,0 +1,134 @@
+//! Charts in a real OCI registry.
+
+use helmops_bed::namespace::TestNamespace;
+use helmops_bed::oci_registry::{LOGIN, OciRegistry};
+use serde_json::{Value, json};
+
+use crate::harness::beside_fleet::{apply, secret, suite, until_accepted, until_refused};
+use crate::harness::{helmop, until_version};
+
+const VERSIONS: [&str; 7] = [
+    "0.1.0",
+    "0.2.0",
+    "0.10.0",
+    "1.0.0",
+    "1.1.0+build.5",
+    "1.2.0-rc.1",
+    "2.0.0-rc.1",
+];
+
+async fn apply_web(namespace: &TestNamespace, name: &str, registry: &OciRegistry, version: &str) {
+    let repo = format!("oci://{}/charts/web", registry.host);
+    let spec = json!({ "helm": { "repo": repo, "version": version }, "helmSecretName": "access" });
+    apply(namespace, name, &spec).await;
+}
+
+fn record(helmop: &Value) -> &Value {
+    &helmop["status"]["resolved"][0]
+}
+
+/// Ranges, exact versions, build metadata, the latest release: the versions that Helm itself chooses from the same registry.
+#[tokio::test]
+async fn versions_resolve_as_in_helm() {
+    let suite = suite().await;
+    let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
+    let registry = OciRegistry::open(&suite.bed).await.unwrap();
+    for version in VERSIONS {
+        registry.push("web", version).await.unwrap();
+    }
+    secret(&namespace, json!({ "basicHTTP": "true" })).await;
+    let versions = [
+        "",
+        "*",
+        "0.x",
+        "~0.1",
+        "^1.0",
+        ">=0.2 <1",
+        "0.1.0",
+        "1.1.0+build.5",
+        "1.1.x",
+        ">=1.2.0-0 <2",
+        "0.1 - 0.2",
+    ];
+    for (number, version) in versions.into_iter().enumerate() {
+        apply_web(&namespace, &format!("web{number}"), &registry, version).await;
+    }
+    for (number, version) in versions.into_iter().enumerate() {
+        let helms = registry.resolve_with_helm("web", version).await.unwrap();
+        until_version(&namespace, &format!("web{number}"), &helms).await;
+        let helmop = until_accepted(&namespace, &format!("web{number}")).await;
+        let record = record(&helmop);
+        assert!(
+            record["digest"].as_str().unwrap().starts_with("sha256:"),
+            "{record}"
+        );
+        let tag = helms.replace('+', "_");
+        assert_eq!(record["url"], format!("oci://{}/charts/web:{tag}", registry.host));
+    }
+
+    apply_web(&namespace, "none", &registry, "^7").await;
+    let message = until_refused(&namespace, "none", "NoMatchingVersion").await;
+    assert!(
+        message.contains("could not find tag matching constraint"),
+        "{message}"
+    );
+    apply_web(&namespace, "pre", &registry, "~1.2").await;
+    let message = until_refused(&namespace, "pre", "OnlyPrereleases").await;
+    assert!(message.contains("1.2.0-rc.1"), "{message}");
+}
+
+#[tokio::test]
+async fn a_login_and_a_private_ca_are_used() {
+    let suite = suite().await;
+    let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
+    let registry = OciRegistry::private(&suite.bed).await.unwrap();
+    registry.push("web", "0.1.0").await.unwrap();
+    let (username, password) = LOGIN;
+    secret(
+        &namespace,
+        json!({ "username": username, "password": "wrong", "cacerts": registry.ca() }),
+    )
+    .await;
+    apply_web(&namespace, "wrong", &registry, "0.x").await;
+    let message = until_refused(&namespace, "wrong", "Unauthorized").await;
+    assert!(message.contains("helmSecretName"), "{message}");
+
+    secret(
+        &namespace,
+        json!({ "username": username, "password": password, "cacerts": registry.ca() }),
+    )
+    .await;
+    apply_web(&namespace, "range", &registry, "0.x").await;
+    until_version(&namespace, "range", "0.1.0").await;
+    apply_web(&namespace, "exact", &registry, "0.1.0").await;
+    until_version(&namespace, "exact", "0.1.0").await;
+    let repo = format!("oci://{}/charts/nothing", registry.host);
+    let spec = json!({ "helm": { "repo": repo }, "helmSecretName": "access" });
+    namespace
+        .kubectl()
+        .apply(&helmop("nothing", &spec))
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    let message = until_refused(&namespace, "nothing", "RepositoryNotFound").await;
+    assert!(message.contains("not found in the registry"), "{message}");
+}
+
+#[tokio::test]
+async fn a_docker_config_is_used() {
+    let suite = suite().await;
+    let namespace = TestNamespace::create(&suite.bed, "registry").await.unwrap();
+    let registry = OciRegistry::private(&suite.bed).await.unwrap();
+    registry.push("web", "0.1.0").await.unwrap();
+    let (username, password) = LOGIN;
+    let host = &registry.host;
+    let config = json!({ "auths": { host: { "username": username, "password": password } } });
+    secret(
+        &namespace,
+        json!({ ".dockerconfigjson": config.to_string(), "cacerts": registry.ca() }),
+    )
+    .await;
+    apply_web(&namespace, "web", &registry, "0.x").await;
+    until_version(&namespace, "web", "0.1.0").await;
+}

@@ -1,0 +1,4 @@
+//! Policies of a namespace.
+
+mod namespace;
+mod without_webhook;

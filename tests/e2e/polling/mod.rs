@@ -1,0 +1,4 @@
+//! Polling for newer versions.
+
+mod intervals;
+mod restart;

@@ -1,0 +1,8 @@
+//! From HelmOps to Bundles, and their status.
+
+mod beside_fleet;
+mod bundles;
+mod crds;
+mod newer_crds;
+mod status;
+mod writes;
