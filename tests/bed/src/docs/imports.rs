@@ -11,14 +11,6 @@ use super::{Page, Problem};
 /// Folders without these rules: of tests and of fuzz targets.
 const EXEMPT: [&str; 2] = ["fuzz/", "tests/"];
 
-/// Imports that close a cycle and are yet to be removed, as crate, module and imported module.
-const PENDING: [(&str, &str, &str); 4] = [
-    ("controller", "error", "watch::rancher_ca"),
-    ("controller", "resolve::oci::error", "resolve::error"),
-    ("controller", "resolve::repository", "resolve::error"),
-    ("controller", "watch::copies", "context"),
-];
-
 /// The page that states the order of modules, and the separator of their names there.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const ARROW: &str = " → ";
@@ -61,9 +53,7 @@ pub fn check(pages: &[Page], sources: &[Page]) -> Vec<Problem> {
         }
         let mut modules = Modules::new();
         load(sources, root, Vec::new(), &mut modules);
-        let mut imports = imports(&modules);
-        let name = root.path.trim_end_matches("/src/lib.rs");
-        problems.extend(remove_pending(name, &mut imports, &root.path));
+        let imports = imports(&modules);
         problems.extend(cycles(&modules, &imports));
         if let Some((_, names)) =
             order.take_if(|(_, names)| names.iter().all(|name| modules.contains_key(&vec![name.clone()])))
@@ -301,27 +291,6 @@ fn resolve(modules: &Modules, from: &ModulePath, text: &str, depth: usize) -> Op
     });
     let source = exported.and_then(|(_, used)| resolve(modules, &path, used, depth + 1));
     Some(source.unwrap_or(path))
-}
-
-/// Removes the imports that are yet to be removed; returns those that no longer exist.
-fn remove_pending(name: &str, imports: &mut Imports, file: &str) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let module = |text: &str| text.split("::").map(str::to_owned).collect::<ModulePath>();
-    for (_, from, to) in PENDING.iter().filter(|(of, ..)| *of == name) {
-        let removed = imports
-            .get_mut(&module(from))
-            .and_then(|imported| imported.remove(&module(to)));
-        if removed.is_none() {
-            problems.push(Problem {
-                page: file.to_owned(),
-                line: 1,
-                message: format!(
-                    "{from} no longer imports {to}: remove the entry from tests/bed/src/docs/imports.rs"
-                ),
-            });
-        }
-    }
-    problems
 }
 
 /// One problem for each cycle; of cycles with common modules, one.

@@ -4,12 +4,14 @@
 //! sources ─┬──────────────────────► words: terms that the glossary in CONTRIBUTING.md replaces
 //!          └──────────────────────► imports: no cycles, and the order of modules in ARCHITECTURE.md
 //! pages (Markdown, manifests) ─┬─► words
+//!                              ├─► modules: the files and modules in ARCHITECTURE.md
 //!                              ├─► links: files and headings that exist
 //!                              └─► names: metrics, flags, alerts and reasons that exist in the reference pages and alerts.yaml
 //! ```
 
 mod imports;
 mod links;
+mod modules;
 mod names;
 mod pages;
 mod words;
@@ -47,6 +49,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     let sources = pages::sources(root)?;
     problems.extend(words::check(&sources));
     problems.extend(imports::check(&pages, &sources));
+    problems.extend(modules::check(&pages, root)?);
     problems.extend(links::check(&pages, root));
     problems.extend(names::check(&pages)?);
     problems.sort();

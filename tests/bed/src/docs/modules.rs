@@ -1,0 +1,190 @@
+//! The files and modules that ARCHITECTURE.md names.
+//!
+//! A path in backticks must end one of the repository, with or without `src` and `.rs`. In the table of folders, a single
+//! name in backticks must be that of a module, a file or a folder below the folder of its row.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+
+use super::{Page, Problem, problem};
+
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+
+/// The heading above the table of folders.
+const TABLE: &str = "## Modules";
+
+/// Names in the table that are those of programs.
+const PROGRAMS: [&str; 1] = ["testbed"];
+
+/// Folders that are not part of the sources.
+const OUTPUT: [&str; 2] = ["target", "node_modules"];
+
+/// The components of a path, without `src`, `mod` and `.rs`.
+type Components = Vec<String>;
+
+/// Files and modules that do not exist.
+///
+/// # Errors
+/// If a folder cannot be listed.
+pub fn check(pages: &[Page], root: &Path) -> Result<Vec<Problem>> {
+    let mut paths = Vec::new();
+    collect(root, &[], &mut paths)?;
+    let page = pages.iter().find(|page| page.path == ARCHITECTURE);
+    Ok(page.map(|page| missing(page, &paths)).unwrap_or_default())
+}
+
+/// Adds the paths below a folder.
+fn collect(folder: &Path, path: &[String], paths: &mut Vec<Components>) -> Result<()> {
+    let context = || format!("cannot list {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(context)? {
+        let entry = entry.with_context(context)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_folder = entry.file_type().with_context(context)?.is_dir();
+        if name.starts_with('.') || (is_folder && OUTPUT.contains(&&*name)) {
+            continue;
+        }
+        let path = [path, &components(&name)].concat();
+        if is_folder {
+            collect(&entry.path(), &path, paths)?;
+        }
+        paths.push(path);
+    }
+    Ok(())
+}
+
+fn components(path: &str) -> Components {
+    let names = path
+        .split('/')
+        .map(|name| name.strip_suffix(".rs").unwrap_or(name));
+    let names = names.filter(|name| !matches!(*name, "" | "src" | "mod"));
+    names.map(str::to_owned).collect()
+}
+
+/// Whether the components of a path contain those of a name; `mod.rs` has none.
+fn contain(path: &[String], name: &[String]) -> bool {
+    name.is_empty() || path.windows(name.len()).any(|part| part == name)
+}
+
+fn missing(page: &Page, paths: &[Components]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut rows = Rows::default();
+    let mut is_table = false;
+    for line in page.prose() {
+        if line.1.starts_with('#') {
+            is_table = line.1 == TABLE;
+        }
+        let row = line.1.strip_prefix('|').filter(|_| is_table);
+        let text = row
+            .and_then(|row| row.split_once('|'))
+            .map_or(line.1, |(folders, text)| {
+                rows.enter(folders);
+                text
+            });
+        for name in names(text) {
+            let parts = components(name);
+            let exists = if parts.len() > 1 || name.ends_with(".rs") {
+                paths.iter().any(|path| contain(path, &parts))
+            } else {
+                row.is_none() || PROGRAMS.contains(&name) || rows.have(&parts, paths)
+            };
+            if !exists {
+                problems.push(problem(page, line, format!("there is no {name}")));
+            }
+        }
+    }
+    problems
+}
+
+/// The paths, files and modules that a text names in backticks.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |name: &&str| {
+        let name = name.strip_suffix(".rs").unwrap_or(name);
+        let is_word = |c: char| c.is_ascii_lowercase() || matches!(c, '_' | '/');
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_word)
+    };
+    text.split('`').skip(1).step_by(2).filter(is_name)
+}
+
+/// The folders of the current row of the table, and those that contain it.
+#[derive(Default)]
+struct Rows {
+    /// With the number of spaces before each.
+    parents: Vec<(usize, Components)>,
+    folders: Vec<Components>,
+}
+
+impl Rows {
+    /// Moves to a row. Without folders, it continues the row before it.
+    fn enter(&mut self, cell: &str) {
+        let mut folders = Vec::new();
+        for text in cell.split('`').skip(1).step_by(2) {
+            let name = text.trim_start();
+            let indent = text.len() - name.len();
+            self.parents.retain(|(of, _)| *of < indent);
+            let parent = self.parents.last().map(|(_, path)| &**path).unwrap_or_default();
+            let path = [parent, &components(name)].concat();
+            self.parents.push((indent, path.clone()));
+            folders.push(path);
+        }
+        if !folders.is_empty() {
+            self.folders = folders;
+        }
+    }
+
+    /// Whether a name is that of something below a folder of the row.
+    fn have(&self, name: &[String], paths: &[Components]) -> bool {
+        let is_below = |path: &Components| {
+            let mut below = self
+                .folders
+                .iter()
+                .filter_map(|folder| path.strip_prefix(&**folder));
+            below.any(|below| contain(below, name))
+        };
+        paths.iter().any(is_below)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(text: &str) -> Vec<String> {
+        let files = [
+            "shared",
+            "shared/core/src/chart/mod.rs",
+            "shared/core/src/chart/url.rs",
+            "certs/src/pair.rs",
+        ];
+        let paths: Vec<_> = files.iter().map(|path| components(path)).collect();
+        let problems = missing(&Page::new(ARCHITECTURE, text), &paths);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn paths_exist() {
+        assert_eq!(
+            messages(
+                "`certs/src/pair.rs`, `chart/url`, `Ready`, `/mutate`\nand `certs/url.rs`, `chart/tags`"
+            ),
+            [
+                "ARCHITECTURE.md:2: there is no certs/url.rs",
+                "ARCHITECTURE.md:2: there is no chart/tags"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_names_of_a_row_exist_below_its_folder() {
+        let table = "## Modules\n| Folder | Content |\n|---|---|\n| `shared/` | crates |\n| `  core/` | `pair` |\n\
+                     | `    chart/` | `url`, `Url` |\n| | `tags` |\n| `certs/src` | `pair`, `url` |\n## Next\n`tags`";
+        assert_eq!(
+            messages(table),
+            [
+                "ARCHITECTURE.md:5: there is no pair",
+                "ARCHITECTURE.md:7: there is no tags",
+                "ARCHITECTURE.md:8: there is no url"
+            ]
+        );
+    }
+}
