@@ -21,7 +21,7 @@ mod client;
 mod cluster;
 mod compute;
 mod context;
-mod error;
+mod decode_error;
 mod error_class;
 mod events;
 mod fleet_metrics;

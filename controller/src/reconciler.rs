@@ -12,7 +12,7 @@ use tracing::{Instrument, Span};
 
 use crate::{
     backoff,
-    error::cut_error,
+    decode_error::cut_error,
     error_class::ClassifiedError,
     metrics::{Controller, Metrics},
     queue::RequeueAfter,
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        error::ReconcileError, lease::Leadership, retry_state::Failures, work::HelmOpKey, workers::Workers,
+        helmop::ReconcileError, lease::Leadership, retry_state::Failures, work::HelmOpKey, workers::Workers,
     };
 
     /// Records the calls of the frame.

@@ -4,8 +4,8 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use helmops_api::{BundleDeployment, BundleDeploymentOptions};
 use helmops_core::targeting::{
-    RolloutStep, Target,
-    delivery::{Blocked, BundleDelivery, ClusterState},
+    Blocked, RolloutStep, Target,
+    delivery::{BundleDelivery, ClusterState},
 };
 
 use super::{

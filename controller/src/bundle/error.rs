@@ -7,10 +7,7 @@ use helmops_api::Bundle;
 use helmops_core::{
     policy::Policies,
     reason::Reason,
-    targeting::{
-        delivery::{BlockClass, Blocked},
-        values::ValuesLimitExceeded,
-    },
+    targeting::{BlockClass, Blocked, values::ValuesLimitExceeded},
 };
 use thiserror::Error;
 

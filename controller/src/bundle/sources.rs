@@ -4,9 +4,9 @@
 use futures::{FutureExt, StreamExt, stream};
 use helmops_api::Bundle;
 use helmops_core::targeting::{
-    Target,
+    Blocked, Target,
     copies::{Object, SourceRef, check_type},
-    delivery::{Blocked, BundleDelivery, Sources},
+    delivery::{BundleDelivery, Sources},
 };
 
 use super::{CONCURRENCY, observe};

@@ -10,10 +10,10 @@ use helmops_core::{
 };
 use kube::{Api, ResourceExt};
 
+use super::error::ReconcileError;
 use crate::{
     client::{ApiError, bounded},
     context::Context,
-    error::ReconcileError,
     watch::same_name_as,
     work::{HelmOpKey, name_of},
     writes,

@@ -7,6 +7,7 @@
 //! ```
 
 mod apply;
+mod error;
 mod interest;
 mod observe;
 mod poll_plan;
@@ -22,10 +23,9 @@ use kube::core::ObjectMeta;
 use tracing::Span;
 
 use self::reconcile::HelmOpReconciliation;
-pub use self::{interest::Interest, poll_plan::seconds};
+pub use self::{error::ReconcileError, interest::Interest, poll_plan::seconds};
 use crate::{
     context::Context,
-    error::ReconcileError,
     metrics::{Controller, Metrics},
     reconciler::Reconciler,
     retry_state::{Done, RetryState},

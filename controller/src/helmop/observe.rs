@@ -6,7 +6,8 @@ use helmops_api::{Bundle, Decoded, HelmOp, NamespacedName};
 use helmops_core::{bundle, policy::Policies};
 use kube::{Api, Resource};
 
-use crate::{client::bounded, context::Context, error::ReconcileError, watch::same_name_as, work::HelmOpKey};
+use super::error::ReconcileError;
+use crate::{client::bounded, context::Context, watch::same_name_as, work::HelmOpKey};
 
 /// The cached Bundle with the name of a HelmOp.
 ///

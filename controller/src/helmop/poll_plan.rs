@@ -11,10 +11,9 @@ use helmops_core::{
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::versions::PollOutcome;
+use super::{error::ReconcileError, versions::PollOutcome};
 use crate::{
     backoff,
-    error::ReconcileError,
     error_class::ClassifiedError,
     resolve::ResolveError,
     retry_state::{Done, Failures},

@@ -13,13 +13,14 @@ use helmops_core::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    apply, observe,
+    apply,
+    error::ReconcileError,
+    observe,
     poll_plan::{PollInput, PollPlan, seconds},
     versions::{ResolveInput, Versions, versions},
 };
 use crate::{
     context::Context,
-    error::ReconcileError,
     error_class::ClassifiedError,
     retry_state::{Done, RetryKey},
     work::HelmOpKey,

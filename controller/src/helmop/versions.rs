@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use helmops_core::{admit::ValidHelmOp, bundle::RequestedCharts};
 use k8s_openapi::jiff::Timestamp;
 
+use super::error::ReconcileError;
 use crate::{
     context::Context,
-    error::ReconcileError,
     resolve::{ResolveContext, ResolveError},
     watch::CaBundle,
     work::HelmOpKey,

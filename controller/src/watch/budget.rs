@@ -19,7 +19,7 @@ use kube::{Resource, runtime::watcher};
 
 use super::weight::{Bytes, Weight};
 use crate::{
-    error::cut_error,
+    decode_error::cut_error,
     shares::{Charge, Shares},
 };
 

@@ -9,7 +9,7 @@ use super::{
     status::BundleSummary,
     target::{BundleRef, BundleTarget, BundleTargetRestriction},
     unknown_fields::UnknownFields,
-    wire::wire,
+    wire_struct::wire,
 };
 
 wire! {

@@ -9,7 +9,7 @@ use super::{
     status::{ModifiedStatus, NonReadyStatus, ResourceCounts},
     target::BundleRef,
     unknown_fields::UnknownFields,
-    wire::wire,
+    wire_struct::wire,
 };
 
 wire! {

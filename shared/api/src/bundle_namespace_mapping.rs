@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::{
     kind::{TypeMeta, kind},
     metadata::Metadata,
-    wire::wire,
+    wire_struct::wire,
 };
 
 wire! {

@@ -6,7 +6,7 @@ use super::{
     kind::{TypeMeta, kind},
     metadata::Metadata,
     status::{BundleSummary, ResourceCounts},
-    wire::wire,
+    wire_struct::wire,
 };
 
 wire! {

@@ -1,6 +1,6 @@
 //! Conditions of Fleet's resources.
 
-use super::{unknown_fields::UnknownFields, wire::wire};
+use super::{unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
     /// One aspect of an object's state.

@@ -1,6 +1,6 @@
 //! Differences between deployed and desired objects that are not drift.
 
-use super::{unknown_fields::UnknownFields, wire::wire};
+use super::{unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
     /// Differences between deployed and desired objects that are not reported as drift.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{free_form::FreeForm, unknown_fields::UnknownFields, wire::wire};
+use super::{free_form::FreeForm, unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
     /// Which chart to deploy and how Helm installs it.

@@ -10,7 +10,8 @@ use super::{
     metadata::Metadata,
     status::StatusBase,
     unknown_fields::UnknownFields,
-    wire::{self, FieldSet, wire},
+    wire::{self, FieldSet},
+    wire_struct::wire,
 };
 
 wire! {

@@ -32,6 +32,7 @@ pub mod target;
 pub mod target_options;
 pub mod unknown_fields;
 pub mod wire;
+mod wire_struct;
 
 pub use bundle::{Bundle, BundleSpec};
 pub use bundle_deployment::BundleDeployment;

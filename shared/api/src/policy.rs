@@ -3,7 +3,7 @@
 use super::{
     kind::{TypeMeta, kind},
     metadata::Metadata,
-    wire::wire,
+    wire_struct::wire,
 };
 
 wire! {

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{target::ClusterCriteria, unknown_fields::UnknownFields, wire::wire};
+use super::{target::ClusterCriteria, unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
     /// In which order clusters are updated and how many may be unavailable meanwhile.

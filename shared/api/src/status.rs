@@ -1,6 +1,6 @@
 //! Status types that several resources have in common.
 
-use super::{condition::Condition, wire::wire};
+use super::{condition::Condition, wire_struct::wire};
 use std::collections::BTreeMap;
 
 /// A count as the API has it.

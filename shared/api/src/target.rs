@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{target_options::TargetOptions, unknown_fields::UnknownFields, wire::wire};
+use super::{target_options::TargetOptions, unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
     /// Criteria for a set of clusters: a cluster must fulfil every criterion that is set. Without any, no cluster matches.

@@ -2,15 +2,19 @@
 
 mod desired;
 mod lookup;
+mod owner;
 mod pins;
 mod plan;
 mod requested;
+mod requested_chart;
 
 pub use self::{
     desired::MissingVersion,
     lookup::Lookup,
-    plan::{BundleInputs, OwnershipConflict, Plan, check_owner, plan},
-    requested::{RequestedChart, RequestedCharts},
+    owner::{OwnershipConflict, check_owner},
+    plan::{BundleInputs, Plan, plan},
+    requested::RequestedCharts,
+    requested_chart::RequestedChart,
 };
 
 #[cfg(test)]

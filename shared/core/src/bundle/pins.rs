@@ -8,7 +8,7 @@ use masterminds_semver::Version;
 
 use crate::{
     admit::ValidHelmOp,
-    bundle::{Lookup, RequestedChart, plan::belongs_to},
+    bundle::{Lookup, RequestedChart, owner::belongs_to},
     chart::{request::ChartRequest, source::ChartSource},
 };
 

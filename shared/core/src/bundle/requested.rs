@@ -7,29 +7,8 @@ use std::collections::HashMap;
 
 use helmops_api::{Bundle, ResolvedChart};
 
-use super::{Lookup, pins};
-use crate::{
-    admit::ValidHelmOp,
-    chart::{request::ChartRequest, resolved::ChartVersion},
-};
-
-/// A chart of a HelmOp whose version must be resolved.
-#[derive(Clone, Debug)]
-pub struct RequestedChart<'v, 'a> {
-    /// What the version is recorded for.
-    pub lookup: Lookup,
-    /// The first request of the HelmOp for it.
-    pub request: &'v ChartRequest<'a>,
-    /// The recorded version, until another one is resolved; `None` if there is none yet.
-    pub version: Option<ChartVersion>,
-}
-
-impl RequestedChart<'_, '_> {
-    /// The record of its version, if it has one.
-    fn record(&self) -> Option<ResolvedChart> {
-        Some(self.lookup.clone().into_record(self.version.clone()?))
-    }
-}
+use super::{Lookup, RequestedChart, pins};
+use crate::{admit::ValidHelmOp, chart::request::ChartRequest};
 
 /// The distinct charts of a HelmOp whose version must be resolved: its own first, then those of its targets in order.
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@
 //! kept because clusters would change otherwise.
 
 mod batch;
+pub mod blocked;
 pub mod cluster_namespace;
 pub mod copies;
 pub mod criteria;
@@ -30,6 +31,7 @@ pub mod target;
 pub mod values;
 
 pub use self::{
+    blocked::{BlockClass, Blocked},
     cluster_namespace::{NamespaceRefused, namespace_of},
     criteria::{Group, Member},
     deployment::deployment,

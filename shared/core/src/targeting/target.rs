@@ -10,7 +10,7 @@ use helmops_api::{Bundle, BundleDeployment, labels};
 use thiserror::Error;
 
 use super::{
-    batch::ClusterBatch, cluster_namespace::NamespaceRefused, criteria::Member, delivery::Blocked,
+    batch::ClusterBatch, blocked::Blocked, cluster_namespace::NamespaceRefused, criteria::Member,
     desired::DesiredTarget, interner::Interner, matching::Matcher, selector::InvalidSelector,
     values::ValuesError,
 };

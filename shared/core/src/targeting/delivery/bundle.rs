@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, NamespacedName};
 
-use super::{Blocked, ClusterState};
+use super::ClusterState;
 use crate::targeting::{
+    blocked::Blocked,
     copies::{
         Copy, CopyKind, CopyPurpose, CopyRef, CopyRole, Destination, Object, ObservedCopy, SourceRef,
         access_source, downstream, referenced_sources,

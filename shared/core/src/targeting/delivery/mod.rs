@@ -32,8 +32,8 @@
 //! - **A blocked cluster gets nothing**, and does not use up the limits of the rollout: its target has no desired state.
 
 mod action;
-mod blocked;
 mod bundle;
+mod conflicts;
 mod observed;
 mod owners;
 mod plan;
@@ -42,7 +42,6 @@ mod reads;
 
 pub use self::{
     action::{Action, CopyWrite, ObjectVersion, Plan},
-    blocked::{BlockClass, Blocked},
     bundle::{BundleDelivery, Relevant, Sources},
     observed::{ClusterState, Deployment, Read},
     prune::{leftovers, may_be_of, release},

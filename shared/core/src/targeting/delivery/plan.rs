@@ -7,14 +7,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
 
 use super::{
-    Action, Blocked, BundleDelivery, ClusterState, CopyWrite, Deployment, ObjectVersion, Plan,
+    Action, BundleDelivery, ClusterState, CopyWrite, Deployment, ObjectVersion, Plan,
     bundle::{Job, SourceCopy},
+    conflicts::foreign_object,
     observed::ReadObject,
     owners::is_owned,
     prune::release,
     reads::is_decided,
 };
 use crate::targeting::{
+    blocked::Blocked,
     copies::{
         Copy, CopyPurpose, CopyRef, CopyRole, ExistingObject, Object, ObservedCopy, copied_from, owner,
     },
@@ -178,7 +180,7 @@ fn ensure(
         ReadObject::NotRead | ReadObject::Missing => actions.push(Action::CreateCopy(write(copy, owners))),
         ReadObject::Found(found) => {
             if !has_same_purpose(&copy, found, job, state) {
-                return Err(Blocked::by_foreign(&desired.reference, &copy));
+                return Err(foreign_object(&desired.reference, &copy));
             }
             let may_keep = desired.role == CopyRole::Downstream && !is_current;
             if may_keep && found.has_content_of(&copy.object) {

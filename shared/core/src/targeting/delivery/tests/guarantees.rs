@@ -9,9 +9,9 @@ use super::model::{
     End, Inputs, Server, access_name, as_fleet_created, fleets_owner, is_labelled, secret, with_target,
 };
 use crate::targeting::{
-    RolloutStep,
+    BlockClass, RolloutStep,
     copies::CopyRef,
-    delivery::{Action, BlockClass, CopyWrite, ObjectVersion, Read},
+    delivery::{Action, CopyWrite, ObjectVersion, Read},
     deployment,
     deployment::Observed,
 };

@@ -15,12 +15,11 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use crate::targeting::{
-    RolloutStep, Target,
+    Blocked, RolloutStep, Target,
     copies::{Copy, CopyKind, CopyRef, CopyRole, Object, ObservedCopy, SourceRef, referenced_sources},
     criteria::Member,
     delivery::{
-        Action, Blocked, BundleDelivery, ClusterState, CopyWrite, Deployment, Plan, Read, Sources, leftovers,
-        release,
+        Action, BundleDelivery, ClusterState, CopyWrite, Deployment, Plan, Read, Sources, leftovers, release,
     },
     deployment::access_secret,
     identity::values_hash,

@@ -1,8 +1,7 @@
-//! Errors of the HelmOp loop, with the reason and the class of each.
+//! Errors of the reconciliation of a HelmOp, with the reason and the class of each.
 
 use std::time::Duration;
 
-use bounded_text::cut;
 use helmops_core::{
     bundle::{MissingVersion, OwnershipConflict},
     reason::Reason,
@@ -16,14 +15,6 @@ use crate::{
     watch::MissingKey,
     workers::Interrupted,
 };
-
-/// Maximum length of a reported decode error in bytes: what fits into an Event.
-const MAX_DECODE_ERROR: usize = 1000;
-
-/// A decode error, cut for the log and for Events: it may contain text of the object, of any length.
-pub fn cut_error(error: &str) -> String {
-    cut(error.to_owned(), MAX_DECODE_ERROR)
-}
 
 /// Why a HelmOp could not be reconciled.
 #[derive(Debug, Error)]
