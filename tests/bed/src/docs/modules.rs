@@ -83,7 +83,7 @@ fn missing(page: &Page, paths: &[Components]) -> Vec<Problem> {
             });
         for name in names(text) {
             let parts = components(name);
-            let exists = if parts.len() > 1 || name.ends_with(".rs") {
+            let exists = if parts.len() > 1 || name.contains('.') {
                 paths.iter().any(|path| contain(path, &parts))
             } else {
                 row.is_none() || PROGRAMS.contains(&name) || rows.have(&parts, paths)
