@@ -3,11 +3,11 @@
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
+use helmops_kube::lease::LeaseArgs;
 use helmops_process::{self as runtime, ProcessArgs};
 use thiserror::Error;
 
 use crate::{
-    lease::LeaseArgs,
     memory_limit::{MemoryLimit, Quantity},
     resolve::{Addresses, Cidr, CidrError},
     watch::Scope,

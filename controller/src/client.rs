@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use helmops_core::reason::Reason;
+use helmops_kube::lease::{Guard, Leadership, NotLeading};
 use kube::{Client, Config, client::ClientBuilder, core::Status};
 
-use crate::{
-    error_class::{Class, Classified, ClassifiedError, classified},
-    lease::{Guard, Leadership, NotLeading},
-};
+use crate::error_class::{Class, Classified, ClassifiedError, classified};
 
 /// Maximum time for one call, including the client's own retries. Watches have their own.
 const DEADLINE: Duration = Duration::from_secs(30);

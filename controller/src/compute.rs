@@ -69,11 +69,12 @@ pub fn cpu_time() -> Duration {
 mod tests {
     use std::{num::NonZeroU16, sync::mpsc};
 
+    use helmops_kube::lease::Leadership;
     use tokio::task::JoinSet;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{lease::Leadership, workers::Workers};
+    use crate::workers::Workers;
 
     /// A thread that waits uses no CPU time, however long it waits, and one that computes does.
     #[test]

@@ -26,7 +26,7 @@ mod error_class;
 mod events;
 mod fleet_metrics;
 mod helmop;
-mod lease;
+mod lease_name;
 mod loops;
 mod memory_limit;
 mod metrics;

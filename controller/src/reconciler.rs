@@ -151,15 +151,14 @@ mod tests {
     use std::{num::NonZeroU16, sync::Mutex, time::Duration};
 
     use helmops_api::HelmOp;
+    use helmops_kube::lease::Leadership;
     use helmops_process::lock;
     use prometheus::{Registry, TextEncoder};
     use serde_json::{Value, json};
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{
-        helmop::ReconcileError, lease::Leadership, retry_state::Failures, work::HelmOpKey, workers::Workers,
-    };
+    use crate::{helmop::ReconcileError, retry_state::Failures, work::HelmOpKey, workers::Workers};
 
     /// Records the calls of the frame.
     struct Recorder {

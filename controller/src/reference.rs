@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use helmops_api::{Decoded, HelmOp};
+use helmops_kube::lease::LeaseMetrics;
 use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
 use prometheus::Registry;
 
-use crate::{Args, fleet_metrics, lease::LeaseMetrics, metrics::Metrics, resolve::FetchMetrics};
+use crate::{Args, fleet_metrics, metrics::Metrics, resolve::FetchMetrics};
 
 /// Flags and metrics of the controller in Markdown.
 ///

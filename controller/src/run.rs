@@ -3,7 +3,10 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Context as _;
-use helmops_kube::configuration;
+use helmops_kube::{
+    configuration,
+    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
+};
 use helmops_process::{
     self as runtime, Health, MetricsWriter, PlainPort, Supervisor, admin, probes, telemetry,
 };
@@ -18,7 +21,7 @@ use crate::{
     context::Context,
     events, fleet_metrics,
     helmop::Interest,
-    lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
+    lease_name::lease_name,
     loops,
     metrics::Metrics,
     pruned::Pruned,
@@ -130,8 +133,8 @@ fn leader_election(
         return Ok((None, Leadership::always()));
     }
     let timing = args.lease.timing()?;
-    let name = LeaseName::new(args.namespace.as_deref(), args.shard_id.as_deref())?;
-    let identity = identity(args.pod_name.as_deref());
+    let name = LeaseName::new(args.namespace.as_deref(), lease_name(args.shard_id.as_deref())?)?;
+    let identity = identity(args.pod_name.as_deref(), "helmops-controller");
     let client = client::for_election(config)?;
     let (election, leadership) =
         Election::new(client, FIELD_MANAGER, name, identity, timing, metrics, health);

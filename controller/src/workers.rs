@@ -7,14 +7,12 @@
 use std::{num::NonZeroU16, sync::Arc};
 
 use helmops_core::reason::Reason;
+use helmops_kube::lease::{Leadership, Term, TermEnded};
 use helmops_process::{FairPermit, FairSemaphore};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    error_class::{Class, Classified, ClassifiedError, classified},
-    lease::{Leadership, Term, TermEnded},
-};
+use crate::error_class::{Class, Classified, ClassifiedError, classified};
 
 /// A namespace: the permits are shared between the namespaces of the objects.
 pub type Namespace = Arc<str>;

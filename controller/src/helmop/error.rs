@@ -106,10 +106,10 @@ impl ReconcileError {
 #[cfg(test)]
 mod tests {
     use helmops_core::bundle::Lookup;
+    use helmops_kube::lease::NotLeading;
     use kube::core::Status;
 
     use super::*;
-    use crate::lease::NotLeading;
 
     fn api_error(code: u16) -> ApiError {
         let status = Status::failure("no", "reason").with_code(code);

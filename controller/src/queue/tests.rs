@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use helmops_kube::lease::Leadership;
 use helmops_process::lock;
 use tokio::{
     sync::mpsc,
@@ -16,7 +17,6 @@ use tokio::{
 };
 
 use super::*;
-use crate::lease::Leadership;
 
 const LONG: Duration = Duration::from_secs(10);
 const DEBOUNCE: Duration = Duration::from_millis(20);

@@ -1,8 +1,10 @@
-//! What helmops processes that talk to the API server have in common: the client, watches, and the cache of Policies.
+//! What helmops processes that talk to the API server have in common: the client, watches, the cache of Policies,
+//! and leader election.
 
 mod cache;
 mod changes;
 mod connect;
+pub mod lease;
 mod policies;
 mod watch;
 
