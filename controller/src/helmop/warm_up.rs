@@ -92,16 +92,4 @@ mod tests {
         record_all(&helmops(3, |_, _| ()), |_| Some(Arc::clone(&policies)), &interest).await;
         assert_eq!(charts(&interest), ["c1"]);
     }
-
-    /// Run it with `cargo test --release --lib -- --ignored --nocapture recording_ten_thousand`.
-    #[tokio::test]
-    #[ignore = "benchmark"]
-    async fn recording_ten_thousand_helmops_is_fast() {
-        let helmops = helmops(10_000, |_, _| ());
-        let interest = Interest::default();
-        let started = Instant::now();
-        record_all(&helmops, |_| Some(Arc::default()), &interest).await;
-        println!("{} HelmOps in {:?}", charts(&interest).len(), started.elapsed());
-        assert_eq!(charts(&interest).len(), 10_000);
-    }
 }

@@ -104,9 +104,9 @@ pub(super) enum ReadObject<'s> {
 /// What has to be read from the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// A Secret or ConfigMap, for [`ClusterState::objects`].
+    /// A Secret or ConfigMap, for [`ClusterState::add_object`].
     Object(CopyRef),
-    /// Its metadata, for [`ClusterState::metadata`].
+    /// Its metadata, for [`ClusterState::add_metadata`].
     Metadata(CopyRef),
     /// A BundleDeployment that is not in the cache. If it exists, the cache is stale and nothing is planned.
     Deployment(NamespacedName),
