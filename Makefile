@@ -62,7 +62,7 @@ truth: ## Generate the truth tables of shared/semver and shared/index from the G
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
 	go run . tags ../../shared/index/tests/truth
 
-bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, and the controller
+bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, and the delivery to clusters
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked
 	$(TARGET)/release/admission-bench
 	$(TARGET)/release/index-bench

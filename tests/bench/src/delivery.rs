@@ -18,10 +18,27 @@ use helmops_bed::test_bed::TestBed;
 use helmops_bed::usage;
 use helmops_bed::wait::eventually;
 
-/// Number of clusters.
-pub const CLUSTERS: usize = 200;
-/// Number of HelmOps for each cluster.
-pub const HELMOPS: usize = 50;
+/// How much is deployed.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Number of clusters.
+    pub clusters: usize,
+    /// Number of HelmOps for each cluster.
+    pub helmops: usize,
+}
+
+/// The measured sizes: many HelmOps, and many clusters.
+pub const SIZES: [Size; 2] = [
+    Size {
+        clusters: 200,
+        helmops: 50,
+    },
+    Size {
+        clusters: 2_000,
+        helmops: 5,
+    },
+];
+
 const NAMESPACE: &str = "bench";
 const DEADLINE: Duration = Duration::from_mins(10);
 
@@ -74,6 +91,7 @@ pub struct Delivery {
 }
 
 struct Environment {
+    size: Size,
     bed: TestBed,
     api: Api,
     server: ChartServer,
@@ -87,8 +105,8 @@ struct Snapshot {
 }
 
 /// Runs the benchmark on its own control plane.
-pub async fn measure() -> Result<Delivery> {
-    let environment = Environment::new().await?;
+pub async fn measure(size: Size) -> Result<Delivery> {
+    let environment = Environment::new(size).await?;
     let mut phases = Vec::new();
     let snapshot = environment.snapshot(None).await?;
     let command = |program: &Path| {
@@ -98,7 +116,7 @@ pub async fn measure() -> Result<Delivery> {
     };
     let controller = helmops::start_controller(&environment.bed, "controller", &command).await?;
     environment
-        .wait_for_deployments(CLUSTERS * HELMOPS, "POST")
+        .wait_for_deployments(size.clusters * size.helmops, "POST")
         .await?;
     wait_until_idle(&controller).await?;
     phases.push(
@@ -108,7 +126,7 @@ pub async fn measure() -> Result<Delivery> {
     );
 
     let snapshot = environment.snapshot(Some(&controller)).await?;
-    environment.report_deployed(HELMOPS).await?;
+    environment.report_deployed().await?;
     environment.wait_until_ready().await?;
     wait_until_idle(&controller).await?;
     phases.push(environment.phase("agents report", &controller, snapshot).await?);
@@ -122,7 +140,7 @@ pub async fn measure() -> Result<Delivery> {
         .await?;
     let before = before.get("PUT bundledeployments").copied().unwrap_or_default();
     environment
-        .wait_for_deployments(usize::try_from(before)? + CLUSTERS, "PUT")
+        .wait_for_deployments(usize::try_from(before)? + size.clusters, "PUT")
         .await?;
     wait_until_idle(&controller).await?;
     phases.push(
@@ -166,7 +184,7 @@ fn namespace(object: &Value) -> String {
 }
 
 impl Environment {
-    async fn new() -> Result<Self> {
+    async fn new(size: Size) -> Result<Self> {
         let bed = helmops::control_plane(false).await?;
         let kubectl = bed.kubectl();
         helmops::apply_standalone(&kubectl).await?;
@@ -175,13 +193,14 @@ impl Environment {
         std::fs::write(folder.path().join("index.yaml"), INDEX)?;
         let server = ChartServer::http(folder.path()).await?;
         let environment = Self {
+            size,
             api: Api::new(&bed)?,
             bed,
             server,
             _folder: folder,
         };
         environment.set_password("first").await?;
-        let clusters = (0..CLUSTERS).map(|number| {
+        let clusters = (0..size.clusters).map(|number| {
             let metadata =
                 json!({ "name": format!("c{number:03}"), "labels": { "number": number.to_string() } });
             object("Cluster", &metadata, &json!({}))
@@ -190,7 +209,7 @@ impl Environment {
             .api
             .create(NAMESPACE, "clusters", clusters.collect())
             .await?;
-        let helmops = (0..HELMOPS).map(|number| {
+        let helmops = (0..size.helmops).map(|number| {
             let values = json!({
                 "cluster": "global.fleet.clusterLabels.number", "replicas": 3, "text": "${ .ClusterName }"
             });
@@ -229,12 +248,12 @@ impl Environment {
     }
 
     /// Writes the status that the agents of all clusters report after they have deployed everything.
-    async fn report_deployed(&self, helmops: usize) -> Result<()> {
-        for number in 0..helmops {
+    async fn report_deployed(&self) -> Result<()> {
+        for number in 0..self.size.helmops {
             let bundle = name(number);
             let selector = format!("fleet.cattle.io/bundle-name={bundle}");
             let found = self.api.list_all("bundledeployments", &selector).await?;
-            ensure!(found.len() == CLUSTERS, "{} of {bundle}", found.len());
+            ensure!(found.len() == self.size.clusters, "{} of {bundle}", found.len());
             let each = found.iter().map(|deployment| {
                 let id = value_at(deployment, "/spec/deploymentID");
                 let status = json!({ "appliedDeploymentID": id, "ready": true, "nonModified": true });
@@ -250,12 +269,12 @@ impl Environment {
     async fn wait_until_ready(&self) -> Result<()> {
         eventually("all HelmOps to be ready", DEADLINE, async || {
             let helmops = self.api.list(NAMESPACE, "helmops").await?;
-            let expected = json!(CLUSTERS);
+            let expected = json!(self.size.clusters);
             let ready = helmops
                 .iter()
                 .filter(|helmop| value_at(helmop, "/status/readyClusters") == expected)
                 .count();
-            ensure!(ready == HELMOPS, "{ready} of {HELMOPS}");
+            ensure!(ready == self.size.helmops, "{ready} of {}", self.size.helmops);
             Ok(())
         })
         .await
@@ -281,7 +300,7 @@ impl Environment {
                 .iter()
                 .filter(|secret| value_at(secret, "/data/password") == expected)
                 .count();
-            ensure!(done == CLUSTERS, "{done} of {CLUSTERS}");
+            ensure!(done == self.size.clusters, "{done} of {}", self.size.clusters);
             Ok(())
         })
         .await
@@ -329,7 +348,7 @@ impl Environment {
         let selector = format!("fleet.cattle.io/bundle-name={}", name(1));
         let found = self.api.list_all("bundledeployments", &selector).await?;
         let mut objects = Vec::new();
-        for number in 0..HELMOPS {
+        for number in 0..self.size.helmops {
             for deployment in &found {
                 let labels = value_at(deployment, "/metadata/labels");
                 let metadata = json!({ "name": format!("bare-{number}"), "labels": labels });

@@ -10,7 +10,7 @@
 //! server is the figure to compare; rates and latencies are those of both together.
 //!
 //! Other benchmarks: [`index`], reading the index of a chart repository; [`controller`], reconciling HelmOps; and
-//! [`delivery`], deploying them to clusters.
+//! [`delivery`], deploying them to clusters, and [`planning`], only the decisions about that.
 
 pub mod corpus;
 
@@ -29,3 +29,4 @@ pub mod index;
 pub mod controller;
 
 pub mod delivery;
+pub mod planning;

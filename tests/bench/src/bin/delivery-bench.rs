@@ -4,7 +4,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use helmops_bench::delivery::{CLUSTERS, HELMOPS, measure, report};
+use helmops_bench::{
+    delivery::{SIZES, Size, measure, report},
+    planning,
+};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -18,10 +21,17 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<()> {
-    let measured = measure().await?;
-    let text = format!(
-        "\n## {HELMOPS} HelmOps on {CLUSTERS} clusters\n\n{}",
-        report(&measured)
-    );
-    writeln!(std::io::stdout(), "{text}").context("cannot write to standard output")
+    print(&format!("## Planning\n\n{}", planning::report()?))?;
+    for size in SIZES {
+        let Size { clusters, helmops } = size;
+        let measured = report(&measure(size).await?);
+        print(&format!(
+            "## {helmops} HelmOps on {clusters} clusters\n\n{measured}"
+        ))?;
+    }
+    Ok(())
+}
+
+fn print(section: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "\n{section}").context("cannot write to standard output")
 }
