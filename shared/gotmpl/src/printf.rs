@@ -170,7 +170,12 @@ fn format_verb(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
                 "printf: %{verb} of a number with decimals is not supported"
             ));
         }
-        Value::Str(text) if "vsqxX".contains(verb) => string(spec, verb, text),
+        Value::Str(text) if "xX".contains(verb) => {
+            heap.meter
+                .check_memory(text.len().saturating_mul(HEXADECIMAL_BYTE))?;
+            string(spec, verb, text)
+        }
+        Value::Str(text) if "vsq".contains(verb) => string(spec, verb, text),
         Value::Version(version) if "vsqxX".contains(verb) => string(spec, verb, &version.to_string()),
         // Go prints the fields of the struct.
         Value::Version(_) => return Err(format!("printf: %{verb} of a version is not supported")),
@@ -377,6 +382,9 @@ fn string(spec: Spec, verb: char, text: &str) -> String {
     pad(spec, text)
 }
 
+/// The longest form of a byte: `0xff` and a space.
+const HEXADECIMAL_BYTE: usize = 5;
+
 /// `%x` of a string: the space flag separates the bytes, each with a prefix.
 fn hexadecimal(spec: Spec, bytes: &[u8], prefix: &str) -> String {
     let prefix = if spec.sharp && !bytes.is_empty() {
@@ -387,8 +395,13 @@ fn hexadecimal(spec: Spec, bytes: &[u8], prefix: &str) -> String {
     if !spec.space {
         return format!("{prefix}{}", hex(bytes));
     }
-    let each: Vec<_> = bytes.iter().map(|byte| format!("{prefix}{byte:02x}")).collect();
-    each.join(" ")
+    let mut out = String::with_capacity(bytes.len() * HEXADECIMAL_BYTE);
+    for (index, byte) in bytes.iter().enumerate() {
+        let separator = if index > 0 { " " } else { "" };
+        // Writing into a string cannot fail.
+        _ = write!(out, "{separator}{prefix}{byte:02x}");
+    }
+    out
 }
 
 /// `strconv.CanBackquote`
