@@ -119,7 +119,7 @@ fn render(template: &str, data: &Value) -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
-/// All differences at once, so that one run shows them.
+/// Fails with all differences, so that one run shows them.
 fn assert_none(differences: &[String]) {
     assert!(
         differences.is_empty(),
