@@ -1,11 +1,12 @@
 //! Clients for the API server, and the deadline and errors of its calls.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use anyhow::Context;
 use helmops_core::reason::Reason;
 use helmops_kube::lease::{Guard, Leadership, NotLeading};
 use kube::{Client, Config, client::ClientBuilder, core::Status};
+use thiserror::Error;
 
 use crate::error_class::{Class, Classified, ClassifiedError, classified};
 
@@ -32,7 +33,7 @@ pub fn for_work(config: Config, leadership: Leadership) -> anyhow::Result<Client
 const NO_CLIENT: &str = "cannot create a client for the API server";
 
 /// A call of the API server failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Error)]
 pub enum ApiError {
     /// No response.
     #[error("the API server did not respond within {} s", DEADLINE.as_secs())]
@@ -100,6 +101,33 @@ impl ClassifiedError for ApiError {
             Class::TRANSIENT
         };
         classified(Reason::APIError, class)
+    }
+}
+
+/// A call of the API server that failed, and what it was for.
+#[derive(Debug, Error)]
+#[error("could not {operation} {object}: {source}")]
+pub struct CallError {
+    /// The operation, as a verb.
+    operation: &'static str,
+    object: String,
+    source: ApiError,
+}
+
+impl CallError {
+    /// Adds the operation (a verb) and the object to an error.
+    pub fn of(operation: &'static str, object: impl fmt::Display) -> impl FnOnce(ApiError) -> Self {
+        move |source| Self {
+            operation,
+            object: object.to_string(),
+            source,
+        }
+    }
+}
+
+impl ClassifiedError for CallError {
+    fn classify(&self) -> Classified {
+        self.source.classify()
     }
 }
 

@@ -5,15 +5,19 @@
 use std::sync::Arc;
 
 use helmops_api::{Cluster, Decoded, NamespacedName, labels};
-use helmops_core::status::{self, change};
+use helmops_core::{
+    reason::Reason,
+    status::{self, change},
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ObjectMeta, runtime::reflector::ObjectRef};
+use thiserror::Error;
 use tracing::Span;
 
 use crate::{
-    bundle::DeliveryError,
-    client::bounded,
+    client::{CallError, bounded},
     context::Context,
+    error_class::{Class, Classified, ClassifiedError, classified},
     metrics::{Controller, Metrics},
     reconciler::Reconciler,
     retry_state::{Done, RetryState},
@@ -31,9 +35,29 @@ pub struct Clusters<'c> {
     pub stores: &'c DeliveryStores,
 }
 
+/// Why a Cluster could not be reconciled.
+#[derive(Debug, Error)]
+pub enum ClusterError {
+    /// Its namespace exists, but is not in the cache yet.
+    #[error("the cached {0} is stale")]
+    StaleNamespace(String),
+    /// An object could not be written.
+    #[error(transparent)]
+    Api(#[from] CallError),
+}
+
+impl ClassifiedError for ClusterError {
+    fn classify(&self) -> Classified {
+        match self {
+            Self::StaleNamespace(_) => classified(Reason::Progressing, Class::Conflict),
+            Self::Api(error) => error.classify(),
+        }
+    }
+}
+
 impl Reconciler for Clusters<'_> {
     type Object = Cluster;
-    type Error = DeliveryError;
+    type Error = ClusterError;
     const CONTROLLER: Controller = Controller::Cluster;
 
     fn get(&self, key: &ClusterKey) -> Option<Arc<Decoded<Cluster>>> {
@@ -41,7 +65,7 @@ impl Reconciler for Clusters<'_> {
     }
 
     fn retry_state(&self) -> &RetryState<ClusterKey> {
-        &self.context.clusters
+        &self.context.retries.clusters
     }
 
     fn metrics(&self) -> &Metrics {
@@ -57,9 +81,9 @@ impl Reconciler for Clusters<'_> {
         key: &ClusterKey,
         cluster: &Cluster,
         _: &mut WorkerPermit,
-    ) -> Result<Done, DeliveryError> {
+    ) -> Result<Done, ClusterError> {
         let name = name_of(key);
-        let now = crate::helmop::seconds(k8s_openapi::jiff::Timestamp::now());
+        let now = status::timestamp(k8s_openapi::jiff::Timestamp::now());
         let next = match self.stores.clusters.namespace_of(cluster) {
             Ok(namespace) => {
                 self.ensure_namespace(&name, &namespace).await?;
@@ -78,13 +102,13 @@ impl Reconciler for Clusters<'_> {
         let api = Api::<Cluster>::namespaced(self.context.client.clone(), &name.namespace);
         match writes::status(&api, cluster, &change).await {
             Ok(written) => {
-                let pending_writes = &self.context.clusters.pending_writes;
+                let pending_writes = &self.context.retries.clusters.pending_writes;
                 pending_writes.record(key.clone(), cluster, &written);
             }
             Err(error) if error.is_not_found() => {}
             Err(error) => {
                 let object = format!("Cluster {name}");
-                return Err(DeliveryError::api("write the status of", object)(error));
+                return Err(CallError::of("write the status of", object)(error).into());
             }
         }
         Ok(Done::UNTIL_CHANGE)
@@ -93,7 +117,7 @@ impl Reconciler for Clusters<'_> {
 
 impl Clusters<'_> {
     /// Creates the namespace of a cluster if it does not exist. One that was created meanwhile is checked when it is in the cache.
-    async fn ensure_namespace(&self, cluster: &NamespacedName, name: &str) -> Result<(), DeliveryError> {
+    async fn ensure_namespace(&self, cluster: &NamespacedName, name: &str) -> Result<(), ClusterError> {
         let known = &self.stores.clusters.namespaces;
         if known.get(&ObjectRef::new(name)).is_some() {
             return Ok(());
@@ -115,8 +139,8 @@ impl Clusters<'_> {
         let object = format!("Namespace {name}");
         let api = Api::<Namespace>::all(self.context.client.clone());
         match bounded(api.create(&writes::post(), &namespace)).await {
-            Err(error) if error.exists_already() => Err(DeliveryError::Stale(object)),
-            Err(error) => Err(DeliveryError::api("create", object)(error)),
+            Err(error) if error.exists_already() => Err(ClusterError::StaleNamespace(object)),
+            Err(error) => Err(CallError::of("create", object)(error).into()),
             Ok(_) => Ok(()),
         }
     }

@@ -37,19 +37,26 @@ pub struct Context {
     pub events: Events,
     /// The metrics.
     pub metrics: Metrics,
-    /// Retry state of HelmOps.
-    pub helmops: RetryState<HelmOpKey>,
-    /// Retry state of Bundles, for the bundle loop.
-    pub bundles: RetryState<BundleKey>,
-    /// Retry state of Clusters.
-    pub clusters: RetryState<ClusterKey>,
+    /// The retry state of all objects.
+    pub retries: Retries,
     /// The minimum polling interval.
     pub min_polling_interval: Duration,
     /// Whether the CRD of HelmOp in the cluster has the status fields that helmops adds to Fleet's. If it lacks them, the API
     /// server drops them, and they must not count as a difference.
-    pub keeps_extras: AtomicBool,
+    pub stores_own_status_fields: AtomicBool,
     /// The unknown fields that the CRD of Bundle in the cluster lacks.
     pub pruned_bundle_fields: Pruned,
     /// The unknown fields that the CRD of BundleDeployment in the cluster lacks.
     pub pruned_deployment_fields: Pruned,
+}
+
+/// The retry state of all objects.
+#[derive(Default)]
+pub struct Retries {
+    /// Of HelmOps.
+    pub helmops: RetryState<HelmOpKey>,
+    /// Of Bundles.
+    pub bundles: RetryState<BundleKey>,
+    /// Of Clusters.
+    pub clusters: RetryState<ClusterKey>,
 }

@@ -91,9 +91,9 @@ impl Class {
         }
     }
 
-    /// Of several errors of one object, the one with the highest severity is logged and determines the backoff: the one that is
-    /// most likely gone at the next attempt.
-    pub const fn severity(self) -> u8 {
+    /// Of several errors of one object, the one with the highest priority determines the backoff: the one that is most likely gone
+    /// at the next attempt.
+    pub const fn retry_priority(self) -> u8 {
         match self {
             Self::Permanent | Self::Superseded | Self::Postponed(_) => 0,
             Self::Absent => 1,
@@ -148,8 +148,8 @@ mod tests {
         let slow = |least| Some(backoff::SLOW.at_least(least));
         let transient = Some(backoff::TRANSIENT);
         let now = Duration::ZERO;
-        // Class, backoff, whether it is transient, whether it is benign, scope, severity.
-        for (class, policy, is_transient, is_benign, scope, severity) in [
+        // Class, backoff, whether it is transient, whether it is benign, scope, retry_priority.
+        for (class, policy, is_transient, is_benign, scope, retry_priority) in [
             (Class::Permanent, None, false, false, Scope::Object, 0),
             (Class::Absent, slow(now), false, false, Scope::Object, 1),
             (Class::TRANSIENT, transient, true, false, Scope::Object, 2),
@@ -199,7 +199,11 @@ mod tests {
             assert_eq!(class.backoff_policy(), policy, "{class:?}");
             assert_eq!(class.is_transient(), is_transient, "{class:?}");
             assert_eq!(class.is_benign(), is_benign, "{class:?}");
-            assert_eq!((class.scope(), class.severity()), (scope, severity), "{class:?}");
+            assert_eq!(
+                (class.scope(), class.retry_priority()),
+                (scope, retry_priority),
+                "{class:?}"
+            );
         }
     }
 }

@@ -1,14 +1,16 @@
 //! The controller: it turns HelmOps into Bundles, and Bundles into BundleDeployments for each cluster.
 //!
 //! ```text
-//!            ┌────────────── helmop ───────────────┐
-//! HelmOps ─► │ observe ─► resolve ─► plan ─► apply │ ─► Bundles, status of HelmOps
-//!            │ (reads)    (HTTP)    (pure)  (writes) │
-//!            └─────────────────────────────────────┘
-//!            ┌────────────── bundle ───────────────┐
-//! Bundles ─► │ observe ─► plan ─► deliver          │ ─► BundleDeployments and copies, status of Bundles
-//!            │ (reads)   (pure)   (writes)         │
-//!            └─────────────────────────────────────┘
+//!            ┌─────────────── helmop ────────────────┐
+//! HelmOps ─► │ observe ─► resolve ─► plan ─► apply   │ ─► Bundles, status of HelmOps
+//!            │ (reads)    (HTTP)     (pure)  (writes)│
+//!            └───────────────────────────────────────┘
+//!            ┌─────────────── bundle ────────────────┐
+//! Bundles ─► │ observe ─► rollout ─► deliver         │ ─► BundleDeployments and copies, status of Bundles
+//!            │ (reads)    (pure)     observe, plan,  │
+//!            │                       apply, for each │
+//!            │                       cluster         │
+//!            └───────────────────────────────────────┘
 //! ```
 //!
 //! It watches these resources and all that they depend on. Of several replicas, only the leader reconciles: it holds a Lease. The

@@ -62,7 +62,7 @@ pub async fn run(
         .secret_changes
         .inspect(|work| forget_failures(work, &context));
     let all_helmops = watches.all_helmops.flat_map(|()| {
-        context.helmops.backoff.forget_all();
+        context.retries.helmops.backoff.forget_all();
         let helmops = watch::matching(&context.stores.helmops, |_| true);
         stream::iter(helmops.into_iter().map(Work::HelmOp))
     });
@@ -124,9 +124,9 @@ fn debounce_for(work: &Work, stores: &Stores) -> Duration {
 /// `RateLimit`.
 fn forget_failures(work: &Work, context: &Context) {
     match work {
-        Work::HelmOp(key) => context.helmops.backoff.forget(key),
-        Work::Bundle(key) => context.bundles.backoff.forget(key),
-        Work::Cluster(key) => context.clusters.backoff.forget(key),
+        Work::HelmOp(key) => context.retries.helmops.backoff.forget(key),
+        Work::Bundle(key) => context.retries.bundles.backoff.forget(key),
+        Work::Cluster(key) => context.retries.clusters.backoff.forget(key),
     }
 }
 

@@ -97,7 +97,14 @@ pub enum BodyError {
 
 impl BodyError {
     /// All values of the metric label `reason`.
-    pub const REASONS: [&str; 6] = ["too_large", "budget", "peer_budget", "slow", "turn", "broken"];
+    pub const REASONS: [&str; 6] = [
+        "too_large",
+        "budget",
+        "peer_budget",
+        "slow",
+        "large_busy",
+        "broken",
+    ];
 
     /// The value of the metric label `reason`.
     pub const fn reason(&self) -> &'static str {
@@ -106,7 +113,7 @@ impl BodyError {
             Self::Budget => "budget",
             Self::PeerBudget => "peer_budget",
             Self::Slow => "slow",
-            Self::LargeBusy => "turn",
+            Self::LargeBusy => "large_busy",
             Self::Broken(_) => "broken",
         }
     }

@@ -22,7 +22,7 @@ pub struct Delivery<'d> {
     /// The cache of copies in the namespaces of clusters.
     pub copies: &'d Copies,
     /// The Bundle, and the sources of its copies.
-    pub bundle: &'d BundleDelivery<'d>,
+    pub decisions: &'d BundleDelivery<'d>,
 }
 
 /// The result for one cluster.
@@ -44,7 +44,7 @@ impl Delivery<'_> {
         } else {
             ClusterState::default()
         };
-        self.bundle.blocked(target, &state)
+        self.decisions.blocked(target, &state)
     }
 
     /// Applies the next step of the rollout to a cluster.
@@ -91,9 +91,9 @@ impl Delivery<'_> {
             };
             let mut state = self.observed(&current);
             state.stale.clone_from(&stale_copies);
-            let reads = self.bundle.reads(&current, step, &state);
+            let reads = self.decisions.reads(&current, step, &state);
             observe::read(self.context, self.copies, reads, &mut state).await?;
-            let plan = match self.bundle.plan(&current, step, &state) {
+            let plan = match self.decisions.plan(&current, step, &state) {
                 Ok(plan) => plan,
                 Err(blocked) => return Ok(Some(blocked)),
             };
@@ -116,6 +116,6 @@ impl Delivery<'_> {
     }
 
     fn observed(&self, target: &Target<'_>) -> ClusterState {
-        observe::cluster(self.context, self.copies, self.bundle, target)
+        observe::cluster(self.context, self.copies, self.decisions, target)
     }
 }

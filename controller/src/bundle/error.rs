@@ -1,4 +1,4 @@
-//! Errors of the bundle and cluster loops.
+//! Errors of the bundle loop.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use helmops_core::{
 use thiserror::Error;
 
 use crate::{
-    client::ApiError,
+    client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
     workers::Interrupted,
 };
@@ -39,15 +39,8 @@ pub enum DeliveryError {
     #[error("the cached {0} is stale")]
     Stale(String),
     /// An object could not be read or written.
-    #[error("could not {operation} {object}: {source}")]
-    Api {
-        /// The operation, as a verb.
-        operation: &'static str,
-        /// The object.
-        object: String,
-        /// The cause.
-        source: ApiError,
-    },
+    #[error(transparent)]
+    Api(#[from] CallError),
 }
 
 impl ClassifiedError for DeliveryError {
@@ -59,21 +52,12 @@ impl ClassifiedError for DeliveryError {
             Self::NameConflict(_) => classified(Reason::BundleConflict, Class::Absent),
             Self::RenderTimeout(_) => classified(Reason::NotReady, Class::Expensive),
             Self::Stale(_) => classified(Reason::Progressing, Class::Conflict),
-            Self::Api { source, .. } => source.classify(),
+            Self::Api(error) => error.classify(),
         }
     }
 }
 
 impl DeliveryError {
-    /// The error of an API call, from the operation (a verb) and the object.
-    pub fn api(operation: &'static str, object: impl fmt::Display) -> impl FnOnce(ApiError) -> Self {
-        move |source| Self::Api {
-            operation,
-            object: object.to_string(),
-            source,
-        }
-    }
-
     /// The error of a cluster that is blocked; `None` if it is not retried until a user changes an object that is watched.
     pub fn of_blocked(blocked: &Blocked) -> Option<Self> {
         let message = blocked.message.clone();
@@ -139,6 +123,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::client::ApiError;
 
     fn blocked(spec: &Value) -> Option<BundleBlocked> {
         let object = json!({ "metadata": { "name": "web", "namespace": "fleet" }, "spec": spec });
@@ -211,12 +196,12 @@ mod tests {
             ),
             (DeliveryError::Stale(name()), Reason::Progressing, Class::Conflict),
             (
-                DeliveryError::api("write", "Bundle web")(ApiError::Timeout),
+                CallError::of("write", "Bundle web")(ApiError::Timeout).into(),
                 Reason::APIError,
                 Class::TRANSIENT,
             ),
             (
-                DeliveryError::api("write", "Bundle web")(conflict.into()),
+                CallError::of("write", "Bundle web")(conflict.into()).into(),
                 Reason::APIError,
                 Class::Conflict,
             ),

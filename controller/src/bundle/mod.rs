@@ -17,10 +17,11 @@ mod prune;
 mod round;
 mod sources;
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use helmops_api::{Bundle, BundleDeployment, Decoded};
 use helmops_core::status::RolloutRound;
+use helmops_process::exit::with_causes;
 use kube::core::ObjectMeta;
 use tracing::Span;
 
@@ -58,7 +59,7 @@ impl Reconciler for Bundles<'_> {
     }
 
     fn retry_state(&self) -> &RetryState<BundleKey> {
-        &self.context.bundles
+        &self.context.retries.bundles
     }
 
     fn metrics(&self) -> &Metrics {
@@ -105,14 +106,53 @@ impl Reconciler for Bundles<'_> {
                 return Ok(Done::UNTIL_CHANGE);
             }
         };
-        // The most severe error is logged and determines the backoff.
-        match errors.into_iter().max_by_key(|error| error.class().severity()) {
-            Some(error) => Err(error),
-            None => Ok(Done::UNTIL_CHANGE),
-        }
+        select_error(errors).map_or(Ok(Done::UNTIL_CHANGE), Err)
     }
+}
+
+/// Of the errors of several clusters, the one that determines the backoff. If it is benign, another one is logged: nothing else
+/// would show it.
+fn select_error(mut errors: Vec<DeliveryError>) -> Option<DeliveryError> {
+    errors.sort_by_key(|error| Reverse(error.class().retry_priority()));
+    let mut errors = errors.into_iter();
+    let selected = errors.next()?;
+    let mut failures = errors.filter(|error| !error.is_benign());
+    if selected.is_benign()
+        && let Some(failure) = failures.next()
+    {
+        tracing::warn!(
+            reason = failure.reason().as_str(),
+            error = with_causes(&failure),
+            "deployment to a cluster failed; retrying"
+        );
+    }
+    Some(selected)
 }
 
 fn is_terminating(deployment: &BundleDeployment) -> bool {
     deployment.metadata.deletion_timestamp.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{ApiError, CallError};
+
+    #[test]
+    fn the_error_that_is_most_likely_gone_soon_determines_the_backoff() {
+        let conflict = || DeliveryError::Stale("Secret web".to_owned());
+        let absent = || DeliveryError::NameConflict("web".to_owned());
+        let transient = || CallError::of("write", "Secret web")(ApiError::Timeout).into();
+        let selected = |errors| select_error(errors).map(|error| error.class().retry_priority());
+        let priority = |error: DeliveryError| Some(error.class().retry_priority());
+        assert_eq!(selected(Vec::new()), None);
+        assert_eq!(
+            selected(vec![absent(), transient(), absent()]),
+            priority(transient())
+        );
+        assert_eq!(
+            selected(vec![transient(), conflict(), absent()]),
+            priority(conflict())
+        );
+    }
 }

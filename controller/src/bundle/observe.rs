@@ -11,7 +11,7 @@ use helmops_core::{
     targeting::{
         Group, Member, NamespaceRefused, Target,
         copies::{CopyKind, CopyRef, Object},
-        delivery::{BundleDelivery, ClusterState, Deployment, Read},
+        delivery::{BundleDelivery, CachedDeployment, ClusterState, Read},
         scope,
     },
 };
@@ -25,7 +25,7 @@ use kube::{Api, Resource};
 
 use super::DeliveryError;
 use crate::{
-    client::{ApiError, bounded},
+    client::{ApiError, CallError, bounded},
     context::Context,
     watch::{Clusters, Copies},
     work::BundleKey,
@@ -57,7 +57,7 @@ pub struct ClusterSnapshot {
     clusters: Vec<ClusterEntry>,
     groups: Vec<Arc<Decoded<ClusterGroup>>>,
     mappings: Vec<Arc<Decoded<BundleNamespaceMapping>>>,
-    deployments: Vec<Deployment>,
+    deployments: Vec<CachedDeployment>,
     /// The namespace of the Bundle.
     namespace: Option<String>,
 }
@@ -214,14 +214,14 @@ pub fn cluster(
     let Some(namespace) = target.namespace() else {
         return ClusterState::default();
     };
-    let relevant = delivery.relevant(target);
+    let filter = delivery.cache_filter(target);
     let deployments = &context.stores.deployments;
-    let deployments = if relevant.needs_all_deployments() {
+    let deployments = if filter.needs_all_deployments() {
         deployments.in_namespace(namespace)
     } else {
-        deployments.get(namespace, relevant.name()).into_iter().collect()
+        deployments.get(namespace, filter.name()).into_iter().collect()
     };
-    let copies = copies.select(namespace, |kind, name, copy| relevant.includes(kind, name, copy));
+    let copies = copies.select(namespace, |kind, name, copy| filter.includes(kind, name, copy));
     ClusterState::cached(deployments, copies, context.pruned_deployment_fields.get())
 }
 
@@ -240,7 +240,7 @@ pub async fn read(
             Read::Object(copy) => {
                 let CopyRef { kind, name } = &copy;
                 let object = object(context, *kind, &name.namespace, &name.name).await;
-                let object = object.map_err(DeliveryError::api("read", format_args!("{kind} {name}")))?;
+                let object = object.map_err(CallError::of("read", format_args!("{kind} {name}")))?;
                 if object.is_none() {
                     copies.deleted(&copy);
                 }
@@ -265,13 +265,13 @@ pub async fn copy_metadata(
     context: &Context,
     copies: &Copies,
     copy: &CopyRef,
-) -> Result<Option<ObjectMeta>, DeliveryError> {
+) -> Result<Option<ObjectMeta>, CallError> {
     let CopyRef { kind, name } = copy;
     let found = match kind {
         CopyKind::Secret => metadata::<Secret>(context, name).await,
         CopyKind::ConfigMap => metadata::<ConfigMap>(context, name).await,
     };
-    let found = found.map_err(DeliveryError::api("read", format_args!("{kind} {name}")))?;
+    let found = found.map_err(CallError::of("read", format_args!("{kind} {name}")))?;
     if found.is_none() {
         copies.deleted(copy);
     }
@@ -282,21 +282,18 @@ pub async fn copy_metadata(
 pub async fn deployment_metadata(
     context: &Context,
     name: &NamespacedName,
-) -> Result<Option<ObjectMeta>, DeliveryError> {
+) -> Result<Option<ObjectMeta>, CallError> {
     let found = metadata::<BundleDeployment>(context, name).await;
-    found.map_err(DeliveryError::api(
-        "read",
-        format_args!("BundleDeployment {name}"),
-    ))
+    found.map_err(CallError::of("read", format_args!("BundleDeployment {name}")))
 }
 
 /// The metadata of a Cluster in the API server.
 pub async fn cluster_metadata(
     context: &Context,
     name: &NamespacedName,
-) -> Result<Option<ObjectMeta>, DeliveryError> {
+) -> Result<Option<ObjectMeta>, CallError> {
     let found = metadata::<Cluster>(context, name).await;
-    found.map_err(DeliveryError::api("read", format_args!("Cluster {name}")))
+    found.map_err(CallError::of("read", format_args!("Cluster {name}")))
 }
 
 /// Whether the API server has a Bundle.
@@ -304,7 +301,7 @@ pub async fn bundle_exists(context: &Context, key: &BundleKey) -> Result<bool, D
     let name = NamespacedName::new(key.namespace.as_deref().unwrap_or_default(), &*key.name);
     let found = metadata::<Bundle>(context, &name).await;
     Ok(found
-        .map_err(DeliveryError::api("read", format_args!("Bundle {name}")))?
+        .map_err(CallError::of("read", format_args!("Bundle {name}")))?
         .is_some())
 }
 

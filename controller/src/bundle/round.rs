@@ -114,7 +114,7 @@ impl BundleReconciliation<'_> {
         let delivery = Delivery {
             context: self.context,
             copies: &self.stores.copies,
-            bundle: &BundleDelivery::new(self.bundle, &sources),
+            decisions: &BundleDelivery::new(self.bundle, &sources),
         };
         // Before the plan: a cluster that is blocked must not use up the limits of the rollout.
         let targets: Vec<_> = targets
@@ -213,13 +213,8 @@ impl BundleReconciliation<'_> {
                     .or_else(|| strays.get(&index).map(String::as_str)),
             })
             .collect();
-        apply::status(
-            self.context,
-            self.key,
-            self.bundle,
-            RolloutRound::Done(rollout, &statuses),
-        )
-        .await
+        let round = RolloutRound::Done(rollout, &statuses);
+        Ok(apply::status(self.context, self.key, self.bundle, round).await?)
     }
 }
 

@@ -56,7 +56,7 @@ pub async fn status(
     helmop: &HelmOp,
     next: HelmOpStatus,
 ) -> Result<(), ReconcileError> {
-    let next = if context.keeps_extras.load(Ordering::Relaxed) {
+    let next = if context.stores_own_status_fields.load(Ordering::Relaxed) {
         next
     } else {
         without_extras(next)
@@ -75,13 +75,17 @@ pub async fn status(
     };
     context.events.publish(helmop, events(&stored, &next));
     context
+        .retries
         .helmops
         .pending_writes
         .record(key.clone(), helmop, &written);
     let keeps = written
         .status
         .is_some_and(|status| status.observed_generation.is_some());
-    if next.observed_generation.is_some() && context.keeps_extras.swap(keeps, Ordering::Relaxed) && !keeps {
+    if next.observed_generation.is_some()
+        && context.stores_own_status_fields.swap(keeps, Ordering::Relaxed)
+        && !keeps
+    {
         tracing::info!(
             "the CRD of HelmOp in the cluster lacks status.observedGeneration: it is Fleet's own. The status is written \
              without the fields that it lacks; install the CRDs of helmops to get them"

@@ -23,7 +23,7 @@ use kube::core::ObjectMeta;
 use tracing::Span;
 
 use self::reconcile::HelmOpReconciliation;
-pub use self::{error::ReconcileError, interest::Interest, poll_plan::seconds};
+pub use self::{error::ReconcileError, interest::Interest};
 use crate::{
     context::Context,
     metrics::{Controller, Metrics},
@@ -50,7 +50,7 @@ impl Reconciler for HelmOps<'_> {
     }
 
     fn retry_state(&self) -> &RetryState<HelmOpKey> {
-        &self.context.helmops
+        &self.context.retries.helmops
     }
 
     fn metrics(&self) -> &Metrics {

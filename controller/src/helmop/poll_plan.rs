@@ -7,7 +7,7 @@ use helmops_core::{
     admit::ValidHelmOp,
     poll::{Due, PollHistory, PollRequest, Schedule, due},
     reason::Reason,
-    status::{PollAttempt, PollFailure, Polling},
+    status::{PollAttempt, PollFailure, Polling, timestamp},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -127,7 +127,9 @@ impl PollPlan {
             (PollOutcome::Succeeded, _) => self.attempt(Ok(self.note.clone())),
             (PollOutcome::Failed(error), _) => self.attempt(Err(failure(error))),
             (PollOutcome::NotPolled, PollDecision::Off) => Polling::Off,
-            (PollOutcome::NotPolled, PollDecision::First(next)) => Polling::Scheduled { next: seconds(next) },
+            (PollOutcome::NotPolled, PollDecision::First(next)) => Polling::Scheduled {
+                next: timestamp(next),
+            },
             (
                 PollOutcome::NotPolled,
                 PollDecision::Now { .. } | PollDecision::BackingOff(_) | PollDecision::At(_),
@@ -199,7 +201,7 @@ impl PollPlan {
 
     fn attempt(&self, result: Result<String, PollFailure>) -> Polling {
         Polling::Attempted(PollAttempt {
-            start: seconds(self.now),
+            start: timestamp(self.now),
             is_scheduled: self.schedule.is_some(),
             result,
         })
@@ -228,11 +230,6 @@ fn note(valid: &ValidHelmOp<'_>, min_interval: Duration) -> String {
 fn until(now: Timestamp, then: Timestamp) -> Duration {
     let wait: SignedDuration = then.duration_since(now);
     Duration::try_from(wait).unwrap_or_default()
-}
-
-/// A time in the format of the API: RFC 3339, in whole seconds.
-pub fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]
@@ -280,7 +277,7 @@ mod tests {
     /// A status with a poll that has just ended, with this status of the condition.
     fn polled(status: &str) -> Value {
         json!({
-            "lastPollingTriggered": seconds(now()),
+            "lastPollingTriggered": timestamp(now()),
             "conditions": [{ "type": "Accepted", "status": "True" }, { "type": "Polled", "status": status }],
         })
     }
@@ -318,7 +315,12 @@ mod tests {
             panic!("{:?}", plan.decision)
         };
         let condition = plan.condition(&PollOutcome::NotPolled);
-        assert_eq!(condition, Polling::Scheduled { next: seconds(next) });
+        assert_eq!(
+            condition,
+            Polling::Scheduled {
+                next: timestamp(next)
+            }
+        );
         assert_eq!(
             plan.done(&PollOutcome::NotPolled).requeue_after,
             Some(until(now(), next))

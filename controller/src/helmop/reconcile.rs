@@ -16,7 +16,7 @@ use super::{
     apply,
     error::ReconcileError,
     observe,
-    poll_plan::{PollInput, PollPlan, seconds},
+    poll_plan::{PollInput, PollPlan},
     versions::{ResolveInput, Versions, versions},
 };
 use crate::{
@@ -100,7 +100,10 @@ impl HelmOpReconciliation<'_> {
         let charts = RequestedCharts::of(valid, bundle);
         let polls = self.poll_plan(valid, bundle, charts.first_repo());
         let applied = match existing {
-            Ok(existing) => self.apply(permit, valid, existing, charts, &polls).await,
+            Ok(existing) => {
+                self.resolve_and_write(permit, valid, existing, charts, &polls)
+                    .await
+            }
             Err(error) => Err(error),
         };
         match applied {
@@ -121,7 +124,7 @@ impl HelmOpReconciliation<'_> {
     }
 
     fn poll_plan(&self, valid: &ValidHelmOp<'_>, bundle: Option<&Bundle>, repo: Option<&str>) -> PollPlan {
-        let backoff = &self.context.helmops.backoff;
+        let backoff = &self.context.retries.helmops.backoff;
         let input = PollInput {
             valid,
             bundle,
@@ -133,7 +136,7 @@ impl HelmOpReconciliation<'_> {
     }
 
     /// Determines the versions, and writes the Bundle if it differs.
-    async fn apply<'v, 'a, 'b>(
+    async fn resolve_and_write<'v, 'a, 'b>(
         &self,
         permit: &mut WorkerPermit,
         valid: &'v ValidHelmOp<'a>,
@@ -164,7 +167,7 @@ impl HelmOpReconciliation<'_> {
         }
         let inputs = bundle::BundleInputs {
             charts: &versions.charts,
-            polled: polls.handled_request(&versions.poll),
+            handled_poll: polls.handled_request(&versions.poll),
             ca_bundle: &rancher_ca.base64(),
             pruned: &context.pruned_bundle_fields.get(),
         };
@@ -229,7 +232,7 @@ impl HelmOpReconciliation<'_> {
             bundle,
             deployments: deployments.as_deref(),
         };
-        let now = seconds(Timestamp::now());
+        let now = status::timestamp(Timestamp::now());
         let next = status::next(self.helmop, state, outcome, polling, &now);
         Box::pin(apply::status(
             self.context,

@@ -7,7 +7,7 @@ use std::{
 
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
-use helmops_core::{status::helmop_of, targeting::delivery::Deployment};
+use helmops_core::{status::helmop_of, targeting::delivery::CachedDeployment};
 use helmops_kube::{Cache, Change, Fold, Presence, is_absent};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
@@ -19,7 +19,7 @@ use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
 ///
 /// They are absent if no bundle controller is installed, so that their CRD does not exist, or if the scope does not include them.
 #[derive(Clone, Debug)]
-pub struct Deployments(Cache<Deployment, ByBundle>);
+pub struct Deployments(Cache<CachedDeployment, ByBundle>);
 
 /// The BundleDeployments of each Bundle.
 #[derive(Debug, Default)]
@@ -41,13 +41,13 @@ pub struct Affected {
 impl Deployments {
     /// An empty cache.
     pub fn new() -> Self {
-        Self(Cache::ignoring_older(|deployment: &Deployment, known| {
+        Self(Cache::ignoring_older(|deployment: &CachedDeployment, known| {
             is_older(deployment.meta(), known.meta())
         }))
     }
 
     /// The BundleDeployments of a HelmOp; `None` if they are not known.
-    pub fn of_helmop(&self, helmop: &HelmOpKey) -> Option<Vec<Deployment>> {
+    pub fn of_helmop(&self, helmop: &HelmOpKey) -> Option<Vec<CachedDeployment>> {
         if self.0.presence() != Presence::Synced {
             return None;
         }
@@ -57,7 +57,7 @@ impl Deployments {
     }
 
     /// The BundleDeployments of a Bundle.
-    pub fn of_bundle(&self, bundle: &BundleKey) -> Vec<Deployment> {
+    pub fn of_bundle(&self, bundle: &BundleKey) -> Vec<CachedDeployment> {
         self.0.read(|deployments, ByBundle(by_bundle)| {
             let names = by_bundle.get(bundle).into_iter().flatten();
             names.filter_map(|name| deployments.get(name).cloned()).collect()
@@ -71,7 +71,7 @@ impl Deployments {
     }
 
     /// The BundleDeployments in the namespace of a cluster.
-    pub fn in_namespace(&self, namespace: &str) -> Vec<Deployment> {
+    pub fn in_namespace(&self, namespace: &str) -> Vec<CachedDeployment> {
         self.0.read(|deployments, _| {
             let found = deployments.in_namespace(namespace);
             found.map(|(_, deployment)| Arc::clone(deployment)).collect()
@@ -79,12 +79,12 @@ impl Deployments {
     }
 
     /// A BundleDeployment by its namespace and name.
-    pub fn get(&self, namespace: &str, name: &str) -> Option<Deployment> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<CachedDeployment> {
         self.0.value(&NamespacedName::new(namespace, name))
     }
 
     /// A BundleDeployment by its namespace and name, if it has no labels that name its Bundle.
-    pub fn unlabelled(&self, namespace: &str, name: &str) -> Option<Deployment> {
+    pub fn unlabelled(&self, namespace: &str, name: &str) -> Option<CachedDeployment> {
         let found = self.get(namespace, name)?;
         bundle_key(found.meta()).is_none().then_some(found)
     }
@@ -135,9 +135,9 @@ impl Deployments {
     }
 }
 
-impl Fold<Deployment> for ByBundle {
-    fn apply(&mut self, change: &Change<Deployment>) {
-        let bundle = |deployment: &Option<Deployment>| bundle_key(deployment.as_ref()?.meta());
+impl Fold<CachedDeployment> for ByBundle {
+    fn apply(&mut self, change: &Change<CachedDeployment>) {
+        let bundle = |deployment: &Option<CachedDeployment>| bundle_key(deployment.as_ref()?.meta());
         let (before, after) = (bundle(&change.before), bundle(&change.after));
         if before == after {
             return;
@@ -167,7 +167,7 @@ pub fn slim(deployment: &mut Decoded<BundleDeployment>) {
 }
 
 /// What a change affects: if the labels have changed, both the previous and the new objects.
-fn affected(change: Change<Deployment>) -> Vec<Affected> {
+fn affected(change: Change<CachedDeployment>) -> Vec<Affected> {
     let both = [change.before, change.after].into_iter().flatten();
     let mut affected: Vec<_> = both.map(|deployment| Affected::by(deployment.meta())).collect();
     affected.dedup();

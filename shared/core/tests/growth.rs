@@ -97,7 +97,7 @@ fn a_bundle_with_many_versions_is_planned_in_linear_time() {
         }
         let inputs = BundleInputs {
             charts: &charts,
-            polled: None,
+            handled_poll: None,
             ca_bundle: "",
             pruned: Default::default(),
         };

@@ -32,7 +32,7 @@ mod patterns;
 mod printf;
 pub mod regexp;
 mod template;
-mod url;
+pub mod url;
 mod value;
 pub mod yaml;
 

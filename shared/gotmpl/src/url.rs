@@ -5,9 +5,118 @@ use std::{
     net::Ipv6Addr,
 };
 
+use thiserror::Error;
+
+/// Why Go does not parse a text as a URL.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum UrlError {
+    /// A control character.
+    #[error("it contains a control character")]
+    ControlCharacter,
+    /// A colon without a scheme before it.
+    #[error("it starts with a colon")]
+    NoScheme,
+    /// A relative path that looks as if it had a scheme.
+    #[error("its first segment contains a colon")]
+    ColonInFirstSegment,
+    /// A character that is not allowed in the user information.
+    #[error("its user or password contains a character that must be escaped with %")]
+    User,
+    /// A `[` that does not begin the host.
+    #[error("its host contains a [ in the middle")]
+    BracketInHost,
+    /// A `[` without a `]`.
+    #[error("its host has no ]")]
+    UnclosedBracket,
+    /// Brackets around something else than an IPv6 address.
+    #[error("its host is not an IPv6 address")]
+    Address,
+    /// A character that is not allowed in the host.
+    #[error("its host contains a character that is not allowed there")]
+    Host,
+    /// The text after the colon that follows the host is not a number.
+    #[error("the text after its host is not a port")]
+    Port,
+    /// A `%` without two hexadecimal digits, or with those of a byte that must not be escaped.
+    #[error("it contains a % that is not followed by two hexadecimal digits of an allowed byte")]
+    Escape,
+    /// The decoded bytes are not UTF-8. Go accepts them.
+    #[error("its decoded bytes are not UTF-8")]
+    Encoding,
+}
+
+/// The parts of a URL as Go separates them, as they are written: neither decoded nor checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// The text before the first colon; empty for a relative URL.
+    pub scheme: &'a str,
+    /// What follows the scheme if it is not a path, as in `mailto:`.
+    pub opaque: &'a str,
+    /// The text before the last `@` of what is between `//` and the path.
+    pub user: Option<&'a str>,
+    /// The rest of what is between `//` and the path: the host with its port. `None` without `//`.
+    pub host: Option<&'a str>,
+    /// The path, which begins with `/` after a host.
+    pub path: &'a str,
+    /// The text after `?`.
+    pub query: Option<&'a str>,
+    /// The text after `#`.
+    pub fragment: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    /// Separates the parts of a URL, which may be relative.
+    ///
+    /// # Errors
+    /// If Go does not find a scheme or a path in the text, or it contains a control character.
+    pub fn of(text: &'a str) -> Result<Self, UrlError> {
+        let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
+        if text.contains(|c: char| c.is_ascii_control()) {
+            return Err(UrlError::ControlCharacter);
+        }
+        let (scheme, rest) = split_scheme(text)?;
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
+        let mut parts = Self {
+            scheme,
+            query,
+            fragment,
+            ..Self::default()
+        };
+        if !rest.starts_with('/') && !scheme.is_empty() {
+            parts.opaque = rest;
+            return Ok(parts);
+        }
+        let first = rest.split('/').next();
+        if first.is_some_and(|segment| segment.contains(':')) {
+            return Err(UrlError::ColonInFirstSegment);
+        }
+        parts.path = match rest.strip_prefix("//") {
+            Some(after) if !scheme.is_empty() || !after.starts_with('/') => {
+                let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+                parts.set_authority(authority);
+                path
+            }
+            _ => rest,
+        };
+        Ok(parts)
+    }
+
+    fn set_authority(&mut self, authority: &'a str) {
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        self.user = user;
+        self.host = Some(host);
+    }
+}
+
 /// The parts of a URL, without the delimiters, and decoded where Go decodes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Url {
+pub(crate) struct Url {
     /// In lower case.
     pub scheme: String,
     /// What follows the scheme if it is not a path, as in `mailto:`.
@@ -23,57 +132,26 @@ pub struct Url {
 
 /// The user information of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub(crate) struct User {
     name: String,
     password: Option<String>,
 }
 
 impl Url {
     /// Parses a URL, which may be relative.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
-        if text.contains(|c: char| c.is_ascii_control()) {
-            return Err("it contains a control character".to_owned());
-        }
-        let (scheme, rest) = split_scheme(text)?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut url = Self {
-            scheme: scheme.to_ascii_lowercase(),
-            query: query.to_owned(),
-            fragment: decode(fragment, Part::Fragment)?,
-            ..Self::default()
-        };
-        if !rest.starts_with('/') && !scheme.is_empty() {
-            rest.clone_into(&mut url.opaque);
-            return Ok(url);
-        }
-        if rest
-            .split('/')
-            .next()
-            .is_some_and(|segment| segment.contains(':'))
-        {
-            return Err("its first segment contains a colon".to_owned());
-        }
-        let path = match rest.strip_prefix("//") {
-            Some(after) if !scheme.is_empty() || !after.starts_with('/') => {
-                let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
-                url.set_authority(authority)?;
-                path
-            }
-            _ => rest,
-        };
-        url.path = decode(path, Part::Path)?;
-        Ok(url)
-    }
-
-    fn set_authority(&mut self, authority: &str) -> Result<(), String> {
-        let (user, host) = match authority.rsplit_once('@') {
-            Some((user, host)) => (Some(user), host),
-            None => (None, authority),
-        };
-        self.host = parse_host(&self.scheme, host)?;
-        self.user = user.map(User::parse).transpose()?;
-        Ok(())
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let parts = Parts::of(text)?;
+        let scheme = parts.scheme.to_ascii_lowercase();
+        let fragment = decode(parts.fragment, Part::Fragment)?;
+        Ok(Self {
+            host: parse_host(&scheme, parts.host.unwrap_or_default())?,
+            user: parts.user.map(User::parse).transpose()?,
+            path: decode(parts.path, Part::Path)?,
+            scheme,
+            opaque: parts.opaque.to_owned(),
+            query: parts.query.unwrap_or_default().to_owned(),
+            fragment,
+        })
     }
 
     /// The host without its port, and an IPv6 address without its brackets.
@@ -137,10 +215,10 @@ impl fmt::Display for Url {
 }
 
 impl User {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, UrlError> {
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
         if !text.chars().all(is_allowed) {
-            return Err("its user or password contains a character that must be escaped with %".to_owned());
+            return Err(UrlError::User);
         }
         let (name, password) = match text.split_once(':') {
             Some((name, password)) => (name, Some(password)),
@@ -164,12 +242,12 @@ impl fmt::Display for User {
 }
 
 /// Escapes a key or a value of a query as `url.QueryEscape` does: with `+` for a space.
-pub fn query(text: &str) -> String {
+pub(crate) fn query(text: &str) -> String {
     encode(text, Part::Query).replace("%20", "+")
 }
 
 /// Splits off the scheme, if there is one.
-fn split_scheme(text: &str) -> Result<(&str, &str), String> {
+fn split_scheme(text: &str) -> Result<(&str, &str), UrlError> {
     let Some((scheme, rest)) = text.split_once(':') else {
         return Ok(("", text));
     };
@@ -178,16 +256,16 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     match scheme {
-        "" => Err("it starts with a colon".to_owned()),
+        "" => Err(UrlError::NoScheme),
         scheme if is_scheme => Ok((scheme, rest)),
         _ => Ok(("", text)),
     }
 }
 
-fn parse_host(scheme: &str, host: &str) -> Result<String, String> {
+fn parse_host(scheme: &str, host: &str) -> Result<String, UrlError> {
     match host.rfind('[') {
         Some(0) => return parse_address(host),
-        Some(_) => return Err("its host contains a [ in the middle".to_owned()),
+        Some(_) => return Err(UrlError::BracketInHost),
         None => {}
     }
     // URLs of databases can contain several hosts, each with a port.
@@ -203,32 +281,31 @@ fn parse_host(scheme: &str, host: &str) -> Result<String, String> {
 }
 
 /// An IPv6 address in brackets, optionally with a zone and a port.
-fn parse_address(host: &str) -> Result<String, String> {
-    let (address, after) = host.rsplit_once(']').ok_or("its host has no ]")?;
+fn parse_address(host: &str) -> Result<String, UrlError> {
+    let (address, after) = host.rsplit_once(']').ok_or(UrlError::UnclosedBracket)?;
     let address = address.strip_prefix('[').unwrap_or(address);
     match after.strip_prefix(':') {
         Some(port) => check_port(port)?,
         None if after.is_empty() => {}
-        None => return Err(INVALID_PORT.to_owned()),
+        None => return Err(UrlError::Port),
     }
     let (address, zone) = address.split_at(address.find("%25").unwrap_or(address.len()));
     if address.parse::<Ipv6Addr>().is_err() || zone == "%25" {
-        return Err("its host is not an IPv6 address".to_owned());
+        return Err(UrlError::Address);
     }
     Ok(format!("[{address}{}]{after}", decode(zone, Part::Zone)?))
 }
-
-const INVALID_PORT: &str = "the text after its host is not a port";
 
 fn is_port(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn check_port(text: &str) -> Result<(), String> {
+fn check_port(text: &str) -> Result<(), UrlError> {
     if is_port(text) {
-        return Ok(());
+        Ok(())
+    } else {
+        Err(UrlError::Port)
     }
-    Err(INVALID_PORT.to_owned())
 }
 
 /// The parts of a URL, which differ in the characters that need no escape.
@@ -267,7 +344,7 @@ impl Part {
     }
 }
 
-fn decode(text: &str, part: Part) -> Result<String, String> {
+fn decode(text: &str, part: Part) -> Result<String, UrlError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -275,19 +352,16 @@ fn decode(text: &str, part: Part) -> Result<String, String> {
         if *first == b'%' {
             let (byte, after) = escaped(after)
                 .filter(|(byte, _)| part.may_be_escaped(*byte))
-                .ok_or_else(|| {
-                    "it contains a % that is not followed by two hexadecimal digits of an allowed byte"
-                        .to_owned()
-                })?;
+                .ok_or(UrlError::Escape)?;
             rest = after;
             bytes.push(byte);
         } else if matches!(part, Part::Host | Part::Zone) && first.is_ascii() && !part.is_unescaped(*first) {
-            return Err("its host contains a character that is not allowed there".to_owned());
+            return Err(UrlError::Host);
         } else {
             bytes.push(*first);
         }
     }
-    String::from_utf8(bytes).map_err(|_| "its decoded bytes are not UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| UrlError::Encoding)
 }
 
 /// The byte for two hexadecimal digits, and the rest of the text.

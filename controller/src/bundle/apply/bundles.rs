@@ -7,13 +7,13 @@ use helmops_core::status::{self, RolloutRound, bundle_events, change};
 use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
 use kube::{Api, Resource, ResourceExt};
 
-use crate::{bundle::DeliveryError, context::Context, helmop::seconds, work::BundleKey, writes};
+use crate::{client::CallError, context::Context, work::BundleKey, writes};
 
 /// The Bundle with the finalizer that keeps it until its deployments are deleted; `None` if the Bundle does not exist any more.
 pub async fn with_finalizer<'b>(
     context: &Context,
     bundle: &'b Bundle,
-) -> Result<Option<Cow<'b, Bundle>>, DeliveryError> {
+) -> Result<Option<Cow<'b, Bundle>>, CallError> {
     let mut finalizers = bundle.finalizers().to_vec();
     if finalizers
         .iter()
@@ -25,7 +25,7 @@ pub async fn with_finalizer<'b>(
     match writes::finalizers(&bundles(context, bundle), bundle, &finalizers).await {
         Ok(bundle) => Ok(Some(Cow::Owned(bundle))),
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(DeliveryError::api(
+        Err(error) => Err(CallError::of(
             "add a finalizer to",
             format_args!("Bundle {}", bundle.name_any()),
         )(error)),
@@ -33,12 +33,12 @@ pub async fn with_finalizer<'b>(
 }
 
 /// Removes the finalizer of a Bundle that is being deleted.
-pub async fn remove_finalizer(context: &Context, bundle: &Decoded<Bundle>) -> Result<(), DeliveryError> {
+pub async fn remove_finalizer(context: &Context, bundle: &Decoded<Bundle>) -> Result<(), CallError> {
     let Some(others) = writes::without_finalizer(bundle, labels::BUNDLE_FINALIZER) else {
         return Ok(());
     };
     match writes::finalizers(&bundles(context, bundle), bundle, &others).await {
-        Err(error) if !error.is_not_found() => Err(DeliveryError::api(
+        Err(error) if !error.is_not_found() => Err(CallError::of(
             "remove the finalizer from",
             format_args!("Bundle {}", bundle.name_any()),
         )(error)),
@@ -52,15 +52,16 @@ pub async fn status(
     key: &BundleKey,
     bundle: &Bundle,
     round: RolloutRound<'_>,
-) -> Result<(), DeliveryError> {
+) -> Result<(), CallError> {
     let stored = bundle.status.as_deref().cloned().unwrap_or_default();
-    let next = status::bundle(bundle, round, &seconds(Timestamp::now()));
+    let next = status::bundle(bundle, round, &status::timestamp(Timestamp::now()));
     let Some(change) = change(&stored, &next) else {
         return Ok(());
     };
     match writes::status(&bundles(context, bundle), bundle, &change).await {
         Ok(written) => {
             context
+                .retries
                 .bundles
                 .pending_writes
                 .record(key.clone(), bundle, &written);
@@ -68,7 +69,7 @@ pub async fn status(
             Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(DeliveryError::api(
+        Err(error) => Err(CallError::of(
             "write the status of",
             format_args!("Bundle {}", bundle.name_any()),
         )(error)),

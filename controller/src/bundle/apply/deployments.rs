@@ -7,16 +7,13 @@ use kube::Api;
 
 use crate::{
     bundle::DeliveryError,
-    client::{ApiError, bounded},
+    client::{ApiError, CallError, bounded},
     context::Context,
     writes,
 };
 
 /// Creates a deployment.
-pub async fn create(
-    context: &Context,
-    deployment: &BundleDeployment,
-) -> Result<BundleDeployment, DeliveryError> {
+pub async fn create(context: &Context, deployment: &BundleDeployment) -> Result<BundleDeployment, CallError> {
     let created = bounded(api(context, deployment).create(&writes::post(), deployment)).await;
     written(context, deployment, created)
 }
@@ -25,7 +22,7 @@ pub async fn create(
 pub async fn replace(
     context: &Context,
     deployment: &BundleDeployment,
-) -> Result<BundleDeployment, DeliveryError> {
+) -> Result<BundleDeployment, CallError> {
     let NamespacedName { name, .. } = NamespacedName::of(&deployment.metadata);
     let replaced = bounded(api(context, deployment).replace(&name, &writes::post(), deployment)).await;
     written(context, deployment, replaced)
@@ -36,15 +33,12 @@ fn written(
     context: &Context,
     deployment: &BundleDeployment,
     result: Result<BundleDeployment, ApiError>,
-) -> Result<BundleDeployment, DeliveryError> {
+) -> Result<BundleDeployment, CallError> {
     let name = NamespacedName::of(&deployment.metadata);
     if result.as_ref().is_err_and(ApiError::is_not_found) {
         context.stores.deployments.deleted(&name.namespace, &name.name);
     }
-    let written = result.map_err(DeliveryError::api(
-        "write",
-        format_args!("BundleDeployment {name}"),
-    ))?;
+    let written = result.map_err(CallError::of("write", format_args!("BundleDeployment {name}")))?;
     let pruned = &context.pruned_deployment_fields;
     pruned.learn("BundleDeployment", &deployment.spec, &written.spec);
     context.stores.deployments.wrote(written.clone());
@@ -55,10 +49,9 @@ fn written(
 pub async fn delete(context: &Context, deployment: &BundleDeployment) -> Result<(), DeliveryError> {
     let name = NamespacedName::of(&deployment.metadata);
     match delete_and_release(&api(context, deployment), &name.name, deployment).await {
-        Err(error) if !error.is_not_found() => Err(DeliveryError::api(
-            "delete",
-            format_args!("BundleDeployment {name}"),
-        )(error)),
+        Err(error) if !error.is_not_found() => {
+            Err(CallError::of("delete", format_args!("BundleDeployment {name}"))(error).into())
+        }
         Err(_) => {
             context.stores.deployments.deleted(&name.namespace, &name.name);
             Ok(())

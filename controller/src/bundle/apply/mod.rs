@@ -18,7 +18,11 @@ pub use self::{
     deployments::delete as delete_deployment,
 };
 use super::DeliveryError;
-use crate::{client::ApiError, context::Context, watch::Copies};
+use crate::{
+    client::{ApiError, CallError},
+    context::Context,
+    watch::Copies,
+};
 
 /// The result of executing actions.
 #[derive(Default)]
@@ -37,9 +41,12 @@ pub struct ActionError {
     pub stale: Option<CopyRef>,
 }
 
-impl From<DeliveryError> for ActionError {
-    fn from(error: DeliveryError) -> Self {
-        Self { error, stale: None }
+impl<E: Into<DeliveryError>> From<E> for ActionError {
+    fn from(error: E) -> Self {
+        Self {
+            error: error.into(),
+            stale: None,
+        }
     }
 }
 
@@ -89,7 +96,7 @@ async fn apply(
         Action::DeleteCopy { copy, version } => {
             let CopyRef { kind, name } = copy;
             let deleted = writer.delete(copy, version).await;
-            Ok(deleted.map_err(DeliveryError::api("delete", format_args!("{kind} {name}")))?)
+            Ok(deleted.map_err(CallError::of("delete", format_args!("{kind} {name}")))?)
         }
         Action::CreateDeployment(desired) => {
             *deployment = Some(deployments::create(writer.context, desired).await?);
@@ -107,7 +114,7 @@ fn failed(copy: &CopyRef, error: ApiError, is_stale: impl Fn(&ApiError) -> bool)
     let CopyRef { kind, name } = copy;
     ActionError {
         stale: is_stale(&error).then(|| copy.clone()),
-        error: DeliveryError::api("write", format_args!("{kind} {name}"))(error),
+        error: CallError::of("write", format_args!("{kind} {name}"))(error).into(),
     }
 }
 

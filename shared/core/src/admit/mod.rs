@@ -1,26 +1,23 @@
 //! Validation of HelmOps.
 //!
-//! The webhook denies a HelmOp that is invalid here, and the controller does not act on it: both use the same rules. A HelmOp
-//! that could work is never rejected; questionable settings get a warning.
+//! The webhook denies a HelmOp that is invalid here, and the controller does not act on it. The webhook checks `templates` too,
+//! which the controller renders for each cluster. A HelmOp that could work is never rejected; questionable settings get a
+//! warning.
 
 mod chart;
 pub mod default;
 mod depth;
 mod limits;
 mod options;
-mod review;
 mod rollout;
-mod templates;
-mod warning;
+pub(crate) mod templates;
+pub(crate) mod warning;
 
 use std::time::Duration;
 
 use helmops_api::{HelmOp, HelmOptions};
 
-pub use self::{
-    review::{Decision, review},
-    warning::warnings,
-};
+pub use self::warning::warnings;
 pub use crate::validation::{FieldError, FieldErrors};
 use crate::{
     chart::request::ChartRequest,

@@ -3,8 +3,11 @@
 use helmops_api::HelmOp;
 use serde_json::{Value, json};
 
-use super::{Decision, ValidHelmOp, warnings};
-use crate::{reason::Reason, validation::FieldErrors};
+use super::{ValidHelmOp, warnings};
+use crate::{
+    policy::{Decision, Policies},
+    reason::Reason,
+};
 
 fn helmop(spec: &Value) -> HelmOp {
     let object = json!({ "metadata": { "name": "web", "namespace": "fleet-default" }, "spec": spec });
@@ -642,10 +645,9 @@ fn common_settings_get_no_warning() {
     }
 }
 
-/// [`super::review`] with the rules of this module, without Policies.
+/// The decision without Policies.
 pub(super) fn review(helmop: &HelmOp, stored: Option<&HelmOp>) -> Decision {
-    let errors = |helmop: &HelmOp| -> FieldErrors { ValidHelmOp::try_from(helmop).err().unwrap_or_default() };
-    super::review(helmop, errors, || stored.cloned())
+    Policies::default().review(helmop, || stored.cloned())
 }
 
 fn is_allowed(decision: &Decision) -> bool {

@@ -31,7 +31,7 @@ pub struct BundleInputs<'a> {
     /// The charts of the HelmOp, with their versions.
     pub charts: &'a RequestedCharts<'a, 'a>,
     /// The token of the last requested poll that is done, see [`labels::LAST_HANDLED_POLL`].
-    pub polled: Option<&'a str>,
+    pub handled_poll: Option<&'a str>,
     /// The certificate authorities that agents trust in addition to their own, as PEM in Base64.
     pub ca_bundle: &'a str,
     /// The unknown fields that the API server does not store in Bundles.
@@ -45,10 +45,10 @@ pub struct BundleInputs<'a> {
 pub fn plan(
     valid: &ValidHelmOp<'_>,
     existing: Option<&Bundle>,
-    parts: BundleInputs<'_>,
+    inputs: BundleInputs<'_>,
 ) -> Result<Plan, MissingVersion> {
-    let spec = desired::spec(valid, parts.charts, parts.ca_bundle)?;
-    let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), parts);
+    let spec = desired::spec(valid, inputs.charts, inputs.ca_bundle)?;
+    let metadata = metadata(valid, existing.map(|bundle| &*bundle.metadata), inputs);
     let mut bundle = Bundle {
         metadata: metadata.into(),
         spec,
@@ -59,7 +59,7 @@ pub fn plan(
     };
     keep_unknown(&mut bundle, existing);
     let is_same =
-        existing.metadata == bundle.metadata && parts.pruned.are_equal(&bundle.spec, &existing.spec);
+        existing.metadata == bundle.metadata && inputs.pruned.are_equal(&bundle.spec, &existing.spec);
     Ok(if is_same {
         Plan::Nothing
     } else {
@@ -95,14 +95,14 @@ fn passed_fields(metadata: &ObjectMeta) -> BTreeSet<String> {
 
 /// The Bundle's metadata: the desired metadata merged into the existing one. Labels are replaced; annotations and finalizers of
 /// other owners are kept.
-fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, parts: BundleInputs<'_>) -> ObjectMeta {
+fn metadata(valid: &ValidHelmOp<'_>, existing: Option<&ObjectMeta>, inputs: BundleInputs<'_>) -> ObjectMeta {
     let mut metadata = existing.cloned().unwrap_or_default();
     metadata.name.clone_from(&valid.helmop.metadata.name);
     metadata.namespace.clone_from(&valid.helmop.metadata.namespace);
     metadata.labels = Some(desired::bundle_labels(valid));
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(labels::RESOLVED.to_owned(), record(&parts.charts.records()));
-    match parts.polled {
+    annotations.insert(labels::RESOLVED.to_owned(), record(&inputs.charts.records()));
+    match inputs.handled_poll {
         Some(token) => annotations.insert(labels::LAST_HANDLED_POLL.to_owned(), token.to_owned()),
         None => annotations.remove(labels::LAST_HANDLED_POLL),
     };

@@ -41,7 +41,7 @@ fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, resolved: &[ResolvedChart]) -> Req
 fn inputs<'a>(charts: &'a RequestedCharts<'a, 'a>) -> BundleInputs<'a> {
     BundleInputs {
         charts,
-        polled: None,
+        handled_poll: None,
         ca_bundle: "",
         pruned: Default::default(),
     }
@@ -383,7 +383,7 @@ fn the_token_of_a_requested_poll_is_recorded_and_removed() {
     let charts = charts(&valid, &resolved);
     let polled = |existing: &Bundle, polled| {
         let parts = BundleInputs {
-            polled,
+            handled_poll: polled,
             ..inputs(&charts)
         };
         match plan(&valid, Some(existing), parts) {

@@ -1,7 +1,8 @@
-//! URLs of repositories and charts, parsed only as far as admission and messages need. Module `location` has those that are
-//! fetched.
+//! URLs of repositories and charts as they are written, for admission, records and messages. Module `location` has those that
+//! are fetched.
 
 use bounded_text::hex;
+use gotmpl::url::Parts;
 use thiserror::Error;
 
 /// Why a text is not a URL from which a chart can be fetched.
@@ -44,7 +45,7 @@ pub struct Url<'a> {
 impl<'a> Url<'a> {
     /// Parses a URL.
     ///
-    /// It rejects what Go's `net/url` rejects too, and URLs without a scheme or host, but nothing else.
+    /// Its parts are those of Go's `net/url`, with which Fleet and Helm parse it. User information and escapes are not checked.
     ///
     /// # Errors
     /// What is wrong with the text.
@@ -52,20 +53,12 @@ impl<'a> Url<'a> {
         if text.chars().any(char::is_control) {
             return Err(UrlError::ControlCharacter);
         }
-        let (scheme, rest) = text.split_once("://").ok_or(UrlError::Relative)?;
-        if !is_scheme(scheme) {
-            return Err(UrlError::Relative);
-        }
-        let rest = rest.split_once('#').map_or(rest, |(before, _fragment)| before);
-        let (rest, query) = match rest.split_once('?') {
-            Some((rest, query)) => (rest, Some(query)),
-            None => (rest, None),
-        };
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let (userinfo, host) = match authority.rsplit_once('@') {
-            Some((userinfo, host)) => (Some(userinfo), host),
-            None => (None, authority),
-        };
+        let parts = Parts::of(text).map_err(|_| UrlError::Relative)?;
+        let (scheme, userinfo, path, query) = (parts.scheme, parts.user, parts.path, parts.query);
+        let host = parts
+            .host
+            .filter(|_| !scheme.is_empty())
+            .ok_or(UrlError::Relative)?;
         check_host(host)?;
         Ok(Self {
             scheme,
@@ -152,13 +145,6 @@ fn short_digest(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     let (short, _) = digest.as_ref().split_at(8);
     hex(short)
-}
-
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text
-            .bytes()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'-' | b'.'))
 }
 
 fn check_host(host: &str) -> Result<(), UrlError> {

@@ -47,7 +47,9 @@ mod invalid;
 mod list;
 mod names;
 mod patterns;
+mod review;
 
+pub use self::review::Decision;
 use std::borrow::Cow;
 
 use helmops_api::{Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy};
@@ -58,7 +60,7 @@ use self::{
     patterns::Patterns,
 };
 use crate::{
-    admit::{self, Decision, FieldErrors, ValidHelmOp},
+    admit::{FieldErrors, ValidHelmOp},
     chart::{request::ChartRequest, source::ChartSource, url},
     reason::Reason,
     validation::Path,
@@ -244,17 +246,11 @@ impl Policies {
         Ok(valid)
     }
 
-    /// All errors of a HelmOp without defaults, for callers that need only the errors.
+    /// All errors and violations of a HelmOp without defaults, except those in its templates.
     pub fn validate(&self, helmop: &HelmOp) -> FieldErrors {
         self.accept(&self.apply_defaults(helmop))
             .err()
             .unwrap_or_default()
-    }
-
-    /// [`admit::review`] with these Policies: a change is denied only for errors and violations that the stored HelmOp does
-    /// not have.
-    pub fn review(&self, helmop: &HelmOp, stored: impl FnOnce() -> Option<HelmOp>) -> Decision {
-        admit::review(helmop, |helmop| self.validate(helmop), stored)
     }
 
     /// Whether the agent must not create the namespaces of releases, whatever Bundles request: every BundleDeployment of the

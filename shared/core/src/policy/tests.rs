@@ -376,7 +376,7 @@ fn defaults_for_empty_fields_reach_the_bundle() {
         }
         let inputs = BundleInputs {
             charts: &charts,
-            polled: None,
+            handled_poll: None,
             ca_bundle: "",
             pruned: Default::default(),
         };

@@ -28,6 +28,7 @@ mod resources;
 mod rollup;
 mod state;
 mod summary;
+mod timestamp;
 
 pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
@@ -39,4 +40,5 @@ pub use self::{
     polling::{PollAttempt, PollFailure, Polling},
     rollup::BundleState,
     state::DeploymentState,
+    timestamp::timestamp,
 };

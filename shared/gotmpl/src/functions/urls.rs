@@ -59,7 +59,11 @@ fn join(c: &mut Call<'_>) -> Result<Url, String> {
     let user = match &*text("userinfo")? {
         "" => None,
         // Parsed with the rules for user information in a URL.
-        user => Url::parse(&format!("any://{user}@host"))?.user,
+        user => {
+            Url::parse(&format!("any://{user}@host"))
+                .map_err(|error| error.to_string())?
+                .user
+        }
     };
     Ok(Url {
         scheme: text("scheme")?,

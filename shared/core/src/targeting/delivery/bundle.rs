@@ -134,12 +134,12 @@ impl<'b> BundleDelivery<'b> {
     }
 
     /// What in the namespace of a target's cluster concerns the Bundle.
-    pub fn relevant<'t>(&'t self, target: &'t Target<'_>) -> Relevant<'t> {
+    pub fn cache_filter<'t>(&'t self, target: &'t Target<'_>) -> CacheFilter<'t> {
         let options = target.desired.as_ref().ok().map(|desired| &*desired.options);
         let options = options
             .into_iter()
             .flat_map(|options| downstream(options).unwrap_or_default());
-        Relevant {
+        CacheFilter {
             bundle: &self.values,
             name: self.name(),
             uid: target
@@ -192,14 +192,18 @@ impl<'b> BundleDelivery<'b> {
 
     /// A rollout step for a target. `None` if nothing is done for it: it waits, its desired state is unknown, or its deployment is
     /// being deleted.
-    pub(super) fn job<'t>(&'t self, target: &'t Target<'t>, step: RolloutStep) -> Option<Job<'t>> {
+    pub(super) fn step_input<'t>(
+        &'t self,
+        target: &'t Target<'t>,
+        step: RolloutStep,
+    ) -> Option<StepInput<'t>> {
         let desired = target.desired.as_ref().ok()?;
         let is_terminating = |existing: &BundleDeployment| existing.metadata.deletion_timestamp.is_some();
         if step == RolloutStep::Wait || target.existing.is_some_and(is_terminating) {
             return None;
         }
         let namespace = target.namespace()?;
-        Some(Job {
+        Some(StepInput {
             desired,
             existing: target.existing,
             next: NextState::of(desired, target.existing, step),
@@ -213,9 +217,9 @@ impl<'b> BundleDelivery<'b> {
 
     /// The copies of sources that a deployment needs after a step: for its access, and its current and staged downstream
     /// resources.
-    pub(super) fn source_copies(&self, job: &Job<'_>) -> Vec<&SourceCopy<'b>> {
+    pub(super) fn source_copies(&self, input: &StepInput<'_>) -> Vec<&SourceCopy<'b>> {
         let mut copies: Vec<_> = self.access.iter().collect();
-        for options in job.next.options.into_iter().flatten() {
+        for options in input.next.options.into_iter().flatten() {
             for copy in self.downstream_of(options) {
                 if !copies.iter().any(|other| std::ptr::eq(*other, copy)) {
                     copies.push(copy);
@@ -228,14 +232,14 @@ impl<'b> BundleDelivery<'b> {
 
 /// A rollout step for a target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job<'t> {
+pub(super) struct StepInput<'t> {
     pub desired: &'t DesiredTarget,
     pub existing: Option<&'t BundleDeployment>,
     pub next: NextState<'t>,
     pub destination: Destination<'t>,
 }
 
-impl Job<'_> {
+impl StepInput<'_> {
     /// The Secret with the values of the deployment, which has the same name.
     pub fn values_reference(&self) -> CopyRef {
         CopyRef {
@@ -263,7 +267,7 @@ impl Job<'_> {
 
 /// Selects the cached copies and BundleDeployments that are needed to plan a delivery to a cluster.
 #[derive(Debug)]
-pub struct Relevant<'t> {
+pub struct CacheFilter<'t> {
     bundle: &'t CopyPurpose,
     name: &'t str,
     /// The UID of the existing deployment.
@@ -272,7 +276,7 @@ pub struct Relevant<'t> {
     downstream: BTreeSet<SourceRef>,
 }
 
-impl Relevant<'_> {
+impl CacheFilter<'_> {
     /// Whether a copy in the namespace of the cluster is relevant: it has the name of a desired copy, or the Bundle or its
     /// deployment owns it.
     pub fn includes(&self, kind: CopyKind, name: &NamespacedName, copy: &ObservedCopy) -> bool {

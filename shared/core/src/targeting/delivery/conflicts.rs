@@ -3,7 +3,7 @@
 use helmops_api::{Decoded, NamespacedName};
 use kube_core::Resource;
 
-use super::{BundleDelivery, ClusterState, observed::Deployment};
+use super::{BundleDelivery, ClusterState, observed::CachedDeployment};
 use crate::targeting::{
     blocked::{BlockClass, Blocked},
     copies::{Copy, CopyKind, CopyPurpose, CopyRef, CopyRole, SourceRef, downstream},
@@ -28,7 +28,7 @@ pub(super) fn foreign_object(reference: &CopyRef, copy: &Copy) -> Blocked {
 }
 
 /// The conflict with a BundleDeployment that has the name of the Bundle and is not its own.
-fn name_conflict(namespace: &str, name: &str, found: &Deployment) -> Blocked {
+fn name_conflict(namespace: &str, name: &str, found: &CachedDeployment) -> Blocked {
     let message = match &**found {
         Decoded::Invalid { error, .. } => {
             format!("BundleDeployment {namespace}/{name} does not decode: {error}")
@@ -54,7 +54,8 @@ impl BundleDelivery<'_> {
         let desired = target.desired.as_ref().ok()?;
         // Without a namespace the target waits for one.
         let namespace = target.namespace()?;
-        let has_name = |deployment: &&Deployment| deployment.meta().name.as_deref() == Some(self.name());
+        let has_name =
+            |deployment: &&CachedDeployment| deployment.meta().name.as_deref() == Some(self.name());
         let other = state.deployments.iter().find(has_name);
         if let Some(other) = other.filter(|_| target.existing.is_none()) {
             return Some(name_conflict(namespace, self.name(), other));

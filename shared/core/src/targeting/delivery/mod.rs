@@ -10,6 +10,15 @@
 //! All decisions are made here, from values. Each [`Action`] is one write. A process can end between any two of them: the next
 //! round observes what was written, and plans the rest.
 //!
+//! The steps are methods of [`BundleDelivery`], which has what is the same for all clusters:
+//!
+//! | method | file | |
+//! |---|---|---|
+//! | `new`, `cache_filter` | `bundle` | the Bundle and its sources; what is needed from the caches |
+//! | `blocked` | `conflicts` | why nothing can be delivered |
+//! | `reads` | `reads` | what must be read before `plan` is called: both use the same conditions |
+//! | `plan` | `plan`, `owners`, `prune` | the actions |
+//!
 //! # Guarantees
 //!
 //! Each one is a test in `tests/`.
@@ -42,8 +51,8 @@ mod reads;
 
 pub use self::{
     action::{Action, CopyWrite, ObjectVersion, Plan},
-    bundle::{BundleDelivery, Relevant, Sources},
-    observed::{ClusterState, Deployment, Read},
+    bundle::{BundleDelivery, CacheFilter, Sources},
+    observed::{CachedDeployment, ClusterState, Read},
     prune::{leftovers, may_be_of, release},
 };
 

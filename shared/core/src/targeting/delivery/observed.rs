@@ -11,15 +11,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::targeting::copies::{CopyRef, Object, ObservedCopy};
 
 /// A BundleDeployment in a cache, or why it does not decode.
-pub type Deployment = Arc<Decoded<BundleDeployment>>;
+pub type CachedDeployment = Arc<Decoded<BundleDeployment>>;
 
 /// The state of the namespace of a cluster, as far as a Bundle needs it.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterState {
     /// The cached BundleDeployments of all Bundles, if the Bundle has downstream resources there. Otherwise at least the one with
     /// its name.
-    pub(super) deployments: Vec<Deployment>,
-    /// The cached copies that are [relevant](super::Relevant) to the Bundle.
+    pub(super) deployments: Vec<CachedDeployment>,
+    /// The cached copies that are [relevant](super::CacheFilter) to the Bundle.
     pub(super) copies: BTreeMap<CopyRef, Arc<ObservedCopy>>,
     /// The objects that were read; `None` for those that do not exist.
     objects: BTreeMap<CopyRef, Option<Object>>,
@@ -34,7 +34,7 @@ pub struct ClusterState {
 impl ClusterState {
     /// The state in the caches, and the fields of deployments that the API server drops.
     pub fn cached(
-        deployments: Vec<Deployment>,
+        deployments: Vec<CachedDeployment>,
         copies: BTreeMap<CopyRef, Arc<ObservedCopy>>,
         pruned: Arc<PrunedFields>,
     ) -> Self {

@@ -4,15 +4,15 @@ use helmops_api::BundleDeployment;
 
 use super::{
     ClusterState,
-    bundle::{Job, SourceCopy},
+    bundle::{SourceCopy, StepInput},
 };
 use crate::targeting::copies::{CopyRole, ObservedCopy, referenced_sources};
 
 impl SourceCopy<'_> {
     /// The deployments that should own the copy: all deployments of the cluster that reference a downstream resource, and the
     /// deployment of the Bundle. A deployment that does not exist yet cannot own anything.
-    pub fn owning<'s>(&self, job: &Job<'s>, state: &'s ClusterState) -> Vec<&'s BundleDeployment> {
-        let own = job.existing.and_then(|existing| existing.metadata.uid.as_ref());
+    pub fn owning<'s>(&self, input: &StepInput<'s>, state: &'s ClusterState) -> Vec<&'s BundleDeployment> {
+        let own = input.existing.and_then(|existing| existing.metadata.uid.as_ref());
         let shares = |other: &&BundleDeployment| {
             let metadata = &other.metadata;
             metadata.uid.is_some()
@@ -22,7 +22,7 @@ impl SourceCopy<'_> {
         };
         let is_shared = self.role == CopyRole::Downstream;
         let others = state.valid_deployments().filter(|_| is_shared).filter(shares);
-        others.chain(job.existing).collect()
+        others.chain(input.existing).collect()
     }
 
     fn is_referenced_by(&self, deployment: &BundleDeployment) -> bool {

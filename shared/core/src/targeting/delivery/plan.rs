@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
 
 use super::{
-    Action, BundleDelivery, ClusterState, CopyWrite, Deployment, ObjectVersion, Plan,
-    bundle::{Job, SourceCopy},
+    Action, BundleDelivery, CachedDeployment, ClusterState, CopyWrite, ObjectVersion, Plan,
+    bundle::{SourceCopy, StepInput},
     conflicts::foreign_object,
     observed::ReadObject,
     owners::is_owned,
@@ -47,66 +47,68 @@ impl BundleDelivery<'_> {
         step: RolloutStep,
         state: &ClusterState,
     ) -> Result<Plan, Blocked> {
-        let Some(job) = self.job(target, step) else {
+        let Some(input) = self.step_input(target, step) else {
             return Ok(Plan::default());
         };
-        let values = job.values_reference();
+        let values = input.values_reference();
         let stored = match state.object(&values) {
             ReadObject::Found(Object::Secret(secret)) => Copy::values_of(secret),
             _ => None,
         };
-        let downstream = self.compared(&job, state);
+        let downstream = self.compared(&input, state);
         let observed = Observed {
             secret: stored.as_ref(),
-            is_intact: job.has_current_values(&values, state),
+            is_intact: input.has_current_values(&values, state),
             downstream: &downstream,
         };
         let Some(mut desired) = deployment(self.bundle(), target, step, observed) else {
             return Ok(Plan::default());
         };
         let secret = std::mem::replace(&mut desired.secret, DesiredSecret::None);
-        let written = desired.merged(job.existing, state.pruned()).map(Box::new);
+        let to_write = desired.merged(input.existing, state.pruned()).map(Box::new);
 
         let mut actions = Vec::new();
-        let copies = self.source_copies(&job);
+        let copies = self.source_copies(&input);
         for copy in &copies {
-            ensure(&source_copy(&job, copy, state), &job, state, &mut actions)?;
+            ensure(&source_copy(&input, copy, state), &input, state, &mut actions)?;
         }
         let mut of_values = Vec::new();
         if let DesiredSecret::Values(values) = &secret {
-            self.ensure_values(&job, values, state, &mut of_values)?;
+            self.ensure_values(&input, values, state, &mut of_values)?;
         }
-        if job.existing.is_some() {
+        if input.existing.is_some() {
             // The deployment has the hash of its values, so the values follow.
-            actions.extend(written.map(Action::ReplaceDeployment));
+            actions.extend(to_write.map(Action::ReplaceDeployment));
             actions.append(&mut of_values);
         } else {
             actions.append(&mut of_values);
-            actions.extend(written.map(Action::CreateDeployment));
+            actions.extend(to_write.map(Action::CreateDeployment));
         }
-        let uid = job.existing.and_then(|existing| existing.metadata.uid.as_deref());
-        for copy in self.released(&job, state) {
+        let uid = input
+            .existing
+            .and_then(|existing| existing.metadata.uid.as_deref());
+        for copy in self.released(&input, state) {
             let is_needed = secret != DesiredSecret::None && copy == values;
             let metadata = state.metadata_of(&copy).filter(|_| !is_needed);
             actions.extend(metadata.and_then(|metadata| release(&copy, metadata, uid)));
         }
         Ok(Plan {
             actions,
-            has_new_owner: job.existing.is_none() && !copies.is_empty(),
+            has_new_owner: input.existing.is_none() && !copies.is_empty(),
         })
     }
 
     /// The downstream resources of the options that the agent deploys with after the step, compared with their sources.
-    fn compared(&self, job: &Job<'_>, state: &ClusterState) -> Vec<DownstreamCopy> {
-        let Some(options) = job.next.options[0] else {
+    fn compared(&self, input: &StepInput<'_>, state: &ClusterState) -> Vec<DownstreamCopy> {
+        let Some(options) = input.next.options[0] else {
             return Vec::new();
         };
-        let recorded = job.existing.and_then(recorded).unwrap_or_default();
+        let recorded = input.existing.and_then(recorded).unwrap_or_default();
         let copies = self.downstream_of(options).into_iter().map(|copy| {
             let source = format!("{} {}", copy.source.kind(), copy.copied_from);
-            let is_recorded = job.existing.is_none() || recorded.contains(&*source);
+            let is_recorded = input.existing.is_none() || recorded.contains(&*source);
             DownstreamCopy {
-                copy: (!is_recorded).then(|| compare(job, copy, state)),
+                copy: (!is_recorded).then(|| compare(input, copy, state)),
                 source,
             }
         });
@@ -115,38 +117,38 @@ impl BundleDelivery<'_> {
 
     fn ensure_values(
         &self,
-        job: &Job<'_>,
+        input: &StepInput<'_>,
         values: &SecretValues,
         state: &ClusterState,
         actions: &mut Vec<Action>,
     ) -> Result<(), Blocked> {
-        let copy = Copy::of_values(job.destination, values);
+        let copy = Copy::of_values(input.destination, values);
         let desired = DesiredCopy {
             role: CopyRole::Values,
             purpose: self.values_purpose(),
             copied_from: &copy.copied_from,
             keys: SecretValues::KEYS,
-            reference: job.values_reference(),
-            owning: job.existing.into_iter().collect(),
+            reference: input.values_reference(),
+            owning: input.existing.into_iter().collect(),
             build: || copy.clone(),
         };
-        ensure(&desired, job, state, actions)
+        ensure(&desired, input, state, actions)
     }
 }
 
 fn source_copy<'d>(
-    job: &Job<'d>,
+    input: &StepInput<'d>,
     copy: &'d SourceCopy<'_>,
     state: &'d ClusterState,
 ) -> DesiredCopy<'d, impl Fn() -> Copy + use<'d>> {
-    let destination = job.destination;
+    let destination = input.destination;
     DesiredCopy {
         role: copy.role,
         purpose: &copy.purpose,
         copied_from: &copy.copied_from,
         keys: copy.keys,
         reference: copy.reference(destination.namespace),
-        owning: copy.owning(job, state),
+        owning: copy.owning(input, state),
         build: move || copy.build(destination),
     }
 }
@@ -154,7 +156,7 @@ fn source_copy<'d>(
 /// Adds the actions that create or repair a copy; none if it is up to date.
 fn ensure(
     desired: &DesiredCopy<'_, impl Fn() -> Copy>,
-    job: &Job<'_>,
+    input: &StepInput<'_>,
     state: &ClusterState,
     actions: &mut Vec<Action>,
 ) -> Result<(), Blocked> {
@@ -179,7 +181,7 @@ fn ensure(
         ReadObject::NotRead if known.is_some() => actions.push(Action::ApplyCopy(write(copy, owners))),
         ReadObject::NotRead | ReadObject::Missing => actions.push(Action::CreateCopy(write(copy, owners))),
         ReadObject::Found(found) => {
-            if !has_same_purpose(&copy, found, job, state) {
+            if !has_same_purpose(&copy, found, input, state) {
                 return Err(foreign_object(&desired.reference, &copy));
             }
             let may_keep = desired.role == CopyRole::Downstream && !is_current;
@@ -233,13 +235,13 @@ fn keep(
 
 /// Whether an owner is a deployment that does not exist any more.
 fn is_gone(owner: &OwnerReference, state: &ClusterState) -> bool {
-    let has_uid = |deployment: &Deployment| deployment.meta().uid.as_ref() == Some(&owner.uid);
+    let has_uid = |deployment: &CachedDeployment| deployment.meta().uid.as_ref() == Some(&owner.uid);
     owner.kind == BundleDeployment::kind(&()) && !state.deployments.iter().any(has_uid)
 }
 
 /// Whether an existing object was created for the same purpose as a copy, by this controller or by Fleet's own.
-fn has_same_purpose(copy: &Copy, found: &Object, job: &Job<'_>, state: &ClusterState) -> bool {
-    let deployments: Vec<_> = state.valid_deployments().chain(job.existing).collect();
+fn has_same_purpose(copy: &Copy, found: &Object, input: &StepInput<'_>, state: &ClusterState) -> bool {
+    let deployments: Vec<_> = state.valid_deployments().chain(input.existing).collect();
     let found = ExistingObject {
         metadata: found.metadata(),
         type_: found.type_(),
@@ -248,8 +250,8 @@ fn has_same_purpose(copy: &Copy, found: &Object, job: &Job<'_>, state: &ClusterS
 }
 
 /// Compares the copy of a downstream resource with its source.
-fn compare(job: &Job<'_>, copy: &SourceCopy<'_>, state: &ClusterState) -> CopyState {
-    let reference = copy.reference(job.destination.namespace);
+fn compare(input: &StepInput<'_>, copy: &SourceCopy<'_>, state: &ClusterState) -> CopyState {
+    let reference = copy.reference(input.destination.namespace);
     let kind = copy.source.kind();
     let same = |copied_from: Option<String>| CopyState::Same {
         copied_from: copied_from.map(|version| format!("{kind} {version}")),

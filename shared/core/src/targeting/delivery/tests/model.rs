@@ -19,7 +19,8 @@ use crate::targeting::{
     copies::{Copy, CopyKind, CopyRef, CopyRole, Object, ObservedCopy, SourceRef, referenced_sources},
     criteria::Member,
     delivery::{
-        Action, BundleDelivery, ClusterState, CopyWrite, Deployment, Plan, Read, Sources, leftovers, release,
+        Action, BundleDelivery, CachedDeployment, ClusterState, CopyWrite, Plan, Read, Sources, leftovers,
+        release,
     },
     deployment::access_secret,
     identity::values_hash,
@@ -217,7 +218,7 @@ impl Server {
     /// The state in the caches.
     pub fn cached(&self) -> ClusterState {
         let deployments = self.deployments.values().cloned();
-        let deployments: Vec<Deployment> = deployments
+        let deployments: Vec<CachedDeployment> = deployments
             .map(|deployment| Decoded::Valid(deployment.into()).into())
             .collect();
         let mut copies: BTreeMap<_, _> = self
