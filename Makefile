@@ -58,9 +58,9 @@ manifests: build ## Generate the CRDs in manifests from the types, and the refer
 	$(TARGET)/debug/examples/crds manifests
 	tests/lint/generate $(TARGET)/debug/examples docs
 
-truth: ## Generate the truth tables of shared/semver and shared/index from the Go modules that they are about
+truth: ## Generate the truth tables of shared/semver, shared/index and shared/gotmpl from the Go modules that they are about
 	cd tests/truth && go run . semver ../../shared/semver/tests/truth && go run . index ../../shared/index/tests/truth && \
-	go run . tags ../../shared/index/tests/truth
+	go run . tags ../../shared/index/tests/truth && go run . gotmpl ../../shared/gotmpl/tests/truth
 
 bench: tools ## Measure the webhook under load, the reader of indexes beside Helm's, the controller, and the delivery to clusters
 	HELMOPS_COMMIT=$(COMMIT) $(CARGO) build --release --workspace --bins --locked

@@ -65,30 +65,47 @@ fn write(heap: &Heap, out: &mut String, value: &Value, depth: usize) -> Result<(
 
 /// `%q` of a string.
 pub fn quote(text: &str) -> String {
-    use std::fmt::Write as _;
+    quote_with(text, false)
+}
 
+/// `%q` of a string; `%+q` for ASCII only.
+pub fn quote_with(text: &str, ascii: bool) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if is_printable(c) => out.push(c),
-            // Writing into a string cannot fail.
-            c if u32::from(c) < 0x80 => _ = write!(out, "\\x{:02x}", u32::from(c)),
-            c if u32::from(c) < 0x1_0000 => _ = write!(out, "\\u{:04x}", u32::from(c)),
-            c => _ = write!(out, "\\U{:08x}", u32::from(c)),
-        }
+        escape(&mut out, c, '"', ascii);
     }
     out.push('"');
     out
+}
+
+/// `%q` of a number: a character; `%+q` for ASCII only.
+pub fn quote_char(c: char, ascii: bool) -> String {
+    let mut out = "'".to_owned();
+    escape(&mut out, c, '\'', ascii);
+    out.push('\'');
+    out
+}
+
+fn escape(out: &mut String, c: char, quote: char, ascii: bool) {
+    use std::fmt::Write as _;
+
+    match c {
+        '\\' => out.push_str("\\\\"),
+        c if c == quote => out.extend(['\\', c]),
+        '\u{7}' => out.push_str("\\a"),
+        '\u{8}' => out.push_str("\\b"),
+        '\u{c}' => out.push_str("\\f"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\u{b}' => out.push_str("\\v"),
+        c if is_printable(c) && (c.is_ascii() || !ascii) => out.push(c),
+        // Writing into a string cannot fail.
+        c if u32::from(c) < 0x80 => _ = write!(out, "\\x{:02x}", u32::from(c)),
+        c if u32::from(c) < 0x1_0000 => _ = write!(out, "\\u{:04x}", u32::from(c)),
+        c => _ = write!(out, "\\U{:08x}", u32::from(c)),
+    }
 }
 
 /// `unicode.IsPrint`, derived from the standard library, which escapes what is not printable and a few combining characters.

@@ -31,11 +31,13 @@ const TEXT: usize = 32;
 const COPY: u64 = 10;
 const COPY_ENTRY: u64 = 60;
 
-/// A list and the type of its elements. It never changes.
+/// A list and the type of its elements. Only `sortAlpha` changes one.
 #[derive(Debug, Default)]
 pub struct List {
     pub elements: Elements,
     pub items: Vec<Value>,
+    /// Whether it is a nil slice: empty, but `null` in JSON.
+    pub is_nil: bool,
 }
 
 /// A map and the type of its values.
@@ -143,8 +145,38 @@ impl Heap {
     }
 
     fn add_list(&mut self, elements: Elements, items: Vec<Value>) -> Value {
-        self.lists.push(Rc::new(List { elements, items }));
+        self.lists.push(Rc::new(List {
+            elements,
+            items,
+            is_nil: false,
+        }));
         Value::List(self.lists.len() - 1)
+    }
+
+    /// A list that is a nil slice if it has no elements.
+    pub fn list_or_nil(&mut self, elements: Elements, items: Vec<Value>) -> Result<Value, String> {
+        let is_nil = items.is_empty();
+        self.count_list(items.len())?;
+        self.lists.push(Rc::new(List {
+            elements,
+            items,
+            is_nil,
+        }));
+        Ok(Value::List(self.lists.len() - 1))
+    }
+
+    /// Replaces the elements of a list by as many others, for every variable that refers to it.
+    pub fn replace_items(&mut self, list: usize, items: Vec<Value>) -> Result<(), String> {
+        let elements = self.elements(list);
+        self.count_list(items.len())?;
+        if let Some(list) = self.lists.get_mut(list) {
+            *list = Rc::new(List {
+                elements,
+                items,
+                is_nil: list.is_nil,
+            });
+        }
+        Ok(())
     }
 
     /// Creates a list of strings. Each is charged for before it is created.
@@ -349,7 +381,9 @@ impl Heap {
             (Value::Version(one), Value::Version(other)) => one.original() == other.original(),
             (Value::List(one), Value::List(other)) => {
                 let (one, other) = (self.list_of(*one)?, self.list_of(*other)?);
-                let mut equal = one.elements == other.elements && one.items.len() == other.items.len();
+                let mut equal = one.elements == other.elements
+                    && one.is_nil == other.is_nil
+                    && one.items.len() == other.items.len();
                 for (a, b) in one.items.iter().zip(&other.items) {
                     equal = equal && self.deep_equal(a, b, depth + 1)?;
                 }

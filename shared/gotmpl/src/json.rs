@@ -1,5 +1,7 @@
 //! JSON in templates: `toJson`, `fromJson` and their variants.
 
+use std::borrow::Cow;
+
 use super::{
     heap::{Heap, check_depth},
     value::Value,
@@ -41,7 +43,12 @@ fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: us
         }
         Value::Version(version) => go_json::string(out, &version.to_string(), layout != Layout::Raw),
         Value::List(list) => {
-            let items = &heap.list_of(*list)?.items;
+            let list = heap.list_of(*list)?;
+            if list.is_nil {
+                out.push_str("null");
+                return Ok(());
+            }
+            let items = &list.items;
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 separate(out, index, layout, depth + 1);
@@ -64,6 +71,39 @@ fn write(heap: &Heap, out: &mut String, value: &Value, layout: Layout, depth: us
         }
     }
     Ok(())
+}
+
+/// Replaces each escaped half of a character, such as `\ud83d` alone, by `\ufffd`, as Go does when it decodes JSON.
+pub fn without_lone_surrogates(text: &str) -> Cow<'_, str> {
+    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(found) = text.get(at..).and_then(|rest| rest.find('\\')) {
+        let start = at + found;
+        at = start + 2;
+        match surrogate(text, start) {
+            Some(0xd800..=0xdbff) if matches!(surrogate(text, start + 6), Some(0xdc00..=0xdfff)) => {
+                at = start + 12;
+            }
+            Some(_) => {
+                at = start + 6;
+                out.push_str(text.get(copied..start).unwrap_or_default());
+                out.push_str("\\ufffd");
+                copied = at;
+            }
+            None => {}
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    Cow::Owned(out)
+}
+
+/// The code of an escape sequence at a position, if it is half of a character.
+fn surrogate(text: &str, at: usize) -> Option<u32> {
+    let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+    let code = u32::from_str_radix(digits, 16).ok()?;
+    matches!(code, 0xd800..=0xdfff).then_some(code)
 }
 
 fn separate(out: &mut String, index: usize, layout: Layout, depth: usize) {

@@ -38,10 +38,17 @@ pub fn parse_uint(text: &str) -> Option<u64> {
     u64::from_str_radix(&digits, radix).ok()
 }
 
-/// `strconv.ParseFloat(text, 64)` for decimal numbers.
+/// `strconv.ParseFloat(text, 64)`
 pub fn parse_float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let lower = unsigned.to_ascii_lowercase();
+    if lower.contains('_') {
+        return has_valid_underscores(&lower).then(|| parse_float(&text.replace('_', "")))?;
+    }
+    if let Some(digits) = lower.strip_prefix("0x") {
+        let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+        return hexadecimal_float(digits).map(|number| sign * number);
+    }
     if !matches!(&*lower, "inf" | "infinity" | "nan")
         && !lower.starts_with(|c: char| c.is_ascii_digit() || c == '.')
     {
@@ -50,6 +57,35 @@ pub fn parse_float(text: &str) -> Option<f64> {
     let number: f64 = text.parse().ok()?;
     // Go returns an error: out of range.
     (number.is_finite() || !lower.starts_with(|c: char| c.is_ascii_digit() || c == '.')).then_some(number)
+}
+
+/// Whether each underscore is between two digits or after the prefix of the base.
+fn has_valid_underscores(lower: &str) -> bool {
+    let digits = lower
+        .strip_prefix("0x")
+        .map_or(lower, |_| lower.get(1..).unwrap_or_default());
+    let pieces: Vec<&str> = digits.split('_').collect();
+    let is_digit = |c: char| c.is_ascii_hexdigit() || c == 'x';
+    pieces
+        .windows(2)
+        .all(|pair| matches!(pair, [one, two] if one.ends_with(is_digit) && two.starts_with(is_digit)))
+}
+
+/// The part of a hexadecimal number after `0x`: a mantissa and the exponent of 2 that must follow, such as `1.8p-3`.
+fn hexadecimal_float(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.split_once('p')?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() {
+        return None;
+    }
+    let number = digits.chars().try_fold(0.0, |number: f64, c| {
+        Some(number.mul_add(16.0, f64::from(c.to_digit(16)?)))
+    })?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let shift = i32::try_from(fraction.len().checked_mul(4)?).ok()?;
+    let result = number * 2.0_f64.powi(exponent.checked_sub(shift)?);
+    result.is_finite().then_some(result)
 }
 
 /// `%v` of a `float64`, which is `strconv.FormatFloat(number, 'g', -1, 64)`: the shortest text that parses to the same number,

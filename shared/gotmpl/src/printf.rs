@@ -6,7 +6,7 @@ use bounded_text::hex;
 
 use super::{
     budget::MAX_TEXT,
-    format::{display, quote},
+    format::{display, is_printable, quote, quote_char, quote_with},
     heap::Heap,
     number::{exponential, not_finite, print_float},
     value::Value,
@@ -32,7 +32,7 @@ pub fn printf(heap: &Heap, format: &str, args: &[Value]) -> Result<String, Strin
     let mut rest = format;
     while let Some((text, after)) = rest.split_once('%') {
         out.push_str(text);
-        let (spec, verb, after) = spec(after)?;
+        let (spec, verb, after) = spec(after, &mut args, &mut out)?;
         rest = after;
         match verb {
             None => out.push_str("%!(NOVERB)"),
@@ -68,8 +68,13 @@ pub fn printf(heap: &Heap, format: &str, args: &[Value]) -> Result<String, Strin
     Ok(out)
 }
 
-/// Flags, width and precision; then the verb and what follows it.
-fn spec(text: &str) -> Result<(Spec, Option<char>, &str), String> {
+/// Flags, width and precision; then the verb and what follows it. A width or precision that is an argument (`*`) but not a
+/// number is reported in the output.
+fn spec<'t>(
+    text: &'t str,
+    args: &mut std::slice::Iter<'_, Value>,
+    out: &mut String,
+) -> Result<(Spec, Option<char>, &'t str), String> {
     let mut spec = Spec::default();
     let flags = text.len() - text.trim_start_matches(['+', '-', '#', ' ', '0']).len();
     let (flags, rest) = text.split_at_checked(flags).unwrap_or_default();
@@ -82,26 +87,53 @@ fn spec(text: &str) -> Result<(Spec, Option<char>, &str), String> {
             _ => spec.zero = true,
         }
     }
+    let rest = if let Some(rest) = rest.strip_prefix('*') {
+        match argument(args) {
+            Some(width) => {
+                spec.minus |= width < 0;
+                spec.width = usize::try_from(width.unsigned_abs()).unwrap_or_default();
+            }
+            None => out.push_str("%!(BADWIDTH)"),
+        }
+        rest
+    } else {
+        let (width, rest) = number(rest)?;
+        spec.width = width.unwrap_or_default();
+        rest
+    };
     // Zeros on the right would change the number.
     spec.zero &= !spec.minus;
-    let (width, rest) = number(rest)?;
-    spec.width = width.unwrap_or_default();
-    let rest = match rest.strip_prefix('.') {
-        Some(rest) => {
-            let (precision, rest) = number(rest)?;
-            spec.precision = Some(precision.unwrap_or_default());
-            rest
+    let rest = if let Some(rest) = rest.strip_prefix(".*") {
+        spec.precision = argument(args).and_then(|number| usize::try_from(number).ok());
+        if spec.precision.is_none() {
+            out.push_str("%!(BADPREC)");
         }
-        None => rest,
+        rest
+    } else if let Some(rest) = rest.strip_prefix('.') {
+        let (precision, rest) = number(rest)?;
+        spec.precision = Some(precision.unwrap_or_default());
+        rest
+    } else {
+        rest
     };
     let verb = rest.chars().next();
-    if matches!(verb, Some('*' | '[')) {
-        return Err(
-            "printf: widths from arguments (*) and numbered arguments ([1]) are not supported".to_owned(),
-        );
+    // For `v`, a plus asks for the names of fields, which no value has.
+    spec.plus &= verb != Some('v');
+    if verb == Some('[') {
+        return Err("printf: numbered arguments ([1]) are not supported".to_owned());
     }
     let rest = rest.get(verb.map_or(0, char::len_utf8)..).unwrap_or_default();
     Ok((spec, verb, rest))
+}
+
+/// A width or precision that is an argument: a number of at most a million.
+fn argument(args: &mut std::slice::Iter<'_, Value>) -> Option<i64> {
+    match args.next()? {
+        Value::Int(number) | Value::Int64(number) => {
+            Some(*number).filter(|number| number.unsigned_abs() <= 1_000_000)
+        }
+        _ => None,
+    }
 }
 
 fn number(text: &str) -> Result<(Option<usize>, &str), String> {
@@ -129,12 +161,24 @@ fn format_verb(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
         Value::Nil if verb == 'v' => pad(spec, "<nil>".to_owned()),
         Value::Nil => format!("%!{verb}(<nil>)"),
         Value::Bool(value) if matches!(verb, 't' | 'v') => pad(spec, value.to_string()),
-        Value::Int(number) | Value::Int64(number) if "vdboxXcqU".contains(verb) => {
-            integer(spec, verb, *number)?
+        Value::Int(number) | Value::Int64(number) if "vdboOxXcqU".contains(verb) => {
+            integer(spec, verb, *number)
         }
         Value::Float(number) if "veEfFgG".contains(verb) => float(spec, verb, *number)?,
-        Value::Str(text) if "vsqxX".contains(verb) => string(spec, verb, text),
+        Value::Float(_) if "bxX".contains(verb) => {
+            return Err(format!(
+                "printf: %{verb} of a number with decimals is not supported"
+            ));
+        }
+        Value::Str(text) if "xX".contains(verb) => {
+            heap.meter
+                .check_memory(text.len().saturating_mul(HEXADECIMAL_BYTE))?;
+            string(spec, verb, text)
+        }
+        Value::Str(text) if "vsq".contains(verb) => string(spec, verb, text),
         Value::Version(version) if "vsqxX".contains(verb) => string(spec, verb, &version.to_string()),
+        // Go prints the fields of the struct.
+        Value::Version(_) => return Err(format!("printf: %{verb} of a version is not supported")),
         Value::List(_) | Value::Map(_) if spec.sharp => {
             return Err("printf: %#v of lists and maps is not supported".to_owned());
         }
@@ -164,7 +208,12 @@ fn format_verb(heap: &Heap, spec: Spec, verb: char, value: &Value) -> Result<Str
             }
             out + "]"
         }
-        other => format!("%!{verb}({}={})", heap.type_of(other), display(heap, other)?),
+        other => {
+            // With the flags and the width of the verb that does not exist for the type.
+            let spec = Spec { sharp: false, ..spec };
+            let text = format_verb(heap, spec, 'v', other)?;
+            format!("%!{verb}({}={text})", heap.type_of(other))
+        }
     };
     heap.charge_write(text.len())?;
     Ok(text)
@@ -187,11 +236,11 @@ fn element(heap: &Heap, out: &mut String, spec: Spec, verb: char, value: &Value)
     heap.meter.check_text(out.len())
 }
 
-fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {
+fn integer(spec: Spec, verb: char, number: i64) -> String {
     let size = number.unsigned_abs();
     let (mut digits, prefix) = match verb {
         'b' => (format!("{size:b}"), "0b"),
-        'o' => (format!("{size:o}"), "0"),
+        'o' | 'O' => (format!("{size:o}"), "0"),
         'x' => (format!("{size:x}"), "0x"),
         'X' => (format!("{size:X}"), "0X"),
         'c' | 'q' | 'U' => return character(spec, verb, number),
@@ -203,9 +252,8 @@ fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {
         (false, false, true) => " ",
         (false, false, false) => "",
     };
-    let prefix = if spec.sharp { prefix } else { "" };
     let least = match spec.precision {
-        Some(0) if number == 0 => return Ok(pad(Spec { zero: false, ..spec }, String::new())),
+        Some(0) if number == 0 => return pad(Spec { zero: false, ..spec }, String::new()),
         Some(precision) => precision,
         None if spec.zero => spec.width.saturating_sub(sign.len()),
         None => 0,
@@ -213,26 +261,29 @@ fn integer(spec: Spec, verb: char, number: i64) -> Result<String, String> {
     if digits.len() < least {
         digits = zeros_before(&digits, least);
     }
-    Ok(pad(
-        Spec { zero: false, ..spec },
-        format!("{sign}{prefix}{digits}"),
-    ))
+    let prefix = match verb {
+        'O' => "0o",
+        'o' if digits.starts_with('0') => "",
+        _ if spec.sharp => prefix,
+        _ => "",
+    };
+    pad(Spec { zero: false, ..spec }, format!("{sign}{prefix}{digits}"))
 }
 
-fn character(spec: Spec, verb: char, number: i64) -> Result<String, String> {
-    let c = u32::try_from(number)
-        .ok()
-        .and_then(char::from_u32)
-        .unwrap_or('\u{fffd}');
-    match verb {
-        'c' => Ok(pad(spec, c.to_string())),
-        'U' if !spec.sharp => Ok(pad(spec, format!("U+{number:04X}"))),
-        _ => Err(format!("printf: %{verb} of a number is not supported")),
-    }
+fn character(spec: Spec, verb: char, number: i64) -> String {
+    let known = u32::try_from(number).ok().and_then(char::from_u32);
+    let c = known.unwrap_or(char::REPLACEMENT_CHARACTER);
+    let text = match (verb, known) {
+        ('c', _) => c.to_string(),
+        ('q', _) => quote_char(c, spec.plus),
+        (_, Some(c)) if spec.sharp && is_printable(c) => format!("U+{number:04X} '{c}'"),
+        _ => format!("U+{number:04X}"),
+    };
+    pad(spec, text)
 }
 
 fn float(spec: Spec, verb: char, number: f64) -> Result<String, String> {
-    if spec.sharp {
+    if spec.sharp && verb != 'v' {
         return Err(format!("printf: %#{verb} of a number is not supported"));
     }
     let text = if number.is_finite() {
@@ -321,13 +372,43 @@ fn string(spec: Spec, verb: char, text: &str) -> String {
         None => text.to_owned(),
     };
     let text = match verb {
-        'q' => quote(&cut),
-        'x' => hex(cut.as_bytes()),
-        'X' => hex(cut.as_bytes()).to_ascii_uppercase(),
-        _ if spec.sharp => quote(&cut),
+        'q' if spec.sharp && can_backquote(&cut) => format!("`{cut}`"),
+        'q' => quote_with(&cut, spec.plus),
+        'x' => hexadecimal(spec, cut.as_bytes(), "0x"),
+        'X' => hexadecimal(spec, cut.as_bytes(), "0X").to_ascii_uppercase(),
+        'v' if spec.sharp => quote(&cut),
         _ => cut,
     };
     pad(spec, text)
+}
+
+/// The longest form of a byte: `0xff` and a space.
+const HEXADECIMAL_BYTE: usize = 5;
+
+/// `%x` of a string: the space flag separates the bytes, each with a prefix.
+fn hexadecimal(spec: Spec, bytes: &[u8], prefix: &str) -> String {
+    let prefix = if spec.sharp && !bytes.is_empty() {
+        prefix
+    } else {
+        ""
+    };
+    if !spec.space {
+        return format!("{prefix}{}", hex(bytes));
+    }
+    let mut out = String::with_capacity(bytes.len() * HEXADECIMAL_BYTE);
+    for (index, byte) in bytes.iter().enumerate() {
+        let separator = if index > 0 { " " } else { "" };
+        // Writing into a string cannot fail.
+        _ = write!(out, "{separator}{prefix}{byte:02x}");
+    }
+    out
+}
+
+/// `strconv.CanBackquote`
+fn can_backquote(text: &str) -> bool {
+    !text
+        .chars()
+        .any(|c| c == '`' || c == '\u{feff}' || (c.is_ascii_control() && c != '\t'))
 }
 
 /// Pads to the width, which counts characters.

@@ -440,7 +440,7 @@ fn an_invalid_pattern_matters_only_if_it_is_reached() {
             Some("policy failed to compile regex \"[b\""),
         ),
         // It would close the group that it is inserted into.
-        (json!(["a)|(?:.*"]), "web", Some("unexpected ): `)|(?:.*`")),
+        (json!(["a)|(?:.*"]), "web", Some("unexpected ): `a)|(?:.*`")),
         // The crate finds these, after a valid one.
         (
             json!(["d.*", r"\p{Nowhere}"]),

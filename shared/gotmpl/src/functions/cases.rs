@@ -22,6 +22,22 @@ fn lower_char(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
+/// `unicode.ToTitle`, which differs from upper case for the digraphs such as `ǆ`.
+fn title_char(c: char) -> char {
+    match upper_char(c) {
+        'Ǆ' | 'ǅ' => 'ǅ',
+        'Ǉ' | 'ǈ' => 'ǈ',
+        'Ǌ' | 'ǋ' => 'ǋ',
+        'Ǳ' | 'ǲ' => 'ǲ',
+        upper => upper,
+    }
+}
+
+/// `unicode.IsTitle` of the digraphs.
+const fn is_title(c: char) -> bool {
+    matches!(c, 'ǅ' | 'ǈ' | 'ǋ' | 'ǲ')
+}
+
 /// `strings.Title`: the first letter of each word in upper case.
 pub fn title(text: &str) -> String {
     let mut before = ' ';
@@ -29,7 +45,7 @@ pub fn title(text: &str) -> String {
         .map(|c| {
             let is_first = separates(before);
             before = c;
-            if is_first { upper_char(c) } else { c }
+            if is_first { title_char(c) } else { c }
         })
         .collect()
 }
@@ -63,7 +79,7 @@ pub fn untitle(text: &str) -> String {
 pub fn swap(text: &str) -> String {
     text.chars()
         .map(|c| {
-            if c.is_uppercase() {
+            if c.is_uppercase() || is_title(c) {
                 lower_char(c)
             } else if c.is_lowercase() {
                 upper_char(c)

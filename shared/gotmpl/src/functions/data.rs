@@ -18,7 +18,7 @@ pub fn find(name: &str) -> Option<Function> {
         "fromJson" => exactly(1, |c| {
             let text = c.text(0)?;
             check_size(c, &text)?;
-            match serde_json::from_str::<Json>(&text) {
+            match serde_json::from_str::<Json>(&json::without_lone_surrogates(&text)) {
                 Ok(json) => c.heap.import(&json, 0),
                 Err(_) => Ok(Value::Nil),
             }
@@ -26,6 +26,7 @@ pub fn find(name: &str) -> Option<Function> {
         "mustFromJson" => exactly(1, |c| {
             let text = c.text(0)?;
             check_size(c, &text)?;
+            let text = json::without_lone_surrogates(&text);
             let json: Json = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             c.heap.import(&json, 0)
         }),

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    Engine as _, alphabet,
+    engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD},
+};
 use bounded_text::hex;
 use ring::digest::{self, Algorithm};
 
@@ -12,6 +15,12 @@ use super::{
     strings::sprint,
 };
 
+/// Go ignores the bits of the last digit that are not part of a byte.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
 const BASE_32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 pub fn find(name: &str) -> Option<Function> {
@@ -19,7 +28,7 @@ pub fn find(name: &str) -> Option<Function> {
         "b64enc" => exactly(1, |c| Ok(STANDARD.encode(c.text(0)?.as_bytes()).into())),
         "b64dec" => exactly(1, |c| {
             let text = c.text(0)?.replace(['\r', '\n'], "");
-            let bytes = STANDARD.decode(&text).map_err(|_| "illegal base64 data")?;
+            let bytes = LENIENT.decode(&text).map_err(|_| "illegal base64 data")?;
             decoded(bytes)
         }),
         "b32enc" => exactly(1, |c| Ok(base32(c.text(0)?.as_bytes()).into())),

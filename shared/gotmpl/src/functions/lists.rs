@@ -33,13 +33,12 @@ pub fn find(name: &str) -> Option<Function> {
             Ok(c.list(0, "find last on")?.last().cloned().unwrap_or(Value::Nil))
         }),
         "rest" | "mustRest" => exactly(1, |c| {
-            let items = c.list(0, "find rest on")?.into_iter().skip(1).collect();
-            c.heap.list(Elements::Any, items)
+            let items = c.list(0, "find rest on")?;
+            part(c, items.get(1..))
         }),
         "initial" | "mustInitial" => exactly(1, |c| {
-            let mut items = c.list(0, "find initial on")?;
-            items.pop();
-            c.heap.list(Elements::Any, items)
+            let items = c.list(0, "find initial on")?;
+            part(c, items.split_last().map(|(_, initial)| initial))
         }),
         "reverse" | "mustReverse" => exactly(1, |c| {
             let items = c.list(0, "find reverse on")?.into_iter().rev().collect();
@@ -84,7 +83,7 @@ pub fn find(name: &str) -> Option<Function> {
                 items.extend(c.list(index, "concat")?);
                 c.heap.meter.check_memory(items.len() * size_of::<Value>())?;
             }
-            c.heap.list(Elements::Any, items)
+            c.heap.list_or_nil(Elements::Any, items)
         }),
         "chunk" | "mustChunk" => exactly(2, chunk),
         "until" => exactly(1, |c| {
@@ -109,6 +108,14 @@ pub fn find(name: &str) -> Option<Function> {
         }),
         _ => return None,
     })
+}
+
+/// A part of a list, or a nil slice if the list is empty.
+fn part(c: &mut Call<'_>, items: Option<&[Value]>) -> Result<Value, String> {
+    match items {
+        Some(items) => c.heap.list(Elements::Any, items.to_vec()),
+        None => c.heap.list_or_nil(Elements::Any, Vec::new()),
+    }
 }
 
 fn holds(c: &mut Call<'_>, items: &[Value], item: &Value) -> Result<bool, String> {

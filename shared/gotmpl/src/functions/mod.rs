@@ -211,7 +211,7 @@ mod tests {
             .filter(|line| line.starts_with('|'))
             .collect();
         let mut listed: Vec<&str> = table.split('`').skip(1).step_by(2).collect();
-        let mut missing: Vec<&str> = include_str!("../tests/functions.txt")
+        let mut missing: Vec<&str> = include_str!("../../tests/truth/functions.txt")
             .lines()
             .filter(|name| resolve(name).is_err())
             .collect();

@@ -1,5 +1,7 @@
 //! Arithmetic.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use super::{
     super::value::Value,
     args::{Call, Function, at_least, exactly, to_float, to_int64},
@@ -44,9 +46,14 @@ pub fn find(name: &str) -> Option<Function> {
     })
 }
 
-/// `strconv.Atoi`; 0 if it is not a number.
+/// `strconv.Atoi`: 0 if it is not a number, and the nearest `int` if it is out of range.
 fn decimal(text: &str) -> i64 {
-    text.parse().unwrap_or_default()
+    text.parse()
+        .unwrap_or_else(|error: ParseIntError| match error.kind() {
+            IntErrorKind::PosOverflow => i64::MAX,
+            IntErrorKind::NegOverflow => i64::MIN,
+            _ => 0,
+        })
 }
 
 fn fold(c: &Call<'_>, first: i64, skip: usize, step: fn(i64, i64) -> i64) -> Value {

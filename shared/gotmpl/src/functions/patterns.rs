@@ -3,7 +3,11 @@
 use regex::{Captures, Regex};
 
 use super::{
-    super::{pattern_cache::Pattern, patterns, value::Value},
+    super::{
+        pattern_cache::Pattern,
+        patterns,
+        value::{Elements, Value},
+    },
     args::{Call, Function, exactly},
 };
 
@@ -31,6 +35,9 @@ pub fn find(name: &str) -> Option<Function> {
         "regexFindAll" | "mustRegexFindAll" => exactly(3, |c| {
             let (pattern, text, most) = (compile(c)?, c.text(1)?, limit(c.int(2)?));
             let found: Vec<_> = matches(c, &pattern, &text, most)?;
+            if found.is_empty() {
+                return c.heap.list_or_nil(Elements::Strings, Vec::new());
+            }
             c.heap
                 .strings(found.into_iter().filter_map(|(start, end)| text.get(start..end)))
         }),
@@ -111,35 +118,60 @@ fn replace(
     Ok(out.into())
 }
 
-/// Writes a replacement with its groups expanded, one group at a time, because each can be as long as the whole text.
+/// Writes a replacement with its groups expanded (`Regexp.Expand`), one group at a time, because each can be as long as the
+/// whole text.
 fn expand(c: &Call<'_>, found: &Captures<'_>, new: &str, out: &mut String) -> Result<(), String> {
     c.heap.charge_read(new.len())?;
     let mut rest = new;
-    while !rest.is_empty() {
-        let (one, after) = rest.split_at_checked(group_end(rest)).unwrap_or((rest, ""));
-        found.expand(one, out);
+    while let Some((text, after)) = rest.split_once('$') {
+        out.push_str(text);
+        rest = match (after.strip_prefix('$'), group_name(after)) {
+            (Some(after), _) => {
+                out.push('$');
+                after
+            }
+            (None, Some((name, after))) => {
+                out.push_str(group(found, name));
+                after
+            }
+            (None, None) => {
+                out.push('$');
+                after
+            }
+        };
         c.heap.meter.check_text(out.len())?;
-        rest = after;
     }
-    Ok(())
+    out.push_str(rest);
+    c.heap.meter.check_text(out.len())
 }
 
-/// The start of the next group of a replacement, after the one at its start.
-fn group_end(new: &str) -> usize {
-    let name = match new.as_bytes() {
-        // Braces can contain any text.
-        [b'$', b'{', ..] => new.find('}').unwrap_or(1),
-        [b'$', b'$', ..] => 2,
-        _ => 1,
+/// The name or number after a `$`, with or without braces, and what follows it.
+fn group_name(text: &str) -> Option<(&str, &str)> {
+    let is_name = |c: char| c == '_' || c.is_alphanumeric();
+    let (name, after) = if let Some(inner) = text.strip_prefix('{') {
+        inner.split_once('}')?
+    } else {
+        text.split_at_checked(text.find(|c| !is_name(c)).unwrap_or(text.len()))?
     };
-    let after = new.as_bytes().iter().skip(name);
-    name + after.take_while(|byte| **byte != b'$').count()
+    (!name.is_empty() && name.chars().all(is_name)).then_some((name, after))
+}
+
+/// The text of a group; empty if there is none. A number has no leading zero.
+fn group<'t>(found: &Captures<'t>, name: &str) -> &'t str {
+    let is_number = name.bytes().all(|c| c.is_ascii_digit());
+    let group = match (is_number, name) {
+        (false, _) => found.name(name),
+        (true, "0") => found.get(0),
+        (true, _) if name.starts_with('0') => None,
+        (true, _) => name.parse().ok().and_then(|number| found.get(number)),
+    };
+    group.map_or("", |group| group.as_str())
 }
 
 fn split(c: &mut Call<'_>) -> Result<Value, String> {
     let (pattern, text, count) = (compile(c)?, c.text(1)?, c.int(2)?);
     if count == 0 {
-        return c.heap.strings([""; 0]);
+        return c.heap.list_or_nil(Elements::Strings, Vec::new());
     }
     if text.is_empty() && !c.text(0)?.is_empty() {
         return c.heap.strings([""]);

@@ -82,14 +82,7 @@ pub fn find(name: &str) -> Option<Function> {
                 .check_text(items.iter().map(String::len).sum::<usize>() + separator.len() * items.len())?;
             Ok(items.join(&separator).into())
         }),
-        "sortAlpha" => exactly(1, |c| {
-            let mut items = match c.any(0) {
-                Value::List(_) => strings_of(c, 0)?,
-                _ => vec![c.display(0)?],
-            };
-            items.sort();
-            c.heap.strings(items)
-        }),
+        "sortAlpha" => exactly(1, sorted),
         "split" => exactly(2, |c| {
             let (separator, text) = (c.text(0)?, c.text(1)?);
             numbered(c, &text, &separator, None)
@@ -193,11 +186,31 @@ fn indent(c: &Call<'_>) -> Result<String, String> {
     Ok(format!("{pad}{}", text.replace('\n', &format!("\n{pad}"))))
 }
 
+/// The elements of a list as texts, sorted. Sprig sorts a list of strings in place.
+fn sorted(c: &mut Call<'_>) -> Result<Value, String> {
+    let mut items = match c.any(0) {
+        Value::List(_) => strings_of(c, 0)?,
+        _ => vec![c.display(0)?],
+    };
+    items.sort();
+    match c.any(0) {
+        Value::List(list) if c.heap.elements(list) == Elements::Strings => {
+            let items = items
+                .iter()
+                .map(|item| c.heap.text(item))
+                .collect::<Result<_, _>>()?;
+            c.heap.replace_items(list, items)?;
+            Ok(Value::List(list))
+        }
+        _ => c.heap.strings(items),
+    }
+}
+
 /// The arguments that are not nil, with a space between them. The length is checked after each.
 fn joined(c: &mut Call<'_>, write: fn(&mut String, &str)) -> Result<Value, String> {
-    let mut out = String::new();
+    let (mut out, mut is_first) = (String::new(), true);
     for value in c.args.iter().filter(|value| !matches!(value, Value::Nil)) {
-        if !out.is_empty() {
+        if !std::mem::take(&mut is_first) {
             out.push(' ');
         }
         write(&mut out, &format::display(c.heap, value)?);

@@ -215,8 +215,7 @@ impl<'t> Parser<'t> {
         let (name, span) = self.name("define clause")?;
         self.expect_right("define clause")?;
         let body = self.body(&span, "define clause")?;
-        self.add(name, body);
-        Ok(())
+        self.add(name, body, span)
     }
 
     fn template(&mut self, is_block: bool) -> ParseResult<Node> {
@@ -235,7 +234,7 @@ impl<'t> Parser<'t> {
         };
         if is_block {
             let body = self.body(&span, context)?;
-            self.add(name.clone(), body);
+            self.add(name.clone(), body, span.clone())?;
         }
         Ok(Node::Template { span, name, pipe })
     }
@@ -254,18 +253,25 @@ impl<'t> Parser<'t> {
         Ok(body)
     }
 
-    /// A later definition replaces an earlier one, unless it is empty.
-    fn add(&mut self, name: String, body: Vec<Node>) {
-        let is_empty = body.iter().all(|node| match node {
+    /// A later definition replaces an empty one. Only one may not be empty.
+    fn add(&mut self, name: String, body: Vec<Node>, span: Range<usize>) -> ParseResult<()> {
+        let earlier = self.templates.named.get(&name);
+        if earlier.is_none_or(|earlier| self.is_empty(earlier)) {
+            self.templates.named.insert(name, body);
+        } else if !self.is_empty(&body) {
+            return Err(self.error(span, format!("multiple definition of template {name:?}")));
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self, body: &[Node]) -> bool {
+        body.iter().all(|node| match node {
             Node::Text(span) => self
                 .text
                 .get(span.clone())
                 .is_some_and(|text| text.trim().is_empty()),
             _ => false,
-        });
-        if !is_empty || !self.templates.named.contains_key(&name) {
-            self.templates.named.insert(name, body);
-        }
+        })
     }
 
     fn enter(&mut self, span: &Range<usize>) -> ParseResult<()> {

@@ -259,7 +259,7 @@ fn numeral(text: &str) -> Result<Term, String> {
     }
     let number = number::parse_float(&text.replace('_', ""))
         .ok_or_else(|| format!("illegal number syntax: {text:?}"))?;
-    if text.contains(['.', 'e', 'E']) {
+    if text.contains(['.', 'e', 'E', 'p', 'P']) {
         Ok(Term::Float(number))
     } else {
         Err(format!("integer overflow: {text:?}"))

@@ -54,7 +54,9 @@ fn unicode(cursor: &mut Cursor<'_>) -> Result<Option<CharSet>, SyntaxError> {
         .filter(|c| !matches!(c, '_' | '-' | ' '))
         .collect::<String>()
         .to_ascii_lowercase();
-    if name.is_empty() || !name.bytes().all(|c| c.is_ascii_lowercase()) {
+    // The `regex` crate ignores a prefix `is`.
+    let is_name = !name.is_empty() && name.bytes().all(|c| c.is_ascii_lowercase()) && !name.starts_with("is");
+    if !is_name {
         return Err(ErrorKind::InvalidRange.at(cursor.since(start)));
     }
     let items = format!(r"\p{{{}={name}}}", property(&name)).into();
@@ -112,10 +114,18 @@ fn letter(c: char) -> Option<char> {
 fn hexadecimal(cursor: &mut Cursor<'_>) -> Option<u32> {
     cursor.next();
     if !cursor.eat("{") {
-        return cursor.digits(16, 2, 2);
+        let high = cursor.next()?.to_digit(16)?;
+        return Some(high * 16 + cursor.next()?.to_digit(16)?);
     }
-    let digits = cursor.until("}")?;
-    // `from_str_radix` also accepts a sign.
-    let is_number = digits.bytes().all(|c| c.is_ascii_hexdigit());
-    u32::from_str_radix(digits, 16).ok().filter(|_| is_number)
+    let mut code: Option<u32> = None;
+    loop {
+        // The error ends where Go stops to read.
+        let c = cursor.next()?;
+        if c == '}' {
+            return code;
+        }
+        let next = code.unwrap_or_default() * 16 + c.to_digit(16)?;
+        code = Some(next).filter(|code| *code <= u32::from(char::MAX));
+        code?;
+    }
 }

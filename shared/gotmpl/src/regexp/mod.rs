@@ -15,8 +15,11 @@
 //!
 //! So an expression is parsed as Go parses it, and written again with only those constructs that mean the same to the crate.
 //!
-//! Two differences remain, both of which are errors here. Categories have only their short names: `\p{Lu}`, not
-//! `\p{Uppercase_Letter}`. And a repetition cannot follow a change of flags, as in `a(?i)*`.
+//! Some differences remain, all of which are errors here, some only when the result is compiled:
+//!
+//! - Categories have only their short names: `\p{Lu}`, not `\p{Uppercase_Letter}`. Surrogates do not exist: `\p{Cs}`, `\x{d800}`.
+//! - A repetition cannot follow a change of flags, as in `a(?i)*`.
+//! - With [`rewrite_with_groups`], the name of a group cannot start with a digit, and names are different.
 //!
 //! ```
 //! use gotmpl::regexp::rewrite;
@@ -76,6 +79,7 @@ pub fn rewrite_with_groups(expression: &str) -> Result<(String, u32), SyntaxErro
 
 fn write(expression: &str, captures: bool) -> Result<(String, u32), SyntaxError> {
     let mut rewriter = Rewriter {
+        expression,
         cursor: Cursor::new(expression),
         out: String::with_capacity(expression.len() * 2),
         previous: Previous::None,
@@ -92,20 +96,21 @@ fn write(expression: &str, captures: bool) -> Result<(String, u32), SyntaxError>
 }
 
 /// The token before a repetition.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Previous {
+#[derive(Clone, Copy)]
+enum Previous<'e> {
     /// Nothing that can be repeated.
     None,
     /// An item, which can be repeated.
     Item,
-    /// Another repetition.
-    Repetition,
+    /// Another repetition: the rest of the expression from its start.
+    Repetition(&'e str),
 }
 
 struct Rewriter<'e> {
+    expression: &'e str,
     cursor: Cursor<'e>,
     out: String,
-    previous: Previous,
+    previous: Previous<'e>,
     /// Groups that are not closed yet, and the sizes of all items.
     sizes: Sizes,
     /// Whether groups capture.
@@ -172,7 +177,8 @@ impl<'e> Rewriter<'e> {
     /// A group is written with its number and name only if groups capture.
     fn group(&mut self) -> Result<(), SyntaxError> {
         let start = self.cursor.rest();
-        if self.cursor.eat("(?P<") || self.cursor.eat("(?<") {
+        // Go needs a character after `(?P<` to take it for a name.
+        if start.len() > "(?P<".len() && (self.cursor.eat("(?P<") || self.cursor.eat("(?<")) {
             let name = self
                 .cursor
                 .until(">")
@@ -233,7 +239,7 @@ impl<'e> Rewriter<'e> {
 
     fn close(&mut self) -> Result<(), SyntaxError> {
         if !self.sizes.close() {
-            return Err(ErrorKind::UnexpectedParen.at(self.cursor.rest()));
+            return Err(ErrorKind::UnexpectedParen.at(self.expression));
         }
         self.cursor.next();
         self.out.push(')');
@@ -250,15 +256,14 @@ impl<'e> Rewriter<'e> {
         // Go counts `{0,}` as one where it multiplies counts.
         let factor = max.unwrap_or(min.max(1));
         let max = max.unwrap_or(min);
-        let text = self.cursor.since(start);
         if min > MAX_COUNT || max > MAX_COUNT || min > max {
-            return Err(ErrorKind::InvalidCount.at(text));
+            return Err(ErrorKind::InvalidCount.at(self.cursor.since(start)));
         }
         self.repetition(start)?;
         if self.sizes.repeat(factor) {
             Ok(())
         } else {
-            Err(ErrorKind::InvalidCount.at(text))
+            Err(ErrorKind::InvalidCount.at(self.cursor.since(start)))
         }
     }
 
@@ -269,10 +274,12 @@ impl<'e> Rewriter<'e> {
         match self.previous {
             Previous::Item => {}
             Previous::None => return Err(ErrorKind::NothingToRepeat.at(text)),
-            Previous::Repetition => return Err(ErrorKind::RepeatedRepetition.at(text)),
+            Previous::Repetition(first) => {
+                return Err(ErrorKind::RepeatedRepetition.at(self.cursor.since(first)));
+            }
         }
         self.out.push_str(text);
-        self.previous = Previous::Repetition;
+        self.previous = Previous::Repetition(start);
         Ok(())
     }
 
@@ -317,7 +324,7 @@ impl<'e> Rewriter<'e> {
         for c in quoted.chars() {
             self.literal(c)?;
         }
-        if self.previous == Previous::Repetition {
+        if matches!(self.previous, Previous::Repetition(_)) {
             self.previous = Previous::Item;
         }
         Ok(())

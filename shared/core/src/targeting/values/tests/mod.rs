@@ -60,7 +60,7 @@ fn values(helm: &Value) -> Result<Value, String> {
 #[test]
 fn values_are_processed_as_in_fleet() {
     let context: Value =
-        serde_json::from_str(include_str!("../../../../../gotmpl/src/tests/context.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../../gotmpl/tests/truth/context.json")).unwrap();
     let cluster: Cluster = serde_json::from_str(
         &json!({
             "metadata": {
