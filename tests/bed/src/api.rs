@@ -16,6 +16,8 @@ use crate::probe;
 pub const STREAMS: usize = 50;
 /// An object of a megabyte, or a whole collection, takes the API server some seconds on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of objects in a page of a list.
+const PAGE: u32 = 500;
 /// The pause before a rejected request is repeated.
 const RETRY: Duration = Duration::from_millis(200);
 const GROUP: &str = "apis/fleet.cattle.io/v1alpha1";
@@ -173,13 +175,22 @@ impl Api {
         Ok(text)
     }
 
+    /// Reads a list, a page at a time.
     async fn items(&self, path: &str) -> Result<Vec<Value>> {
-        let url = format!("{}/{GROUP}/{path}", self.base);
-        let response = self.client.get(&url).bearer_auth(&self.token).send().await?;
-        let mut list: Value = serde_json::from_slice(&response.error_for_status()?.bytes().await?)?;
-        match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => Ok(items),
-            _ => anyhow::bail!("{url}: the response is not a list"),
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let url = format!("{}/{GROUP}/{path}{separator}limit={PAGE}", self.base);
+        let (mut items, mut next) = (Vec::new(), url.clone());
+        loop {
+            let response = self.client.get(&next).bearer_auth(&self.token).send().await?;
+            let mut list: Value = serde_json::from_slice(&response.error_for_status()?.bytes().await?)?;
+            let Some(Value::Array(page)) = list.get_mut("items").map(Value::take) else {
+                anyhow::bail!("{url}: the response is not a list");
+            };
+            items.extend(page);
+            match value_at(&list, "/metadata/continue").as_str() {
+                Some(token) if !token.is_empty() => next = format!("{url}&continue={token}"),
+                _ => return Ok(items),
+            }
         }
     }
 
