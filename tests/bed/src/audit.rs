@@ -33,7 +33,8 @@ pub struct Write {
     pub code: u16,
     /// The request body; recorded for Bundles only.
     pub body: Option<Value>,
-    received: String,
+    /// When the API server received it: RFC 3339, in microseconds.
+    pub received: String,
 }
 
 /// The terms of the leaders.

@@ -35,13 +35,16 @@ pub fn check(writes: &[Write]) -> Result<usize> {
     let mut histories = HashMap::<String, VersionHistory>::new();
     let mut count = 0;
     let of_bundles = writes.iter().filter(|write| write.resource == "bundles");
-    for write in of_bundles.filter(|write| write.is_accepted() || write.is_undetermined()) {
+    for write in of_bundles.filter(|write| write.is_accepted() || may_be_applied(write)) {
         let (owner, versions) = read(write).with_context(|| format!("{write:?}"))?;
         let is_pinned = write.name.starts_with(PollClass::Pinned.prefix());
         let history = histories.entry(owner).or_default();
-        history
-            .check(&versions, is_pinned)
-            .with_context(|| format!("{write:?}"))?;
+        history.check(&versions, is_pinned).with_context(|| {
+            format!(
+                "{write:?}\nwrites of the Bundle:\n{}",
+                writes_of(&write.name, writes)
+            )
+        })?;
         if write.is_accepted() {
             count += versions.len();
             history.record(versions);
@@ -51,6 +54,29 @@ pub fn check(writes: &[Write]) -> Result<usize> {
         }
     }
     Ok(count)
+}
+
+/// Whether the outcome of a write is unknown. Unlike in [`Write::is_undetermined`], a write that a killed leader has cancelled may
+/// be applied too: it carries the current resource version.
+fn may_be_applied(write: &Write) -> bool {
+    write.is_undetermined() || write.code == 504
+}
+
+/// All writes of a Bundle, for an error.
+fn writes_of(name: &str, writes: &[Write]) -> String {
+    let of_bundle = writes
+        .iter()
+        .filter(|write| write.resource == "bundles" && write.name == name);
+    let lines = of_bundle.map(|write| {
+        let body = write.body.as_ref();
+        let record = body.map(|body| &body["metadata"]["annotations"]["helmops.fleet.cattle.io/resolved"]);
+        let generation = body.map(|body| &body["metadata"]["generation"]);
+        format!(
+            "{} {} based on generation {generation:?}: {record:?}\n",
+            write.received, write.code
+        )
+    });
+    lines.collect()
 }
 
 impl VersionHistory {
@@ -101,4 +127,47 @@ fn read(write: &Write) -> Result<(String, HashMap<String, Version>)> {
         anyhow::Ok((record.constraint, version))
     });
     Ok((owner.to_owned(), versions.collect::<Result<_>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A write of the Bundle of a pinned HelmOp.
+    fn write(code: u16, constraint: &str, version: &str) -> Write {
+        let record = json!([{ "constraint": constraint, "version": version }]).to_string();
+        Write {
+            writer: String::new(),
+            resource: "bundles".to_owned(),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: format!("{}-1", PollClass::Pinned.prefix()),
+            code,
+            body: Some(json!({
+                "metadata": {
+                    "ownerReferences": [{ "uid": "u" }],
+                    "annotations": { "helmops.fleet.cattle.io/resolved": record }
+                },
+                "spec": { "helm": { "version": version } }
+            })),
+            received: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_pinned_version_stays_unless_its_range_was_removed() {
+        let (first, newer) = (write(201, "*", "1.1.2"), write(200, "*", "1.1.4"));
+        let changed = check(&[first.clone(), newer.clone()]).unwrap_err();
+        assert!(
+            format!("{changed:#}").contains("although it is pinned"),
+            "{changed:#}"
+        );
+        for code in [200, 500, 504] {
+            let removed = write(code, "1.x", "1.1.3");
+            check(&[first.clone(), removed, newer.clone()]).unwrap();
+        }
+        check(&[first, write(409, "1.x", "1.1.3"), newer]).unwrap_err();
+    }
 }
