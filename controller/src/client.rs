@@ -123,6 +123,11 @@ impl CallError {
             source,
         }
     }
+
+    /// See [`ApiError::exists_already`].
+    pub fn exists_already(&self) -> bool {
+        self.source.exists_already()
+    }
 }
 
 impl ClassifiedError for CallError {

@@ -158,7 +158,13 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{helmop::ReconcileError, retry_state::Failures, work::HelmOpKey, workers::Workers};
+    use crate::{
+        client::{ApiError, CallError},
+        helmop::ReconcileError,
+        retry_state::Failures,
+        work::HelmOpKey,
+        workers::Workers,
+    };
 
     /// Records the calls of the frame.
     struct Recorder {
@@ -282,10 +288,9 @@ mod tests {
     }
 
     fn fails() -> Result<Done, ReconcileError> {
-        Err(ReconcileError::Bundle {
-            name: "web".to_owned(),
-            source: crate::client::ApiError::Timeout,
-        })
+        Err(ReconcileError::Bundle(CallError::of("write", "Bundle web")(
+            ApiError::Timeout,
+        )))
     }
 
     fn is_first_transient_delay(delay: RequeueAfter) -> bool {

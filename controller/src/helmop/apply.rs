@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 
 use super::error::ReconcileError;
 use crate::{
-    client::{ApiError, bounded},
+    client::{ApiError, CallError, bounded},
     context::Context,
     watch::same_name_as,
     work::{HelmOpKey, name_of},
@@ -36,10 +36,9 @@ pub async fn bundle(
     } else {
         bounded(api.replace(&name.name, &writes::post(), &bundle)).await
     };
-    let written = written.map_err(|source| ReconcileError::Bundle {
-        name: name.name.clone(),
-        source,
-    })?;
+    let written = written
+        .map_err(CallError::of("write", format_args!("Bundle {}", name.name)))
+        .map_err(ReconcileError::Bundle)?;
     context
         .pruned_bundle_fields
         .learn("Bundle", &bundle.spec, &written.spec);
@@ -68,10 +67,12 @@ pub async fn status(
     let api = Api::<HelmOp>::namespaced(context.client.clone(), &name.namespace);
     let written = match writes::status(&api, helmop, &change).await {
         Err(error) if error.is_not_found() => return Ok(()),
-        other => other.map_err(|source| ReconcileError::Status {
-            name: name.name.clone(),
-            source,
-        })?,
+        other => other
+            .map_err(CallError::of(
+                "write the status of",
+                format_args!("HelmOp {}", name.name),
+            ))
+            .map_err(ReconcileError::HelmOp)?,
     };
     context.events.publish(helmop, events(&stored, &next));
     context
@@ -106,9 +107,9 @@ pub async fn cleanup(
         return Ok(());
     };
     let name = name_of(key);
-    let cleanup_error = |source| ReconcileError::Cleanup {
-        name: name.name.clone(),
-        source,
+    let cleanup_error = |error| {
+        let object = format_args!("HelmOp {}", name.name);
+        ReconcileError::HelmOp(CallError::of("remove Fleet's finalizer from", object)(error))
     };
     delete_bundle(context, key, &name).await.map_err(cleanup_error)?;
     let api = Api::<Decoded<HelmOp>>::namespaced(context.client.clone(), &name.namespace);

@@ -9,7 +9,7 @@ use helmops_core::{
 use thiserror::Error;
 
 use crate::{
-    client::ApiError,
+    client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
     resolve::ResolveError,
     watch::MissingKey,
@@ -52,29 +52,11 @@ pub enum ReconcileError {
     #[error(transparent)]
     Unresolved(MissingVersion),
     /// The Bundle could not be written.
-    #[error("could not write Bundle {name}: {source}")]
-    Bundle {
-        /// Name of the Bundle.
-        name: String,
-        /// The cause.
-        source: ApiError,
-    },
-    /// The status could not be written.
-    #[error("could not write the status of HelmOp {name}: {source}")]
-    Status {
-        /// Name of the HelmOp.
-        name: String,
-        /// The cause.
-        source: ApiError,
-    },
-    /// The finalizer of Fleet's own controller could not be removed.
-    #[error("could not remove Fleet's finalizer from HelmOp {name}: {source}")]
-    Cleanup {
-        /// Name of the HelmOp.
-        name: String,
-        /// The cause.
-        source: ApiError,
-    },
+    #[error(transparent)]
+    Bundle(CallError),
+    /// The HelmOp could not be written.
+    #[error(transparent)]
+    HelmOp(CallError),
 }
 
 impl ClassifiedError for ReconcileError {
@@ -89,9 +71,7 @@ impl ClassifiedError for ReconcileError {
             Self::Interrupted(error) => error.classify(),
             Self::TooSoon(wait) => classified(Reason::Progressing, Class::Postponed(*wait)),
             Self::Unresolved(_) => classified(Reason::Progressing, Class::TRANSIENT),
-            Self::Bundle { source, .. } | Self::Status { source, .. } | Self::Cleanup { source, .. } => {
-                source.classify()
-            }
+            Self::Bundle(error) | Self::HelmOp(error) => error.classify(),
         }
     }
 }
@@ -99,7 +79,7 @@ impl ClassifiedError for ReconcileError {
 impl ReconcileError {
     /// Whether a Bundle with the name exists that is not in the cache.
     pub fn is_uncached_bundle(&self) -> bool {
-        matches!(self, Self::Bundle { source, .. } if source.exists_already())
+        matches!(self, Self::Bundle(error) if error.exists_already())
     }
 }
 
@@ -110,6 +90,7 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+    use crate::client::ApiError;
 
     fn api_error(code: u16) -> ApiError {
         let status = Status::failure("no", "reason").with_code(code);
@@ -198,26 +179,19 @@ mod tests {
                 Class::TRANSIENT,
             ),
             (
-                ReconcileError::Bundle {
-                    name: name(),
-                    source: api_error(409),
-                },
+                ReconcileError::Bundle(CallError::of("write", "Bundle web")(api_error(409))),
                 Reason::APIError,
                 Class::Conflict,
             ),
             (
-                ReconcileError::Status {
-                    name: name(),
-                    source: api_error(500),
-                },
+                ReconcileError::HelmOp(CallError::of("write the status of", "HelmOp web")(api_error(500))),
                 Reason::APIError,
                 Class::TRANSIENT,
             ),
             (
-                ReconcileError::Cleanup {
-                    name: name(),
-                    source: ApiError::Timeout,
-                },
+                ReconcileError::HelmOp(CallError::of("remove Fleet's finalizer from", "HelmOp web")(
+                    ApiError::Timeout,
+                )),
                 Reason::APIError,
                 Class::TRANSIENT,
             ),

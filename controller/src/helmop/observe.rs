@@ -7,7 +7,12 @@ use helmops_core::{bundle, policy::Policies};
 use kube::{Api, Resource};
 
 use super::error::ReconcileError;
-use crate::{client::bounded, context::Context, watch::same_name_as, work::HelmOpKey};
+use crate::{
+    client::{CallError, bounded},
+    context::Context,
+    watch::same_name_as,
+    work::HelmOpKey,
+};
 
 /// The cached Bundle with the name of a HelmOp.
 ///
@@ -28,10 +33,8 @@ pub async fn fetch_bundle(
     let api = Api::<Decoded<Bundle>>::namespaced(context.client.clone(), &name.namespace);
     bounded(api.get_opt(&name.name))
         .await
-        .map_err(|source| ReconcileError::Bundle {
-            name: name.name.clone(),
-            source,
-        })
+        .map_err(CallError::of("read", format_args!("Bundle {}", name.name)))
+        .map_err(ReconcileError::Bundle)
 }
 
 /// The existing Bundle, if it was created from a HelmOp.

@@ -1,21 +1,20 @@
 //! An index of the namespaces of Clusters: computed from the name of a Cluster, or claimed in its status.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use helmops_api::{Cluster, Decoded, NamespacedName};
 use helmops_core::targeting::names;
 use helmops_kube::{Change, Fold};
 
+use super::index::Index;
+
 /// The namespaces of all Clusters. Its size is bounded by the number of Clusters.
 #[derive(Debug, Default)]
 pub struct Claims {
     /// The Clusters by the namespace that is computed from their name.
-    computed: HashMap<String, BTreeSet<NamespacedName>>,
+    computed: Index<String>,
     /// The Clusters by the namespace in their status, if it differs from the computed one.
-    claimed: HashMap<String, BTreeSet<NamespacedName>>,
+    claimed: Index<String>,
     /// The indexed namespaces of each Cluster.
     clusters: HashMap<NamespacedName, ClusterNamespaces>,
 }
@@ -46,9 +45,9 @@ impl Claims {
         let computed = names::cluster_namespace(&cluster.namespace, &cluster.name);
         let claimed = claimed.filter(|claimed| !claimed.is_empty() && *claimed != computed);
         let claimed = claimed.map(str::to_owned);
-        insert_into(&mut self.computed, &computed, &cluster);
+        self.computed.insert(computed.clone(), cluster.clone());
         if let Some(claimed) = &claimed {
-            insert_into(&mut self.claimed, claimed, &cluster);
+            self.claimed.insert(claimed.clone(), cluster.clone());
         }
         self.clusters
             .insert(cluster, ClusterNamespaces { computed, claimed });
@@ -59,51 +58,27 @@ impl Claims {
         let Some(indexed) = self.clusters.remove(cluster) else {
             return;
         };
-        remove_from(&mut self.computed, &indexed.computed, cluster);
+        self.computed.remove(&indexed.computed, cluster);
         if let Some(claimed) = &indexed.claimed {
-            remove_from(&mut self.claimed, claimed, cluster);
+            self.claimed.remove(claimed, cluster);
         }
     }
 
     /// Whether it is the computed namespace of a Cluster.
     pub fn is_computed(&self, namespace: &str) -> bool {
-        self.computed.contains_key(namespace)
+        self.computed.count(namespace) > 0
     }
 
     /// The Clusters that a namespace may belong to.
     pub fn clusters_of(&self, namespace: &str) -> Vec<NamespacedName> {
-        let both = [self.computed.get(namespace), self.claimed.get(namespace)];
-        both.into_iter().flatten().flatten().cloned().collect()
+        let both = self.computed.get(namespace).chain(self.claimed.get(namespace));
+        both.cloned().collect()
     }
 
     /// The other Clusters with the same computed namespace.
     pub fn rivals(&self, namespace: &str, cluster: &NamespacedName) -> Vec<NamespacedName> {
-        let all = self.computed.get(namespace).into_iter().flatten();
+        let all = self.computed.get(namespace);
         all.filter(|other| *other != cluster).cloned().collect()
-    }
-}
-
-fn insert_into(
-    index: &mut HashMap<String, BTreeSet<NamespacedName>>,
-    namespace: &str,
-    cluster: &NamespacedName,
-) {
-    index
-        .entry(namespace.to_owned())
-        .or_default()
-        .insert(cluster.clone());
-}
-
-fn remove_from(
-    index: &mut HashMap<String, BTreeSet<NamespacedName>>,
-    namespace: &str,
-    cluster: &NamespacedName,
-) {
-    if let Some(clusters) = index.get_mut(namespace) {
-        clusters.remove(cluster);
-        if clusters.is_empty() {
-            index.remove(namespace);
-        }
     }
 }
 

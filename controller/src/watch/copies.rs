@@ -3,10 +3,7 @@
 //! Only metadata is watched. An annotation has the source of a copy, and the managed fields show whether another client has
 //! changed it since: the API server records the field manager of each key, and a client that changes a key becomes its manager.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{MetadataWithManagers, NamespacedName};
@@ -15,6 +12,7 @@ use helmops_kube::{Cache, Change, Fold};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
+use super::index::Index;
 use crate::{
     work::{BundleKey, key},
     writes::FIELD_MANAGER,
@@ -23,8 +21,8 @@ use crate::{
 /// All copies, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    secrets: Cache<Arc<ObservedCopy>, Unowned>,
-    config_maps: Cache<Arc<ObservedCopy>, Unowned>,
+    secrets: Cache<Arc<ObservedCopy>, Index<BundleKey>>,
+    config_maps: Cache<Arc<ObservedCopy>, Index<BundleKey>>,
 }
 
 impl Copies {
@@ -59,8 +57,10 @@ impl Copies {
         let mut found = Vec::new();
         for kind in KINDS {
             self.of(kind).read(|_, unowned| {
-                let names = unowned.0.get(bundle).into_iter().flatten();
-                let names = names.filter(|name| is_selected(&name.namespace)).cloned();
+                let names = unowned
+                    .get(bundle)
+                    .filter(|name| is_selected(&name.namespace))
+                    .cloned();
                 found.extend(names.map(|name| CopyRef { kind, name }));
             });
         }
@@ -112,7 +112,7 @@ impl Copies {
             .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))
     }
 
-    const fn of(&self, kind: CopyKind) -> &Cache<Arc<ObservedCopy>, Unowned> {
+    const fn of(&self, kind: CopyKind) -> &Cache<Arc<ObservedCopy>, Index<BundleKey>> {
         match kind {
             CopyKind::Secret => &self.secrets,
             CopyKind::ConfigMap => &self.config_maps,
@@ -139,27 +139,10 @@ fn bundles(copy: &ObservedCopy) -> impl Iterator<Item = BundleKey> {
 }
 
 /// The copies without an owner, by Bundle.
-#[derive(Debug, Default)]
-struct Unowned(HashMap<BundleKey, BTreeSet<NamespacedName>>);
-
-impl Fold<Arc<ObservedCopy>> for Unowned {
+impl Fold<Arc<ObservedCopy>> for Index<BundleKey> {
     fn apply(&mut self, change: &Change<Arc<ObservedCopy>>) {
         let bundle = |copy: &Option<Arc<ObservedCopy>>| unowned_of(copy.as_ref()?);
-        let (before, after) = (bundle(&change.before), bundle(&change.after));
-        if before == after {
-            return;
-        }
-        if let Some(before) = before
-            && let Some(names) = self.0.get_mut(&before)
-        {
-            names.remove(&change.name);
-            if names.is_empty() {
-                self.0.remove(&before);
-            }
-        }
-        if let Some(after) = after {
-            self.0.entry(after).or_default().insert(change.name.clone());
-        }
+        self.change(&change.name, bundle(&change.before), bundle(&change.after));
     }
 }
 

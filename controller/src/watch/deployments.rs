@@ -1,9 +1,6 @@
 //! The cache of BundleDeployments, indexed by Bundle and by the namespace of the cluster.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
@@ -12,18 +9,14 @@ use helmops_kube::{Cache, Change, Fold, Presence, is_absent};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
-use super::{same_name_as, scope::log_errors};
+use super::{index::Index, same_name_as, scope::log_errors};
 use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
 
 /// All BundleDeployments, as last observed. Clones share the cache.
 ///
 /// They are absent if no bundle controller is installed, so that their CRD does not exist, or if the scope does not include them.
 #[derive(Clone, Debug)]
-pub struct Deployments(Cache<CachedDeployment, ByBundle>);
-
-/// The BundleDeployments of each Bundle.
-#[derive(Debug, Default)]
-struct ByBundle(HashMap<BundleKey, BTreeSet<NamespacedName>>);
+pub struct Deployments(Cache<CachedDeployment, Index<BundleKey>>);
 
 /// The objects that a change of a BundleDeployment affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,16 +51,15 @@ impl Deployments {
 
     /// The BundleDeployments of a Bundle.
     pub fn of_bundle(&self, bundle: &BundleKey) -> Vec<CachedDeployment> {
-        self.0.read(|deployments, ByBundle(by_bundle)| {
-            let names = by_bundle.get(bundle).into_iter().flatten();
+        self.0.read(|deployments, by_bundle| {
+            let names = by_bundle.get(bundle);
             names.filter_map(|name| deployments.get(name).cloned()).collect()
         })
     }
 
     /// The number of BundleDeployments of a Bundle.
     pub fn count(&self, bundle: &BundleKey) -> usize {
-        self.0
-            .read(|_, ByBundle(by_bundle)| by_bundle.get(bundle).map_or(0, BTreeSet::len))
+        self.0.read(|_, by_bundle| by_bundle.count(bundle))
     }
 
     /// The BundleDeployments in the namespace of a cluster.
@@ -135,24 +127,11 @@ impl Deployments {
     }
 }
 
-impl Fold<CachedDeployment> for ByBundle {
+/// The BundleDeployments of each Bundle.
+impl Fold<CachedDeployment> for Index<BundleKey> {
     fn apply(&mut self, change: &Change<CachedDeployment>) {
         let bundle = |deployment: &Option<CachedDeployment>| bundle_key(deployment.as_ref()?.meta());
-        let (before, after) = (bundle(&change.before), bundle(&change.after));
-        if before == after {
-            return;
-        }
-        if let Some(before) = before
-            && let Some(names) = self.0.get_mut(&before)
-        {
-            names.remove(&change.name);
-            if names.is_empty() {
-                self.0.remove(&before);
-            }
-        }
-        if let Some(after) = after {
-            self.0.entry(after).or_default().insert(change.name.clone());
-        }
+        self.change(&change.name, bundle(&change.before), bundle(&change.after));
     }
 }
 
@@ -350,7 +329,7 @@ mod tests {
         followed.observe(Event::Delete(deployment("c1", "web")));
         let is_empty = deployments
             .0
-            .read(|all, by_bundle| all.is_empty() && by_bundle.0.is_empty());
+            .read(|all, by_bundle| all.is_empty() && by_bundle.is_empty());
         assert!(is_empty, "no index entry remains");
     }
 

@@ -26,6 +26,7 @@ mod claims;
 mod clusters;
 mod copies;
 mod deployments;
+mod index;
 mod policies;
 mod rancher_ca;
 mod scope;

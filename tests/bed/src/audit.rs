@@ -54,10 +54,12 @@ impl Write {
 
     /// Whether its outcome is unknown, because the client disconnected before the response: it may have been applied.
     pub fn is_undetermined(&self) -> bool {
-        // 504: the client cancelled the request. A process that was stopped between its check of the Lease and the request sends
-        // the request when it continues, and cancels it immediately. Without the cancellation, the resource version or the name
-        // makes it fail.
-        self.code == 0 || self.code >= 500 && self.code != 504
+        self.code == 0 || self.code >= 500
+    }
+
+    /// Whether the client cancelled it.
+    fn is_cancelled(&self) -> bool {
+        self.code == 504
     }
 
     /// Resource and name, such as `bundles/web`.
@@ -115,8 +117,12 @@ pub fn check_terms(writes: &[Write]) -> Result<Terms> {
         acquisitions: 0,
         other_writes: 0,
     };
-    let is_applied =
-        |write: &&Write| write.is_accepted() || write.is_undetermined() && write.resource != LEASES;
+    // A process that was stopped between its check of the Lease and a request sends the request when it continues, and cancels it
+    // immediately. Without the cancellation, the resource version or the name makes it fail.
+    let counts_although_undetermined = |write: &Write| write.is_undetermined() && !write.is_cancelled();
+    let is_applied = |write: &&Write| {
+        write.is_accepted() || counts_although_undetermined(write) && write.resource != LEASES
+    };
     for write in writes.iter().filter(is_applied) {
         let is_holder = holder == Some(&write.writer);
         if write.resource == LEASES {

@@ -8,7 +8,7 @@ use helmops_bed::namespace::TestNamespace;
 use serde_json::{Value, json};
 
 use crate::harness::beside_fleet::suite;
-use crate::harness::helmop;
+use crate::harness::{helmop, run};
 
 async fn namespace() -> TestNamespace {
     TestNamespace::create(&suite().await.bed, "admit").await.unwrap()
@@ -98,12 +98,7 @@ async fn polling_is_off_by_default_and_a_dry_run_stores_nothing() {
         "0s"
     );
     let null = r#"{"spec":{"pollingInterval":null}}"#;
-    kubectl
-        .run(&["patch", "helmop/web", "--type=merge", "-p", null])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    run(&kubectl, &["patch", "helmop/web", "--type=merge", "-p", null]).await;
     assert_eq!(
         kubectl.get("helmop/web").await.unwrap().unwrap()["spec"]["pollingInterval"],
         "0s"
@@ -248,22 +243,12 @@ async fn denials_are_counted_by_reason() {
 async fn kubectl_explain_documents_the_fields() {
     let namespace = namespace().await;
     let kubectl = namespace.kubectl();
-    let printed = kubectl
-        .run(&["explain", "helmop.spec.helm.version"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    let printed = run(&kubectl, &["explain", "helmop.spec.helm.version"]).await;
     assert!(
         printed.contains("FIELD: version <string>") && printed.contains("Version of the chart"),
         "{printed}"
     );
-    let all = kubectl
-        .run(&["explain", "helmop", "--recursive"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    let all = run(&kubectl, &["explain", "helmop", "--recursive"]).await;
     for field in [
         "rolloutStrategy",
         "pollingInterval",

@@ -88,12 +88,8 @@ async fn invalid_objects_stored_before_the_webhook_stay_editable() {
     fixture.apply("deleted", &json!({ "helm": invalid })).await;
     let finalizer = r#"{"metadata":{"finalizers":["example.com/hold"]}}"#;
     fixture
-        .kubectl
         .run(&["patch", "helmop/deleted", "--type=merge", "-p", finalizer])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+        .await;
     let webhook = helmops::start_webhook(&fixture.bed, "webhook", &|program| fixture.bed.command(program))
         .await
         .unwrap();
@@ -108,13 +104,7 @@ async fn invalid_objects_stored_before_the_webhook_stay_editable() {
             .await
             .unwrap()
     };
-    fixture
-        .kubectl
-        .run(&["label", "helmop/old", "team=a"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    fixture.run(&["label", "helmop/old", "team=a"]).await;
     let edited = patch("old", r#"{"spec":{"paused":true}}"#).await;
     assert!(edited.status.success(), "{}", edited.stderr);
     assert!(
@@ -136,13 +126,7 @@ async fn invalid_objects_stored_before_the_webhook_stay_editable() {
         worse.stderr
     );
 
-    fixture
-        .kubectl
-        .run(&["delete", "helmop/deleted", "--wait=false"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    fixture.run(&["delete", "helmop/deleted", "--wait=false"]).await;
     patch("deleted", r#"{"metadata":{"finalizers":null}}"#)
         .await
         .ok()

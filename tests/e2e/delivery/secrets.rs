@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::harness::SOON;
 use crate::harness::standalone::{Fixture, decoded};
+use crate::harness::{SOON, run};
 
 impl Fixture {
     /// The name of the copy of a Bundle's access Secret, as in the BundleDeployment.
@@ -352,12 +352,7 @@ async fn a_secret_that_helmops_does_not_manage_is_not_overwritten() {
         "{message}"
     );
     fixture.until_data(0, "theirs", "key", "theirs").await;
-    kubectl
-        .run(&["delete", "secret", "theirs"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    run(&kubectl, &["delete", "secret", "theirs"]).await;
     fixture.until_data(0, "theirs", "key", "ours").await;
 }
 

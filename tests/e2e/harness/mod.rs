@@ -28,6 +28,11 @@ pub fn condition<'o>(object: &'o Value, r#type: &str) -> Option<&'o Value> {
         .find(|condition| condition["type"] == r#type)
 }
 
+/// Runs kubectl, which must succeed, and returns what it prints.
+pub async fn run(kubectl: impl AsRef<Kubectl>, arguments: &[&str]) -> String {
+    kubectl.as_ref().run(arguments).await.unwrap().ok().unwrap()
+}
+
 /// Waits until `check` accepts an object.
 pub async fn until(
     kubectl: impl AsRef<Kubectl>,

@@ -12,7 +12,7 @@ use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
-use super::{SOON, helmop, until_reason, until_version};
+use super::{SOON, helmop, run, until_reason, until_version};
 
 /// A control plane with the controller in it, and a chart repository.
 pub struct Fixture {
@@ -108,7 +108,7 @@ impl Fixture {
     }
 
     pub async fn run(&self, arguments: &[&str]) {
-        self.kubectl.run(arguments).await.unwrap().ok().unwrap();
+        run(&self.kubectl, arguments).await;
     }
 
     pub async fn apply_object(&self, object: &Value) {

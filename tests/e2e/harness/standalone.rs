@@ -14,7 +14,7 @@ use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::{SOON, condition, message, until, until_none};
+use super::{SOON, condition, message, run, until, until_none};
 
 /// The control plane and the controller.
 pub struct Suite {
@@ -116,8 +116,7 @@ impl Fixture {
     }
 
     pub async fn kubectl(&self, arguments: &[&str]) {
-        let kubectl = self.namespace.kubectl();
-        kubectl.run(arguments).await.unwrap().ok().unwrap();
+        run(&self.namespace, arguments).await;
     }
 
     /// Changes an object (JSON Merge Patch).

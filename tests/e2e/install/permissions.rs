@@ -11,6 +11,7 @@ use helmops_bed::test_bed::TestBed;
 
 use super::empty;
 use super::manifests::apply;
+use crate::harness::run;
 
 /// kubectl with the token of a ServiceAccount of helmops.
 async fn as_account(bed: &TestBed, account: &str) -> Kubectl {
@@ -86,12 +87,7 @@ async fn a_namespaced_controller_reads_no_secret_of_another_namespace() {
     let bed = empty().await;
     let kubectl = bed.kubectl();
     for namespace in [NAMESPACE, "team-a", "team-b"] {
-        kubectl
-            .run(&["create", "namespace", namespace])
-            .await
-            .unwrap()
-            .ok()
-            .unwrap();
+        run(&kubectl, &["create", "namespace", namespace]).await;
     }
     let chart = manifests();
     let helm = Helm::new(&bed.tools, &bed.directory);

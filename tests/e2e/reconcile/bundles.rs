@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::beside_fleet::{
     apply, assert_no_bundle, suite, until_accepted, until_no_bundle, until_refused,
 };
-use crate::harness::{condition, helmop, until, until_version};
+use crate::harness::{condition, helmop, run, until, until_version};
 
 async fn fixture() -> (TestNamespace, ChartServer) {
     let suite = suite().await;
@@ -87,13 +87,7 @@ async fn deleting_a_helmop_deletes_its_bundle() {
     let (namespace, server) = fixture().await;
     apply(&namespace, "web", &alpine(&server, "")).await;
     until_version(&namespace, "web", "0.2.0").await;
-    namespace
-        .kubectl()
-        .run(&["delete", "helmop/web"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    run(&namespace, &["delete", "helmop/web"]).await;
     until_no_bundle(&namespace, "web").await;
 }
 
@@ -150,13 +144,7 @@ async fn a_bundle_of_another_owner_is_not_modified() {
         namespace.kubectl().get("bundle/web").await.unwrap().unwrap()["spec"]["paused"],
         true
     );
-    namespace
-        .kubectl()
-        .run(&["delete", "bundle/web"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    run(&namespace, &["delete", "bundle/web"]).await;
     until_version(&namespace, "web", "0.2.0").await;
     until_accepted(&namespace, "web").await;
 }
@@ -169,13 +157,7 @@ async fn an_edited_or_deleted_bundle_is_restored_with_the_same_version() {
     until_accepted(&namespace, "web").await;
     server.close().await;
     let edit = r#"{"spec":{"helm":{"version":"9.9.9"}},"metadata":{"labels":null}}"#;
-    namespace
-        .kubectl()
-        .run(&["patch", "bundle/web", "--type=merge", "-p", edit])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    run(&namespace, &["patch", "bundle/web", "--type=merge", "-p", edit]).await;
     let bundle = until_version(&namespace, "web", "0.2.0").await;
     assert_eq!(
         bundle["metadata"]["labels"]["fleet.cattle.io/fleet-helm-name"],
@@ -183,13 +165,7 @@ async fn an_edited_or_deleted_bundle_is_restored_with_the_same_version() {
     );
 
     server.reopen().await.unwrap();
-    namespace
-        .kubectl()
-        .run(&["delete", "bundle/web"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    run(&namespace, &["delete", "bundle/web"]).await;
     until_version(&namespace, "web", "0.2.0").await;
 }
 
@@ -209,20 +185,18 @@ async fn other_changes_keep_the_version_and_need_no_repository() {
 
     charts.add_version("alpine", "0.5.0").await.unwrap();
     let wipe = r#"{"status":null}"#;
-    namespace
-        .kubectl()
-        .run(&[
+    run(
+        &namespace,
+        &[
             "patch",
             "helmop/web",
             "--subresource=status",
             "--type=merge",
             "-p",
             wipe,
-        ])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+        ],
+    )
+    .await;
     let mut spec = alpine(&server, "0.x");
     spec["helm"]["values"] = json!({ "replicas": 3 });
     apply(&namespace, "web", &spec).await;
@@ -274,20 +248,8 @@ async fn deletion_removes_fleets_finalizer_and_an_orphaned_bundle() {
         .unwrap();
     until_version(&namespace, "web", "0.2.0").await;
     let orphan = r#"{"metadata":{"ownerReferences":null}}"#;
-    namespace
-        .kubectl()
-        .run(&["patch", "bundle/web", "--type=merge", "-p", orphan])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
-    namespace
-        .kubectl()
-        .run(&["delete", "helmop/web", "--timeout=30s"])
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    run(&namespace, &["patch", "bundle/web", "--type=merge", "-p", orphan]).await;
+    run(&namespace, &["delete", "helmop/web", "--timeout=30s"]).await;
     until_no_bundle(&namespace, "web").await;
 }
 

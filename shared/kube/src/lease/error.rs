@@ -88,10 +88,11 @@ impl LeaseError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn status(code: u16) -> LeaseError {
+    /// The error of a response with a status.
+    pub fn status(code: u16) -> LeaseError {
         let status = Status {
             code,
             ..Status::default()

@@ -121,17 +121,7 @@ fn message(state: &LoggedState, remaining: Option<Duration>) -> (Level, Cow<'sta
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
-    use super::*;
-
-    fn status(code: u16) -> LeaseError {
-        let status = Status {
-            code,
-            ..Status::default()
-        };
-        kube::Error::Api(Box::new(status)).into()
-    }
+    use super::{super::error::tests::status, *};
 
     #[test]
     fn each_state_is_logged_once() {

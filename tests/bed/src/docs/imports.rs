@@ -6,13 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Page, Problem};
+use super::{ARCHITECTURE, Page, Problem};
 
 /// Folders without these rules: of tests and of fuzz targets.
 const EXEMPT: [&str; 2] = ["fuzz/", "tests/"];
 
-/// The page that states the order of modules, and the separator of their names there.
-const ARCHITECTURE: &str = "ARCHITECTURE.md";
+/// The separator of the names of modules in their stated order.
 const ARROW: &str = " → ";
 
 /// How often an item is exported again on its way; more would be a cycle.

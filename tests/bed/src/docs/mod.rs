@@ -39,6 +39,9 @@ impl fmt::Display for Problem {
     }
 }
 
+/// The page that states the modules, and their order.
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+
 /// Everything that is wrong in the documentation, and in the words and imports of the sources, of the repository at `root`.
 ///
 /// # Errors

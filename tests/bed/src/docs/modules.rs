@@ -7,9 +7,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
-use super::{Page, Problem, problem};
-
-const ARCHITECTURE: &str = "ARCHITECTURE.md";
+use super::{ARCHITECTURE, Page, Problem, problem};
 
 /// The heading above the table of folders.
 const TABLE: &str = "## Modules";

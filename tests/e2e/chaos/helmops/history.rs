@@ -35,7 +35,7 @@ pub fn check(writes: &[Write]) -> Result<usize> {
     let mut histories = HashMap::<String, VersionHistory>::new();
     let mut count = 0;
     let of_bundles = writes.iter().filter(|write| write.resource == "bundles");
-    for write in of_bundles.filter(|write| write.is_accepted() || may_be_applied(write)) {
+    for write in of_bundles.filter(|write| write.is_accepted() || write.is_undetermined()) {
         let (owner, versions) = read(write).with_context(|| format!("{write:?}"))?;
         let is_pinned = write.name.starts_with(PollClass::Pinned.prefix());
         let history = histories.entry(owner).or_default();
@@ -54,12 +54,6 @@ pub fn check(writes: &[Write]) -> Result<usize> {
         }
     }
     Ok(count)
-}
-
-/// Whether the outcome of a write is unknown. Unlike in [`Write::is_undetermined`], a write that a killed leader has cancelled may
-/// be applied too: it carries the current resource version.
-fn may_be_applied(write: &Write) -> bool {
-    write.is_undetermined() || write.code == 504
 }
 
 /// All writes of a Bundle, for an error.
