@@ -1,0 +1,91 @@
+//! The identity of an object of a release.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The identity of an object: API version, kind, namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId {
+    /// For example `apps/v1`, or `v1` for the core group.
+    pub api_version: String,
+    /// For example `Deployment`.
+    pub kind: String,
+    /// Empty for a cluster-scoped object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ObjectId {
+    /// The identity of an object in JSON; `None` if it lacks a kind or a name.
+    pub fn of(object: &Value) -> Option<Self> {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        let id = Self {
+            api_version: text("/apiVersion").unwrap_or_default().to_owned(),
+            kind: text("/kind").filter(|kind| !kind.is_empty())?.to_owned(),
+            namespace: text("/metadata/namespace").unwrap_or_default().to_owned(),
+            name: text("/metadata/name").filter(|name| !name.is_empty())?.to_owned(),
+        };
+        Some(id)
+    }
+
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+}
+
+/// As Fleet shows an object: `deployment.apps shop/web`. The first part of the API version follows the kind, so for the core group
+/// it is the version: `configmap.v1 shop/web`.
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind.to_lowercase())?;
+        let api = self.api_version.split('/').next().unwrap_or_default();
+        if !api.is_empty() {
+            write!(f, ".{api}")?;
+        }
+        if self.namespace.is_empty() {
+            write!(f, " {}", self.name)
+        } else {
+            write!(f, " {}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_shown_as_in_fleet() {
+        for (api_version, kind, namespace, expected) in [
+            ("v1", "ConfigMap", "shop", "configmap.v1 shop/web"),
+            ("apps/v1", "Deployment", "shop", "deployment.apps shop/web"),
+            (
+                "rbac.authorization.k8s.io/v1",
+                "ClusterRole",
+                "",
+                "clusterrole.rbac.authorization.k8s.io web",
+            ),
+            ("", "ConfigMap", "shop", "configmap shop/web"),
+        ] {
+            let metadata = json!({ "name": "web", "namespace": namespace });
+            let object = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
+            assert_eq!(ObjectId::of(&object).unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn an_object_has_a_kind_and_a_name() {
+        for object in [
+            json!({ "kind": "ConfigMap", "metadata": {} }),
+            json!({ "metadata": { "name": "web" } }),
+            json!("text"),
+        ] {
+            assert_eq!(ObjectId::of(&object), None);
+        }
+    }
+}
