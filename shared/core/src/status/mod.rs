@@ -32,7 +32,7 @@ mod timestamp;
 
 pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
-    cluster::{cluster, is_refused, refused_cluster},
+    cluster::{cluster, is_refused, is_silent, last_seen, refused_cluster},
     deployments::helmop_of,
     events::{Event, bundle_events, decode_failed, events},
     helmop::{ReconcileOutcome, next, without_extras},
