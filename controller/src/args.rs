@@ -70,8 +70,8 @@ pub struct Args {
     )]
     pub agent_accounts: bool,
 
-    /// With the bundle controller: time without a report of its agent after which a Cluster is not ready, three check-in intervals
-    /// of agents; 0s disables it
+    /// With the bundle controller: time without a report of its agent after which the state of a Cluster is unknown, three check-in
+    /// intervals of agents; 0s disables it
     #[arg(long, env = "HELMOPS_AGENT_TIMEOUT", default_value = "45m", value_name = "DURATION", value_parser = timeout)]
     pub agent_timeout: Duration,
 
