@@ -30,7 +30,8 @@ use crate::work::{ClusterKey, key};
 /// The objects of all accounts, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
-    service_accounts: Cache<Arc<ObservedObject>, Index<NamespacedName>>,
+    /// ServiceAccounts.
+    subjects: Cache<Arc<ObservedObject>, Index<NamespacedName>>,
     roles: Cache<Arc<ObservedObject>, Index<NamespacedName>>,
     role_bindings: Cache<Arc<ObservedObject>, Index<NamespacedName>>,
 }
@@ -108,7 +109,7 @@ impl Accounts {
 
     const fn of(&self, kind: Kind) -> &Cache<Arc<ObservedObject>, Index<NamespacedName>> {
         match kind {
-            Kind::ServiceAccount => &self.service_accounts,
+            Kind::ServiceAccount => &self.subjects,
             Kind::Role => &self.roles,
             Kind::RoleBinding => &self.role_bindings,
         }

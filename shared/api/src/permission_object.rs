@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{metadata::Metadata, same_resource::same_resource_as};
 
-/// A `ServiceAccount`, Role or `RoleBinding` (`K`), with metadata without `managedFields`: with the types of `k8s_openapi`, one object
+/// A ServiceAccount, Role or RoleBinding (`K`), with metadata without `managedFields`: with the types of `k8s_openapi`, one object
 /// with deeply nested `managedFields` would keep a list from decoding.
 #[derive(Deserialize)]
 #[serde(bound = "", rename_all = "camelCase")]
@@ -19,16 +19,16 @@ pub struct PermissionObject<K> {
     /// The metadata.
     #[serde(default)]
     pub metadata: Metadata,
-    /// Of a `ServiceAccount`: whether pods get a token of it.
+    /// Of a ServiceAccount: whether pods get a token of it.
     #[serde(default)]
     pub automount_service_account_token: Option<bool>,
     /// Of a Role: what it allows.
     #[serde(default)]
     pub rules: Option<Vec<PolicyRule>>,
-    /// Of a `RoleBinding`: the role.
+    /// Of a RoleBinding: the role.
     #[serde(default)]
     pub role_ref: Option<RoleRef>,
-    /// Of a `RoleBinding`: who gets the role.
+    /// Of a RoleBinding: who gets the role.
     #[serde(default)]
     pub subjects: Option<Vec<Subject>>,
     #[serde(skip)]
@@ -89,11 +89,11 @@ mod tests {
     fn a_list_with_deeply_nested_managed_fields_decodes() {
         let deep = format!("{}{}", r#"{"f:a":"#.repeat(1000), "{}") + &"}".repeat(1000);
         let rule = r#"{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}"#;
-        let role = format!(
+        let object = format!(
             r#"{{"metadata":{{"name":"a","managedFields":[{{"manager":"b","fieldsV1":{deep}}}]}},"rules":[{rule}]}}"#
         );
-        let list = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{role}]}}"#);
-        let list: ObjectList<PermissionObject<Role>> = serde_json::from_str(&list).unwrap();
+        let text = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{object}]}}"#);
+        let list: ObjectList<PermissionObject<Role>> = serde_json::from_str(&text).unwrap();
         let rules = list.items[0].rules.as_ref().unwrap();
         assert_eq!(rules[0].verbs, ["get"]);
     }

@@ -84,7 +84,7 @@ impl fmt::Display for Permission {
     }
 }
 
-/// The API server checks the permission with this verb itself when a `RoleBinding` is created; no request has it.
+/// The API server checks the permission with this verb itself when a RoleBinding is created; no request has it.
 const BIND: &str = "bind";
 
 /// Problems of the roles: permissions that are not used, and forbidden requests that no role of the account allows.

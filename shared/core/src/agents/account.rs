@@ -33,11 +33,11 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// The kind of an object of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// `ServiceAccount`.
+    /// ServiceAccount.
     ServiceAccount,
     /// `Role`.
     Role,
-    /// `RoleBinding`.
+    /// RoleBinding.
     RoleBinding,
 }
 
@@ -59,11 +59,11 @@ impl fmt::Display for ObjectId {
 /// An object of an account, as it is to be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccountObject {
-    /// `ServiceAccount`.
+    /// ServiceAccount.
     ServiceAccount(ServiceAccount),
     /// `Role`.
     Role(Role),
-    /// `RoleBinding`.
+    /// RoleBinding.
     RoleBinding(RoleBinding),
 }
 
@@ -104,7 +104,7 @@ pub struct ObservedObject {
     pub uid: Option<String>,
     /// A hash of everything that this module sets.
     pub(super) content: u64,
-    /// A hash of the role of a `RoleBinding`, which cannot be changed.
+    /// A hash of the role of a RoleBinding, which cannot be changed.
     pub(super) role: u64,
 }
 

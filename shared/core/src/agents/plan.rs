@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(writes.len(), 2);
     }
 
-    /// The API server rejects a change of the role of a `RoleBinding`.
+    /// The API server rejects a change of the role of a RoleBinding.
     #[test]
     fn a_binding_to_another_role_is_replaced() {
         let objects = desired("cluster-a");

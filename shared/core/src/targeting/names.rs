@@ -34,7 +34,7 @@ pub fn access_secret(bundle_namespace: &str, bundle: &str, secret: &str) -> Stri
     hashed(secret, &format!("{bundle_namespace}/{bundle}/{secret}"))
 }
 
-/// Name of the Role, in the namespace of a Cluster, for the status of this Cluster, and of its `RoleBinding`.
+/// Name of the Role, in the namespace of a Cluster, for the status of this Cluster, and of its RoleBinding.
 pub fn agent_role(cluster_namespace: &str, cluster: &str) -> String {
     let name = hashed(cluster, &format!("{cluster_namespace}/{cluster}"));
     format!("helmops-agent-{name}")
