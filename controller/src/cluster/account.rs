@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use helmops_api::{Cluster, MetadataOnly, NamespacedName, PermissionObject};
-use helmops_core::agents::{AccountObject, Kind, ObjectId, ObservedObject, Write, account, plan};
+use helmops_api::{Cluster, MetadataOnly, NamespacedName};
+use helmops_core::agents::{AccountObject, Kind, ObjectId, Write, account, plan};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -120,13 +120,15 @@ impl AccountWriter<'_> {
 
     async fn post<K: Permissions>(&self, id: &ObjectId, object: &K) -> Result<(), ApiError> {
         let created: K = bounded(self.api(id).create(&writes::post(), object)).await?;
-        self.record(id, &created)
+        self.accounts.wrote(id, created.into().observed());
+        Ok(())
     }
 
     async fn patch<K: Permissions>(&self, id: &ObjectId, object: &K) -> Result<(), ApiError> {
         let params = writes::patch().force();
         let applied: K = bounded(self.api(id).patch(&id.name.name, &params, &Patch::Apply(object))).await?;
-        self.record(id, &applied)
+        self.accounts.wrote(id, applied.into().observed());
+        Ok(())
     }
 
     async fn delete_object<K: Permissions>(
@@ -139,12 +141,6 @@ impl AccountWriter<'_> {
             .map(drop)
     }
 
-    fn record<K: Permissions>(&self, id: &ObjectId, written: &K) -> Result<(), ApiError> {
-        let read = PermissionObject::of(written).map_err(kube::Error::SerdeError)?;
-        self.accounts.wrote(id, ObservedObject::of(&read));
-        Ok(())
-    }
-
     fn api<K: Permissions>(&self, id: &ObjectId) -> Api<K> {
         Api::namespaced(self.client.clone(), &id.name.namespace)
     }
@@ -152,7 +148,12 @@ impl AccountWriter<'_> {
 
 /// A kind of an account.
 trait Permissions:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + Serialize + DeserializeOwned
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + fmt::Debug
+    + Serialize
+    + DeserializeOwned
+    + Into<AccountObject>
 {
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_core::Resource;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{metadata::Metadata, same_resource::same_resource_as};
 
@@ -33,16 +33,6 @@ pub struct PermissionObject<K> {
     pub subjects: Option<Vec<Subject>>,
     #[serde(skip)]
     kind: PhantomData<K>,
-}
-
-impl<K: Resource<DynamicType = ()> + Serialize> PermissionObject<K> {
-    /// The same object.
-    ///
-    /// # Errors
-    /// If it cannot be encoded in JSON.
-    pub fn of(object: &K) -> serde_json::Result<Self> {
-        serde_json::from_str(&serde_json::to_string(object)?)
-    }
 }
 
 impl<K> Clone for PermissionObject<K> {

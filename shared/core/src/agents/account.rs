@@ -20,7 +20,6 @@ use k8s_openapi::{
 };
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
-use serde_json::json;
 
 use crate::targeting::names::agent_role;
 
@@ -79,19 +78,42 @@ impl AccountObject {
         ObjectId { kind, name }
     }
 
-    /// What is observed of it when it exists as it is to be, besides its UID. `None` if it cannot be encoded, which does not happen.
-    pub(super) fn observed(&self) -> Option<ObservedObject> {
+    /// What is observed of it when it exists.
+    pub fn observed(&self) -> ObservedObject {
         match self {
-            Self::ServiceAccount(object) => PermissionObject::of(object)
-                .ok()
-                .map(|of| ObservedObject::of(&of)),
-            Self::Role(object) => PermissionObject::of(object)
-                .ok()
-                .map(|of| ObservedObject::of(&of)),
-            Self::RoleBinding(object) => PermissionObject::of(object)
-                .ok()
-                .map(|of| ObservedObject::of(&of)),
+            Self::ServiceAccount(account) => Content {
+                automount: account.automount_service_account_token,
+                ..Content::of(&account.metadata)
+            },
+            Self::Role(role) => Content {
+                rules: role.rules.as_deref().unwrap_or_default(),
+                ..Content::of(&role.metadata)
+            },
+            Self::RoleBinding(binding) => Content {
+                role: Some(&binding.role_ref),
+                subjects: binding.subjects.as_deref().unwrap_or_default(),
+                ..Content::of(&binding.metadata)
+            },
         }
+        .observed()
+    }
+}
+
+impl From<ServiceAccount> for AccountObject {
+    fn from(account: ServiceAccount) -> Self {
+        Self::ServiceAccount(account)
+    }
+}
+
+impl From<Role> for AccountObject {
+    fn from(role: Role) -> Self {
+        Self::Role(role)
+    }
+}
+
+impl From<RoleBinding> for AccountObject {
+    fn from(binding: RoleBinding) -> Self {
+        Self::RoleBinding(binding)
     }
 }
 
@@ -111,24 +133,59 @@ pub struct ObservedObject {
 impl ObservedObject {
     /// Reads an object.
     pub fn of<K>(object: &PermissionObject<K>) -> Self {
-        let metadata: &ObjectMeta = &object.metadata;
+        Content {
+            automount: object.automount_service_account_token,
+            rules: object.rules.as_deref().unwrap_or_default(),
+            role: object.role_ref.as_ref(),
+            subjects: object.subjects.as_deref().unwrap_or_default(),
+            ..Content::of(&object.metadata)
+        }
+        .observed()
+    }
+}
+
+/// Everything of an object that this module sets.
+struct Content<'o> {
+    metadata: &'o ObjectMeta,
+    automount: Option<bool>,
+    rules: &'o [PolicyRule],
+    role: Option<&'o RoleRef>,
+    subjects: &'o [Subject],
+}
+
+impl<'o> Content<'o> {
+    /// Of an object with nothing but metadata.
+    const fn of(metadata: &'o ObjectMeta) -> Self {
+        Self {
+            metadata,
+            automount: None,
+            rules: &[],
+            role: None,
+            subjects: &[],
+        }
+    }
+
+    fn observed(&self) -> ObservedObject {
+        let metadata = self.metadata;
         let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
         let cluster = annotation(labels::CLUSTER_NAMESPACE)
             .zip(annotation(labels::CLUSTER))
             .map(|(namespace, name)| NamespacedName { namespace, name });
-        let content = json!({
-            "label": labels::of(metadata, labels::AGENT_ACCOUNT),
-            "cluster": cluster.as_ref().map(ToString::to_string),
-            "owners": metadata.owner_references.as_deref().unwrap_or_default(),
-            "automount": object.automount_service_account_token,
-            "rules": object.rules.as_deref().unwrap_or_default(),
-            "subjects": object.subjects.as_deref().unwrap_or_default(),
-        });
-        Self {
-            cluster,
+        let content = (
+            labels::of(metadata, labels::AGENT_ACCOUNT),
+            cluster
+                .as_ref()
+                .map(|cluster| (&cluster.namespace, &cluster.name)),
+            metadata.owner_references.as_deref().unwrap_or_default(),
+            self.automount,
+            self.rules,
+            self.subjects,
+        );
+        ObservedObject {
             uid: metadata.uid.clone(),
             content: hash(&content),
-            role: hash(&object.role_ref),
+            role: hash(&self.role),
+            cluster,
         }
     }
 }
@@ -223,7 +280,7 @@ fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -281,7 +338,7 @@ mod tests {
     fn an_object_is_observed_as_the_api_server_returns_it() {
         let cluster = NamespacedName::new("fleet-default", "edge-1");
         for object in account(&cluster, "u-1", "cluster-edge") {
-            let desired = object.observed().unwrap();
+            let desired = object.observed();
             assert_eq!(desired.cluster.as_ref(), Some(&cluster));
             let (mut json, change): (Value, fn(&mut Value)) = match &object {
                 AccountObject::ServiceAccount(object) => (serde_json::to_value(object).unwrap(), |json| {

@@ -42,10 +42,10 @@ pub fn plan(
         };
         let same = object.observed();
         let is_of_other = found.cluster.as_ref().is_some_and(|other| other != cluster);
-        if is_of_other || same.as_ref().is_some_and(|same| same.role != found.role) {
+        if is_of_other || same.role != found.role {
             writes.push(Write::Delete(id, found.uid.clone()));
             writes.push(Write::Create(object));
-        } else if same.is_some_and(|same| same.content != found.content) {
+        } else if same.content != found.content {
             writes.push(Write::Apply(object));
         }
     }
@@ -71,7 +71,7 @@ mod tests {
             let uid = Some("u-0".to_owned());
             let observed = ObservedObject {
                 uid,
-                ..object.observed().unwrap()
+                ..object.observed()
             };
             (object.id(), Arc::new(observed))
         });
