@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -24,6 +25,7 @@ func main() {
 	if os.Getenv("HELMOPS_PARENT_PIPE") != "" {
 		go endWithParent()
 	}
+	completeAfterSignal()
 	os.Exit(run())
 }
 
@@ -41,6 +43,14 @@ func run() int {
 		return failed.ExitCode
 	default:
 		return 1
+	}
+}
+
+// completeAfterSignal lets a rollback or a removal end by itself after SIGTERM, so that it leaves no record in between. Helm
+// itself interrupts only installations and upgrades in order.
+func completeAfterSignal() {
+	if len(os.Args) > 1 && (os.Args[1] == "rollback" || os.Args[1] == "uninstall") {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 	}
 }
 

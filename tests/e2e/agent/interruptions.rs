@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use helmops_agent::helm::FailureReason;
-use helmops_agent::helm::request::Action;
+use helmops_agent::helm::request::{Action, Uninstall};
 use helmops_release::record::Status;
 use serde_json::json;
 use tokio::process::Command;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::engine::{CONFIG_MAP, ENDLESS_HOOK, Engine, install, upgrade};
-use crate::harness::SOON;
+use crate::harness::{SOON, until};
 
 /// Starts an installation with a hook that never completes, and ends it by dropping the future.
 async fn killed(engine: &Engine) {
@@ -76,6 +76,32 @@ async fn helm_records_that_it_was_stopped() {
     let request = engine.request(Action::Install(install(&chart)));
     let refused = timeout(SOON, engine.run_request(request, &stop)).await.unwrap();
     assert_eq!(refused.unwrap_err().reason, FailureReason::Stopped);
+}
+
+#[tokio::test]
+async fn a_removal_completes_although_the_agent_stops() {
+    let engine = Engine::start("agent-removal").await;
+    let hook = "apiVersion: v1\nkind: Pod\nmetadata: {name: hook, annotations: {helm.sh/hook: pre-delete}}\nspec: {containers: [{name: a, image: a}]}\n";
+    let files = [
+        ("templates/hook.yaml", hook),
+        ("templates/config.yaml", CONFIG_MAP),
+    ];
+    engine.installed(&engine.chart("1.0.0", &files).await).await;
+    let stop = CancellationToken::new();
+    let request = engine.request(Action::Uninstall(Uninstall {
+        keeps_history: false,
+        runs_hooks: true,
+    }));
+    let (outcome, ()) = tokio::join!(engine.run_request(request, &stop), async {
+        until(engine.kubectl(), "pod/hook", |_| Ok(())).await;
+        stop.cancel();
+        let succeeded = "--patch={\"status\":{\"phase\":\"Succeeded\"}}";
+        engine
+            .run_kubectl(&["patch", "pod", "hook", "--subresource=status", succeeded])
+            .await;
+    });
+    outcome.unwrap();
+    assert_eq!(engine.records().await, Vec::<String>::new());
 }
 
 /// The end of the agent closes the pipe.

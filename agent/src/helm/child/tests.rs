@@ -77,9 +77,19 @@ async fn the_deadline_ends_a_child_and_lets_it_clean_up() {
         deadline: Duration::from_millis(300),
         ..LIMITS
     };
-    let script = "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.05; done";
+    let script = "trap 'echo cleaned; exit 1' TERM; while :; do sleep 0.05; done";
     let output = output(script, limits).await;
     assert_eq!((output.end, &*output.stdout), (End::Deadline, "cleaned\n"));
+}
+
+#[tokio::test]
+async fn a_child_that_completes_in_spite_of_the_signal_has_not_failed() {
+    let limits = Limits {
+        deadline: Duration::from_millis(300),
+        ..LIMITS
+    };
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
+    assert_eq!(output(script, limits).await.end, End::Exited(0));
 }
 
 #[tokio::test]
