@@ -2,4 +2,5 @@
 //!
 //! Values in, values out: the current time and names are parameters, and nothing here reads a clock, a file or a socket.
 
+pub mod health;
 pub mod object;
