@@ -2,5 +2,6 @@
 //!
 //! Values in, values out: the current time and names are parameters, and nothing here reads a clock, a file or a socket.
 
+pub mod drift;
 pub mod health;
 pub mod object;
