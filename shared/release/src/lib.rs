@@ -5,3 +5,4 @@
 pub mod drift;
 pub mod health;
 pub mod object;
+pub mod report;
