@@ -77,7 +77,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             .context("cannot create the HTTP client for chart repositories")?,
         interest: Interest::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
-        compute: Compute::new(),
+        compute: Compute::default(),
         events,
         metrics,
         retries: Retries::default(),

@@ -22,7 +22,7 @@ pub fn of_index(error: &IndexError) -> Classified {
 }
 
 /// The classification of an error of a list of tags.
-pub fn of_tags(error: &TagListError) -> Classified {
+pub fn of_tags(error: TagListError) -> Classified {
     match error {
         TagListError::TooLong => classified(Reason::ResponseTooLarge, Class::Absent),
         TagListError::OverBudget(_) => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
@@ -96,8 +96,8 @@ mod tests {
                 of_index(&IndexError::UnsupportedLayout),
                 absent(Reason::InvalidIndex),
             ),
-            (of_tags(&TagListError::TooLong), absent(Reason::ResponseTooLarge)),
-            (of_tags(&TagListError::OverBudget(OverBudget)), busy),
+            (of_tags(TagListError::TooLong), absent(Reason::ResponseTooLarge)),
+            (of_tags(TagListError::OverBudget(OverBudget)), busy),
             (
                 of_selection(&SelectError::NoVersions { chart: name() }),
                 absent(Reason::NoMatchingVersion),

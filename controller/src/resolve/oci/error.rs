@@ -139,7 +139,7 @@ impl ClassifiedError for RegistryError {
             Self::Challenge { .. } | Self::Realm { .. } | Self::Link { .. } | Self::TooManyPages { .. } => {
                 classified(Reason::RepositoryError, Class::Absent)
             }
-            Self::TagList { source, .. } => chart_errors::of_tags(source),
+            Self::TagList { source, .. } => chart_errors::of_tags(*source),
             Self::Refused { status, code, .. } => {
                 classified(refusal_reason(*status, code.as_ref()), Class::Absent)
             }
