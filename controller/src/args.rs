@@ -4,11 +4,10 @@ use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
 use helmops_kube::lease::LeaseArgs;
-use helmops_process::{self as runtime, ProcessArgs};
+use helmops_process::{self as process, MemoryLimit, ProcessArgs, Quantity};
 use thiserror::Error;
 
 use crate::{
-    memory_limit::{MemoryLimit, Quantity},
     resolve::{Addresses, Cidr, CidrError},
     watch::Scope,
 };
@@ -17,7 +16,7 @@ use crate::{
 ///
 /// Every flag can also be set through an environment variable.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "helmops-controller", version = runtime::version(), args_override_self = true)]
+#[command(name = "helmops-controller", version = process::version(), args_override_self = true)]
 pub struct Args {
     /// Kubeconfig file; by default the ServiceAccount of the pod, or else ~/.kube/config
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use helmops_core::{admit::ValidHelmOp, bundle::RequestedCharts};
+use helmops_runtime::workers::{Namespace, WorkerPermit};
 use k8s_openapi::jiff::Timestamp;
 
 use super::error::ReconcileError;
@@ -11,7 +12,6 @@ use crate::{
     resolve::{ResolveContext, ResolveError},
     watch::CaBundle,
     work::HelmOpKey,
-    workers::{Namespace, WorkerPermit},
 };
 
 /// Maximum time between two resolutions of a HelmOp that changes all the time. If the minimum polling interval is longer than this,

@@ -30,6 +30,7 @@ use std::{
 
 use helm_index::OverBudget;
 use helmops_process::lock;
+use helmops_runtime::error_class::{ClassifiedError, Scope};
 use tokio::{sync::Notify, time};
 
 use super::{
@@ -37,7 +38,6 @@ use super::{
     budget::{Budget, Reservation},
     metrics::FetchMetrics,
 };
-use crate::error_class::{ClassifiedError, Scope};
 
 /// Memory of a slot without its key and response: the map entry and the locks.
 const SLOT_BYTES: usize = 512;
@@ -497,13 +497,23 @@ mod tests {
 
     use super::*;
 
-    impl FetchFailure for &'static str {
-        fn is_shared(&self) -> bool {
-            *self != "own"
+    /// An error that is shared unless it is `own`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Failure(&'static str);
+
+    impl Display for Failure {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
         }
     }
 
-    type Numbers = Cache<&'static str, u32, &'static str>;
+    impl FetchFailure for Failure {
+        fn is_shared(&self) -> bool {
+            self.0 != "own"
+        }
+    }
+
+    type Numbers = Cache<&'static str, u32, Failure>;
 
     impl Numbers {
         /// Gets a response whose request needs no permit.
@@ -512,8 +522,8 @@ mod tests {
             key: &&'static str,
             (namespace, since): (&str, Instant),
             accepts: impl Fn(&u32) -> bool,
-            fetch: impl AsyncFnOnce(Option<Arc<u32>>) -> Result<Arc<u32>, &'static str>,
-        ) -> Result<Arc<u32>, &'static str> {
+            fetch: impl AsyncFnOnce(Option<Arc<u32>>) -> Result<Arc<u32>, Failure>,
+        ) -> Result<Arc<u32>, Failure> {
             let fetch = async |(), cached| fetch(cached).await;
             let namespace = &Arc::from(namespace);
             self.get(key, Requester { namespace, since }, accepts, || ready(()), fetch)
@@ -640,17 +650,17 @@ mod tests {
             .await
             .unwrap();
         let since = Instant::now();
-        let bad = async |_| Err("down");
+        let bad = async |_| Err(Failure("down"));
         assert_eq!(
             cache.get_unlimited(&"a", ("", since), |_| true, bad).await,
-            Err("down")
+            Err(Failure("down"))
         );
         assert_eq!(
             cache.get_unlimited(&"a", ("", since), |_| true, good).await,
-            Err("down"),
+            Err(Failure("down")),
             "shared"
         );
-        let unchanged = async |cached: Option<Arc<u32>>| cached.ok_or("lost");
+        let unchanged = async |cached: Option<Arc<u32>>| cached.ok_or(Failure("lost"));
         let response = cache
             .get_unlimited(&"a", ("", Instant::now()), |_| true, unchanged)
             .await;
@@ -701,15 +711,15 @@ mod tests {
     async fn a_failure_that_is_not_shared_applies_to_its_namespace_only() {
         let cache = cache(1 << 20);
         let since = Instant::now();
-        let own = async |_| Err("own");
+        let own = async |_| Err(Failure("own"));
         assert_eq!(
             cache.get_unlimited(&"a", ("one", since), |_| true, own).await,
-            Err("own")
+            Err(Failure("own"))
         );
         let good = async |_| Ok(Arc::new(1));
         assert_eq!(
             cache.get_unlimited(&"a", ("one", since), |_| true, good).await,
-            Err("own"),
+            Err(Failure("own")),
             "shared"
         );
         assert_eq!(
@@ -894,7 +904,7 @@ mod tests {
         });
         assert_eq!(requests(&cache, "shared", "modest", 1000).await, 1);
         let _held = in_use(&cache, "greedy", &["a", "b", "c"].map(|key| (key, 1000))).await;
-        let unchanged = async |cached: Option<Arc<u32>>| cached.ok_or("lost");
+        let unchanged = async |cached: Option<Arc<u32>>| cached.ok_or(Failure("lost"));
         for namespace in ["greedy", "modest"] {
             let requester = (namespace, Instant::now());
             let response = cache
@@ -907,7 +917,7 @@ mod tests {
     #[tokio::test]
     async fn failures_are_charged_too() {
         let cache = cache(1 << 20);
-        let bad = async |_| Err("0123456789");
+        let bad = async |_| Err(Failure("0123456789"));
         let requester = ("", Instant::now());
         cache
             .get_unlimited(&"a", requester, |_| true, bad)

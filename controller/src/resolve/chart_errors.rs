@@ -2,44 +2,42 @@
 
 use helm_index::{IndexError, SelectError, tags::TagListError};
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::{Class, Classified, Scope, classified};
 
-use crate::error_class::{Class, Classified, ClassifiedError, Scope, classified};
-
-impl ClassifiedError for IndexError {
-    fn classify(&self) -> Classified {
-        match self {
-            Self::NoSuchChart(_) => classified(Reason::ChartNotFound, Class::Absent),
-            Self::OverBudget(_) => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
-            Self::Input(_)
-            | Self::Malformed(_)
-            | Self::CutOff(_)
-            | Self::NotUtf8(_)
-            | Self::NotAnIndex(_)
-            | Self::TextTooLong
-            | Self::TooManyVersions
-            | Self::TooManyAliases
-            | Self::UnsupportedLayout => classified(Reason::InvalidIndex, Class::Absent),
-        }
+/// The classification of an error of an index.
+pub fn of_index(error: &IndexError) -> Classified {
+    match error {
+        IndexError::NoSuchChart(_) => classified(Reason::ChartNotFound, Class::Absent),
+        IndexError::OverBudget(_) => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
+        IndexError::Input(_)
+        | IndexError::Malformed(_)
+        | IndexError::CutOff(_)
+        | IndexError::NotUtf8(_)
+        | IndexError::NotAnIndex(_)
+        | IndexError::TextTooLong
+        | IndexError::TooManyVersions
+        | IndexError::TooManyAliases
+        | IndexError::UnsupportedLayout => classified(Reason::InvalidIndex, Class::Absent),
     }
 }
 
-impl ClassifiedError for TagListError {
-    fn classify(&self) -> Classified {
-        match self {
-            Self::TooLong => classified(Reason::ResponseTooLarge, Class::Absent),
-            Self::OverBudget(_) => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
-        }
+/// The classification of an error of a list of tags.
+pub fn of_tags(error: TagListError) -> Classified {
+    match error {
+        TagListError::TooLong => classified(Reason::ResponseTooLarge, Class::Absent),
+        TagListError::OverBudget(_) => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
     }
 }
 
-impl ClassifiedError for SelectError {
-    fn classify(&self) -> Classified {
-        let reason = match self {
-            Self::OnlyPrereleases { .. } => Reason::OnlyPrereleases,
-            Self::NoVersions { .. } | Self::NoMatch { .. } | Self::NoUrl { .. } => Reason::NoMatchingVersion,
-        };
-        classified(reason, Class::Absent)
-    }
+/// The classification of an error of a selection.
+pub fn of_selection(error: &SelectError) -> Classified {
+    let reason = match error {
+        SelectError::OnlyPrereleases { .. } => Reason::OnlyPrereleases,
+        SelectError::NoVersions { .. } | SelectError::NoMatch { .. } | SelectError::NoUrl { .. } => {
+            Reason::NoMatchingVersion
+        }
+    };
+    classified(reason, Class::Absent)
 }
 
 #[cfg(test)]
@@ -59,47 +57,53 @@ mod tests {
             versions: Vec::new(),
             others: 0,
         };
-        let errors: [(Box<dyn ClassifiedError>, Classified); 17] = [
+        let errors: [(Classified, Classified); 17] = [
             (
-                Box::new(IndexError::NoSuchChart(name())),
+                of_index(&IndexError::NoSuchChart(name())),
                 absent(Reason::ChartNotFound),
             ),
-            (Box::new(IndexError::OverBudget(OverBudget)), busy),
+            (of_index(&IndexError::OverBudget(OverBudget)), busy),
             (
-                Box::new(IndexError::Input(io::ErrorKind::Other.into())),
+                of_index(&IndexError::Input(io::ErrorKind::Other.into())),
                 absent(Reason::InvalidIndex),
             ),
             (
-                Box::new(IndexError::Malformed(name())),
-                absent(Reason::InvalidIndex),
-            ),
-            (Box::new(IndexError::CutOff(name())), absent(Reason::InvalidIndex)),
-            (
-                Box::new(IndexError::NotUtf8("a byte")),
+                of_index(&IndexError::Malformed(name())),
                 absent(Reason::InvalidIndex),
             ),
             (
-                Box::new(IndexError::NotAnIndex(DocumentKind::Empty)),
+                of_index(&IndexError::CutOff(name())),
                 absent(Reason::InvalidIndex),
             ),
-            (Box::new(IndexError::TextTooLong), absent(Reason::InvalidIndex)),
             (
-                Box::new(IndexError::TooManyVersions),
+                of_index(&IndexError::NotUtf8("a byte")),
                 absent(Reason::InvalidIndex),
             ),
-            (Box::new(IndexError::TooManyAliases), absent(Reason::InvalidIndex)),
             (
-                Box::new(IndexError::UnsupportedLayout),
+                of_index(&IndexError::NotAnIndex(DocumentKind::Empty)),
                 absent(Reason::InvalidIndex),
             ),
-            (Box::new(TagListError::TooLong), absent(Reason::ResponseTooLarge)),
-            (Box::new(TagListError::OverBudget(OverBudget)), busy),
+            (of_index(&IndexError::TextTooLong), absent(Reason::InvalidIndex)),
             (
-                Box::new(SelectError::NoVersions { chart: name() }),
+                of_index(&IndexError::TooManyVersions),
+                absent(Reason::InvalidIndex),
+            ),
+            (
+                of_index(&IndexError::TooManyAliases),
+                absent(Reason::InvalidIndex),
+            ),
+            (
+                of_index(&IndexError::UnsupportedLayout),
+                absent(Reason::InvalidIndex),
+            ),
+            (of_tags(TagListError::TooLong), absent(Reason::ResponseTooLarge)),
+            (of_tags(TagListError::OverBudget(OverBudget)), busy),
+            (
+                of_selection(&SelectError::NoVersions { chart: name() }),
                 absent(Reason::NoMatchingVersion),
             ),
             (
-                Box::new(SelectError::NoMatch {
+                of_selection(&SelectError::NoMatch {
                     chart: name(),
                     requested: name(),
                     nearest,
@@ -107,7 +111,7 @@ mod tests {
                 absent(Reason::NoMatchingVersion),
             ),
             (
-                Box::new(SelectError::OnlyPrereleases {
+                of_selection(&SelectError::OnlyPrereleases {
                     chart: name(),
                     requested: name(),
                     newest: name(),
@@ -116,15 +120,15 @@ mod tests {
                 absent(Reason::OnlyPrereleases),
             ),
             (
-                Box::new(SelectError::NoUrl {
+                of_selection(&SelectError::NoUrl {
                     chart: name(),
                     version: name(),
                 }),
                 absent(Reason::NoMatchingVersion),
             ),
         ];
-        for (error, expected) in errors {
-            assert_eq!(error.classify(), expected, "{error}");
+        for (at, (actual, expected)) in errors.into_iter().enumerate() {
+            assert_eq!(actual, expected, "{at}");
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
 use thiserror::Error;
 
 use super::{oci::RegistryError, repository::RepositoryError, secret::SecretError};
-use crate::error_class::{Class, Classified, ClassifiedError, classified};
 
 /// Why no version could be resolved.
 #[derive(Debug, Error)]

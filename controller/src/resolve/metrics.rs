@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use helmops_core::reason::Reason;
 use helmops_process::metrics::registered;
+use helmops_runtime::metrics::{ERROR, GaugeGuard, SUCCESS};
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
-
-use crate::metrics::{ERROR, GaugeGuard, SUCCESS};
 
 /// Value of the label `result` for a response with status 304.
 const NOT_MODIFIED: &str = "not_modified";

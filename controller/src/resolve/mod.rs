@@ -47,9 +47,10 @@ pub use self::{
     metrics::FetchMetrics,
     repository::{ChartInterest, normalized_index_url},
 };
+use helmops_runtime::error_class::ClassifiedError;
 use kube::Client;
 
-use crate::{error_class::ClassifiedError, metrics::Metrics};
+use crate::metrics::Metrics;
 
 /// One namespace may use at most this fraction (1/n) of the memory for reads.
 const SHARE_OF_READS: usize = 4;

@@ -11,6 +11,7 @@ use helmops_core::chart::{
     resolved::ChartVersion,
     url::redacted,
 };
+use helmops_runtime::error_class::{Classified, ClassifiedError};
 use percent_encoding::percent_decode_str;
 use reqwest::{
     Method, StatusCode, Url,
@@ -25,6 +26,7 @@ use super::{
     access::{Access, Credentials, Login, NotSentReason},
     budget::Budget,
     cache::{Cache, CacheSettings, Requester, Sizes},
+    chart_errors,
     http::{
         FetchError, FetchErrorKind, HttpClient, HttpRequest, HttpResponse, Limits, RepositoryId,
         RequestPermit, read_error,
@@ -33,7 +35,6 @@ use super::{
     overflow::Overflows,
     selection::SelectionPermits,
 };
-use crate::error_class::{Classified, ClassifiedError};
 
 /// Far above the largest public indexes. The memory for reading does not depend on it.
 pub const LIMITS: Limits = Limits {
@@ -73,8 +74,8 @@ impl ClassifiedError for RepositoryError {
     fn classify(&self) -> Classified {
         match self {
             Self::Fetch(error) => error.kind.classify(),
-            Self::Index { source, .. } => source.classify(),
-            Self::Select { source, .. } => source.classify(),
+            Self::Index { source, .. } => chart_errors::of_index(source),
+            Self::Select { source, .. } => chart_errors::of_selection(source),
         }
     }
 }
@@ -530,9 +531,9 @@ fn login_in(url: &Url) -> Option<Login> {
 mod tests {
     use helm_index::OverBudget;
     use helmops_core::reason::Reason;
+    use helmops_runtime::error_class::{Class, Scope, classified};
 
     use super::*;
-    use crate::error_class::{Class, Scope, classified};
 
     #[test]
     fn a_login_is_read_from_the_url() {

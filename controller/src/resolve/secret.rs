@@ -5,6 +5,10 @@ use std::sync::Arc;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_api::HelmOp;
 use helmops_core::reason::Reason;
+use helmops_runtime::{
+    client::{ApiError, bounded},
+    error_class::{Class, Classified, ClassifiedError, classified},
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use serde::Deserialize;
@@ -13,10 +17,6 @@ use thiserror::Error;
 use super::{
     access::{Access, Login, PLAIN_HTTP_PREFIX},
     http::{CaCertificate, TlsConfig},
-};
-use crate::{
-    client::{ApiError, bounded},
-    error_class::{Class, Classified, ClassifiedError, classified},
 };
 
 /// The key of a Secret of type `kubernetes.io/dockerconfigjson`.

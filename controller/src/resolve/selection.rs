@@ -15,7 +15,7 @@ use super::access::Access;
 /// iterated at most five times, and each time each version is parsed. So this takes a third of a millisecond.
 const MAX_INLINE: usize = 64;
 
-/// Concurrent threads per processor; see [`crate::compute`].
+/// Concurrent threads per processor; see [`helmops_runtime::compute`].
 const PER_PROCESSOR: usize = 4;
 
 /// The permits to select from a long list. Clones share them.

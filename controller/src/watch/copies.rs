@@ -8,14 +8,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{MetadataWithManagers, NamespacedName};
 use helmops_core::targeting::copies::{Copy, CopyKind, CopyRef, ObservedCopy};
-use helmops_kube::{Cache, Change, Fold, Index};
+use helmops_kube::{Cache, Change, Fold, Index, key};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
-use crate::{
-    work::{BundleKey, key},
-    writes::FIELD_MANAGER,
-};
+use crate::{work::BundleKey, writes::FIELD_MANAGER};
 
 /// All copies, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
 use helmops_core::{status::helmop_of, targeting::delivery::CachedDeployment};
-use helmops_kube::{Cache, Change, Fold, Index, Presence, is_absent};
+use helmops_kube::{Cache, Change, Fold, Index, Presence, is_absent, key, log_errors};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
-use super::{same_name_as, scope::log_errors};
-use crate::work::{BundleKey, ClusterKey, HelmOpKey, key};
+use super::same_name_as;
+use crate::work::{BundleKey, ClusterKey, HelmOpKey};
 
 /// All BundleDeployments, as last observed. Clones share the cache.
 ///

@@ -10,7 +10,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::NamespacedName;
-use helmops_kube::{Change, ObjectCache};
+use helmops_kube::{Change, ObjectCache, log_errors};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
@@ -18,7 +18,7 @@ use kube::{
 };
 use thiserror::Error;
 
-use super::{Scope, scope::log_errors};
+use super::Scope;
 use crate::resolve::CaCertificate;
 
 /// Rancher's own namespace.

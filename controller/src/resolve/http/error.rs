@@ -5,11 +5,11 @@ use std::{io, time::Duration};
 use bounded_text::cut;
 use helmops_core::{chart::url::redacted, reason::Reason};
 use helmops_process::exit::with_causes;
+use helmops_runtime::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 use reqwest::StatusCode;
 use thiserror::Error;
 
 use super::{addresses::AddressError, retry_after::MAX_RETRY_AFTER};
-use crate::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 
 /// Longest text of a library error that a message quotes, in bytes.
 const MAX_CAUSE: usize = 512;

@@ -23,6 +23,10 @@ use std::{
 };
 
 use helmops_core::chart::url::redacted;
+use helmops_runtime::{
+    error_class::{ClassifiedError, Scope},
+    metrics::GaugeGuard,
+};
 use reqwest::{
     Client, Method, Request, Response, StatusCode, Url,
     header::{HeaderMap, RETRY_AFTER},
@@ -48,10 +52,6 @@ use self::{
 use super::{
     metrics::{FetchMetrics, RequestKind, RequestOutcome},
     time_limit::TimeLimit,
-};
-use crate::{
-    error_class::{ClassifiedError, Scope},
-    metrics::GaugeGuard,
 };
 
 /// Sends requests.

@@ -8,12 +8,13 @@ use helmops_core::{
     },
     reason::Reason,
 };
+use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
 use reqwest::StatusCode;
 use thiserror::Error;
 
-use crate::{
-    error_class::{Class, Classified, ClassifiedError, classified},
-    resolve::http::{FetchError, FetchErrorKind},
+use crate::resolve::{
+    chart_errors,
+    http::{FetchError, FetchErrorKind},
 };
 
 /// Why no version could be resolved from a registry.
@@ -138,11 +139,11 @@ impl ClassifiedError for RegistryError {
             Self::Challenge { .. } | Self::Realm { .. } | Self::Link { .. } | Self::TooManyPages { .. } => {
                 classified(Reason::RepositoryError, Class::Absent)
             }
-            Self::TagList { source, .. } => source.classify(),
+            Self::TagList { source, .. } => chart_errors::of_tags(*source),
             Self::Refused { status, code, .. } => {
                 classified(refusal_reason(*status, code.as_ref()), Class::Absent)
             }
-            Self::Select { source, .. } => source.classify(),
+            Self::Select { source, .. } => chart_errors::of_selection(source),
             Self::Digest { .. } => classified(Reason::NoMatchingVersion, Class::Absent),
         }
     }
@@ -179,10 +180,10 @@ fn advice(status: StatusCode, code: Option<&Code>, repository: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use helmops_runtime::error_class::Scope;
     use reqwest::Url;
 
     use super::*;
-    use crate::error_class::Scope;
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table of all errors")]

@@ -1,16 +1,14 @@
 //! Denied addresses, and responses that are not quoted.
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::{Class, ClassifiedError};
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, over_plain_http, reference, version},
     responses::{indexed, refused, registry, token, token_challenge},
     server::{Reply, RequestHead, Server, response, status},
 };
-use crate::{
-    error_class::{Class, ClassifiedError},
-    resolve::http::{Addresses, Cidr},
-};
+use crate::resolve::http::{Addresses, Cidr};
 
 /// The content of responses that must not be quoted.
 const INNER: &str = "inner-secret";

@@ -7,18 +7,16 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{LONG_TIMEOUTS, ResolveResult, TestResolver, anonymous, assert_fails, version},
     responses::{entry, index, indexed},
     server::{Action, Reply, Server, chunked, forever, response, status, with_content_length},
 };
-use crate::{
-    error_class::Class,
-    resolve::{
-        http::{Limits, Timeouts},
-        repository::LIMITS,
-    },
+use crate::resolve::{
+    http::{Limits, Timeouts},
+    repository::LIMITS,
 };
 
 const GZIP: (&str, &str) = ("Content-Encoding", "gzip");

@@ -4,16 +4,14 @@ use std::{ops::Range, time::Instant};
 
 use helm_index::tags::{MAX_LEN, MAX_VERSIONS};
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::{Class, ClassifiedError, Scope};
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, in_namespace, over_plain_http, reference, version},
     responses::{entry, index, manifest, revalidating, tags},
     server::{Reply, RequestHead, Server, response},
 };
-use crate::{
-    error_class::{Class, ClassifiedError, Scope},
-    resolve::MemoryBounds,
-};
+use crate::resolve::MemoryBounds;
 
 /// The text of a page of tags.
 fn listing(patches: Range<usize>, padding: &str) -> String {

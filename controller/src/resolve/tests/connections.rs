@@ -1,6 +1,7 @@
 //! Servers that cannot be reached, or that use another protocol.
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 use tokio::net::TcpListener;
 
 use super::{
@@ -8,7 +9,6 @@ use super::{
     responses::indexed,
     server::{Action, Reply, Server, status},
 };
-use crate::error_class::Class;
 
 #[tokio::test]
 async fn a_refused_connection_is_reported() {

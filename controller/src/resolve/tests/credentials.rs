@@ -1,6 +1,7 @@
 //! Which credentials are sent where, and what messages report about them.
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{
@@ -10,10 +11,7 @@ use super::{
     responses::{indexed, registry, unauthorized},
     server::{Reply, RequestHead, Server, status},
 };
-use crate::{
-    error_class::Class,
-    resolve::access::{Access, Login},
-};
+use crate::resolve::access::{Access, Login};
 
 /// Serves charts to one user.
 fn private(head: &RequestHead) -> Reply {

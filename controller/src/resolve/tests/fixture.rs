@@ -8,6 +8,7 @@ use std::{
 
 use helm_index::{ChartFilter, VersionRequest};
 use helmops_core::{chart::resolved::ChartVersion, reason::Reason};
+use helmops_runtime::error_class::{Class, ClassifiedError};
 use prometheus::{Registry, TextEncoder};
 use tokio::time::timeout;
 
@@ -15,20 +16,17 @@ use super::{
     responses::CHART,
     server::{Ca, DEADLINE, Server},
 };
-use crate::{
-    error_class::{Class, ClassifiedError},
-    resolve::{
-        ResolveError, SHARE_OF_READS,
-        access::{self, Access, Login},
-        bounds::MemoryBounds,
-        budget::Budget,
-        cache::CacheSettings,
-        http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
-        metrics::FetchMetrics,
-        oci::{Registries, RegistryError},
-        repository::{ChartRef, LIMITS, Repositories, RepositoryError},
-        selection::SelectionPermits,
-    },
+use crate::resolve::{
+    ResolveError, SHARE_OF_READS,
+    access::{self, Access, Login},
+    bounds::MemoryBounds,
+    budget::Budget,
+    cache::CacheSettings,
+    http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
+    metrics::FetchMetrics,
+    oci::{Registries, RegistryError},
+    repository::{ChartRef, LIMITS, Repositories, RepositoryError},
+    selection::SelectionPermits,
 };
 
 /// The password of every login here. No message may contain it.

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, version},
     responses::{entry, index_of, revalidating},
     server::Server,
 };
-use crate::error_class::Class;
 
 const CHARTS: [(&str, &[&str]); 3] = [("api", &["1.0.0"]), ("db", &["2.0.0"]), ("web", &["3.0.0"])];
 

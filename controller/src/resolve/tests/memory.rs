@@ -3,16 +3,14 @@
 use std::{env, fs, process::Command};
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{LONG_TIMEOUTS, TestResolver, anonymous, assert_fails, over_plain_http, reference, version},
     responses,
     server::{Action, Reply, Server, response},
 };
-use crate::{
-    error_class::Class,
-    resolve::{http::Limits, repository::LIMITS},
-};
+use crate::resolve::{http::Limits, repository::LIMITS};
 
 /// The environment variable of the process that runs the measurement.
 const MEASURED: &str = "HELMOPS_TEST_MEASURED";

@@ -1,13 +1,13 @@
 //! Lists of tags with several pages.
 
 use helmops_core::{chart::registry::tags_page::MAX_PAGES, reason::Reason};
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, over_plain_http, reference, version},
     responses::{manifest, tags},
     server::{Reply, RequestHead, Server},
 };
-use crate::error_class::Class;
 
 fn linked(target: &str, all: &[&str]) -> Reply {
     tags(&[("Link", &format!("<{target}>; rel=\"next\""))], all)

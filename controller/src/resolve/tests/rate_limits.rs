@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 use reqwest::StatusCode;
 use tokio::sync::watch;
 
@@ -14,7 +15,7 @@ use super::{
     responses::indexed,
     server::{Action, Reply, RequestHead, Server, status},
 };
-use crate::{error_class::Class, resolve::http::FetchErrorKind};
+use crate::resolve::http::FetchErrorKind;
 
 type ReplyFn = fn() -> Reply;
 

@@ -1,6 +1,7 @@
 //! Redirects: which are followed, and which headers are sent along.
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{
@@ -10,7 +11,6 @@ use super::{
     responses::{indexed, registry, token, token_challenge},
     server::{Ca, Reply, RequestHead, Server, status},
 };
-use crate::error_class::Class;
 
 fn redirect(to: &str) -> Reply {
     status(302, &[("Location", to)])

@@ -1,6 +1,7 @@
 //! Registries: which requests are sent, and what their responses mean.
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::{Class, ClassifiedError, classified};
 use reqwest::StatusCode;
 
 use super::{
@@ -8,10 +9,7 @@ use super::{
     responses::{DIGEST, manifest, refused, registry, tags},
     server::{Reply, RequestHead, Server, forever, response, status},
 };
-use crate::{
-    error_class::{Class, ClassifiedError, classified},
-    resolve::{ResolveError, access::Access, oci::RegistryError},
-};
+use crate::resolve::{ResolveError, access::Access, oci::RegistryError};
 
 const LIST: &str = "GET /v2/web/tags/list?n=1000";
 

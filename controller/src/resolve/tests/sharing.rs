@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{
@@ -12,10 +13,7 @@ use super::{
     responses::{index, indexed, registry, revalidating, unauthorized},
     server::{Ca, Server, status},
 };
-use crate::{
-    error_class::Class,
-    resolve::access::{Access, Login},
-};
+use crate::resolve::access::{Access, Login};
 
 const MANY: usize = 100;
 

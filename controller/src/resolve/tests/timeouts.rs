@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{
@@ -12,10 +13,7 @@ use super::{
     responses::index,
     server::{Action, Reply, Server, stalling},
 };
-use crate::{
-    error_class::Class,
-    resolve::http::{MinRate, Timeouts},
-};
+use crate::resolve::http::{MinRate, Timeouts};
 
 const SHORT: Duration = Duration::from_millis(300);
 /// Below the other timeouts, so that only the tested one can have ended the request.

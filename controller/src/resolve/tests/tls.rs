@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{
@@ -11,10 +12,7 @@ use super::{
     responses::{indexed, registry},
     server::{Action, Ca, Leaf, Server, server_tls},
 };
-use crate::{
-    error_class::Class,
-    resolve::{access::Access, http::TlsConfig},
-};
+use crate::resolve::{access::Access, http::TlsConfig};
 
 const WRONG_NAME: &str = "charts.example.com";
 

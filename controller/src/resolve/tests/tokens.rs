@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::{Class, ClassifiedError};
 use tokio::net::TcpListener;
 
 use super::{
@@ -13,7 +14,6 @@ use super::{
     responses::{refused, registry, token, token_challenge, unauthorized},
     server::{Ca, Reply, RequestHead, Server, forever, response, status},
 };
-use crate::error_class::{Class, ClassifiedError};
 
 type ReplyFn = fn() -> Reply;
 

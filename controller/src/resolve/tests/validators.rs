@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use helmops_core::reason::Reason;
+use helmops_runtime::error_class::Class;
 
 use super::{
     fixture::{TestResolver, anonymous, assert_fails, version},
     responses::{CHART, index, indexed, revalidating},
     server::{Action, Reply, RequestHead, Server, response, status},
 };
-use crate::error_class::Class;
 
 const ETAG: &str = "\"a\"";
 const DATE: &str = "Sat, 21 Nov 2026 17:00:00 GMT";

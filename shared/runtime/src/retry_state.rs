@@ -2,7 +2,6 @@
 
 use std::hash::Hash;
 
-use helmops_api::labels;
 use helmops_process::{ExponentialBackoff, exit::with_causes};
 use kube::core::ObjectMeta;
 
@@ -46,19 +45,21 @@ impl Done {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetryKey {
     generation: Option<i64>,
-    /// The token of a requested poll.
-    token: Option<String>,
+    /// The values of the annotations that request an attempt.
+    requests: Vec<String>,
 }
 
 impl RetryKey {
-    /// The key of an object with these metadata.
-    pub fn of(metadata: &ObjectMeta) -> Self {
+    /// The key of an object with these metadata. A change of one of these annotations requests an attempt.
+    pub fn of(metadata: &ObjectMeta, request_annotations: &[&str]) -> Self {
         let annotations = metadata.annotations.as_ref();
+        let value = |name: &&str| annotations.and_then(|all| all.get(*name)).cloned();
+        let requests = request_annotations
+            .iter()
+            .map(|name| value(name).unwrap_or_default());
         Self {
             generation: metadata.generation,
-            token: annotations
-                .and_then(|annotations| annotations.get(labels::POLL_REQUESTED_AT))
-                .cloned(),
+            requests: requests.collect(),
         }
     }
 }
@@ -68,7 +69,7 @@ impl RetryKey {
 pub struct RetryState<K> {
     /// Consecutive failures.
     pub backoff: Backoff<K, RetryKey>,
-    /// Status writes that the cache does not show yet.
+    /// Writes that the cache does not show yet.
     pub pending_writes: PendingWrites<K>,
     /// The rate limit of requests to repositories. It is kept when the object is deleted, or else deleting the object would evade
     /// it.

@@ -1,4 +1,4 @@
-//! Events of HelmOps and Bundles (`events.k8s.io/v1`), as `kubectl describe` shows them.
+//! Events of objects (`events.k8s.io/v1`), as `kubectl describe` shows them.
 //!
 //! A reconciliation puts them into a queue and does not wait. If they come faster than the API server accepts them, some are
 //! dropped and counted: the status has the same information.

@@ -14,7 +14,7 @@ use crate::{
     backoff,
     decode_error::cut_error,
     error_class::ClassifiedError,
-    metrics::{Controller, Metrics},
+    metrics::{Controller, ReconcileMetrics},
     queue::RequeueAfter,
     retry_state::{Done, RetryKey, RetryState},
     workers::WorkerPermit,
@@ -32,8 +32,10 @@ pub trait Reconciler: Sync {
     type Object: Resource<DynamicType = ()> + Clone + Send + Sync + 'static;
     /// Why a reconciliation fails.
     type Error: ClassifiedError + Send;
-    /// The label in metrics.
+    /// The labels in metrics.
     const CONTROLLER: Controller;
+    /// The annotations with which a user requests an attempt in spite of earlier failures, by changing their value.
+    const REQUEST_ANNOTATIONS: &'static [&'static str] = &[];
 
     /// The object in the cache.
     fn get(&self, key: &KeyOf<Self>) -> Option<Arc<Decoded<Self::Object>>>;
@@ -42,7 +44,7 @@ pub trait Reconciler: Sync {
     fn retry_state(&self) -> &RetryState<KeyOf<Self>>;
 
     /// Counts reconciliations.
-    fn metrics(&self) -> &Metrics;
+    fn metrics(&self) -> &ReconcileMetrics;
 
     /// The span of all log lines about an object. `metadata` is `None` if the object does not exist.
     fn span(&self, key: &KeyOf<Self>, metadata: Option<&ObjectMeta>) -> Span;
@@ -143,7 +145,7 @@ async fn reconcile_existing<R: Reconciler>(
     reconciler
         .metrics()
         .reconciled(R::CONTROLLER, failure, started.elapsed());
-    retry_state.requeue_after(key, RetryKey::of(metadata), result)
+    retry_state.requeue_after(key, RetryKey::of(metadata, R::REQUEST_ANNOTATIONS), result)
 }
 
 #[cfg(test)]
@@ -151,26 +153,54 @@ mod tests {
     use std::{num::NonZeroU16, sync::Mutex, time::Duration};
 
     use helmops_api::HelmOp;
+    use helmops_core::reason::Reason;
     use helmops_kube::lease::Leadership;
     use helmops_process::lock;
     use prometheus::{Registry, TextEncoder};
     use serde_json::{Value, json};
+    use thiserror::Error;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::{
         client::{ApiError, CallError},
-        helmop::ReconcileError,
+        error_class::{Class, Classified, classified},
         retry_state::Failures,
-        work::HelmOpKey,
         workers::Workers,
     };
+
+    type HelmOpKey = ObjectRef<Decoded<HelmOp>>;
+
+    const CONTROLLER: Controller = Controller {
+        label: "helmop",
+        failures: || vec![Reason::APIError],
+    };
+
+    #[derive(Debug, Error)]
+    enum ReconcileError {
+        #[error(transparent)]
+        Api(#[from] CallError),
+        #[error("superseded")]
+        Superseded,
+        #[error("too soon")]
+        TooSoon(Duration),
+    }
+
+    impl ClassifiedError for ReconcileError {
+        fn classify(&self) -> Classified {
+            match self {
+                Self::Api(error) => error.classify(),
+                Self::Superseded => classified(Reason::Progressing, Class::Superseded),
+                Self::TooSoon(wait) => classified(Reason::Progressing, Class::Postponed(*wait)),
+            }
+        }
+    }
 
     /// Records the calls of the frame.
     struct Recorder {
         cached: Mutex<Option<Arc<Decoded<HelmOp>>>>,
         retry_state: RetryState<HelmOpKey>,
-        metrics: Metrics,
+        metrics: ReconcileMetrics,
         registry: Registry,
         calls: Mutex<Vec<&'static str>>,
         result: fn() -> Result<Done, ReconcileError>,
@@ -179,7 +209,8 @@ mod tests {
     impl Reconciler for Recorder {
         type Object = HelmOp;
         type Error = ReconcileError;
-        const CONTROLLER: Controller = Controller::HelmOp;
+        const CONTROLLER: Controller = CONTROLLER;
+        const REQUEST_ANNOTATIONS: &'static [&'static str] = &["example.com/requested-at"];
 
         fn get(&self, _: &HelmOpKey) -> Option<Arc<Decoded<HelmOp>>> {
             lock(&self.cached).clone()
@@ -189,7 +220,7 @@ mod tests {
             &self.retry_state
         }
 
-        fn metrics(&self) -> &Metrics {
+        fn metrics(&self) -> &ReconcileMetrics {
             &self.metrics
         }
 
@@ -232,7 +263,7 @@ mod tests {
             Self {
                 cached: Mutex::default(),
                 retry_state: RetryState::default(),
-                metrics: Metrics::register(&registry).unwrap(),
+                metrics: ReconcileMetrics::register(&registry, &[CONTROLLER]).unwrap(),
                 registry,
                 calls: Mutex::default(),
                 result,
@@ -288,9 +319,7 @@ mod tests {
     }
 
     fn fails() -> Result<Done, ReconcileError> {
-        Err(ReconcileError::Bundle(CallError::of("write", "Bundle web")(
-            ApiError::Timeout,
-        )))
+        Err(CallError::of("write", "HelmOp web")(ApiError::Timeout).into())
     }
 
     fn is_first_transient_delay(delay: RequeueAfter) -> bool {
@@ -380,6 +409,18 @@ mod tests {
         let recorder = Recorder::new(|| Err(ReconcileError::TooSoon(Duration::from_secs(7))));
         recorder.cache(&json!({}), &json!({}));
         assert_eq!(recorder.reconcile_once().await, Some(Duration::from_secs(7)));
+    }
+
+    /// A user who fixed something that no watch reports need not wait for the end of the backoff.
+    #[tokio::test]
+    async fn a_changed_request_annotation_starts_the_backoff_again() {
+        let recorder = Recorder::new(fails);
+        for (value, is_first) in [("1", true), ("1", false), ("2", true), ("2", false)] {
+            let annotations = json!({ "example.com/requested-at": value, "example.com/other": "x" });
+            recorder.cache(&json!({ "annotations": annotations }), &json!({}));
+            let delay = recorder.reconcile_once().await;
+            assert_eq!(is_first_transient_delay(delay), is_first, "{value}: {delay:?}");
+        }
     }
 
     #[tokio::test]

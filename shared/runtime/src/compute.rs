@@ -25,15 +25,17 @@ pub struct Compute {
 #[derive(Debug)]
 pub struct Permit(#[expect(dead_code, reason = "held until it is dropped")] FairPermit<Namespace>);
 
-impl Compute {
+impl Default for Compute {
     /// As many permits as the CPUs of this machine can serve.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
             permits: FairSemaphore::new(processors * PER_PROCESSOR, processors - 1),
         }
     }
+}
 
+impl Compute {
     /// A permit for the namespace of a worker permit, which is released while waiting.
     ///
     /// # Errors
@@ -96,7 +98,7 @@ mod tests {
             CancellationToken::new(),
         );
         workers.open();
-        let compute = Compute::new();
+        let compute = Compute::default();
         let mut hostile = JoinSet::new();
         let mut ends = Vec::new();
         for _ in 0..20 {

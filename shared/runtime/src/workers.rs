@@ -62,7 +62,7 @@ pub struct Stopping;
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Interrupted {
     /// The process is stopping.
-    #[error("the controller is stopping")]
+    #[error("the process is stopping")]
     Stopping,
     /// Leadership has ended, so the objects that were read before may be out of date.
     #[error("this replica is no longer the leader")]
