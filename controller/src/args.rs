@@ -3,14 +3,12 @@
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
+use helmops_fetch::{Addresses, Cidr, CidrError};
 use helmops_kube::lease::LeaseArgs;
 use helmops_process::{self as process, MemoryLimit, ProcessArgs, Quantity};
 use thiserror::Error;
 
-use crate::{
-    resolve::{Addresses, Cidr, CidrError},
-    watch::Scope,
-};
+use crate::watch::Scope;
 
 /// Controller for HelmOps: resolves the chart of each HelmOp to one version and writes a Bundle with it
 ///

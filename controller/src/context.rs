@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
+use helmops_fetch::Resolver;
 use helmops_runtime::{compute::Compute, events::Events, retry_state::RetryState, workers::Workers};
 use kube::Client;
 
@@ -9,7 +10,6 @@ use crate::{
     helmop::Interest,
     metrics::Metrics,
     pruned::Pruned,
-    resolve::Resolver,
     watch::{Scope, Stores},
     work::{BundleKey, ClusterKey, HelmOpKey},
 };

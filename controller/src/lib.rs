@@ -27,7 +27,6 @@ mod loops;
 mod metrics;
 mod pruned;
 mod reference;
-mod resolve;
 mod run;
 mod shares;
 mod watch;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use helmops_core::reason::Reason;
+use helmops_fetch::{ResolutionMetrics, resolution_failures};
 use helmops_process::metrics::registered;
-use helmops_runtime::metrics::{BUCKETS, Controller, ERROR, ReconcileMetrics, SUCCESS, result_labels};
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
+use helmops_runtime::metrics::{BUCKETS, Controller, ReconcileMetrics, result_counter, result_labels};
+use prometheus::{Histogram, HistogramOpts, IntCounterVec, Registry};
 
 /// The loop of HelmOps, which writes Bundles.
 pub const HELMOPS: Controller = Controller {
@@ -31,16 +32,10 @@ pub const CLUSTERS: Controller = Controller {
 pub struct Metrics {
     /// Of all loops.
     pub reconciles: ReconcileMetrics,
-    resolutions: IntCounterVec,
-    resolution_duration: Histogram,
+    /// Of resolutions.
+    pub resolutions: ResolutionMetrics,
     polls: IntCounterVec,
     poll_lag: Histogram,
-}
-
-/// The reasons of resolution errors. `APIError` is one of them because resolution reads a Secret.
-fn resolution_failures() -> Vec<Reason> {
-    let all = [Reason::InvalidURL, Reason::InvalidVersion, Reason::APIError];
-    all.iter().chain(Reason::RESOLUTION).copied().collect()
 }
 
 impl Metrics {
@@ -50,37 +45,20 @@ impl Metrics {
     /// # Errors
     /// If one of them is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str| {
-            let labels = &["result", "reason"];
-            let counter = registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)?;
-            counter.with_label_values(&[SUCCESS, ""]);
-            for reason in resolution_failures() {
-                counter.with_label_values(&[ERROR, reason.as_str()]);
-            }
-            Ok::<_, prometheus::Error>(counter)
-        };
-        let histogram = |name: &str, help: &str| {
-            let options = HistogramOpts::new(name, help).buckets(BUCKETS.to_vec());
-            registered(registry, Histogram::with_opts(options)?)
-        };
+        let lag = HistogramOpts::new(
+            "helmops_poll_lag_seconds",
+            "Delay between the time at which a poll is due and its start.",
+        );
         Ok(Self {
             reconciles: ReconcileMetrics::register(registry, &[HELMOPS, BUNDLES, CLUSTERS])?,
-            resolutions: counter(
-                "helmops_chart_resolutions_total",
-                "Resolutions of chart versions by result (success, error) and reason.",
-            )?,
-            resolution_duration: histogram(
-                "helmops_chart_resolution_duration_seconds",
-                "Time to resolve a chart version.",
-            )?,
-            polls: counter(
+            resolutions: ResolutionMetrics::register(registry)?,
+            polls: result_counter(
+                registry,
                 "helmops_polls_total",
                 "Polls for newer chart versions by result (success, error) and reason.",
+                &resolution_failures(),
             )?,
-            poll_lag: histogram(
-                "helmops_poll_lag_seconds",
-                "Delay between the time at which a poll is due and its start.",
-            )?,
+            poll_lag: registered(registry, Histogram::with_opts(lag.buckets(BUCKETS.to_vec()))?)?,
         })
     }
 
@@ -88,11 +66,5 @@ impl Metrics {
     pub fn polled(&self, failure: Option<Reason>, lag: Duration) {
         self.polls.with_label_values(&result_labels(failure)).inc();
         self.poll_lag.observe(lag.as_secs_f64());
-    }
-
-    /// Counts a resolution.
-    pub fn resolved(&self, failure: Option<Reason>, took: Duration) {
-        self.resolutions.with_label_values(&result_labels(failure)).inc();
-        self.resolution_duration.observe(took.as_secs_f64());
     }
 }

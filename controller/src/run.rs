@@ -3,6 +3,7 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Context as _;
+use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
 use helmops_kube::{
     configuration,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
@@ -24,7 +25,6 @@ use crate::{
     loops,
     metrics::Metrics,
     pruned::Pruned,
-    resolve::{FetchMetrics, MemoryBounds, Resolver},
     watch::{StoreBudget, Stores},
     writes::FIELD_MANAGER,
 };

@@ -6,6 +6,7 @@ use helmops_core::{
     bundle::{MissingVersion, OwnershipConflict},
     reason::Reason,
 };
+use helmops_fetch::ResolveError;
 use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
@@ -13,7 +14,7 @@ use helmops_runtime::{
 };
 use thiserror::Error;
 
-use crate::{resolve::ResolveError, watch::MissingKey};
+use crate::watch::MissingKey;
 
 /// Why a HelmOp could not be reconciled.
 #[derive(Debug, Error)]

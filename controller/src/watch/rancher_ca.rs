@@ -10,6 +10,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::NamespacedName;
+use helmops_fetch::CaCertificate;
 use helmops_kube::{Change, ObjectCache, log_errors};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -19,7 +20,6 @@ use kube::{
 use thiserror::Error;
 
 use super::Scope;
-use crate::resolve::CaCertificate;
 
 /// Rancher's own namespace.
 const NAMESPACE: &str = "cattle-system";

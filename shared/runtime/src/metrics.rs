@@ -126,6 +126,25 @@ impl ReconcileMetrics {
     }
 }
 
+/// A counter with the labels `result` (success, error) and `reason`, for these reasons of errors.
+///
+/// # Errors
+/// If its name is already registered.
+pub fn result_counter(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    failures: &[Reason],
+) -> Result<IntCounterVec, prometheus::Error> {
+    let labels = &["result", "reason"];
+    let counter = registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)?;
+    counter.with_label_values(&[SUCCESS, ""]);
+    for reason in failures {
+        counter.with_label_values(&[ERROR, reason.as_str()]);
+    }
+    Ok(counter)
+}
+
 /// Values of the labels `result` and `reason`.
 pub fn result_labels(failure: Option<Reason>) -> [&'static str; 2] {
     failure.map_or([SUCCESS, ""], |reason| [ERROR, reason.as_str()])

@@ -9,7 +9,7 @@ use super::{
     responses::{DIGEST, manifest, refused, registry, tags},
     server::{Reply, RequestHead, Server, forever, response, status},
 };
-use crate::resolve::{ResolveError, access::Access, oci::RegistryError};
+use crate::{ResolveError, access::Access, oci::RegistryError};
 
 const LIST: &str = "GET /v2/web/tags/list?n=1000";
 

@@ -17,7 +17,7 @@ const MAX_TOKENS: usize = 1024;
 pub struct RegistryKey {
     /// URL of the tag list: scheme, host and port of the registry, and the name of the repository.
     pub repository_url: String,
-    /// Digest of credentials and trust; see [`crate::resolve::access::Access::identity`].
+    /// Digest of credentials and trust; see [`crate::access::Access::identity`].
     pub identity: [u8; 32],
 }
 

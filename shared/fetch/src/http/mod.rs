@@ -93,7 +93,7 @@ pub struct HttpRequest<'a> {
 pub struct RepositoryId<'a> {
     /// Its URL.
     pub url: &'a Url,
-    /// See [`crate::resolve::access::Access::identity`].
+    /// See [`crate::access::Access::identity`].
     pub identity: &'a [u8; 32],
 }
 

@@ -12,7 +12,7 @@ use super::{
     responses::{indexed, registry},
     server::{Action, Ca, Leaf, Server, server_tls},
 };
-use crate::resolve::{access::Access, http::TlsConfig};
+use crate::{access::Access, http::TlsConfig};
 
 const WRONG_NAME: &str = "charts.example.com";
 

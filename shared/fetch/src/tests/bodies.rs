@@ -14,7 +14,7 @@ use super::{
     responses::{entry, index, indexed},
     server::{Action, Reply, Server, chunked, forever, response, status, with_content_length},
 };
-use crate::resolve::{
+use crate::{
     http::{Limits, Timeouts},
     repository::LIMITS,
 };

@@ -10,7 +10,7 @@ use super::{
     responses,
     server::{Action, Reply, Server, response},
 };
-use crate::resolve::{http::Limits, repository::LIMITS};
+use crate::{http::Limits, repository::LIMITS};
 
 /// The environment variable of the process that runs the measurement.
 const MEASURED: &str = "HELMOPS_TEST_MEASURED";

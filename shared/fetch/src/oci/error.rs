@@ -12,7 +12,7 @@ use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classifie
 use reqwest::StatusCode;
 use thiserror::Error;
 
-use crate::resolve::{
+use crate::{
     chart_errors,
     http::{FetchError, FetchErrorKind},
 };

@@ -1,4 +1,4 @@
-//! Resolves a chart and a version range to one version. This is the part that sends requests to repositories and registries.
+//! Chart repositories and registries: resolves a chart and a version range to one version.
 //!
 //! ```text
 //! Secret ─► access ─┐
@@ -28,8 +28,9 @@ use helmops_core::{
     admit::ValidHelmOp,
     chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
 };
+use helmops_runtime::error_class::ClassifiedError;
+use kube::Client;
 
-pub use self::http::{Addresses, CaCertificate, Cidr, CidrError};
 use self::{
     access::Access,
     budget::Budget,
@@ -44,13 +45,10 @@ use self::{
 pub use self::{
     bounds::MemoryBounds,
     error::ResolveError,
-    metrics::FetchMetrics,
+    http::{Addresses, CaCertificate, Cidr, CidrError},
+    metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
     repository::{ChartInterest, normalized_index_url},
 };
-use helmops_runtime::error_class::ClassifiedError;
-use kube::Client;
-
-use crate::metrics::Metrics;
 
 /// One namespace may use at most this fraction (1/n) of the memory for reads.
 const SHARE_OF_READS: usize = 4;
@@ -70,7 +68,7 @@ pub struct ResolveContext<'a> {
     /// The client for the API server, to read Secrets.
     pub client: &'a Client,
     /// Counts resolutions.
-    pub metrics: &'a Metrics,
+    pub metrics: &'a ResolutionMetrics,
     /// CAs that are trusted if the Secret contains none.
     pub ca_certificates: &'a [CaCertificate],
     /// The charts that other HelmOps use from a repository.

@@ -16,7 +16,7 @@ use super::{
     responses::{index, indexed},
     server::{Action, Server, stalling, status},
 };
-use crate::resolve::access::Access;
+use crate::access::Access;
 
 /// The access of a HelmOp in a namespace.
 fn in_namespace(namespace: &str) -> Access {

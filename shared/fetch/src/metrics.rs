@@ -1,11 +1,13 @@
-//! Metrics of the requests to repositories and registries.
+//! Metrics of resolutions, and of the requests to repositories and registries.
 
 use std::time::Duration;
 
 use helmops_core::reason::Reason;
 use helmops_process::metrics::registered;
-use helmops_runtime::metrics::{ERROR, GaugeGuard, SUCCESS};
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use helmops_runtime::metrics::{self, ERROR, GaugeGuard, SUCCESS, result_counter, result_labels};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
 
 /// Value of the label `result` for a response with status 304.
 const NOT_MODIFIED: &str = "not_modified";
@@ -182,5 +184,47 @@ impl FetchMetrics {
         self.duration
             .with_label_values(&[kind])
             .observe(took.as_secs_f64());
+    }
+}
+
+/// Resolutions of chart versions.
+#[derive(Clone, Debug)]
+pub struct ResolutionMetrics {
+    resolutions: IntCounterVec,
+    duration: Histogram,
+}
+
+/// The reasons of errors of resolutions. `APIError` is one of them because a resolution reads a Secret.
+pub fn resolution_failures() -> Vec<Reason> {
+    let all = [Reason::InvalidURL, Reason::InvalidVersion, Reason::APIError];
+    all.iter().chain(Reason::RESOLUTION).copied().collect()
+}
+
+impl ResolutionMetrics {
+    /// Creates and registers the metrics.
+    ///
+    /// # Errors
+    /// If one of them is already registered.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let duration = HistogramOpts::new(
+            "helmops_chart_resolution_duration_seconds",
+            "Time to resolve a chart version.",
+        );
+        let duration = Histogram::with_opts(duration.buckets(metrics::BUCKETS.to_vec()))?;
+        Ok(Self {
+            resolutions: result_counter(
+                registry,
+                "helmops_chart_resolutions_total",
+                "Resolutions of chart versions by result (success, error) and reason.",
+                &resolution_failures(),
+            )?,
+            duration: registered(registry, duration)?,
+        })
+    }
+
+    /// Counts a resolution.
+    pub fn resolved(&self, failure: Option<Reason>, took: Duration) {
+        self.resolutions.with_label_values(&result_labels(failure)).inc();
+        self.duration.observe(took.as_secs_f64());
     }
 }

@@ -11,7 +11,7 @@ use super::{
     responses::{entry, index, manifest, revalidating, tags},
     server::{Reply, RequestHead, Server, response},
 };
-use crate::resolve::MemoryBounds;
+use crate::MemoryBounds;
 
 /// The text of a page of tags.
 fn listing(patches: Range<usize>, padding: &str) -> String {

@@ -8,7 +8,7 @@ use super::{
     responses::{indexed, refused, registry, token, token_challenge},
     server::{Reply, RequestHead, Server, response, status},
 };
-use crate::resolve::http::{Addresses, Cidr};
+use crate::http::{Addresses, Cidr};
 
 /// The content of responses that must not be quoted.
 const INNER: &str = "inner-secret";

@@ -13,7 +13,7 @@ use super::{
     responses::index,
     server::{Action, Reply, Server, stalling},
 };
-use crate::resolve::http::{MinRate, Timeouts};
+use crate::http::{MinRate, Timeouts};
 
 const SHORT: Duration = Duration::from_millis(300);
 /// Below the other timeouts, so that only the tested one can have ended the request.

@@ -11,7 +11,7 @@ use super::{
     responses::{indexed, registry, unauthorized},
     server::{Reply, RequestHead, Server, status},
 };
-use crate::resolve::access::{Access, Login};
+use crate::access::{Access, Login};
 
 /// Serves charts to one user.
 fn private(head: &RequestHead) -> Reply {

@@ -13,7 +13,7 @@ use super::{
     responses::{index, indexed, registry, revalidating, unauthorized},
     server::{Ca, Server, status},
 };
-use crate::resolve::access::{Access, Login};
+use crate::access::{Access, Login};
 
 const MANY: usize = 100;
 

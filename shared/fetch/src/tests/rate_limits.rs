@@ -15,7 +15,7 @@ use super::{
     responses::indexed,
     server::{Action, Reply, RequestHead, Server, status},
 };
-use crate::resolve::http::FetchErrorKind;
+use crate::http::FetchErrorKind;
 
 type ReplyFn = fn() -> Reply;
 

@@ -16,7 +16,7 @@ use super::{
     responses::CHART,
     server::{Ca, DEADLINE, Server},
 };
-use crate::resolve::{
+use crate::{
     ResolveError, SHARE_OF_READS,
     access::{self, Access, Login},
     bounds::MemoryBounds,

@@ -17,7 +17,7 @@ use super::{
     error::RegistryError,
     tokens::{RegistryKey, Tokens},
 };
-use crate::resolve::{
+use crate::{
     access::{Access, Credentials, Login, NotSentReason},
     http::{FetchErrorKind, HttpClient, HttpRequest, HttpResponse, RepositoryId, RequestPermit},
     metrics::RequestKind,
