@@ -9,23 +9,21 @@ use helmops_core::{
     reason::Reason,
     status::{self, change},
 };
+use helmops_kube::name_of;
+use helmops_runtime::{
+    client::{CallError, bounded},
+    error_class::{Class, Classified, ClassifiedError, classified},
+    metrics::{Controller, ReconcileMetrics},
+    reconciler::Reconciler,
+    retry_state::{Done, RetryState},
+    workers::WorkerPermit,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ObjectMeta, runtime::reflector::ObjectRef};
 use thiserror::Error;
 use tracing::Span;
 
-use crate::{
-    client::{CallError, bounded},
-    context::Context,
-    error_class::{Class, Classified, ClassifiedError, classified},
-    metrics::{Controller, Metrics},
-    reconciler::Reconciler,
-    retry_state::{Done, RetryState},
-    watch::DeliveryStores,
-    work::{ClusterKey, name_of},
-    workers::WorkerPermit,
-    writes,
-};
+use crate::{context::Context, metrics, watch::DeliveryStores, work::ClusterKey, writes::MANAGER};
 
 /// The reconciler of Clusters.
 pub struct Clusters<'c> {
@@ -58,7 +56,7 @@ impl ClassifiedError for ClusterError {
 impl Reconciler for Clusters<'_> {
     type Object = Cluster;
     type Error = ClusterError;
-    const CONTROLLER: Controller = Controller::Cluster;
+    const CONTROLLER: Controller = metrics::CLUSTERS;
 
     fn get(&self, key: &ClusterKey) -> Option<Arc<Decoded<Cluster>>> {
         self.stores.clusters.all.get(key)
@@ -68,8 +66,8 @@ impl Reconciler for Clusters<'_> {
         &self.context.retries.clusters
     }
 
-    fn metrics(&self) -> &Metrics {
-        &self.context.metrics
+    fn metrics(&self) -> &ReconcileMetrics {
+        &self.context.metrics.reconciles
     }
 
     fn span(&self, key: &ClusterKey, _: Option<&ObjectMeta>) -> Span {
@@ -100,7 +98,7 @@ impl Reconciler for Clusters<'_> {
             return Ok(Done::UNTIL_CHANGE);
         };
         let api = Api::<Cluster>::namespaced(self.context.client.clone(), &name.namespace);
-        match writes::status(&api, cluster, &change).await {
+        match MANAGER.status(&api, cluster, &change).await {
             Ok(written) => {
                 let pending_writes = &self.context.retries.clusters.pending_writes;
                 pending_writes.record(key.clone(), cluster, &written);
@@ -138,7 +136,7 @@ impl Clusters<'_> {
         };
         let object = format!("Namespace {name}");
         let api = Api::<Namespace>::all(self.context.client.clone());
-        match bounded(api.create(&writes::post(), &namespace)).await {
+        match bounded(api.create(&MANAGER.post(), &namespace)).await {
             Err(error) if error.exists_already() => Err(ClusterError::StaleNamespace(object)),
             Err(error) => Err(CallError::of("create", object)(error).into()),
             Ok(_) => Ok(()),

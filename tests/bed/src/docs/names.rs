@@ -77,11 +77,14 @@ const CERTS_FLAGS: [&str; 9] = [
 ];
 
 /// Crates, by which the log can be filtered.
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 8] = [
+    "helmops_agent",
     "helmops_certs",
     "helmops_controller",
+    "helmops_fetch",
     "helmops_kube",
     "helmops_process",
+    "helmops_runtime",
     "helmops_webhook",
 ];
 
