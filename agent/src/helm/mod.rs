@@ -37,12 +37,18 @@ pub use self::outcome::{Failure, FailureReason, Success};
 
 /// Less garbage collection: a third less CPU time for 5 MB of memory. A large chart still does not take much more than its objects.
 const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "160MiB")];
-/// Time for Helm to record an interruption.
-const GRACE: Duration = Duration::from_secs(15);
-/// Bytes of standard output that are kept: a table with the revision is at its start.
-const STDOUT: usize = 16 << 10;
-/// Bytes of standard error that are kept: the error is at its end.
-const STDERR: usize = 64 << 10;
+/// The limits of a run. Each has a deadline of its own.
+const LIMITS: Limits = Limits {
+    deadline: Duration::MAX,
+    // Helm records an interruption.
+    grace: Duration::from_secs(15),
+    // A table with the revision is at the start.
+    stdout: 16 << 10,
+    // The error is at the end.
+    stderr: 64 << 10,
+};
+/// To print the version takes a tenth of a second.
+const VERSION_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The program, and what it is run with.
 #[derive(Clone, Debug)]
@@ -83,15 +89,12 @@ impl Helm {
         kubeconfig: Vec<u8>,
         stop: &CancellationToken,
     ) -> Result<Success, Failure> {
-        let not_started = |error: &dyn std::fmt::Display| {
-            Failure::new(FailureReason::NotStarted, format!("cannot run Helm: {error}"))
-        };
         let acquired = tokio::select! {
             biased;
             () = stop.cancelled() => return Err(Failure::new(FailureReason::Stopped, "the agent stops")),
             acquired = self.permits.acquire() => acquired,
         };
-        let _permit = acquired.map_err(|error| not_started(&error))?;
+        let _permit = acquired.map_err(|error| self.not_started(&error))?;
         let workspaces = self.workspaces.clone();
         let created = spawn_blocking(move || {
             let workspace = workspaces.create(&kubeconfig, request.action.deploy())?;
@@ -102,26 +105,47 @@ impl Helm {
             Ok(Err(workspace::WorkspaceError::Archive(error))) => {
                 return Err(Failure::new(FailureReason::ChartInvalid, error.to_string()));
             }
-            Ok(Err(error)) => return Err(not_started(&error)),
-            Err(error) => return Err(not_started(&error)),
+            Ok(Err(error)) => return Err(self.not_started(&error)),
+            Err(error) => return Err(self.not_started(&error)),
         };
         let limits = Limits {
             deadline: request.deadline(),
-            grace: GRACE,
-            stdout: STDOUT,
-            stderr: STDERR,
+            ..LIMITS
         };
         let command = self.command(&request, &workspace);
-        let output = child::run(command, limits, stop).await.map_err(|error| {
-            let program = self.program.display();
-            not_started(&format!("{program}: {error}"))
-        })?;
+        let output = child::run(command, limits, stop).await;
+        let output = output.map_err(|error| self.not_started(&error))?;
         let removed = spawn_blocking(move || {
             let error = workspace.post_render_error();
             drop(workspace);
             error
         });
         outcome(&output, removed.await.unwrap_or_default())
+    }
+
+    /// The version of Helm, such as `v4.2`: whether the program is there, and is Helm.
+    ///
+    /// # Errors
+    /// If it cannot be run, or fails.
+    pub async fn version(&self) -> Result<String, Failure> {
+        let mut command = Command::new(&self.program);
+        command.env_clear().args(["version", "--template={{.Version}}"]);
+        let limits = Limits {
+            deadline: VERSION_DEADLINE,
+            ..LIMITS
+        };
+        let output = child::run(command, limits, &CancellationToken::new()).await;
+        let output = output.map_err(|error| self.not_started(&error))?;
+        outcome(&output, None)?;
+        Ok(output.stdout.trim().to_owned())
+    }
+
+    fn not_started(&self, error: &dyn std::fmt::Display) -> Failure {
+        let program = self.program.display();
+        Failure::new(
+            FailureReason::NotStarted,
+            format!("cannot run Helm ({program}): {error}"),
+        )
     }
 
     fn command(&self, request: &Request, workspace: &Workspace) -> Command {
@@ -146,3 +170,6 @@ impl Helm {
         command
     }
 }
+
+#[cfg(test)]
+mod tests;
