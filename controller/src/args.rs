@@ -4,22 +4,19 @@ use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
 use helmops_core::agents::Patience;
+use helmops_fetch::{Addresses, Cidr, CidrError};
 use helmops_kube::lease::LeaseArgs;
-use helmops_process::{self as runtime, ProcessArgs};
+use helmops_process::{self as process, MemoryLimit, ProcessArgs, Quantity};
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use crate::{
-    memory_limit::{MemoryLimit, Quantity},
-    resolve::{Addresses, Cidr, CidrError},
-    watch::{AgentOptions, Scope},
-};
+use crate::watch::{AgentOptions, Scope};
 
 /// Controller for HelmOps: resolves the chart of each HelmOp to one version and writes a Bundle with it
 ///
 /// Every flag can also be set through an environment variable.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "helmops-controller", version = runtime::version(), args_override_self = true)]
+#[command(name = "helmops-controller", version = process::version(), args_override_self = true)]
 pub struct Args {
     /// Kubeconfig file; by default the ServiceAccount of the pod, or else ~/.kube/config
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]

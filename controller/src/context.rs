@@ -2,19 +2,16 @@
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
+use helmops_fetch::Resolver;
+use helmops_runtime::{compute::Compute, events::Events, retry_state::RetryState, workers::Workers};
 use kube::Client;
 
 use crate::{
-    compute::Compute,
-    events::Events,
     helmop::Interest,
     metrics::Metrics,
     pruned::Pruned,
-    resolve::Resolver,
-    retry_state::RetryState,
     watch::{Scope, Stores},
     work::{BundleKey, ClusterKey, HelmOpKey},
-    workers::Workers,
 };
 
 /// What the loops share.

@@ -17,34 +17,20 @@
 //! others fill their caches and are ready to take over.
 
 mod args;
-mod backoff;
 mod bundle;
-mod client;
 mod cluster;
-mod compute;
 mod context;
-mod decode_error;
-mod error_class;
-mod events;
 mod fleet_metrics;
 mod helmop;
 mod lease_name;
 mod loops;
-mod memory_limit;
 mod metrics;
-mod pending_writes;
 mod pruned;
-mod queue;
-mod rate;
-mod reconciler;
 mod reference;
-mod resolve;
-mod retry_state;
 mod run;
 mod shares;
 mod watch;
 mod work;
-mod workers;
 mod writes;
 
 pub use args::Args;

@@ -4,6 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream};
 use helmops_process::{Gate, Health, Heartbeat};
+use helmops_runtime::{
+    queue::{self, RequeueAfter},
+    reconciler,
+    workers::WorkerPermit,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -11,11 +16,8 @@ use crate::{
     cluster::Clusters,
     context::Context,
     helmop::{self, HelmOps},
-    queue::{self, RequeueAfter},
-    reconciler,
     watch::{self, Stores},
     work::Work,
-    workers::WorkerPermit,
 };
 
 /// The interval of the heartbeat.
@@ -90,7 +92,7 @@ pub async fn run(
             tokio::time::sleep(HEARTBEAT).await;
         }
     };
-    let depth = &context.metrics.queue_depth;
+    let depth = &context.metrics.reconciles.queue_depth;
     let debounce = |work: &Work| debounce_for(work, &context.stores);
     let work = queue::run(
         triggers,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use helmops_api::{Decoded, HelmOp};
+use helmops_fetch::FetchMetrics;
 use helmops_kube::lease::LeaseMetrics;
 use helmops_process::{ServeMetrics, admin, metrics::registry, probes, reference::page};
 use prometheus::Registry;
 
-use crate::{Args, fleet_metrics, metrics::Metrics, resolve::FetchMetrics};
+use crate::{Args, fleet_metrics, metrics::Metrics};
 
 /// Flags and metrics of the controller in Markdown.
 ///

@@ -3,13 +3,15 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Context as _;
+use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
 use helmops_kube::{
     configuration,
     lease::{Election, Leadership, LeaseMetrics, LeaseName, identity},
 };
 use helmops_process::{
-    self as runtime, Health, MetricsWriter, PlainPort, Supervisor, admin, probes, telemetry,
+    self as process, Health, MetricsWriter, PlainPort, Supervisor, admin, probes, telemetry,
 };
+use helmops_runtime::{client, compute::Compute, events, workers::Workers};
 use k8s_openapi::jiff::Timestamp;
 use kube::Config;
 use prometheus::Registry;
@@ -17,18 +19,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     args::Args,
-    client,
-    compute::Compute,
     context::{Context, Retries},
-    events, fleet_metrics,
+    fleet_metrics,
     helmop::Interest,
     lease_name::lease_name,
     loops,
     metrics::Metrics,
     pruned::Pruned,
-    resolve::{FetchMetrics, MemoryBounds, Resolver},
     watch::{StoreBudget, Stores},
-    workers::Workers,
     writes::FIELD_MANAGER,
 };
 
@@ -40,7 +38,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     telemetry::install(&args.process)?;
     // Without a default provider the first HTTPS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let registry = runtime::metrics::registry()?;
+    let registry = process::metrics::registry()?;
     let metrics = Metrics::register(&registry)?;
     let health = Health::default();
     let mut supervisor = Supervisor::new(health.clone(), args.process.shutdown());
@@ -71,7 +69,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         supervisor.spawn("leader election", election);
     }
     let bounds = MemoryBounds::of(memory_limit.bytes(), args.cache_size());
-    let (events, event_writer) = events::queue(metrics.dropped_events.clone());
+    let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let scope = args.scope();
     let context = Arc::new(Context {
         client,
@@ -81,7 +79,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             .context("cannot create the HTTP client for chart repositories")?,
         interest: Interest::default(),
         workers: Workers::new(args.workers, leadership, supervisor.stop_token()),
-        compute: Compute::new(),
+        compute: Compute::default(),
         events,
         metrics,
         retries: Retries::default(),
@@ -91,7 +89,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         pruned_deployment_fields: Pruned::default(),
     });
     tracing::info!(
-        version = runtime::version(),
+        version = process::version(),
         workers = args.workers,
         %memory_limit,
         cache_bytes = bounds.cache,

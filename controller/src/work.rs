@@ -1,9 +1,8 @@
 //! The items of the workqueue: keys of HelmOps, Bundles and Clusters.
 
-use helmops_api::{Bundle, Cluster, Decoded, HelmOp, NamespacedName};
+use helmops_api::{Bundle, Cluster, Decoded, HelmOp};
+use helmops_runtime::queue;
 use kube::runtime::reflector::ObjectRef;
-
-use crate::queue;
 
 /// Namespace and name of a HelmOp.
 pub type HelmOpKey = ObjectRef<Decoded<HelmOp>>;
@@ -31,31 +30,5 @@ impl queue::QueueKey for Work {
             Self::Cluster(key) => &key.namespace,
         };
         namespace.as_deref().unwrap_or_default()
-    }
-}
-
-/// The key for a namespace and name.
-pub fn key<K>(namespace: &str, name: &str) -> ObjectRef<K>
-where
-    K: kube::runtime::reflector::Lookup,
-    K::DynamicType: Default,
-{
-    ObjectRef::new(name).within(namespace)
-}
-
-/// The namespace and name of a key.
-pub fn name_of<K: kube::runtime::reflector::Lookup>(key: &ObjectRef<K>) -> NamespacedName {
-    NamespacedName::new(key.namespace.as_deref().unwrap_or_default(), &*key.name)
-}
-
-/// The key of an object. It does not contain UID and resource version, which would take more memory than the name.
-pub fn key_of<K>(object: &K) -> ObjectRef<K>
-where
-    K: kube::runtime::reflector::Lookup<DynamicType = ()>,
-{
-    let key = ObjectRef::new(&object.name().unwrap_or_default());
-    match object.namespace() {
-        Some(namespace) => key.within(&namespace),
-        None => key,
     }
 }

@@ -35,6 +35,8 @@ mod leader;
 mod namespaced;
 mod shards;
 
+mod agent;
+
 mod certificates;
 mod install;
 mod monitoring;

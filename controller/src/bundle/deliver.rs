@@ -7,13 +7,14 @@ use helmops_core::targeting::{
     Blocked, RolloutStep, Target,
     delivery::{BundleDelivery, ClusterState},
 };
+use helmops_runtime::error_class::ClassifiedError;
 
 use super::{
     DeliveryError,
     apply::{self, ActionError},
     observe,
 };
-use crate::{context::Context, error_class::ClassifiedError, watch::Copies};
+use crate::{context::Context, watch::Copies};
 
 /// What is the same for all clusters of a Bundle.
 pub struct Delivery<'d> {

@@ -9,13 +9,12 @@ use helmops_core::{
     reason::Reason,
     targeting::{BlockClass, Blocked, values::ValuesLimitExceeded},
 };
-use thiserror::Error;
-
-use crate::{
+use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
     workers::Interrupted,
 };
+use thiserror::Error;
 
 /// Why a Bundle could not be deployed to some or all of its clusters.
 #[derive(Debug, Error)]
@@ -120,10 +119,10 @@ pub fn check(bundle: &Bundle, policies: &Policies) -> Result<(), BundleBlocked> 
 mod tests {
     use std::time::Duration;
 
+    use helmops_runtime::client::ApiError;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::client::ApiError;
 
     fn blocked(spec: &Value) -> Option<BundleBlocked> {
         let object = json!({ "metadata": { "name": "web", "namespace": "fleet" }, "spec": spec });

@@ -21,7 +21,15 @@ use std::{cmp::Reverse, sync::Arc};
 
 use helmops_api::{Bundle, BundleDeployment, Decoded};
 use helmops_core::status::RolloutRound;
+use helmops_kube::name_of;
 use helmops_process::exit::with_causes;
+use helmops_runtime::{
+    error_class::ClassifiedError,
+    metrics::{Controller, ReconcileMetrics},
+    reconciler::Reconciler,
+    retry_state::{Done, RetryState},
+    workers::WorkerPermit,
+};
 use kube::core::ObjectMeta;
 use tracing::Span;
 
@@ -29,13 +37,9 @@ pub use self::error::DeliveryError;
 use self::{error::BundleBlocked, round::BundleReconciliation};
 use crate::{
     context::Context,
-    error_class::ClassifiedError,
-    metrics::{Controller, Metrics},
-    reconciler::Reconciler,
-    retry_state::{Done, RetryState},
+    metrics,
     watch::{DeliveryStores, Weight},
-    work::{BundleKey, name_of},
-    workers::WorkerPermit,
+    work::BundleKey,
 };
 
 /// Maximum number of clusters of a Bundle that are processed concurrently.
@@ -52,7 +56,7 @@ pub struct Bundles<'c> {
 impl Reconciler for Bundles<'_> {
     type Object = Bundle;
     type Error = DeliveryError;
-    const CONTROLLER: Controller = Controller::Bundle;
+    const CONTROLLER: Controller = metrics::BUNDLES;
 
     fn get(&self, key: &BundleKey) -> Option<Arc<Decoded<Bundle>>> {
         self.context.stores.bundles.get(key)
@@ -62,8 +66,8 @@ impl Reconciler for Bundles<'_> {
         &self.context.retries.bundles
     }
 
-    fn metrics(&self) -> &Metrics {
-        &self.context.metrics
+    fn metrics(&self) -> &ReconcileMetrics {
+        &self.context.metrics.reconciles
     }
 
     fn span(&self, key: &BundleKey, _: Option<&ObjectMeta>) -> Span {
@@ -136,7 +140,7 @@ fn is_terminating(deployment: &BundleDeployment) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::{ApiError, CallError};
+    use helmops_runtime::client::{ApiError, CallError};
 
     #[test]
     fn the_error_that_is_most_likely_gone_soon_determines_the_backoff() {

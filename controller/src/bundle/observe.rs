@@ -16,6 +16,7 @@ use helmops_core::{
     },
 };
 use helmops_kube::ObjectCache;
+use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret},
@@ -25,7 +26,6 @@ use kube::{Api, Resource};
 
 use super::DeliveryError;
 use crate::{
-    client::{ApiError, CallError, bounded},
     context::Context,
     watch::{Clusters, Copies},
     work::BundleKey,

@@ -14,6 +14,8 @@ use helmops_core::{
     status::{RolloutRound, TargetStatus},
     targeting::{self, Rollout, Target, TargetError, delivery::BundleDelivery},
 };
+use helmops_kube::key;
+use helmops_runtime::{compute, workers};
 
 use super::{
     CONCURRENCY, DeliveryError, apply,
@@ -23,13 +25,7 @@ use super::{
     observe::{self, ClusterSnapshot},
     prune, sources,
 };
-use crate::{
-    compute,
-    context::Context,
-    watch::DeliveryStores,
-    work::{BundleKey, key},
-    workers,
-};
+use crate::{context::Context, watch::DeliveryStores, work::BundleKey};
 
 /// Processor time for rendering the values of one Bundle, in addition to a time for each of its clusters: other Bundles of its
 /// namespace wait meanwhile.

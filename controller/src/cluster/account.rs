@@ -4,6 +4,7 @@ use std::fmt;
 
 use helmops_api::{Cluster, MetadataOnly, NamespacedName};
 use helmops_core::agents::{AccountObject, Kind, ObjectId, Write, account, plan};
+use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -17,11 +18,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    client::{ApiError, CallError, bounded},
-    watch::Accounts,
-    writes,
-};
+use crate::{watch::Accounts, writes::MANAGER};
 
 /// Writes accounts, and records the results in the cache.
 pub struct AccountWriter<'c> {
@@ -119,13 +116,13 @@ impl AccountWriter<'_> {
     }
 
     async fn post<K: Permissions>(&self, id: &ObjectId, object: &K) -> Result<(), ApiError> {
-        let created: K = bounded(self.api(id).create(&writes::post(), object)).await?;
+        let created: K = bounded(self.api(id).create(&MANAGER.post(), object)).await?;
         self.accounts.wrote(id, created.into().observed());
         Ok(())
     }
 
     async fn patch<K: Permissions>(&self, id: &ObjectId, object: &K) -> Result<(), ApiError> {
-        let params = writes::patch().force();
+        let params = MANAGER.patch().force();
         let applied: K = bounded(self.api(id).patch(&id.name.name, &params, &Patch::Apply(object))).await?;
         self.accounts.wrote(id, applied.into().observed());
         Ok(())

@@ -13,24 +13,22 @@ use helmops_core::{
     reason::Reason,
     status::{self, change},
 };
+use helmops_kube::name_of;
+use helmops_runtime::{
+    client::{CallError, bounded},
+    error_class::{Class, Classified, ClassifiedError, classified},
+    metrics::{Controller, ReconcileMetrics},
+    reconciler::Reconciler,
+    retry_state::{Done, RetryState},
+    workers::WorkerPermit,
+};
 use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
 use kube::{Api, Resource, api::ObjectMeta, runtime::reflector::ObjectRef};
 use thiserror::Error;
 use tracing::Span;
 
 use self::account::AccountWriter;
-use crate::{
-    client::{CallError, bounded},
-    context::Context,
-    error_class::{Class, Classified, ClassifiedError, classified},
-    metrics::{Controller, Metrics},
-    reconciler::Reconciler,
-    retry_state::{Done, RetryState},
-    watch::DeliveryStores,
-    work::{ClusterKey, name_of},
-    workers::WorkerPermit,
-    writes,
-};
+use crate::{context::Context, metrics, watch::DeliveryStores, work::ClusterKey, writes::MANAGER};
 
 /// The reconciler of Clusters.
 pub struct Clusters<'c> {
@@ -63,7 +61,7 @@ impl ClassifiedError for ClusterError {
 impl Reconciler for Clusters<'_> {
     type Object = Cluster;
     type Error = ClusterError;
-    const CONTROLLER: Controller = Controller::Cluster;
+    const CONTROLLER: Controller = metrics::CLUSTERS;
 
     fn get(&self, key: &ClusterKey) -> Option<Arc<Decoded<Cluster>>> {
         self.stores.clusters.all.get(key)
@@ -73,8 +71,8 @@ impl Reconciler for Clusters<'_> {
         &self.context.retries.clusters
     }
 
-    fn metrics(&self) -> &Metrics {
-        &self.context.metrics
+    fn metrics(&self) -> &ReconcileMetrics {
+        &self.context.metrics.reconciles
     }
 
     fn span(&self, key: &ClusterKey, _: Option<&ObjectMeta>) -> Span {
@@ -161,7 +159,7 @@ impl Clusters<'_> {
         };
         let name = name_of(key);
         let api = Api::<Cluster>::namespaced(self.context.client.clone(), &name.namespace);
-        match writes::status(&api, cluster, &change).await {
+        match MANAGER.status(&api, cluster, &change).await {
             Ok(written) => {
                 let pending_writes = &self.context.retries.clusters.pending_writes;
                 pending_writes.record(key.clone(), cluster, &written);
@@ -197,7 +195,7 @@ impl Clusters<'_> {
         };
         let object = format!("Namespace {name}");
         let api = Api::<Namespace>::all(self.context.client.clone());
-        match bounded(api.create(&writes::post(), &namespace)).await {
+        match bounded(api.create(&MANAGER.post(), &namespace)).await {
             Err(error) if error.exists_already() => Err(ClusterError::StaleNamespace(object)),
             Err(error) => Err(CallError::of("create", object)(error).into()),
             Ok(_) => Ok(()),

@@ -8,16 +8,15 @@ use helmops_core::{
     bundle::Plan,
     status::{change, events, without_extras},
 };
+use helmops_kube::name_of;
+use helmops_runtime::{
+    client::{ApiError, CallError, bounded},
+    writes::{delete_exactly, without_finalizer},
+};
 use kube::{Api, ResourceExt};
 
 use super::error::ReconcileError;
-use crate::{
-    client::{ApiError, CallError, bounded},
-    context::Context,
-    watch::same_name_as,
-    work::{HelmOpKey, name_of},
-    writes,
-};
+use crate::{context::Context, watch::same_name_as, work::HelmOpKey, writes::MANAGER};
 
 /// Executes a plan. Returns the Bundle if it was written.
 pub async fn bundle(
@@ -32,9 +31,9 @@ pub async fn bundle(
     };
     let api = Api::<Bundle>::namespaced(context.client.clone(), &name.namespace);
     let written = if is_new {
-        bounded(api.create(&writes::post(), &bundle)).await
+        bounded(api.create(&MANAGER.post(), &bundle)).await
     } else {
-        bounded(api.replace(&name.name, &writes::post(), &bundle)).await
+        bounded(api.replace(&name.name, &MANAGER.post(), &bundle)).await
     };
     let written = written
         .map_err(CallError::of("write", format_args!("Bundle {}", name.name)))
@@ -65,7 +64,7 @@ pub async fn status(
         return Ok(());
     };
     let api = Api::<HelmOp>::namespaced(context.client.clone(), &name.namespace);
-    let written = match writes::status(&api, helmop, &change).await {
+    let written = match MANAGER.status(&api, helmop, &change).await {
         Err(error) if error.is_not_found() => return Ok(()),
         other => other
             .map_err(CallError::of(
@@ -103,7 +102,7 @@ pub async fn cleanup(
     key: &HelmOpKey,
     helmop: &Decoded<HelmOp>,
 ) -> Result<(), ReconcileError> {
-    let Some(others) = writes::without_finalizer(helmop, labels::HELMOP_FINALIZER) else {
+    let Some(others) = without_finalizer(helmop, labels::HELMOP_FINALIZER) else {
         return Ok(());
     };
     let name = name_of(key);
@@ -113,7 +112,7 @@ pub async fn cleanup(
     };
     delete_bundle(context, key, &name).await.map_err(cleanup_error)?;
     let api = Api::<Decoded<HelmOp>>::namespaced(context.client.clone(), &name.namespace);
-    match writes::finalizers(&api, helmop, &others).await {
+    match MANAGER.finalizers(&api, helmop, &others).await {
         Err(error) if !error.is_not_found() => Err(cleanup_error(error)),
         _ => Ok(()),
     }
@@ -129,7 +128,7 @@ async fn delete_bundle(context: &Context, key: &HelmOpKey, name: &NamespacedName
         return Ok(());
     }
     let api = Api::<Bundle>::namespaced(context.client.clone(), &name.namespace);
-    match bounded(api.delete(&name.name, &writes::delete(bundle.as_ref()))).await {
+    match bounded(api.delete(&name.name, &delete_exactly(bundle.as_ref()))).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }

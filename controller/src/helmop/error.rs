@@ -6,15 +6,15 @@ use helmops_core::{
     bundle::{MissingVersion, OwnershipConflict},
     reason::Reason,
 };
-use thiserror::Error;
-
-use crate::{
+use helmops_fetch::ResolveError;
+use helmops_runtime::{
     client::CallError,
     error_class::{Class, Classified, ClassifiedError, classified},
-    resolve::ResolveError,
-    watch::MissingKey,
     workers::Interrupted,
 };
+use thiserror::Error;
+
+use crate::watch::MissingKey;
 
 /// Why a HelmOp could not be reconciled.
 #[derive(Debug, Error)]
@@ -87,10 +87,10 @@ impl ReconcileError {
 mod tests {
     use helmops_core::bundle::Lookup;
     use helmops_kube::lease::NotLeading;
+    use helmops_runtime::client::ApiError;
     use kube::core::Status;
 
     use super::*;
-    use crate::client::ApiError;
 
     fn api_error(code: u16) -> ApiError {
         let status = Status::failure("no", "reason").with_code(code);

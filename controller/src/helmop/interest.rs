@@ -7,10 +7,10 @@ use std::{
 
 use helm_index::ChartFilter;
 use helmops_core::{admit::ValidHelmOp, chart::source::ChartSource};
+use helmops_fetch::normalized_index_url;
 use helmops_process::lock;
 
 use crate::{
-    resolve,
     shares::{Charge, Shares},
     work::HelmOpKey,
 };
@@ -165,7 +165,7 @@ fn charts_of(valid: &ValidHelmOp<'_>) -> Vec<ChartRef> {
         };
         let index = indexes
             .entry(repo)
-            .or_insert_with(|| resolve::normalized_index_url(repo).map(Arc::from));
+            .or_insert_with(|| normalized_index_url(repo).map(Arc::from));
         if let Some(index) = index {
             let (index, name) = (Arc::clone(index), Arc::from(chart));
             charts.insert(ChartRef { index, name });

@@ -19,20 +19,22 @@ use std::sync::Arc;
 
 use helmops_api::{Decoded, HelmOp, labels};
 use helmops_core::status;
+use helmops_kube::name_of;
+use helmops_runtime::{
+    metrics::{Controller, ReconcileMetrics},
+    reconciler::Reconciler,
+    retry_state::{Done, RetryState},
+    workers::WorkerPermit,
+};
 use kube::core::ObjectMeta;
 use tracing::Span;
 
 use self::reconcile::HelmOpReconciliation;
 pub use self::{error::ReconcileError, interest::Interest};
-use crate::{
-    context::Context,
-    metrics::{Controller, Metrics},
-    reconciler::Reconciler,
-    retry_state::{Done, RetryState},
-    watch::Weight,
-    work::{HelmOpKey, name_of},
-    workers::WorkerPermit,
-};
+use crate::{context::Context, metrics, watch::Weight, work::HelmOpKey};
+
+/// The annotation whose change requests a poll.
+const REQUEST_ANNOTATIONS: &[&str] = &[labels::POLL_REQUESTED_AT];
 
 /// The reconciler of HelmOps.
 pub struct HelmOps<'c> {
@@ -43,7 +45,10 @@ pub struct HelmOps<'c> {
 impl Reconciler for HelmOps<'_> {
     type Object = HelmOp;
     type Error = ReconcileError;
-    const CONTROLLER: Controller = Controller::HelmOp;
+    const CONTROLLER: Controller = metrics::HELMOPS;
+
+    /// A requested poll is attempted in spite of earlier failures.
+    const REQUEST_ANNOTATIONS: &'static [&'static str] = REQUEST_ANNOTATIONS;
 
     fn get(&self, key: &HelmOpKey) -> Option<Arc<Decoded<HelmOp>>> {
         self.context.stores.helmops.get(key)
@@ -53,8 +58,8 @@ impl Reconciler for HelmOps<'_> {
         &self.context.retries.helmops
     }
 
-    fn metrics(&self) -> &Metrics {
-        &self.context.metrics
+    fn metrics(&self) -> &ReconcileMetrics {
+        &self.context.metrics.reconciles
     }
 
     /// With the name of the HelmOp, and its user if Rancher's label names one.

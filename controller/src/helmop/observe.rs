@@ -4,15 +4,11 @@ use std::sync::Arc;
 
 use helmops_api::{Bundle, Decoded, HelmOp, NamespacedName};
 use helmops_core::{bundle, policy::Policies};
+use helmops_runtime::client::{CallError, bounded};
 use kube::{Api, Resource};
 
 use super::error::ReconcileError;
-use crate::{
-    client::{CallError, bounded},
-    context::Context,
-    watch::same_name_as,
-    work::HelmOpKey,
-};
+use crate::{context::Context, watch::same_name_as, work::HelmOpKey};
 
 /// The cached Bundle with the name of a HelmOp.
 ///

@@ -9,15 +9,15 @@ use helmops_core::{
     reason::Reason,
     status::{PollAttempt, PollFailure, Polling, timestamp},
 };
+use helmops_fetch::ResolveError;
+use helmops_runtime::{
+    backoff,
+    error_class::ClassifiedError,
+    retry_state::{Done, Failures},
+};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{error::ReconcileError, versions::PollOutcome};
-use crate::{
-    backoff,
-    error_class::ClassifiedError,
-    resolve::ResolveError,
-    retry_state::{Done, Failures},
-};
 
 /// Timers use another clock than the schedule, and may stop while the machine sleeps. A reconciliation once an hour corrects them.
 const MAX_DELAY: Duration = Duration::from_hours(1);

@@ -10,22 +10,21 @@ use helmops_core::{
     reason::Reason,
     status::{self, BundleState, Polling, ReconcileOutcome},
 };
+use helmops_runtime::{
+    error_class::ClassifiedError,
+    retry_state::{Done, RetryKey},
+    workers::WorkerPermit,
+};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    apply,
+    REQUEST_ANNOTATIONS, apply,
     error::ReconcileError,
     observe,
     poll_plan::{PollInput, PollPlan},
     versions::{ResolveInput, Versions, versions},
 };
-use crate::{
-    context::Context,
-    error_class::ClassifiedError,
-    retry_state::{Done, RetryKey},
-    work::HelmOpKey,
-    workers::WorkerPermit,
-};
+use crate::{context::Context, work::HelmOpKey};
 
 /// The reconciliation of a HelmOp.
 pub struct HelmOpReconciliation<'r> {
@@ -129,7 +128,10 @@ impl HelmOpReconciliation<'_> {
             valid,
             bundle,
             repo,
-            backoff: backoff.remaining(self.key, &RetryKey::of(&self.helmop.metadata)),
+            backoff: backoff.remaining(
+                self.key,
+                &RetryKey::of(&self.helmop.metadata, REQUEST_ANNOTATIONS),
+            ),
             min_interval: self.context.min_polling_interval,
         };
         PollPlan::new(&input, Timestamp::now())

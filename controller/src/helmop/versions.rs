@@ -3,16 +3,12 @@
 use std::time::{Duration, Instant};
 
 use helmops_core::{admit::ValidHelmOp, bundle::RequestedCharts};
+use helmops_fetch::{ResolveContext, ResolveError};
+use helmops_runtime::workers::{Namespace, WorkerPermit};
 use k8s_openapi::jiff::Timestamp;
 
 use super::error::ReconcileError;
-use crate::{
-    context::Context,
-    resolve::{ResolveContext, ResolveError},
-    watch::CaBundle,
-    work::HelmOpKey,
-    workers::{Namespace, WorkerPermit},
-};
+use crate::{context::Context, watch::CaBundle, work::HelmOpKey};
 
 /// Maximum time between two resolutions of a HelmOp that changes all the time. If the minimum polling interval is longer than this,
 /// users still see the result of a change soon.
@@ -84,7 +80,7 @@ pub async fn versions<'v, 'a>(
     let authorities = input.rancher_ca.ca_certificates();
     let resolve_context = ResolveContext {
         client: &context.client,
-        metrics: &context.metrics,
+        metrics: &context.metrics.resolutions,
         ca_certificates: &authorities,
         interest: &|index, namespace| context.interest.charts(index, namespace),
         since: input.since.map_or_else(Instant::now, instant),

@@ -7,10 +7,10 @@ use std::{
 
 use helmops_api::{Decoded, HelmOp};
 use helmops_core::policy::Policies;
+use helmops_kube::key_of;
 use kube::Resource;
 
 use super::Interest;
-use crate::work::key_of;
 
 /// Time limit: all reconciliations wait meanwhile. Ten thousand HelmOps take less than half of it, even in a build without
 /// optimization. The remaining HelmOps are recorded when they are reconciled.

@@ -8,7 +8,7 @@ use futures::{
 };
 use helmops_api::{NamespacedName, PermissionObject, labels};
 use helmops_core::agents::{Kind, ObjectId, ObservedObject};
-use helmops_kube::{Cache, Change, Fold};
+use helmops_kube::{Cache, Change, Fold, Index, key, log_errors, paged};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -21,19 +21,15 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 
-use super::{
-    index::Index,
-    scope::{log_errors, paged},
-};
-use crate::work::{ClusterKey, key};
+use crate::work::ClusterKey;
 
 /// The objects of all accounts, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     /// ServiceAccounts.
-    subjects: Cache<Arc<ObservedObject>, Index<NamespacedName>>,
-    roles: Cache<Arc<ObservedObject>, Index<NamespacedName>>,
-    role_bindings: Cache<Arc<ObservedObject>, Index<NamespacedName>>,
+    subjects: Cache<Arc<ObservedObject>, ByCluster>,
+    roles: Cache<Arc<ObservedObject>, ByCluster>,
+    role_bindings: Cache<Arc<ObservedObject>, ByCluster>,
 }
 
 /// All kinds.
@@ -56,7 +52,7 @@ impl Accounts {
         let mut ids: Vec<_> = ids.into_iter().collect();
         for kind in KINDS {
             self.of(kind).read(|_, by_cluster| {
-                let names = by_cluster.get(cluster).cloned();
+                let names = by_cluster.0.get(cluster).cloned();
                 ids.extend(names.map(|name| ObjectId { kind, name }));
             });
         }
@@ -107,7 +103,7 @@ impl Accounts {
             .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))
     }
 
-    const fn of(&self, kind: Kind) -> &Cache<Arc<ObservedObject>, Index<NamespacedName>> {
+    const fn of(&self, kind: Kind) -> &Cache<Arc<ObservedObject>, ByCluster> {
         match kind {
             Kind::ServiceAccount => &self.subjects,
             Kind::Role => &self.roles,
@@ -128,10 +124,14 @@ fn affected(Change { before, after, .. }: Change<Arc<ObservedObject>>) -> Vec<Cl
 }
 
 /// The objects by the Cluster that they name.
-impl Fold<Arc<ObservedObject>> for Index<NamespacedName> {
+#[derive(Debug, Default)]
+struct ByCluster(Index<NamespacedName>);
+
+impl Fold<Arc<ObservedObject>> for ByCluster {
     fn apply(&mut self, change: &Change<Arc<ObservedObject>>) {
         let cluster = |object: &Option<Arc<ObservedObject>>| object.as_ref()?.cluster.clone();
-        self.change(&change.name, cluster(&change.before), cluster(&change.after));
+        self.0
+            .change(&change.name, cluster(&change.before), cluster(&change.after));
     }
 }
 

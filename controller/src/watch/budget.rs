@@ -14,14 +14,12 @@ use std::{
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use helmops_api::{Decoded, Metadata, NamespacedName, labels};
 use helmops_process::lock;
+use helmops_runtime::decode_error::cut_error;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
 use super::weight::{Bytes, Weight};
-use crate::{
-    decode_error::cut_error,
-    shares::{Charge, Shares},
-};
+use crate::shares::{Charge, Shares};
 
 /// How often refused objects are checked against the budget again.
 const RETRY: Duration = Duration::from_secs(5);

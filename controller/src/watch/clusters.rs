@@ -14,7 +14,7 @@ use helmops_core::targeting::{
     cluster_namespace::{NamespaceOwner, Namespaces, namespace_of},
     names,
 };
-use helmops_kube::{Fold, ObjectCache};
+use helmops_kube::{Fold, ObjectCache, key, log_errors, paged};
 use helmops_process::own_namespace;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -26,9 +26,8 @@ use super::{
     change_filter::{Relevant, is_relevant},
     claims::Claims,
     matching,
-    scope::{log_errors, paged},
 };
-use crate::work::{ClusterKey, Work, key};
+use crate::work::{ClusterKey, Work};
 
 /// The caches of Clusters and of the objects that select them.
 #[derive(Clone)]

@@ -28,7 +28,6 @@ mod claims;
 mod clusters;
 mod copies;
 mod deployments;
-mod index;
 mod policies;
 mod rancher_ca;
 mod scope;
@@ -43,7 +42,6 @@ use futures::{
 };
 use helmops_api::{Bundle, Decoded, HelmOp, MetadataWithManagers, NamespacedName, labels};
 use helmops_core::{agents::Patience, targeting::copies::CopyKind};
-use helmops_kube::{Change, ObjectCache, PolicyCache, backoff_without_init};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource,
@@ -54,6 +52,7 @@ use kube::{
     },
 };
 
+use helmops_kube::{Change, ObjectCache, PolicyCache, backoff_without_init, key, key_of, log_errors, paged};
 use tokio::sync::oneshot;
 
 pub use self::{
@@ -69,9 +68,9 @@ pub use self::{
 use self::{
     change_filter::is_relevant,
     deployments::{Affected, slim},
-    scope::{WatchesOf, budgeted, log_errors, paged},
+    scope::{WatchesOf, budgeted},
 };
-use crate::work::{BundleKey, Work, key, key_of};
+use crate::work::{BundleKey, Work};
 
 /// The caches: the last observed state of each object.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use futures::{Stream, StreamExt, stream};
 use helmops_api::Decoded;
-use helmops_kube::{ObjectCache, PolicyChange};
+use helmops_kube::{ObjectCache, PolicyChange, paged};
 use kube::{
     Client, Resource,
     runtime::{
@@ -11,7 +11,7 @@ use kube::{
     },
 };
 
-use super::{Scope, Stores, matching, scope::paged};
+use super::{Scope, Stores, matching};
 use crate::work::Work;
 
 /// Watches Policies. Returns the HelmOps that a change affects, and the Bundles if the bundle loop is enabled.

@@ -10,7 +10,8 @@ use futures::{
     stream::{self, BoxStream},
 };
 use helmops_api::NamespacedName;
-use helmops_kube::{Change, ObjectCache};
+use helmops_fetch::CaCertificate;
+use helmops_kube::{Change, ObjectCache, log_errors};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
@@ -18,8 +19,7 @@ use kube::{
 };
 use thiserror::Error;
 
-use super::{Scope, scope::log_errors};
-use crate::resolve::CaCertificate;
+use super::Scope;
 
 /// Rancher's own namespace.
 const NAMESPACE: &str = "cattle-system";

@@ -4,8 +4,9 @@ use std::fmt;
 
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use helmops_api::{Decoded, NamespacedName, labels};
-use helmops_kube::backoff_without_init;
-use helmops_process::{OnChange, exit::with_causes};
+use helmops_kube::{backoff_without_init, paged};
+use helmops_process::exit::with_causes;
+use helmops_runtime::client::bounded;
 use kube::{
     Api, Client, Resource,
     api::ListParams,
@@ -18,11 +19,6 @@ use super::{
     budget::{StoreBudget, charged},
     weight::Weight,
 };
-use crate::client::bounded;
-
-/// Objects per page of a list. An object can have 1.5 MB, and a page is in memory three times while it is decoded: this number
-/// fits into the memory limit in the manifests.
-const PAGE: u32 = 32;
 
 /// The watches of a kind, each with its namespace; `None` for one of all namespaces.
 pub type WatchesOf<K> = Vec<(
@@ -153,11 +149,6 @@ where
     }
 }
 
-/// Sets the page size of lists.
-pub fn paged(config: watcher::Config) -> watcher::Config {
-    config.page_size(PAGE)
-}
-
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.is_cluster_wide(), &*self.shard) {
@@ -167,30 +158,6 @@ impl fmt::Display for Scope {
             (false, shard) => write!(f, "shard {shard} in namespaces {}", self.namespaces.join(", ")),
         }
     }
-}
-
-/// The events of a watch without its errors: each is logged when it is new, and the list starts again after it.
-pub fn log_errors<K: Resource<DynamicType = ()>>(
-    events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
-) -> impl Stream<Item = watcher::Event<K>> {
-    let mut failing = OnChange::default();
-    events.map(move |event| match event {
-        // The start of a list is no success yet.
-        Ok(watcher::Event::Init) => watcher::Event::Init,
-        Ok(event) => {
-            failing.record(None);
-            event
-        }
-        Err(error) => {
-            let (kind, error) = (K::kind(&()), with_causes(&error));
-            if failing.record(Some(error.clone())) {
-                tracing::warn!(%kind, error, "watch failed; restarting");
-            } else {
-                tracing::debug!(%kind, error, "watch still fails");
-            }
-            watcher::Event::Init
-        }
-    })
 }
 
 #[cfg(test)]
@@ -216,18 +183,5 @@ mod tests {
         assert!(scope(&[], "").includes("a"));
         assert!(scope(&["a"], "").includes("a"));
         assert!(!scope(&["a"], "").includes("b"));
-    }
-
-    #[tokio::test]
-    async fn an_error_restarts_the_list_and_ends_no_watch() {
-        use helmops_api::HelmOp;
-        use watcher::Event;
-
-        let error = || Err(watcher::Error::NoResourceVersion);
-        let events = [error(), Ok(Event::Init), error(), Ok(Event::InitDone)];
-        let events = futures::stream::iter(events).chain(futures::stream::iter([error()]));
-        let events: Vec<Event<Decoded<HelmOp>>> = log_errors(events).collect().await;
-        let is_start = events.iter().map(|event| matches!(event, Event::Init));
-        assert_eq!(is_start.collect::<Vec<_>>(), [true, true, true, false, true]);
     }
 }

@@ -8,7 +8,7 @@ use std::{fmt, future::ready};
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{Bundle, BundleDeploymentOptions, Decoded, HelmOp, MetadataOnly};
 use helmops_core::targeting::copies::{self, CopyKind, SourceRef};
-use helmops_kube::{ObjectCache, PolicyCache};
+use helmops_kube::{ObjectCache, PolicyCache, log_errors, paged};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret},
@@ -19,10 +19,7 @@ use kube::{
 };
 use tokio::sync::oneshot;
 
-use super::{
-    matching,
-    scope::{log_errors, paged},
-};
+use super::matching;
 use crate::work::{BundleKey, HelmOpKey, Work};
 
 /// Excludes the Secrets in which Helm stores its releases: there are many of them, and no HelmOp references one.
@@ -155,6 +152,7 @@ fn copies_source(bundle: &Bundle, source: &SourceRef) -> bool {
 #[cfg(test)]
 mod tests {
     use helmops_api::Policy;
+    use helmops_kube::key;
     use kube::core::ObjectMeta;
     use serde_json::{Value, json};
 
@@ -191,7 +189,7 @@ mod tests {
         );
         assert_eq!(
             helmops_naming(&store, &policies, &secret("a", "access")),
-            [crate::work::key("a", "web")]
+            [key("a", "web")]
         );
     }
 

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use helmops_api::{Bundle, Decoded, labels};
 use helmops_core::status::{self, RolloutRound, bundle_events, change};
+use helmops_runtime::{client::CallError, writes::without_finalizer};
 use k8s_openapi::{NamespaceResourceScope, jiff::Timestamp};
 use kube::{Api, Resource, ResourceExt};
 
-use crate::{client::CallError, context::Context, work::BundleKey, writes};
+use crate::{context::Context, work::BundleKey, writes::MANAGER};
 
 /// The Bundle with the finalizer that keeps it until its deployments are deleted; `None` if the Bundle does not exist any more.
 pub async fn with_finalizer<'b>(
@@ -22,7 +23,10 @@ pub async fn with_finalizer<'b>(
         return Ok(Some(Cow::Borrowed(bundle)));
     }
     finalizers.push(labels::BUNDLE_FINALIZER.to_owned());
-    match writes::finalizers(&bundles(context, bundle), bundle, &finalizers).await {
+    match MANAGER
+        .finalizers(&bundles(context, bundle), bundle, &finalizers)
+        .await
+    {
         Ok(bundle) => Ok(Some(Cow::Owned(bundle))),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(CallError::of(
@@ -34,10 +38,13 @@ pub async fn with_finalizer<'b>(
 
 /// Removes the finalizer of a Bundle that is being deleted.
 pub async fn remove_finalizer(context: &Context, bundle: &Decoded<Bundle>) -> Result<(), CallError> {
-    let Some(others) = writes::without_finalizer(bundle, labels::BUNDLE_FINALIZER) else {
+    let Some(others) = without_finalizer(bundle, labels::BUNDLE_FINALIZER) else {
         return Ok(());
     };
-    match writes::finalizers(&bundles(context, bundle), bundle, &others).await {
+    match MANAGER
+        .finalizers(&bundles(context, bundle), bundle, &others)
+        .await
+    {
         Err(error) if !error.is_not_found() => Err(CallError::of(
             "remove the finalizer from",
             format_args!("Bundle {}", bundle.name_any()),
@@ -58,7 +65,7 @@ pub async fn status(
     let Some(change) = change(&stored, &next) else {
         return Ok(());
     };
-    match writes::status(&bundles(context, bundle), bundle, &change).await {
+    match MANAGER.status(&bundles(context, bundle), bundle, &change).await {
         Ok(written) => {
             context
                 .retries

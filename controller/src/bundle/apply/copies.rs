@@ -6,6 +6,7 @@ use helmops_core::targeting::{
     copies::{CopyKind, CopyRef, Object},
     delivery::{CopyWrite, ObjectVersion},
 };
+use helmops_runtime::client::{ApiError, bounded};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret},
@@ -15,10 +16,9 @@ use kube::{Api, Resource, api::Patch};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    client::{ApiError, bounded},
     context::Context,
     watch::Copies,
-    writes,
+    writes::{self, MANAGER},
 };
 
 /// Writes copies, and records the results in the cache.
@@ -89,7 +89,7 @@ impl CopyWriter<'_> {
         write: &CopyWrite,
     ) -> Result<(), ApiError> {
         let object = owned(object, &write.owners);
-        let created = bounded(self.api_of(&object).create(&writes::post(), &object)).await?;
+        let created = bounded(self.api_of(&object).create(&MANAGER.post(), &object)).await?;
         self.copies.wrote(kind, created.meta());
         Ok(())
     }
@@ -106,13 +106,13 @@ impl CopyWriter<'_> {
             self.api_of(&object),
             object.meta().name.as_deref().unwrap_or_default(),
         );
-        let params = writes::patch().force();
+        let params = MANAGER.patch().force();
         let mut written = bounded(api.patch(name, &params, &Patch::Apply(&object))).await?;
         if !written.has_same_data(&object) {
             let mut replacement = object.clone();
             let version = &written.meta().resource_version;
             replacement.meta_mut().resource_version.clone_from(version);
-            written = bounded(api.replace(name, &writes::post(), &replacement)).await?;
+            written = bounded(api.replace(name, &MANAGER.post(), &replacement)).await?;
         }
         self.copies.wrote(kind, written.meta());
         Ok(())

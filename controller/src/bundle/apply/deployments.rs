@@ -3,18 +3,17 @@
 use std::borrow::Cow;
 
 use helmops_api::{BundleDeployment, NamespacedName, labels};
+use helmops_runtime::{
+    client::{ApiError, CallError, bounded},
+    writes::{delete_exactly, without_finalizer},
+};
 use kube::Api;
 
-use crate::{
-    bundle::DeliveryError,
-    client::{ApiError, CallError, bounded},
-    context::Context,
-    writes,
-};
+use crate::{bundle::DeliveryError, context::Context, writes::MANAGER};
 
 /// Creates a deployment.
 pub async fn create(context: &Context, deployment: &BundleDeployment) -> Result<BundleDeployment, CallError> {
-    let created = bounded(api(context, deployment).create(&writes::post(), deployment)).await;
+    let created = bounded(api(context, deployment).create(&MANAGER.post(), deployment)).await;
     written(context, deployment, created)
 }
 
@@ -24,7 +23,7 @@ pub async fn replace(
     deployment: &BundleDeployment,
 ) -> Result<BundleDeployment, CallError> {
     let NamespacedName { name, .. } = NamespacedName::of(&deployment.metadata);
-    let replaced = bounded(api(context, deployment).replace(&name, &writes::post(), deployment)).await;
+    let replaced = bounded(api(context, deployment).replace(&name, &MANAGER.post(), deployment)).await;
     written(context, deployment, replaced)
 }
 
@@ -66,7 +65,7 @@ async fn delete_and_release(
     deployment: &BundleDeployment,
 ) -> Result<(), ApiError> {
     let deleted = if deployment.metadata.deletion_timestamp.is_none() {
-        match bounded(api.delete(name, &writes::delete(deployment)))
+        match bounded(api.delete(name, &delete_exactly(deployment)))
             .await?
             .left()
         {
@@ -76,8 +75,8 @@ async fn delete_and_release(
     } else {
         Cow::Borrowed(deployment)
     };
-    if let Some(others) = writes::without_finalizer(&*deleted, labels::BUNDLE_DEPLOYMENT_FINALIZER) {
-        writes::finalizers(api, &*deleted, &others).await?;
+    if let Some(others) = without_finalizer(&*deleted, labels::BUNDLE_DEPLOYMENT_FINALIZER) {
+        MANAGER.finalizers(api, &*deleted, &others).await?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use helmops_core::targeting::{
     copies::{Copy, CopyRef},
     delivery::Action,
 };
+use helmops_runtime::client::{ApiError, CallError};
 
 use self::copies::CopyWriter;
 pub use self::{
@@ -18,11 +19,7 @@ pub use self::{
     deployments::delete as delete_deployment,
 };
 use super::DeliveryError;
-use crate::{
-    client::{ApiError, CallError},
-    context::Context,
-    watch::Copies,
-};
+use crate::{context::Context, watch::Copies};
 
 /// The result of executing actions.
 #[derive(Default)]

@@ -1,11 +1,11 @@
 use std::future::pending;
 
 use helmops_api::{BundleDeployment, HelmOp};
+use helmops_kube::key;
 use serde_json::json;
 use watcher::Event;
 
 use super::{super::Deployments, *};
-use crate::work::key;
 
 const KIB: usize = 1 << 10;
 

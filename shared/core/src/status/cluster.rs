@@ -7,6 +7,7 @@ use helmops_api::{
     cluster::{ClusterDisplay, ClusterStatus},
     condition::Condition,
     status::number,
+    timestamp::timestamp,
 };
 use k8s_openapi::jiff::Timestamp;
 use kube_core::Resource;
@@ -18,7 +19,6 @@ use super::{
     resources,
     state::DeploymentState,
     summary,
-    timestamp::timestamp,
 };
 use crate::{agents::Contact, reason::Reason, targeting::NamespaceRefused};
 

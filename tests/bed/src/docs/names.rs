@@ -81,22 +81,17 @@ const CERTS_FLAGS: [&str; 9] = [
 ];
 
 /// Flags of `helmops-agent` in its manifests, until it has a page in [`REFERENCE`].
-const AGENT_FLAGS: [&str; 7] = [
-    "--cache-dir",
-    "--cache-size",
-    "--cluster-name",
-    "--cluster-namespace",
-    "--helm",
-    "--local",
-    "--work-dir",
-];
+const AGENT_FLAGS: [&str; 4] = ["--cache-dir", "--helm", "--local", "--work-dir"];
 
 /// Crates, by which the log can be filtered.
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 8] = [
+    "helmops_agent",
     "helmops_certs",
     "helmops_controller",
+    "helmops_fetch",
     "helmops_kube",
     "helmops_process",
+    "helmops_runtime",
     "helmops_webhook",
 ];
 

@@ -21,7 +21,15 @@ const SOURCES: [&str; 8] = [
 ];
 
 /// Folders with sources.
-const CODE: [&str; 6] = ["certs", "controller", "fuzz", "shared", "tests", "webhook"];
+const CODE: [&str; 7] = [
+    "agent",
+    "certs",
+    "controller",
+    "fuzz",
+    "shared",
+    "tests",
+    "webhook",
+];
 
 /// A file of text.
 #[derive(Clone, Debug)]

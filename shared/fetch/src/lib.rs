@@ -1,0 +1,214 @@
+//! Chart repositories and registries: resolves a chart and a version range to one version.
+//!
+//! ```text
+//! Secret ─► access ─┐
+//! chart request ────┴► repository (index.yaml) ─┬► cache: one request for all that need the same response ─► http ─► server
+//!                      oci (tags, manifests) ───┘
+//! ```
+
+mod access;
+mod bounds;
+mod budget;
+mod cache;
+mod chart_errors;
+mod error;
+mod http;
+mod metrics;
+mod oci;
+mod overflow;
+mod permits;
+mod repository;
+mod secret;
+mod selection;
+mod time_limit;
+
+use std::{io, sync::Arc, time::Instant};
+
+use helmops_core::{
+    admit::ValidHelmOp,
+    chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource},
+};
+use helmops_runtime::error_class::ClassifiedError;
+use kube::Client;
+
+use self::{
+    access::Access,
+    budget::Budget,
+    cache::CacheSettings,
+    http::{HttpClient, Timeouts},
+    oci::Registries,
+    permits::{ResolvePermit, ResolvePermits},
+    repository::{ChartRef, LIMITS, Repositories},
+    selection::SelectionPermits,
+    time_limit::TimeLimit,
+};
+pub use self::{
+    bounds::MemoryBounds,
+    error::ResolveError,
+    http::{Addresses, CaCertificate, Cidr, CidrError},
+    metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
+    repository::{ChartInterest, normalized_index_url},
+};
+
+/// One namespace may use at most this fraction (1/n) of the memory for reads.
+const SHARE_OF_READS: usize = 4;
+
+/// Resolves versions.
+#[derive(Debug)]
+pub struct Resolver {
+    http: HttpClient,
+    repositories: Repositories,
+    registries: Registries,
+    permits: ResolvePermits,
+}
+
+/// What a resolution uses besides the HelmOp.
+#[derive(Clone, Copy)]
+pub struct ResolveContext<'a> {
+    /// The client for the API server, to read Secrets.
+    pub client: &'a Client,
+    /// Counts resolutions.
+    pub metrics: &'a ResolutionMetrics,
+    /// CAs that are trusted if the Secret contains none.
+    pub ca_certificates: &'a [CaCertificate],
+    /// The charts that other HelmOps use from a repository.
+    pub interest: &'a ChartInterest<'a>,
+    /// A response is fresh if its request started at this time or later.
+    pub since: Instant,
+}
+
+impl Resolver {
+    /// Creates a resolver with these limits for the memory of responses, which connects to these addresses only.
+    ///
+    /// # Errors
+    /// If the operating system refuses a resource.
+    pub fn new(bounds: &MemoryBounds, addresses: Addresses, fetches: FetchMetrics) -> io::Result<Self> {
+        let settings = CacheSettings::new(bounds).part(2);
+        let (budget, selections) = (
+            Budget::new(bounds.reads, SHARE_OF_READS),
+            SelectionPermits::default(),
+        );
+        Ok(Self {
+            http: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
+            repositories: Repositories::new(
+                settings.clone(),
+                LIMITS,
+                budget.clone(),
+                selections.clone(),
+                fetches.clone(),
+            ),
+            registries: Registries::new(&settings, budget, selections, fetches),
+            permits: ResolvePermits::default(),
+        })
+    }
+
+    /// Waits until a HelmOp of a namespace may resolve its charts.
+    pub async fn acquire_permit(&self, namespace: &Arc<str>) -> ResolvePermit {
+        self.permits.acquire(namespace).await
+    }
+
+    /// Creates the resolver for the charts of one HelmOp. The time limit for all of them starts now.
+    pub fn chart_resolver<'a>(
+        &'a self,
+        context: ResolveContext<'a>,
+        valid: &'a ValidHelmOp<'a>,
+    ) -> ChartResolver<'a> {
+        ChartResolver {
+            resolver: self,
+            context,
+            valid,
+            time_limit: TimeLimit::default(),
+            access: None,
+        }
+    }
+}
+
+/// Resolves the charts of one HelmOp.
+pub struct ChartResolver<'a> {
+    resolver: &'a Resolver,
+    context: ResolveContext<'a>,
+    valid: &'a ValidHelmOp<'a>,
+    time_limit: TimeLimit,
+    /// With the permit to hold it, if the Secret is large.
+    access: Option<(Access, Option<ResolvePermit>)>,
+}
+
+impl ChartResolver<'_> {
+    /// Resolves a chart request of the HelmOp to a version.
+    ///
+    /// # Errors
+    /// If no version matches, the repository or registry cannot be reached, or all resolutions together take too long.
+    pub async fn resolve(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
+        let (started, time_limit) = (Instant::now(), self.time_limit.clone());
+        let result = Box::pin(time_limit.run(self.resolve_unlimited(request))).await;
+        let result = result.unwrap_or(Err(ResolveError::Deadline {
+            limit: time_limit::LIMIT,
+        }));
+        let failure = result.as_ref().err().map(ClassifiedError::reason);
+        self.context.metrics.resolved(failure, started.elapsed());
+        result
+    }
+
+    async fn resolve_unlimited(&mut self, request: &ChartRequest<'_>) -> Result<ChartVersion, ResolveError> {
+        let Self {
+            resolver,
+            context,
+            valid,
+            ..
+        } = *self;
+        // The Secret is read once, before the first request to a repository.
+        let (access, _) = match &mut self.access {
+            Some(access) => access,
+            none => none.insert(read_access(resolver, context, valid, &self.time_limit).await?),
+        };
+        match request.source() {
+            // An archive has no versions, and is never resolved.
+            ChartSource::Archive { .. } => Ok(ChartVersion::default()),
+            ChartSource::Oci { repo } => resolver
+                .registries
+                .version(&resolver.http, access, repo, &request.version, context.since)
+                .await
+                .map_err(ResolveError::Registry),
+            ChartSource::Repository { repo, chart } => resolver
+                .repositories
+                .version(
+                    &resolver.http,
+                    access,
+                    context.interest,
+                    ChartRef { repo, chart },
+                    &request.version,
+                    context.since,
+                )
+                .await
+                .map_err(ResolveError::Repository),
+        }
+    }
+}
+
+async fn read_access(
+    resolver: &Resolver,
+    context: ResolveContext<'_>,
+    valid: &ValidHelmOp<'_>,
+    time_limit: &TimeLimit,
+) -> Result<(Access, Option<ResolvePermit>), ResolveError> {
+    let namespace: Arc<str> = valid
+        .helmop
+        .metadata
+        .namespace
+        .as_deref()
+        .unwrap_or_default()
+        .into();
+    let read = || secret::access(context.client, valid.helmop, context.ca_certificates);
+    // The time limit does not count waits for the API server either.
+    let reading = resolver
+        .permits
+        .read_secret(&namespace, Access::secret_bytes, read);
+    let (mut access, permit) = time_limit.paused(reading).await.map_err(ResolveError::Secret)?;
+    access.origin = access::repository_origin(valid.chart.repo, access.plain_http);
+    access.namespace = namespace;
+    access.time_limit = time_limit.clone();
+    Ok((access, permit))
+}
+
+#[cfg(test)]
+mod tests;

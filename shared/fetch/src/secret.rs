@@ -1,0 +1,417 @@
+//! Reads the Secret of a HelmOp.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use helmops_api::HelmOp;
+use helmops_core::reason::Reason;
+use helmops_runtime::{
+    client::{ApiError, bounded},
+    error_class::{Class, Classified, ClassifiedError, classified},
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::{
+    access::{Access, Login, PLAIN_HTTP_PREFIX},
+    http::{CaCertificate, TlsConfig},
+};
+
+/// The key of a Secret of type `kubernetes.io/dockerconfigjson`.
+const DOCKER_CONFIG: &str = ".dockerconfigjson";
+
+/// Why a Secret cannot be used.
+#[derive(Debug, Error)]
+pub enum SecretError {
+    /// It does not exist.
+    #[error(
+        "could not read Helm auth from secret: Secret {name} does not exist in namespace {namespace}; create it there, or correct spec.helmSecretName"
+    )]
+    NotFound {
+        /// Namespace of the HelmOp.
+        namespace: String,
+        /// Name of the Secret.
+        name: String,
+    },
+    /// One key of a pair is missing.
+    #[error(
+        "could not read Helm auth from secret: in Secret {secret} {present} is set, but {missing} isn't; set both keys or neither"
+    )]
+    IncompletePair {
+        /// Name of the Secret.
+        secret: String,
+        /// The key that is set.
+        present: &'static str,
+        /// The key that is missing.
+        missing: &'static str,
+    },
+    /// The value of a key is not text.
+    #[error("could not read Helm auth from secret: key {key} of Secret {secret} is not UTF-8 text")]
+    NotUtf8 {
+        /// Name of the Secret.
+        secret: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// The Docker configuration is invalid.
+    #[error(
+        "could not read Helm auth from secret: key .dockerconfigjson of Secret {secret} cannot be used: {cause}; create it with kubectl create secret docker-registry"
+    )]
+    DockerConfig {
+        /// Name of the Secret.
+        secret: String,
+        /// The cause, without any secret content.
+        cause: String,
+    },
+    /// The API server returned an error.
+    #[error("could not read Helm auth from secret {name}: {source}")]
+    Api {
+        /// Name of the Secret.
+        name: String,
+        /// The cause.
+        source: ApiError,
+    },
+}
+
+impl ClassifiedError for SecretError {
+    fn classify(&self) -> Classified {
+        match self {
+            Self::NotFound { .. } => classified(Reason::SecretNotFound, Class::Absent),
+            Self::IncompletePair { .. } | Self::NotUtf8 { .. } | Self::DockerConfig { .. } => {
+                classified(Reason::InvalidSecret, Class::Absent)
+            }
+            Self::Api { source, .. } => source.classify(),
+        }
+    }
+}
+
+/// Reads the Secret of a HelmOp, if it has one. `authorities` are trusted if the Secret contains no CA.
+///
+/// # Errors
+/// If it is missing or invalid.
+pub async fn access(
+    client: &Client,
+    helmop: &HelmOp,
+    authorities: &[CaCertificate],
+) -> Result<Access, SecretError> {
+    let name = &helmop.spec.helm_secret_name;
+    let mut tls = TlsConfig::default();
+    let mut access = Access::default();
+    if !name.is_empty() {
+        let keys = Keys {
+            name,
+            secret: fetch(client, helmop, name).await?,
+        };
+        tls = keys.tls_config()?;
+        access = keys.access()?;
+    }
+    if tls.ca_certificates.is_empty() {
+        tls.ca_certificates = authorities.to_vec();
+    }
+    tls.insecure_skip_tls_verify |= helmop.spec.insecure_skip_tls_verify;
+    access.tls = Arc::new(tls);
+    Ok(access)
+}
+
+async fn fetch(client: &Client, helmop: &HelmOp, name: &str) -> Result<Secret, SecretError> {
+    let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
+    let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
+    bounded(secrets.get(name)).await.map_err(|source| {
+        if source.is_not_found() {
+            SecretError::NotFound {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            }
+        } else {
+            SecretError::Api {
+                name: name.to_owned(),
+                source,
+            }
+        }
+    })
+}
+
+/// A Secret of any type: only its keys matter, as in Fleet.
+struct Keys<'a> {
+    name: &'a str,
+    secret: Secret,
+}
+
+impl Keys<'_> {
+    fn access(&self) -> Result<Access, SecretError> {
+        let login = self
+            .pair("username", "password")?
+            .map(|(username, password)| Login { username, password });
+        Ok(Access {
+            login,
+            host_logins: self.docker_config()?,
+            plain_http: self.flag("basicHTTP")?,
+            secret: self.name.to_owned(),
+            ..Access::default()
+        })
+    }
+
+    fn tls_config(&self) -> Result<TlsConfig, SecretError> {
+        let cacerts = self.text("cacerts")?.filter(|pem| !pem.trim().is_empty());
+        let identity = self.pair("tls.crt", "tls.key")?;
+        Ok(TlsConfig {
+            ca_certificates: cacerts
+                .map(|pem| (pem.into_bytes(), "key cacerts of the Secret"))
+                .into_iter()
+                .collect(),
+            identity: identity.map(|(certificate, key)| format!("{certificate}\n{key}\n").into_bytes()),
+            insecure_skip_tls_verify: self.flag("insecureSkipVerify")?,
+        })
+    }
+
+    fn text(&self, key: &'static str) -> Result<Option<String>, SecretError> {
+        let Some(bytes) = self.secret.data.as_ref().and_then(|data| data.get(key)) else {
+            return Ok(None);
+        };
+        match std::str::from_utf8(&bytes.0) {
+            Ok(text) => Ok(Some(text.to_owned())),
+            Err(_) => Err(SecretError::NotUtf8 {
+                secret: self.name.to_owned(),
+                key,
+            }),
+        }
+    }
+
+    fn pair(&self, one: &'static str, other: &'static str) -> Result<Option<(String, String)>, SecretError> {
+        let incomplete = |present, missing| SecretError::IncompletePair {
+            secret: self.name.to_owned(),
+            present,
+            missing,
+        };
+        match (self.text(one)?, self.text(other)?) {
+            (Some(first), Some(second)) => Ok(Some((first, second))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(incomplete(one, other)),
+            (None, Some(_)) => Err(incomplete(other, one)),
+        }
+    }
+
+    /// True for what Go's `strconv.ParseBool` accepts as true; false for anything else, as in Fleet.
+    fn flag(&self, key: &'static str) -> Result<bool, SecretError> {
+        let text = self.text(key)?.unwrap_or_default();
+        Ok(["1", "t", "T", "true", "TRUE", "True"].contains(&text.as_str()))
+    }
+
+    fn docker_config(&self) -> Result<Vec<(String, Login)>, SecretError> {
+        let Some(text) = self.text(DOCKER_CONFIG)? else {
+            return Ok(Vec::new());
+        };
+        let invalid = |cause: String| SecretError::DockerConfig {
+            secret: self.name.to_owned(),
+            cause,
+        };
+        // The decoder's own message could quote the content.
+        let config: DockerConfig = serde_json::from_str(&text).map_err(|error| {
+            invalid(format!(
+                "not valid JSON of a Docker configuration, line {} column {}",
+                error.line(),
+                error.column()
+            ))
+        })?;
+        let entries = config.auths.into_iter().filter_map(|(host, auth)| {
+            let login = auth.login().transpose()?;
+            Some(
+                login
+                    .map(|login| (registry_entry(&host), login))
+                    .map_err(|cause| invalid(format!("auths[{host:?}]: {cause}"))),
+            )
+        });
+        entries.collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct DockerConfig {
+    #[serde(default)]
+    auths: std::collections::BTreeMap<String, DockerAuth>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DockerAuth {
+    username: String,
+    password: String,
+    auth: String,
+}
+
+impl DockerAuth {
+    /// `auth` is Base64 of `username:password`, and takes precedence over the two fields.
+    fn login(self) -> Result<Option<Login>, &'static str> {
+        if self.auth.is_empty() {
+            let is_empty = self.username.is_empty() && self.password.is_empty();
+            let Self {
+                username, password, ..
+            } = self;
+            return Ok((!is_empty).then_some(Login { username, password }));
+        }
+        let decoded = STANDARD
+            .decode(self.auth.trim())
+            .map_err(|_| "auth is not Base64")?;
+        let text = String::from_utf8(decoded).map_err(|_| "auth is not Base64 of UTF-8 text")?;
+        let (username, password) = text
+            .split_once(':')
+            .ok_or("auth is not Base64 of username:password")?;
+        Ok(Some(Login {
+            username: username.to_owned(),
+            // Docker itself pads the password.
+            password: password.trim_end_matches('\0').to_owned(),
+        }))
+    }
+}
+
+/// Host, port and path of an entry, which may be a URL that ends with the version of Docker's protocol. Of the schemes only
+/// `http://` is kept: it allows plain HTTP.
+fn registry_entry(host: &str) -> String {
+    let (scheme, host) = host.split_once("://").unwrap_or(("", host));
+    let host = host.trim_end_matches('/');
+    let host = ["/v1", "/v2"]
+        .iter()
+        .find_map(|version| host.strip_suffix(version))
+        .unwrap_or(host);
+    let scheme = if scheme.eq_ignore_ascii_case("http") {
+        PLAIN_HTTP_PREFIX
+    } else {
+        ""
+    };
+    format!("{scheme}{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    fn keys(entries: &[(&str, &[u8])]) -> Keys<'static> {
+        let data = entries
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), ByteString(value.to_vec())))
+            .collect();
+        let secret = Secret {
+            data: Some(data),
+            ..Secret::default()
+        };
+        Keys {
+            name: "access",
+            secret,
+        }
+    }
+
+    fn login(username: &str, password: &str) -> Login {
+        Login {
+            username: username.to_owned(),
+            password: password.to_owned(),
+        }
+    }
+
+    #[test]
+    fn both_keys_of_a_pair_must_be_set_or_neither() {
+        let access = |entries: &[(&str, &[u8])]| keys(entries).access();
+        let both = access(&[("username", b"u"), ("password", b"p")]).unwrap();
+        assert_eq!(both.login, Some(login("u", "p")));
+        assert_eq!(access(&[]).unwrap().login, None);
+        let message = |entries: &[(&str, &[u8])]| access(entries).unwrap_err().to_string();
+        assert!(message(&[("username", b"u")]).contains("username is set, but password isn't"));
+        assert!(message(&[("password", b"p")]).contains("password is set, but username isn't"));
+        assert!(message(&[("username", b"\xff"), ("password", b"p")]).contains("key username"));
+        let tls = |entries: &[(&str, &[u8])]| keys(entries).tls_config();
+        assert!(
+            tls(&[("tls.crt", b"c")])
+                .unwrap_err()
+                .to_string()
+                .contains("tls.crt is set")
+        );
+        let identity = tls(&[("tls.crt", b"c"), ("tls.key", b"k")]).unwrap().identity;
+        assert_eq!(identity.as_deref(), Some(&b"c\nk\n"[..]));
+    }
+
+    #[test]
+    fn every_error_has_a_reason_and_a_class() {
+        let name = || "access".to_owned();
+        let missing = SecretError::NotFound {
+            namespace: name(),
+            name: name(),
+        };
+        let incomplete = SecretError::IncompletePair {
+            secret: name(),
+            present: "username",
+            missing: "password",
+        };
+        let binary = SecretError::NotUtf8 {
+            secret: name(),
+            key: "username",
+        };
+        let docker_config = SecretError::DockerConfig {
+            secret: name(),
+            cause: String::new(),
+        };
+        let api = SecretError::Api {
+            name: name(),
+            source: ApiError::Timeout,
+        };
+        for (error, reason, class) in [
+            (missing, Reason::SecretNotFound, Class::Absent),
+            (incomplete, Reason::InvalidSecret, Class::Absent),
+            (binary, Reason::InvalidSecret, Class::Absent),
+            (docker_config, Reason::InvalidSecret, Class::Absent),
+            (api, Reason::APIError, Class::TRANSIENT),
+        ] {
+            assert_eq!(error.classify(), classified(reason, class), "{error}");
+        }
+    }
+
+    #[test]
+    fn trust_and_plain_http_are_read_from_the_secret() {
+        let tls = |entries: &[(&str, &[u8])]| keys(entries).tls_config().unwrap();
+        assert_eq!(tls(&[("cacerts", b"PEM")]).ca_certificates[0].0, b"PEM");
+        assert_eq!(tls(&[("cacerts", b" \n")]), TlsConfig::default());
+        assert!(tls(&[("insecureSkipVerify", b"true")]).insecure_skip_tls_verify);
+        assert!(!tls(&[("insecureSkipVerify", b"yes")]).insecure_skip_tls_verify);
+        assert!(keys(&[("basicHTTP", b"1")]).access().unwrap().plain_http);
+    }
+
+    #[test]
+    fn logins_are_read_from_a_docker_configuration() {
+        let host_logins = |text: &str| {
+            keys(&[(DOCKER_CONFIG, text.as_bytes())])
+                .access()
+                .map(|access| access.host_logins)
+        };
+        let config = r#"{"auths": {
+            "https://r.example.com/v1/": {"auth": "dTpwOnE="},
+            "b.example.com:5000/team": {"username": "u", "password": "p", "email": "e"},
+            "c.example.com": {},
+            "HTTP://plain.example.com:5000/v2/": {"username": "u", "password": "p"}
+        }, "credsStore": "x"}"#;
+        assert_eq!(
+            host_logins(config).unwrap(),
+            [
+                ("http://plain.example.com:5000".to_owned(), login("u", "p")),
+                ("b.example.com:5000/team".to_owned(), login("u", "p")),
+                ("r.example.com".to_owned(), login("u", "p:q")),
+            ]
+        );
+        assert_eq!(host_logins("{}").unwrap(), []);
+        for (text, expected) in [
+            ("geheim", "line 1 column"),
+            (
+                r#"{"auths": {"h": {"auth": "geheim!"}}}"#,
+                "auths[\"h\"]: auth is not Base64",
+            ),
+            (r#"{"auths": {"h": {"auth": "Z2VoZWlt"}}}"#, "username:password"),
+        ] {
+            let message = host_logins(text).unwrap_err().to_string();
+            assert!(
+                message.contains(expected) && !message.contains("geheim"),
+                "{message}"
+            );
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! A resolver like that of the controller, and assertions on its results.
+
+use std::{
+    fmt::Debug,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use helm_index::{ChartFilter, VersionRequest};
+use helmops_core::{chart::resolved::ChartVersion, reason::Reason};
+use helmops_runtime::error_class::{Class, ClassifiedError};
+use prometheus::{Registry, TextEncoder};
+use tokio::time::timeout;
+
+use super::{
+    responses::CHART,
+    server::{Ca, DEADLINE, Server},
+};
+use crate::{
+    ResolveError, SHARE_OF_READS,
+    access::{self, Access, Login},
+    bounds::MemoryBounds,
+    budget::Budget,
+    cache::CacheSettings,
+    http::{Addresses, FetchErrorKind, HttpClient, Limits, MinRate, Timeouts, TlsConfig},
+    metrics::FetchMetrics,
+    oci::{Registries, RegistryError},
+    repository::{ChartRef, LIMITS, Repositories, RepositoryError},
+    selection::SelectionPermits,
+};
+
+/// The password of every login here. No message may contain it.
+pub const PASSWORD: &str = "geheim";
+/// The limit of the manifests.
+const MEMORY: usize = 256 << 20;
+/// Far above the duration of any response that is expected to arrive.
+pub const LONG_TIMEOUTS: Timeouts = Timeouts {
+    connect: DEADLINE,
+    read: DEADLINE,
+    total: DEADLINE,
+    rate: MinRate {
+        grace: DEADLINE,
+        window: DEADLINE,
+        bytes: 1,
+    },
+};
+
+/// The result of a resolution.
+pub type ResolveResult = Result<ChartVersion, ResolveError>;
+
+/// The repositories and registries of a resolver, with its metrics.
+#[derive(Debug)]
+pub struct TestResolver {
+    http: HttpClient,
+    repositories: Repositories,
+    registries: Registries,
+    metrics: Registry,
+    charts: ChartFilter,
+}
+
+impl TestResolver {
+    /// With timeouts that no test reaches.
+    pub fn new() -> Self {
+        Self::with_timeouts(LONG_TIMEOUTS)
+    }
+
+    /// With these timeouts.
+    pub fn with_timeouts(timeouts: Timeouts) -> Self {
+        Self::with_limits(LIMITS, timeouts)
+    }
+
+    /// With these limits for the size of an index, and these timeouts.
+    pub fn with_limits(limits: Limits, timeouts: Timeouts) -> Self {
+        Self::build(
+            &MemoryBounds::of(MEMORY, None),
+            limits,
+            timeouts,
+            allow_loopback(),
+        )
+    }
+
+    /// With this much memory for all concurrent reads.
+    pub fn with_read_budget(reads: usize) -> Self {
+        let bounds = MemoryBounds::of(MEMORY, None);
+        Self::with_bounds(&MemoryBounds { reads, ..bounds })
+    }
+
+    /// With these memory limits.
+    pub fn with_bounds(bounds: &MemoryBounds) -> Self {
+        Self::build(bounds, LIMITS, LONG_TIMEOUTS, allow_loopback())
+    }
+
+    /// With these addresses, and the default limits and timeouts.
+    pub fn with_addresses(addresses: Addresses) -> Self {
+        Self::build(&MemoryBounds::of(MEMORY, None), LIMITS, LONG_TIMEOUTS, addresses)
+    }
+
+    fn build(bounds: &MemoryBounds, limits: Limits, timeouts: Timeouts, addresses: Addresses) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let metrics = Registry::new();
+        let fetches = FetchMetrics::register(&metrics).unwrap();
+        let budget = Budget::new(bounds.reads, SHARE_OF_READS);
+        let settings = CacheSettings {
+            // Tests count requests that follow each other immediately.
+            min_interval: Duration::ZERO,
+            ..CacheSettings::new(bounds).part(2)
+        };
+        let selections = SelectionPermits::default();
+        Self {
+            http: HttpClient::new(timeouts, addresses, fetches.clone()).unwrap(),
+            repositories: Repositories::new(
+                settings.clone(),
+                limits,
+                budget.clone(),
+                selections.clone(),
+                fetches.clone(),
+            ),
+            registries: Registries::new(&settings, budget, selections, fetches),
+            metrics,
+            charts: ChartFilter::new(),
+        }
+    }
+
+    /// Other HelmOps use these charts of the same repository.
+    pub fn with_interest(self, charts: &[&str]) -> Self {
+        let charts = charts.iter().map(|chart| (*chart).to_owned()).collect();
+        Self { charts, ..self }
+    }
+
+    /// Resolves the newest version of the chart in a repository, with a fresh request.
+    pub async fn repository(&self, access: &Access, repo: &str) -> ResolveResult {
+        self.chart(access, (repo, CHART), Instant::now()).await
+    }
+
+    /// Resolves the newest version of a chart in a repository.
+    pub async fn chart(&self, access: &Access, (repo, chart): (&str, &str), since: Instant) -> ResolveResult {
+        let chart = ChartRef { repo, chart };
+        let newest = VersionRequest::parse("").unwrap();
+        let interest = |_: &str, namespace: Option<&str>| match namespace {
+            None => self.charts.clone(),
+            Some(_) => ChartFilter::new(),
+        };
+        let resolution = self
+            .repositories
+            .version(&self.http, access, &interest, chart, &newest, since);
+        within_deadline(resolution)
+            .await
+            .map_err(ResolveError::Repository)
+    }
+
+    /// Resolves a version of a chart in a registry, with a fresh request.
+    pub async fn registry(&self, access: &Access, repo: &str, version: &str) -> ResolveResult {
+        self.registry_since(access, repo, version, Instant::now()).await
+    }
+
+    /// Resolves a version of a chart in a registry.
+    pub async fn registry_since(
+        &self,
+        access: &Access,
+        repo: &str,
+        version: &str,
+        since: Instant,
+    ) -> ResolveResult {
+        let version = VersionRequest::parse(version).unwrap();
+        let resolution = self.registries.version(&self.http, access, repo, &version, since);
+        within_deadline(resolution).await.map_err(ResolveError::Registry)
+    }
+
+    /// Repeats the resolution until it succeeds: a failed host backs off for a while.
+    pub async fn repository_until_success(&self, access: &Access, repo: &str) -> ChartVersion {
+        let resolutions = async {
+            loop {
+                if let Ok(found) = self.repository(access, repo).await {
+                    return found;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within_deadline(resolutions).await
+    }
+
+    /// The value of a series, such as `helmops_fetch_requests_total{kind="index",reason="",result="success"}`.
+    pub fn metric(&self, series: &str) -> u64 {
+        let text = TextEncoder::new()
+            .encode_to_string(&self.metrics.gather())
+            .unwrap();
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value
+            .unwrap_or_else(|| panic!("no {series} in\n{text}"))
+            .parse()
+            .unwrap()
+    }
+
+    /// How many requests of a kind had this result, or failed for this reason.
+    pub fn requests(&self, kind: &str, outcome: &str) -> u64 {
+        let is_reason = outcome.starts_with(char::is_uppercase);
+        let (reason, result) = if is_reason {
+            (outcome, "error")
+        } else {
+            ("", outcome)
+        };
+        self.metric(&format!(
+            "helmops_fetch_requests_total{{kind=\"{kind}\",reason=\"{reason}\",result=\"{result}\"}}"
+        ))
+    }
+
+    /// How many bytes were received in responses of a kind.
+    pub fn bytes(&self, kind: &str) -> u64 {
+        self.metric(&format!("helmops_fetch_received_bytes_total{{kind=\"{kind}\"}}"))
+    }
+
+    /// No request is in flight, and each one has been counted and timed.
+    #[track_caller]
+    pub fn assert_idle(&self, requests: u64) {
+        assert_eq!(self.metric("helmops_fetch_in_flight"), 0);
+        let timed = ["index", "tags", "manifest", "token"].map(|kind| {
+            self.metric(&format!(
+                "helmops_fetch_duration_seconds_count{{kind=\"{kind}\"}}"
+            ))
+        });
+        assert_eq!(timed.iter().sum::<u64>(), requests);
+        let text = TextEncoder::new()
+            .encode_to_string(&self.metrics.gather())
+            .unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("helmops_fetch_requests_total{"));
+        let counted = lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+        assert_eq!(counted.sum::<u64>(), requests, "{text}");
+    }
+}
+
+/// Allows the servers of tests, which listen on loopback addresses.
+pub fn allow_loopback() -> Addresses {
+    Addresses {
+        allow: ["127.0.0.0/8", "::1/128"]
+            .map(|range| range.parse().unwrap())
+            .to_vec(),
+        deny: Vec::new(),
+    }
+}
+
+/// Waits for a future that completes long before the deadline.
+pub async fn within_deadline<T>(work: impl Future<Output = T>) -> T {
+    // On the heap, because some futures are large.
+    timeout(2 * DEADLINE, Box::pin(work))
+        .await
+        .expect("the future does not complete before the deadline")
+}
+
+/// Access without credentials.
+pub fn anonymous() -> Access {
+    Access::default()
+}
+
+/// The same access, for HelmOps of a namespace.
+pub fn in_namespace(namespace: &str, access: Access) -> Access {
+    Access {
+        namespace: namespace.into(),
+        ..access
+    }
+}
+
+/// A login for a server.
+pub fn login(server: &Server, username: &str) -> Access {
+    login_at(&server.url(), username)
+}
+
+/// A login for an origin.
+pub fn login_at(repo: &str, username: &str) -> Access {
+    Access {
+        login: Some(Login {
+            username: username.to_owned(),
+            password: PASSWORD.to_owned(),
+        }),
+        origin: access::repository_origin(repo, false),
+        secret: "access".to_owned(),
+        ..Access::default()
+    }
+}
+
+/// The value of `Authorization` for a login here.
+pub fn basic(username: &str) -> String {
+    let access = login_at("http://h", username);
+    let value = access.login.unwrap().basic();
+    value.to_str().unwrap().to_owned()
+}
+
+/// The same access, with a trusted CA.
+pub fn trusting(access: Access, ca: &Ca) -> Access {
+    let tls = TlsConfig {
+        ca_certificates: vec![(ca.pem.clone().into_bytes(), "key cacerts of the Secret")],
+        ..TlsConfig::default()
+    };
+    Access {
+        tls: Arc::new(tls),
+        ..access
+    }
+}
+
+/// The same access, with `basicHTTP`.
+pub fn over_plain_http(access: Access) -> Access {
+    Access {
+        plain_http: true,
+        ..access
+    }
+}
+
+/// The reference of the chart in a registry.
+pub fn reference(server: &Server) -> String {
+    format!("oci://{}/{CHART}", server.host())
+}
+
+/// Asserts the reason, the retry and the message of a failed resolution.
+#[track_caller]
+pub fn assert_fails(outcome: ResolveResult, reason: Reason, class: Class, expected: &[&str]) -> ResolveError {
+    let Err(error) = outcome else {
+        panic!("the resolution succeeds: {outcome:?}")
+    };
+    let message = error.to_string();
+    let retry = |class: Class| (class.backoff_policy(), class.is_transient());
+    assert_eq!(error.reason(), reason, "{message}");
+    assert_eq!(retry(error.class()), retry(class), "{message}");
+    for word in expected {
+        assert!(message.contains(word), "{word:?} is missing in: {message}");
+    }
+    assert!(!format!("{message}{error:?}").contains(PASSWORD), "{message}");
+    // It is copied into conditions and events.
+    assert!(message.len() < 1024, "{message}");
+    error
+}
+
+/// The error of the request.
+pub fn fetch_error_kind(error: &ResolveError) -> &FetchErrorKind {
+    match error {
+        ResolveError::Repository(RepositoryError::Fetch(error))
+        | ResolveError::Registry(RegistryError::Fetch(error)) => &error.kind,
+        other => panic!("{other}"),
+    }
+}
+
+/// The resolved version.
+#[track_caller]
+pub fn version(outcome: ResolveResult) -> String {
+    outcome.unwrap().version
+}

@@ -1,0 +1,166 @@
+//! Clients for the API server, and the deadline and errors of its calls.
+
+use std::{fmt, time::Duration};
+
+use anyhow::Context;
+use helmops_core::reason::Reason;
+use helmops_kube::lease::{Guard, Leadership, NotLeading};
+use kube::{Client, Config, client::ClientBuilder, core::Status};
+use thiserror::Error;
+
+use crate::error_class::{Class, Classified, ClassifiedError, classified};
+
+/// Maximum time for one call, including the client's own retries. Watches have their own.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A client for leader election only. It has its own connections, so reconciliations never delay a renewal.
+///
+/// # Errors
+/// If the certificates of the configuration are unusable.
+pub fn for_election(config: Config) -> anyhow::Result<Client> {
+    Client::try_from(config).context(NO_CLIENT)
+}
+
+/// A client for reconciliations: it reads at any time, and writes only while this process is the leader.
+///
+/// # Errors
+/// If the certificates of the configuration are unusable.
+pub fn for_work(config: Config, leadership: Leadership) -> anyhow::Result<Client> {
+    let builder = ClientBuilder::try_from(config).context(NO_CLIENT)?;
+    Ok(builder.with_layer(&Guard(leadership)).build())
+}
+
+const NO_CLIENT: &str = "cannot create a client for the API server";
+
+/// A call of the API server failed.
+#[derive(Debug, Error)]
+pub enum ApiError {
+    /// No response.
+    #[error("the API server did not respond within {} s", DEADLINE.as_secs())]
+    Timeout,
+    /// The request was not sent, or its result counts as lost: another replica is the leader.
+    #[error(transparent)]
+    NotLeading(NotLeading),
+    /// An error response, or no connection.
+    #[error(transparent)]
+    Kube(kube::Error),
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        if let kube::Error::Service(inner) = &error
+            && let Some(not_leading) = inner.downcast_ref::<NotLeading>()
+        {
+            return Self::NotLeading(*not_leading);
+        }
+        Self::Kube(error)
+    }
+}
+
+impl ApiError {
+    /// Whether another client has changed the object meanwhile, so that it must be read again.
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 409)
+    }
+
+    /// Whether the API server rejects the object, or rejects it as an update of the existing one.
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 422)
+    }
+
+    /// Whether an object with this name already exists.
+    pub fn exists_already(&self) -> bool {
+        self.status()
+            .is_some_and(|status| status.reason == "AlreadyExists")
+    }
+
+    /// Whether it is not worth a warning: another client has changed the object, or another replica is the leader.
+    pub fn is_benign(&self) -> bool {
+        self.is_conflict() || matches!(self, Self::NotLeading(_))
+    }
+
+    /// Whether there is no such object.
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 404)
+    }
+
+    /// Whether the permission for the request is missing.
+    pub fn is_forbidden(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 403)
+    }
+
+    /// The error response.
+    fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Kube(kube::Error::Api(status)) => Some(status),
+            Self::Kube(_) | Self::Timeout | Self::NotLeading(_) => None,
+        }
+    }
+}
+
+impl ClassifiedError for ApiError {
+    fn classify(&self) -> Classified {
+        let class = if self.is_benign() {
+            Class::Conflict
+        } else {
+            Class::TRANSIENT
+        };
+        classified(Reason::APIError, class)
+    }
+}
+
+/// A call of the API server that failed, and what it was for.
+#[derive(Debug, Error)]
+#[error("could not {operation} {object}: {source}")]
+pub struct CallError {
+    /// The operation, as a verb.
+    operation: &'static str,
+    object: String,
+    source: ApiError,
+}
+
+impl CallError {
+    /// Adds the operation (a verb) and the object to an error.
+    pub fn of(operation: &'static str, object: impl fmt::Display) -> impl FnOnce(ApiError) -> Self {
+        move |source| Self {
+            operation,
+            object: object.to_string(),
+            source,
+        }
+    }
+
+    /// See [`ApiError::exists_already`].
+    pub fn exists_already(&self) -> bool {
+        self.source.exists_already()
+    }
+}
+
+impl ClassifiedError for CallError {
+    fn classify(&self) -> Classified {
+        self.source.classify()
+    }
+}
+
+/// Limits the time of a call. The client itself has no limit.
+///
+/// # Errors
+/// The errors of the call, and a timeout.
+pub async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
+    match tokio::time::timeout(DEADLINE, call).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(ApiError::Timeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_the_guard_rejects_is_benign() {
+        let rejected = ApiError::from(kube::Error::Service(NotLeading.into()));
+        assert!(matches!(rejected, ApiError::NotLeading(_)) && rejected.is_benign());
+        let failed = ApiError::from(kube::Error::Service("no connection".into()));
+        assert!(matches!(failed, ApiError::Kube(_)) && !failed.is_benign());
+    }
+}

@@ -1,0 +1,29 @@
+//! What the reconciliation loops of helmops processes have in common.
+//!
+//! ```text
+//!           triggers            permits                  get, pending writes, decode
+//! watches ───────────► queue ◄────────── workers    ┌──► reconciler ──► the reconciler of a kind ─┐
+//!                        │                          │                   (client, writes, events)  │
+//!                        └──── one task for each ───┘                                             │
+//!                        ▲     object                                                             │
+//!                        └───────────── retry_state ◄── error_class, or success ◄─────────────────┘
+//!                                       (backoff, pending_writes, rate)
+//! ```
+//!
+//! Nothing here knows HelmOps, Bundles or Clusters: a process has its own kinds, its own items in the workqueue, and an
+//! implementation of [`reconciler::Reconciler`] for each kind.
+
+pub mod backoff;
+pub mod client;
+pub mod compute;
+pub mod decode_error;
+pub mod error_class;
+pub mod events;
+pub mod metrics;
+pub mod pending_writes;
+pub mod queue;
+pub mod rate;
+pub mod reconciler;
+pub mod retry_state;
+pub mod workers;
+pub mod writes;
