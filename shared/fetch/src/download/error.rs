@@ -97,7 +97,7 @@ pub enum Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Recorded => "the record of its version (annotation helmops.fleet.cattle.io/chart)",
+            Self::Recorded => "the record of its version (annotation helmops.fleet.cattle.io/resolved)",
             Self::Index => "the index of the repository",
             Self::Manifest => "the manifest of the version",
             Self::Requested => "the request",
