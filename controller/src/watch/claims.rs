@@ -4,9 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use helmops_api::{Cluster, Decoded, NamespacedName};
 use helmops_core::targeting::names;
-use helmops_kube::{Change, Fold};
-
-use super::index::Index;
+use helmops_kube::{Change, Fold, Index};
 
 /// The namespaces of all Clusters. Its size is bounded by the number of Clusters.
 #[derive(Debug, Default)]

@@ -8,18 +8,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{MetadataWithManagers, NamespacedName};
 use helmops_core::targeting::copies::{Copy, CopyKind, CopyRef, ObservedCopy};
-use helmops_kube::{Cache, Change, Fold, key};
+use helmops_kube::{Cache, Change, Fold, Index, key};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
-use super::index::Index;
 use crate::{work::BundleKey, writes::FIELD_MANAGER};
 
 /// All copies, as last observed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    secrets: Cache<Arc<ObservedCopy>, Index<BundleKey>>,
-    config_maps: Cache<Arc<ObservedCopy>, Index<BundleKey>>,
+    secrets: Cache<Arc<ObservedCopy>, Unowned>,
+    config_maps: Cache<Arc<ObservedCopy>, Unowned>,
 }
 
 impl Copies {
@@ -55,6 +54,7 @@ impl Copies {
         for kind in KINDS {
             self.of(kind).read(|_, unowned| {
                 let names = unowned
+                    .0
                     .get(bundle)
                     .filter(|name| is_selected(&name.namespace))
                     .cloned();
@@ -109,7 +109,7 @@ impl Copies {
             .flat_map(|changes| stream::iter(changes.into_iter().flat_map(affected)))
     }
 
-    const fn of(&self, kind: CopyKind) -> &Cache<Arc<ObservedCopy>, Index<BundleKey>> {
+    const fn of(&self, kind: CopyKind) -> &Cache<Arc<ObservedCopy>, Unowned> {
         match kind {
             CopyKind::Secret => &self.secrets,
             CopyKind::ConfigMap => &self.config_maps,
@@ -136,10 +136,14 @@ fn bundles(copy: &ObservedCopy) -> impl Iterator<Item = BundleKey> {
 }
 
 /// The copies without an owner, by Bundle.
-impl Fold<Arc<ObservedCopy>> for Index<BundleKey> {
+#[derive(Debug, Default)]
+struct Unowned(Index<BundleKey>);
+
+impl Fold<Arc<ObservedCopy>> for Unowned {
     fn apply(&mut self, change: &Change<Arc<ObservedCopy>>) {
         let bundle = |copy: &Option<Arc<ObservedCopy>>| unowned_of(copy.as_ref()?);
-        self.change(&change.name, bundle(&change.before), bundle(&change.after));
+        self.0
+            .change(&change.name, bundle(&change.before), bundle(&change.after));
     }
 }
 

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
 use helmops_core::{status::helmop_of, targeting::delivery::CachedDeployment};
-use helmops_kube::{Cache, Change, Fold, Presence, is_absent, key, log_errors};
+use helmops_kube::{Cache, Change, Fold, Index, Presence, is_absent, key, log_errors};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 
-use super::{index::Index, same_name_as};
+use super::same_name_as;
 use crate::work::{BundleKey, ClusterKey, HelmOpKey};
 
 /// All BundleDeployments, as last observed. Clones share the cache.
 ///
 /// They are absent if no bundle controller is installed, so that their CRD does not exist, or if the scope does not include them.
 #[derive(Clone, Debug)]
-pub struct Deployments(Cache<CachedDeployment, Index<BundleKey>>);
+pub struct Deployments(Cache<CachedDeployment, ByBundle>);
 
 /// The objects that a change of a BundleDeployment affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,14 +52,14 @@ impl Deployments {
     /// The BundleDeployments of a Bundle.
     pub fn of_bundle(&self, bundle: &BundleKey) -> Vec<CachedDeployment> {
         self.0.read(|deployments, by_bundle| {
-            let names = by_bundle.get(bundle);
+            let names = by_bundle.0.get(bundle);
             names.filter_map(|name| deployments.get(name).cloned()).collect()
         })
     }
 
     /// The number of BundleDeployments of a Bundle.
     pub fn count(&self, bundle: &BundleKey) -> usize {
-        self.0.read(|_, by_bundle| by_bundle.count(bundle))
+        self.0.read(|_, by_bundle| by_bundle.0.count(bundle))
     }
 
     /// The BundleDeployments in the namespace of a cluster.
@@ -128,10 +128,14 @@ impl Deployments {
 }
 
 /// The BundleDeployments of each Bundle.
-impl Fold<CachedDeployment> for Index<BundleKey> {
+#[derive(Debug, Default)]
+struct ByBundle(Index<BundleKey>);
+
+impl Fold<CachedDeployment> for ByBundle {
     fn apply(&mut self, change: &Change<CachedDeployment>) {
         let bundle = |deployment: &Option<CachedDeployment>| bundle_key(deployment.as_ref()?.meta());
-        self.change(&change.name, bundle(&change.before), bundle(&change.after));
+        self.0
+            .change(&change.name, bundle(&change.before), bundle(&change.after));
     }
 }
 
@@ -329,7 +333,7 @@ mod tests {
         followed.observe(Event::Delete(deployment("c1", "web")));
         let is_empty = deployments
             .0
-            .read(|all, by_bundle| all.is_empty() && by_bundle.is_empty());
+            .read(|all, by_bundle| all.is_empty() && by_bundle.0.is_empty());
         assert!(is_empty, "no index entry remains");
     }
 

@@ -26,7 +26,6 @@ mod claims;
 mod clusters;
 mod copies;
 mod deployments;
-mod index;
 mod policies;
 mod rancher_ca;
 mod scope;

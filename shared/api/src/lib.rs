@@ -18,6 +18,7 @@ pub mod helmop;
 pub mod kind;
 pub mod labels;
 pub mod limits;
+pub mod merge_patch;
 pub mod metadata;
 pub mod metadata_only;
 pub mod namespaced_name;
@@ -28,8 +29,10 @@ pub mod rollout;
 mod same_resource;
 pub mod schema;
 pub mod status;
+mod status_text;
 pub mod target;
 pub mod target_options;
+pub mod timestamp;
 pub mod unknown_fields;
 pub mod wire;
 mod wire_struct;
@@ -49,6 +52,7 @@ pub use namespaced_name::NamespacedName;
 pub use options::BundleDeploymentOptions;
 pub use policy::Policy;
 pub use pruned_fields::PrunedFields;
+pub use status_text::ObjectName;
 pub use target::BundleTarget;
 
 #[cfg(test)]

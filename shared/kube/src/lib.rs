@@ -4,6 +4,7 @@
 mod cache;
 mod changes;
 mod connect;
+mod index;
 mod keys;
 pub mod lease;
 mod policies;
@@ -12,6 +13,7 @@ mod watch;
 pub use cache::{Cache, Fold, ObjectCache, Presence};
 pub use changes::{Change, Item, WatchedObjects};
 pub use connect::{ConnectError, configuration, connect};
+pub use index::Index;
 pub use keys::{key, key_of, name_of};
 pub use policies::{PolicyCache, PolicyChange};
 pub use watch::{backoff_without_init, is_absent, log_errors, paged};

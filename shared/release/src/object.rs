@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use helmops_api::ObjectName;
 use serde_json::Value;
 
 /// The identity of an object: API version, kind, namespace and name.
@@ -36,20 +37,16 @@ impl ObjectId {
     }
 }
 
-/// As Fleet shows an object: `deployment.apps shop/web`. The first part of the API version follows the kind, so for the core group
-/// it is the version: `configmap.v1 shop/web`.
+/// As Fleet shows an object, [`ObjectName`]: `deployment.apps shop/web`.
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.kind.to_lowercase())?;
-        let api = self.api_version.split('/').next().unwrap_or_default();
-        if !api.is_empty() {
-            write!(f, ".{api}")?;
-        }
-        if self.namespace.is_empty() {
-            write!(f, " {}", self.name)
-        } else {
-            write!(f, " {}/{}", self.namespace, self.name)
-        }
+        let name = ObjectName {
+            api_version: &self.api_version,
+            kind: &self.kind,
+            namespace: &self.namespace,
+            name: &self.name,
+        };
+        name.fmt(f)
     }
 }
 

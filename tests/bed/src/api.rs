@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use reqwest::{Client, Method, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -16,6 +16,8 @@ use crate::probe;
 pub const STREAMS: usize = 50;
 /// An object of a megabyte, or a whole collection, takes the API server some seconds on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer than the API server keeps a watch.
+const STREAM: Duration = Duration::from_hours(2);
 /// Maximum number of objects in a page of a list.
 const PAGE: u32 = 500;
 /// The pause before a rejected request is repeated.
@@ -165,6 +167,40 @@ impl Api {
         }
     }
 
+    /// Sends a request, and returns the status of the response.
+    ///
+    /// # Errors
+    /// If there is no response.
+    pub async fn status_of(&self, method: Method, path: &str, body: &Value) -> Result<StatusCode> {
+        let request = self.request(method, path).timeout(TIMEOUT).body(body.to_string());
+        let response = request.send().await?;
+        let status = response.status();
+        // The body is read to its end, so that the connection can be used again.
+        response.bytes().await?;
+        Ok(status)
+    }
+
+    /// Opens a stream, such as a watch, that ends when the API server ends it.
+    ///
+    /// # Errors
+    /// If the status is not 2xx.
+    pub async fn open(&self, path: &str) -> Result<Response> {
+        let response = self.request(Method::GET, path).timeout(STREAM).send().await?;
+        Ok(response.error_for_status()?)
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let content_type = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let request = self.client.request(method, format!("{}/{path}", self.base));
+        request
+            .bearer_auth(&self.token)
+            .header("content-type", content_type)
+    }
+
     /// The text of a list by its path, such as `api/v1/events`.
     ///
     /// # Errors
@@ -213,20 +249,8 @@ impl Api {
 
     /// The same, with a body that is JSON already.
     pub async fn call_with_text(&self, method: Method, path: &str, body: String) -> Result<String> {
-        let content_type = if method == Method::PATCH {
-            "application/merge-patch+json"
-        } else {
-            "application/json"
-        };
         let url = format!("{}/{path}", self.base);
-        let mut request = self
-            .client
-            .request(method, &url)
-            .bearer_auth(&self.token)
-            .timeout(TIMEOUT);
-        if !body.is_empty() {
-            request = request.header("content-type", content_type).body(body);
-        }
+        let request = self.request(method, path).timeout(TIMEOUT).body(body);
         let response = request
             .send()
             .await

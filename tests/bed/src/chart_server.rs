@@ -13,16 +13,11 @@ use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::https;
 use crate::private_ca::PrivateCa;
 
 /// A server on a free port of 127.0.0.1; it stops when dropped.
@@ -150,7 +145,7 @@ impl ChartServer {
     fn accept(&mut self, listener: TcpListener) {
         let acceptor = self.tls.as_ref().map(|tls| tls.acceptor.clone());
         let router = Router::new().fallback(handle).with_state(Arc::clone(&self.state));
-        self.tasks.spawn(accept(listener, acceptor, router));
+        self.tasks.spawn(https::serve(listener, acceptor, router));
     }
 
     fn state(&self) -> MutexGuard<'_, ServerState> {
@@ -161,17 +156,9 @@ impl ChartServer {
 impl Tls {
     fn new(name: &str) -> Result<Self> {
         let ca = PrivateCa::new("helmops test charts")?;
-        let issued = ca.issue(&["127.0.0.1", name])?;
-        let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())?;
-        let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)?;
         Ok(Self {
             ca: ca.pem().to_owned(),
-            acceptor: TlsAcceptor::from(Arc::new(config)),
+            acceptor: https::acceptor(&ca, &["127.0.0.1", name])?,
         })
     }
 }
@@ -179,31 +166,6 @@ impl Tls {
 /// A test that panicked while it held the lock has failed already.
 fn lock(state: &Mutex<ServerState>) -> MutexGuard<'_, ServerState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(serve_connection(stream, tls.clone(), router.clone()));
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
-    let Some(tls) = tls else {
-        return serve_http(stream, router).await;
-    };
-    // A client that does not trust the CA aborts the handshake.
-    if let Ok(stream) = tls.accept(stream).await {
-        serve_http(stream, router).await;
-    }
-}
-
-async fn serve_http(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
-    let service = TowerToHyperService::new(router);
-    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // The client may disconnect at any time.
-    let _ = connection.await;
 }
 
 async fn handle(State(state): State<Arc<Mutex<ServerState>>>, request: Request) -> Response<Body> {

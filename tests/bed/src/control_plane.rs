@@ -8,6 +8,7 @@ use futures::future::{FutureExt, select_all};
 use tempfile::TempDir;
 
 use crate::cluster::Cluster;
+use crate::kubelet::Kubelet;
 use crate::permissions::usage::UsageRecorder;
 use crate::process::Process;
 use crate::tools::Tools;
@@ -57,6 +58,9 @@ pub struct Options {
     /// Install helmops from its manifests and run both of its processes.
     #[arg(long)]
     pub helmops: bool,
+    /// Add a simulated node: pods are scheduled, and run as their annotations choose.
+    #[arg(long)]
+    pub nodes: bool,
 }
 
 impl Options {
@@ -65,7 +69,9 @@ impl Options {
         let audit_log = self.audit_log.then(|| "--audit-log".to_owned());
         let crds = self.crds.iter().map(|path| format!("--crds={}", path.display()));
         let helmops = self.helmops.then(|| "--helmops".to_owned());
-        audit_log.into_iter().chain(crds).chain(helmops).collect()
+        let nodes = self.nodes.then(|| "--nodes".to_owned());
+        let flags = helmops.into_iter().chain(nodes);
+        audit_log.into_iter().chain(crds).chain(flags).collect()
     }
 }
 
@@ -77,6 +83,7 @@ pub struct ControlPlane {
     directory: TempDir,
     keep: bool,
     usage: Option<UsageRecorder>,
+    kubelet: Option<Kubelet>,
 }
 
 impl ControlPlane {
@@ -106,6 +113,7 @@ impl ControlPlane {
             directory,
             keep,
             usage: UsageRecorder::from_env()?,
+            kubelet: None,
         })
     }
 
@@ -120,7 +128,11 @@ impl ControlPlane {
         if options.helmops {
             self.install(&[helmops::manifests().join("crd/bases")]).await?;
         }
-        self.start_controllers()
+        self.start_controllers()?;
+        if options.nodes {
+            self.kubelet = Some(Kubelet::start(&self.cluster).await?);
+        }
+        Ok(())
     }
 
     /// Its address and credentials.
@@ -153,6 +165,7 @@ impl ControlPlane {
     /// Kills the programs, waits until they are gone, and removes the folder.
     pub async fn stop(mut self) -> Result<()> {
         // In reverse order, so that no program logs the loss of another one.
+        drop(self.kubelet.take());
         for process in self.processes.iter_mut().rev() {
             process.kill().await?;
         }

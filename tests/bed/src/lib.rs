@@ -19,6 +19,7 @@ pub mod permissions;
 pub mod permit;
 pub mod wait;
 
+mod https;
 mod ports;
 
 pub mod tools;
@@ -42,6 +43,8 @@ pub mod namespace;
 pub mod node;
 pub mod service_account;
 pub mod test_bed;
+
+pub mod kubelet;
 
 pub mod chart_server;
 pub mod helm;

@@ -20,7 +20,6 @@ mod fixture;
 mod helmop;
 mod non_ready;
 mod objects;
-mod patch;
 mod polling;
 mod ready;
 mod ready_message;
@@ -28,7 +27,8 @@ mod resources;
 mod rollup;
 mod state;
 mod summary;
-mod timestamp;
+
+pub use helmops_api::{merge_patch::change, timestamp::timestamp};
 
 pub use self::{
     bundle::{RolloutRound, TargetStatus, bundle},
@@ -36,9 +36,7 @@ pub use self::{
     deployments::helmop_of,
     events::{Event, bundle_events, decode_failed, events},
     helmop::{ReconcileOutcome, next, without_extras},
-    patch::change,
     polling::{PollAttempt, PollFailure, Polling},
     rollup::BundleState,
     state::DeploymentState,
-    timestamp::timestamp,
 };

@@ -1,7 +1,7 @@
 //! The message of the condition `Ready`.
 
 use bounded_text::cut;
-use helmops_api::status::{BundleSummary, ModifiedStatus, NonReadyStatus, ObjectSummary};
+use helmops_api::status::BundleSummary;
 
 use super::{condition::ConditionState, state::DeploymentState, summary::count};
 use crate::reason::Reason;
@@ -40,8 +40,16 @@ pub fn ready_message(summary: &BundleSummary, kind: &str) -> String {
         } else {
             format!("{word}({count}) [{kind} {}: {}]", example.name, example.message)
         });
-        let modified = example.modified_status.iter().take(MAX_OBJECTS).map(modified);
-        let non_ready = example.non_ready_status.iter().take(MAX_OBJECTS).map(non_ready);
+        let modified = example
+            .modified_status
+            .iter()
+            .take(MAX_OBJECTS)
+            .map(ToString::to_string);
+        let non_ready = example
+            .non_ready_status
+            .iter()
+            .take(MAX_OBJECTS)
+            .map(ToString::to_string);
         parts.extend(modified.chain(non_ready).map(|object| cut(object, MAX_OBJECT)));
     }
     parts.sort();
@@ -64,65 +72,6 @@ pub fn is_ready_message(message: &str) -> bool {
         let rest = message.strip_prefix(state.as_str());
         rest.is_some_and(|rest| rest.starts_with('('))
     })
-}
-
-fn modified(object: &ModifiedStatus) -> String {
-    let mut text = name(&object.kind, &object.api_version, &object.namespace, &object.name);
-    match object {
-        ModifiedStatus {
-            missing: true,
-            exist: true,
-            ..
-        } => text.push_str(" is not owned by us"),
-        ModifiedStatus { missing: true, .. } => text.push_str(" missing"),
-        ModifiedStatus { delete: true, .. } => text.push_str(" extra"),
-        ModifiedStatus { patch, .. } => {
-            text.push_str(" modified ");
-            text.push_str(patch);
-        }
-    }
-    text
-}
-
-fn non_ready(object: &NonReadyStatus) -> String {
-    let mut text = name(&object.kind, &object.api_version, &object.namespace, &object.name);
-    if let Some(summary) = &object.summary {
-        text.push(' ');
-        push_summary(&mut text, summary);
-    }
-    text
-}
-
-/// Appends the state, or whether the object is progressing or has an error, and the messages. Fleet omits the bracket before a
-/// single `error]`.
-fn push_summary(text: &mut String, summary: &ObjectSummary) {
-    let mark = match (summary.transitioning, summary.error) {
-        (false, false) => return text.push_str(&summary.state),
-        (true, false) => "[progressing]",
-        (true, true) => "[progressing,error]",
-        (false, true) => "[error]",
-    };
-    text.push_str(mark);
-    if !summary.message.is_empty() {
-        text.push(' ');
-        text.push_str(&summary.message.join(", "));
-    }
-}
-
-/// `kind.group namespace/name`. The group of `v1` is `v1`, as in Fleet.
-fn name(kind: &str, api_version: &str, namespace: &str, name: &str) -> String {
-    let mut text = kind.to_lowercase();
-    if let Some(group) = api_version.split('/').next().filter(|group| !group.is_empty()) {
-        text.push('.');
-        text.push_str(group);
-    }
-    text.push(' ');
-    if !namespace.is_empty() {
-        text.push_str(namespace);
-        text.push('/');
-    }
-    text.push_str(name);
-    text
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use helmops_bed::serve::{self, Step, Until};
 use helmops_bed::tools::Tools;
 use helmops_bed::{demo, docs, helmops, permissions};
 
-/// A Kubernetes control plane on this machine, without nodes.
+/// A Kubernetes control plane on this machine, without nodes or with a simulated one.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]

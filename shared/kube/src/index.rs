@@ -67,7 +67,6 @@ impl<K: Eq + Hash> Index<K> {
     }
 
     /// Whether it has no keys.
-    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The smallest JSON merge patch between two values.
+//! The smallest JSON merge patch between two values: what is written to a status, and what a changed object lacks.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ pub fn change<S: PartialEq + Serialize>(old: &S, new: &S) -> Option<Value> {
 }
 
 /// A JSON merge patch (RFC 7396) from `old` to `new`, or `None` if they are equal. Lists are replaced as a whole.
-fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
+pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
         return (old != new).then(|| new.clone());
     };
@@ -36,7 +36,7 @@ fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helmops_api::HelmOpStatus;
+    use crate::HelmOpStatus;
 
     #[test]
     fn a_patch_contains_only_differences() {

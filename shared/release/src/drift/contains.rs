@@ -1,0 +1,131 @@
+//! Whether a live object evidently has everything that its manifest has.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value};
+
+use super::{ephemeral, text};
+
+/// Lists of built-in kinds whose elements the API server merges: others may add fields to an element, and defaults are added to it.
+/// Elements of all other lists are replaced as a whole, so any difference in them counts.
+const MERGED_LISTS: [&str; 10] = [
+    "containers",
+    "initContainers",
+    "env",
+    "ports",
+    "volumes",
+    "volumeMounts",
+    "volumeDevices",
+    "topologySpreadConstraints",
+    "webhooks",
+    // Replaced as a whole, but immutable: the defaults are the only difference that there can be.
+    "volumeClaimTemplates",
+];
+
+/// Whether the live object has every field of the manifest's object with the same value, so that applying it would change nothing.
+///
+/// `true` is certain. `false` only means that the API server must be asked by a dry run, which knows defaults and conversions. Fields
+/// that only the live object has do not matter, because another manager owns them, or they are defaults. The status, and metadata
+/// that the API server writes, are not compared. `stringData` of a Secret is compared with its `data`.
+pub fn contains(desired: &Value, live: &Value) -> bool {
+    let (Value::Object(desired), Value::Object(live_fields)) = (desired, live) else {
+        return false;
+    };
+    let lists = Lists::of(text(live, "/apiVersion"));
+    let is_secret = (text(live, "/apiVersion"), text(live, "/kind")) == ("v1", "Secret");
+    desired.iter().all(|(key, value)| match &**key {
+        "status" => true,
+        "metadata" => metadata(value, live_fields.get(key)),
+        "stringData" if is_secret => string_data(value, live_fields.get("data")),
+        // Keys that are in `stringData` too are compared there.
+        "data" if is_secret => data(value, live_fields.get("data"), desired.get("stringData")),
+        _ => lists.has(key, value, live_fields.get(key)),
+    })
+}
+
+/// How lists are compared.
+#[derive(Clone, Copy)]
+enum Lists {
+    /// Of a built-in kind: some are merged.
+    BuiltIn,
+    /// Of a custom resource: which are merged is not known.
+    Custom,
+}
+
+impl Lists {
+    fn of(api_version: &str) -> Self {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        if group.contains('.') && !group.ends_with(".k8s.io") {
+            Self::Custom
+        } else {
+            Self::BuiltIn
+        }
+    }
+
+    /// Whether the live value of the field `key` has everything of the desired one.
+    fn has(self, key: &str, desired: &Value, live: Option<&Value>) -> bool {
+        match (desired, live) {
+            (Value::Null, None) => true,
+            (Value::Object(desired), Some(Value::Object(live))) => self.has_fields(desired, live),
+            (Value::Array(desired), Some(Value::Array(live))) if self.merges(key) => {
+                let pairs = || desired.iter().zip(live);
+                desired.len() == live.len()
+                    && pairs().all(|(desired, live)| self.has("", desired, Some(live)))
+            }
+            (desired, Some(live)) => desired == live,
+            (_, None) => false,
+        }
+    }
+
+    fn has_fields(self, desired: &Map<String, Value>, live: &Map<String, Value>) -> bool {
+        desired
+            .iter()
+            .all(|(key, value)| self.has(key, value, live.get(key)))
+    }
+
+    fn merges(self, key: &str) -> bool {
+        matches!(self, Self::BuiltIn) && MERGED_LISTS.contains(&key)
+    }
+}
+
+fn metadata(desired: &Value, live: Option<&Value>) -> bool {
+    let (Some(desired), Some(live)) = (desired.as_object(), live.and_then(Value::as_object)) else {
+        return false;
+    };
+    desired
+        .iter()
+        .filter(|(key, _)| !ephemeral::is_metadata(key))
+        .all(|(key, value)| match live.get(key) {
+            // The API server omits empty labels and the like.
+            None if is_empty(value) => true,
+            live => Lists::Custom.has(key, value, live),
+        })
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+fn string_data(desired: &Value, live: Option<&Value>) -> bool {
+    let Some(desired) = desired.as_object() else {
+        return desired.is_null();
+    };
+    desired.iter().all(|(key, value)| {
+        let encoded = value.as_str().map(|text| STANDARD.encode(text));
+        let live = live.and_then(|live| live.get(key)).and_then(Value::as_str);
+        encoded.is_some() && encoded.as_deref() == live
+    })
+}
+
+fn data(desired: &Value, live: Option<&Value>, string_data: Option<&Value>) -> bool {
+    let Some(desired) = desired.as_object() else {
+        return desired.is_null();
+    };
+    desired
+        .iter()
+        .filter(|(key, _)| string_data.and_then(|data| data.get(*key)).is_none())
+        .all(|(key, value)| live.and_then(|live| live.get(key)) == Some(value))
+}

@@ -1,0 +1,101 @@
+//! Fields that are not compared.
+
+use helmops_api::diff::ComparePatch;
+use serde_json::Value;
+
+use super::{Report, glob::Glob};
+use crate::object::ObjectId;
+
+/// JSON pointers to fields that are not compared.
+#[derive(Clone, Debug)]
+pub struct PointerRule {
+    /// Of any version.
+    group: Glob,
+    kind: Glob,
+    /// Empty for any.
+    namespace: String,
+    /// Empty for any.
+    name: String,
+    pointers: Vec<Pointer>,
+}
+
+/// The parent of a field, and its key there.
+#[derive(Clone, Debug)]
+struct Pointer {
+    parent: String,
+    key: String,
+}
+
+impl PointerRule {
+    /// The rule of an entry; `None` if it has none.
+    pub(super) fn new(patch: &ComparePatch, report: &mut Report<'_>) -> Option<Self> {
+        if patch.json_pointers.is_empty() {
+            return None;
+        }
+        let mut pointers = Vec::new();
+        for (index, text) in patch.json_pointers.iter().enumerate() {
+            match Pointer::parse(text) {
+                Some(pointer) => pointers.push(pointer),
+                None => report.add(
+                    &format!("jsonPointers[{index}]"),
+                    text,
+                    "is no JSON pointer to a field; write one as /spec/replicas, with ~1 for a slash in a name",
+                ),
+            }
+        }
+        // A version alone is that of the core group.
+        let group = patch.api_version.split_once('/').map_or("", |(group, _)| group);
+        let mut glob = |field: &str, text: &str| {
+            Glob::parse(text)
+                .map_err(|error| report.add(field, text, format!("is no glob: {error}")))
+                .ok()
+        };
+        Some(Self {
+            group: glob("apiVersion", group)?,
+            kind: glob("kind", &patch.kind)?,
+            namespace: patch.namespace.clone(),
+            name: patch.name.clone(),
+            pointers,
+        })
+    }
+
+    /// Whether the rule is for an object.
+    pub fn matches(&self, id: &ObjectId) -> bool {
+        let is = |pattern: &str, text: &str| pattern.is_empty() || pattern == text;
+        self.kind.matches(&id.kind)
+            && self.group.matches(id.group())
+            && is(&self.namespace, &id.namespace)
+            && is(&self.name, &id.name)
+    }
+
+    /// Removes the fields. One that the object does not have is skipped.
+    pub fn apply(&self, object: &mut Value) {
+        for pointer in &self.pointers {
+            match object.pointer_mut(&pointer.parent) {
+                Some(Value::Object(fields)) => {
+                    fields.remove(&pointer.key);
+                }
+                Some(Value::Array(items)) => {
+                    let index = pointer.key.parse::<usize>().ok();
+                    if let Some(index) = index.filter(|index| *index < items.len()) {
+                        items.remove(index);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Pointer {
+    fn parse(text: &str) -> Option<Self> {
+        let (parent, key) = text.rsplit_once('/')?;
+        if !parent.is_empty() && !parent.starts_with('/') {
+            return None;
+        }
+        Some(Self {
+            parent: parent.to_owned(),
+            key: key.replace("~1", "/").replace("~0", "~"),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! The status of a BundleDeployment.
+//!
+//! It is a function of the previous status, the spec, the outcome of the deployment step, and what the monitor observed. It is a
+//! report only: no decision depends on it that could not be made again from Helm's records and the live objects.
+//!
+//! ```text
+//! previous status ─► outcome ─► observation, if the desired deployment is applied ─► status ─► changed: a patch, or nothing
+//! ```
+//!
+//! A later source of conditions, such as the life cycle of a release, is a further step of [`next`].
+
+mod blocked;
+mod conditions;
+mod counts;
+mod monitored;
+mod observation;
+mod outcome;
+
+use bounded_text::cut;
+use helmops_api::{
+    bundle_deployment::{BundleDeploymentSpec, BundleDeploymentStatus},
+    merge_patch,
+    timestamp::timestamp,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::conditions::{ConditionType, Conditions};
+pub use self::{
+    blocked::Blocked,
+    monitored::{MAX_LISTED, MAX_RESOURCES},
+    observation::{Observation, ObservedObject, ReleaseObjects},
+    outcome::{Conflict, ConflictingField, DeployOutcome, Hold},
+};
+
+/// Maximum length of the message of a condition, in bytes. Errors of Helm can list every object of a chart.
+const MAX_MESSAGE: usize = 8_192;
+
+/// What a status is computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The status so far.
+    pub previous: &'a BundleDeploymentStatus,
+    /// The desired deployment.
+    pub spec: &'a BundleDeploymentSpec,
+    /// The outcome of the deployment step.
+    pub outcome: &'a DeployOutcome,
+    /// All `downstreamResources` of the spec were copied.
+    pub is_copied: bool,
+    /// What the monitor observed. It is used only if [`is_monitored`].
+    pub observation: &'a Observation,
+}
+
+/// The new status. Fields that the agent does not write, such as `display`, and conditions of others stay.
+pub fn next(inputs: Inputs<'_>, now: Timestamp) -> BundleDeploymentStatus {
+    let mut status = inputs.previous.clone();
+    if matches!(inputs.outcome, DeployOutcome::Held(_)) {
+        return status;
+    }
+    let now = timestamp(now);
+    if inputs.is_copied {
+        status.downstream_resources_generation = inputs.spec.downstream_resources_generation;
+    }
+    outcome::apply(&mut status, inputs.spec, inputs.outcome, &now);
+    if is_monitored(&status, inputs.spec) {
+        monitored::apply(&mut status, inputs.spec, inputs.observation, &now);
+    }
+    status
+}
+
+/// Whether the objects of the release are those that the spec desires, so that their state is to be reported: the desired deployment
+/// is applied, and its installation did not fail.
+///
+/// Otherwise the status keeps the state of the last good deployment, which is still in place.
+pub fn is_monitored(status: &BundleDeploymentStatus, spec: &BundleDeploymentSpec) -> bool {
+    status.applied_deployment_id == spec.deployment_id
+        && !conditions::is_false(&status.conditions, ConditionType::Installed)
+}
+
+/// A JSON merge patch for the object, which changes only the status, and of that only what is different. `None` if nothing is, so
+/// that nothing has to be written.
+pub fn changed(previous: &BundleDeploymentStatus, new: &BundleDeploymentStatus) -> Option<Value> {
+    merge_patch::change(previous, new).map(|patch| json!({ "status": patch }))
+}
+
+/// The condition is `False` with this message.
+fn set_false(conditions: &mut Conditions<'_>, r#type: ConditionType, message: impl Into<String>) {
+    conditions.set(r#type, Some(cut(message.into(), MAX_MESSAGE)));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! The outcome of the deployment step, and what it changes in the status.
+
+use std::fmt;
+
+use helmops_api::bundle_deployment::{BundleDeploymentSpec, BundleDeploymentStatus};
+
+use super::{
+    blocked::Blocked,
+    conditions::{ConditionType, Conditions},
+    set_false,
+};
+
+/// The outcome of the deployment step of a reconciliation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeployOutcome {
+    /// The release is as desired: it was installed or upgraded, or it was so already.
+    Deployed {
+        /// The release, as `namespace/name:revision`.
+        release: String,
+    },
+    /// It was deployed, but the account that deploys may not change the labels or annotations of the namespace.
+    NamespaceForbidden {
+        /// The release, as `namespace/name:revision`.
+        release: String,
+        /// What is forbidden, and to whom; [`Blocked::namespace_forbidden`] has a text.
+        error: String,
+    },
+    /// The installation or upgrade failed in a way that another attempt cannot repair. It is final for this deployment ID.
+    Captured {
+        /// The error of Helm.
+        error: String,
+    },
+    /// It failed so before, and there was no other attempt.
+    StillCaptured,
+    /// Something that the deployment needs is missing. It is not attempted.
+    Blocked(Blocked),
+    /// A field or object belongs to another manager. The deployment is attempted again.
+    Conflict(Conflict),
+    /// Any other error. The deployment is attempted again.
+    Failed {
+        /// The error.
+        error: String,
+    },
+    /// There was no attempt now: the last one failed, and the next one is due later. What was reported of it stays.
+    Unchanged,
+    /// Nothing may be done now. The status stays as it is.
+    Held(Hold),
+}
+
+/// Why nothing may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// `spec.paused`.
+    Paused,
+    /// `spec.offSchedule`.
+    OffSchedule,
+    /// `spec.waitingForValues`: the Secret with the values is to follow.
+    WaitingForValues,
+}
+
+/// Fields that another manager owns, so that the API server rejects the release's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The object, such as `configmap.v1 shop/web`.
+    pub object: String,
+    /// The fields. Empty if the API server named none.
+    pub fields: Vec<ConflictingField>,
+    /// The error of Helm or of the API server, for what the other fields do not say.
+    pub error: String,
+}
+
+/// A field that another manager owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictingField {
+    /// For example `.spec.replicas`.
+    pub path: String,
+    /// The field manager, such as `kubectl-edit`.
+    pub manager: String,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "conflict on {}: ", self.object)?;
+        if self.fields.is_empty() {
+            return f.write_str(&self.error);
+        }
+        for (index, ConflictingField { path, manager }) in self.fields.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{path} is owned by {manager:?}")?;
+        }
+        f.write_str("; remove the field from the chart's values, make the other manager give it up, or set helm.force")
+    }
+}
+
+/// Applies the outcome to the status.
+pub fn apply(
+    status: &mut BundleDeploymentStatus,
+    spec: &BundleDeploymentSpec,
+    outcome: &DeployOutcome,
+    now: &str,
+) {
+    match outcome {
+        DeployOutcome::Deployed { release } => {
+            applied(status, spec, release);
+            let mut conditions = Conditions::new(&mut status.conditions, now);
+            conditions.set_true(ConditionType::Installed);
+            conditions.set_true(ConditionType::Deployed);
+        }
+        DeployOutcome::NamespaceForbidden { release, error } => {
+            applied(status, spec, release);
+            not_installed(status, error, now);
+        }
+        DeployOutcome::Captured { error } => {
+            applied(status, spec, "");
+            not_installed(status, error, now);
+        }
+        DeployOutcome::StillCaptured => {
+            Conditions::new(&mut status.conditions, now).set_true(ConditionType::Deployed);
+        }
+        DeployOutcome::Blocked(blocked) => not_deployed(status, blocked.to_string(), now),
+        DeployOutcome::Conflict(conflict) => not_deployed(status, conflict.to_string(), now),
+        DeployOutcome::Failed { error } => not_deployed(status, error.clone(), now),
+        DeployOutcome::Unchanged
+        | DeployOutcome::Held(Hold::Paused | Hold::OffSchedule | Hold::WaitingForValues) => {}
+    }
+}
+
+fn applied(status: &mut BundleDeploymentStatus, spec: &BundleDeploymentSpec, release: &str) {
+    release.clone_into(&mut status.release);
+    status.applied_deployment_id.clone_from(&spec.deployment_id);
+}
+
+/// The deployment is not ready, and its objects are not monitored: what was reported of them is about an earlier one.
+fn not_installed(status: &mut BundleDeploymentStatus, error: &str, now: &str) {
+    status.ready = false;
+    status.non_modified = true;
+    status.non_ready_status = Vec::new();
+    status.modified_status = Vec::new();
+    status.incomplete_state = false;
+    let mut conditions = Conditions::new(&mut status.conditions, now);
+    set_false(
+        &mut conditions,
+        ConditionType::Ready,
+        format!("not ready: {error}"),
+    );
+    set_false(
+        &mut conditions,
+        ConditionType::Installed,
+        format!("not installed: {error}"),
+    );
+    // As in Fleet: the step itself is done.
+    conditions.set_true(ConditionType::Deployed);
+}
+
+/// The previous deployment stays in place, with its state.
+fn not_deployed(status: &mut BundleDeploymentStatus, error: String, now: &str) {
+    let mut conditions = Conditions::new(&mut status.conditions, now);
+    set_false(&mut conditions, ConditionType::Deployed, error);
+}
