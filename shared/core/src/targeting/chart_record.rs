@@ -13,7 +13,7 @@ use crate::chart::{
 };
 
 /// The records of the charts of a Bundle.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ChartRecords(Vec<ResolvedChart>);
 
 impl ChartRecords {
