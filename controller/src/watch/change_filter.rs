@@ -68,6 +68,8 @@ impl Relevant for Decoded<Bundle> {
         };
         (
             identity(self.meta()),
+            // Its deployments have the digests of their charts.
+            annotation(self.meta(), labels::RESOLVED),
             // They are copied to its deployments, and mappings select by them.
             &self.meta().labels,
             self.valid().map(has_conditions),
@@ -139,6 +141,27 @@ mod tests {
             before: before.map(Arc::new),
             after: after.map(Arc::new),
         })
+    }
+
+    /// A new digest of the same version changes nothing else.
+    #[test]
+    fn the_resolved_charts_of_a_bundle_are_relevant_to_its_deployments() {
+        let bundle = |name: &str, value: &str| {
+            let annotations = json!({ labels::RESOLVED: "[]", name: value });
+            let metadata = json!({ "name": "web", "generation": 1, "annotations": annotations });
+            let object = json!({ "metadata": metadata, "spec": {} });
+            serde_json::from_str::<Decoded<Bundle>>(&object.to_string()).unwrap()
+        };
+        let is_relevant = |name: &str, value: &str| {
+            is_relevant(&Change {
+                name: NamespacedName::new("a", "web"),
+                before: Some(Arc::new(bundle(name, "[]"))),
+                after: Some(Arc::new(bundle(name, value))),
+            })
+        };
+        assert!(is_relevant(labels::RESOLVED, "[{}]"));
+        assert!(!is_relevant(labels::RESOLVED, "[]"));
+        assert!(!is_relevant("example.com/note", "x"));
     }
 
     #[test]

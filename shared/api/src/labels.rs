@@ -46,8 +46,9 @@ keys! {
     LAST_HANDLED_POLL: Annotation on "Bundle" = "helmops.fleet.cattle.io/last-handled-poll";
     // It is on the Bundle so that it is written together with the version, survives a lost status, and needs no field that
     // Fleet's CRDs lack.
-    /// The resolved chart versions and what they were resolved from, as JSON.
-    RESOLVED: Annotation on "Bundle" = "helmops.fleet.cattle.io/resolved";
+    /// The resolved chart versions and what they were resolved from, as JSON; on a BundleDeployment the one that is deployed, with
+    /// the digest that its archive must have.
+    RESOLVED: Annotation on "Bundle, BundleDeployment" = "helmops.fleet.cattle.io/resolved";
     /// Names of the fields of the HelmOp's spec that helmops does not know and has passed on to the Bundle, as JSON. They are
     /// removed from the Bundle when the HelmOp has them no more; others that helmops does not know stay.
     PASSED_FIELDS: Annotation on "Bundle" = "helmops.fleet.cattle.io/passed-fields";

@@ -130,6 +130,14 @@ reasons! {
         /// Only pre-releases of the chart satisfy the range, and it does not include pre-releases.
         OnlyPrereleases: "Use the range that the message suggests, or publish a release.",
     }
+    DOWNLOAD "Download: the agent has no archive of the chart" {
+        /// The archive has another digest than the one that was recorded when its version was resolved.
+        DigestMismatch: "Publish the chart under a new version: one that changes after its publication is not deployed.",
+        /// The archive is not a chart, is damaged, or contains what no chart needs.
+        InvalidChart: "Publish the chart again with `helm package`; the message has the path in the archive and the limit.",
+        /// The disk is full, or cannot be read or written.
+        StorageError: "Free space on the volume of the agent, or make its cache smaller. It is retried with backoff.",
+    }
     DELIVERY "Delivery: the Bundle or a BundleDeployment is not written" {
         /// A Bundle of that name exists and belongs to something else.
         BundleConflict: "Rename the HelmOp, or delete the Bundle or its owner.",
