@@ -22,7 +22,7 @@ const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 pub struct Desired<'a> {
     /// Its identity on the cluster: with the namespace of the release, if the manifest has none and the kind is namespaced.
     pub id: &'a ObjectId,
-    /// The object of the manifest.
+    /// The object of the manifest as Helm applies it, [`as_applied`](super::as_applied).
     pub object: &'a Value,
 }
 
@@ -45,7 +45,7 @@ pub enum ObjectState<'a> {
     },
     /// It may be changed. A dry run of `desired` shows it.
     Uncertain {
-        /// The object of the manifest.
+        /// The desired object, which is the body of the dry run.
         desired: &'a Value,
         /// The live object.
         live: &'a Value,
