@@ -42,11 +42,13 @@ lint: tools ## Check format, lints, documentation, generated files and dependenc
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check licenses bans sources; \
 	else echo "lint: cargo-deny is not installed, so deny.toml is not checked; see .github/workflows/ci.yaml"; fi
 	# With the flags of tests/tools/build, whose cache it shares then.
-	cd tests/truth && CGO_ENABLED=0 go vet -trimpath ./... && test -z "$$(gofmt -l .)"
+	for module in tests/truth agent/helm; do \
+		(cd $$module && CGO_ENABLED=0 go vet -trimpath ./... && test -z "$$(gofmt -l .)") || exit 1; \
+	done
 
 fmt: ## Format the code
 	$(CARGO) fmt --all
-	cd tests/truth && gofmt -w .
+	gofmt -w tests/truth agent/helm
 
 up: build tools ## Start a control plane with helmops and a chart repository, and print its KUBECONFIG
 	$(TARGET)/debug/testbed up --helmops
@@ -79,6 +81,7 @@ fuzz: ## Fuzz the readers of foreign texts, each for FUZZ_SECONDS=60 (needs a C+
 
 tools:
 	@tests/tools/build cluster > /dev/null
+	@tests/tools/build agent > /dev/null
 
 monitoring:
 	@tests/tools/build monitoring > /dev/null

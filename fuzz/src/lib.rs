@@ -2,6 +2,7 @@
 //!
 //! `fuzz/run` builds the targets in `bin` and runs them; each takes bytes and panics if a property does not hold.
 
+pub mod archive;
 pub mod challenge;
 pub mod constraint;
 pub mod index;

@@ -34,6 +34,8 @@ mod leader;
 mod namespaced;
 mod shards;
 
+mod agent;
+
 mod certificates;
 mod install;
 mod monitoring;

@@ -140,6 +140,20 @@ reasons! {
         /// A request to the API server failed.
         APIError: "Nothing: it is retried. If it persists, the log of the controller has the error of the API server.",
     }
+    AGENT "Agent: a release is not deployed, or its objects are not known" {
+        /// Helm failed. The metric `helmops_agent_helm_failures_total` has the reason.
+        HelmFailed: "Do what the message says; it is that of Helm. It is retried, more and more slowly.",
+        /// Something that a deployment needs is missing: values, an object of `valuesFrom`, a ServiceAccount, a namespace.
+        DeploymentBlocked: "Create what the message names. It is noticed by itself within minutes, at once if it is in `dependsOn`.",
+        /// A release of the same name belongs to somebody else.
+        ForeignRelease: "Choose another `releaseName`, or set `takeOwnership` to take the release over.",
+        /// Somebody else is changing the release.
+        ReleaseBusy: "Wait for the other Helm. If it was interrupted, remove its record as the message says.",
+        /// The record of a release cannot be used.
+        InvalidRecord: "Restore or delete the Secret that the message names.",
+        /// The objects of a release cannot be compared with its manifest.
+        MonitorFailed: "The message has the error of the API server. It is retried.",
+    }
     STATE "State" {
         /// The HelmOp is valid and its Bundle is up to date.
         Accepted: "",

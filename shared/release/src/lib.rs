@@ -2,7 +2,19 @@
 //!
 //! Values in, values out: the current time and names are parameters, and nothing here reads a clock, a file or a socket.
 
+pub mod action;
+pub mod chart_metadata;
+pub mod dependencies;
 pub mod drift;
+pub mod gate;
 pub mod health;
+pub mod history;
+pub mod manifest;
+pub mod marks;
+pub mod names;
 pub mod object;
+pub mod post_render;
+pub mod record;
 pub mod report;
+pub mod scopes;
+pub mod state;

@@ -84,6 +84,11 @@ impl ApiError {
         self.status().is_some_and(|status| status.code == 404)
     }
 
+    /// Whether the permission for the request is missing.
+    pub fn is_forbidden(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 403)
+    }
+
     /// The error response.
     fn status(&self) -> Option<&Status> {
         match self {

@@ -1,4 +1,4 @@
-//! The programs that the tests run, built from `tests/tools`: the control plane, Helm, a registry and Prometheus.
+//! The programs that the tests run, built from `tests/tools` and `agent/helm`: the control plane, Helm, a registry and Prometheus.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -76,6 +76,14 @@ impl Monitoring {
     pub fn prometheus(&self) -> PathBuf {
         self.directory.join("prometheus")
     }
+}
+
+/// The Helm of the agent, built from `agent/helm`.
+///
+/// # Errors
+/// If it cannot be built; the first time that takes some minutes.
+pub async fn agent_helm() -> Result<PathBuf> {
+    Ok(build("agent").await?.join("helmops-helm"))
 }
 
 /// Builds the missing programs of a set, and returns their folder.

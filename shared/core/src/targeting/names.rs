@@ -10,7 +10,12 @@ pub fn cluster_namespace(namespace: &str, name: &str) -> String {
     let whole = format!("{namespace}::{name}");
     // Fleet hashes the first 100 bytes.
     let hashed = whole.as_bytes().get(..100).unwrap_or(whole.as_bytes());
-    let joined = ["cluster", namespace, name, &hex(hashed, 12)].join("-");
+    safe_concat(&["cluster", namespace, name, &hex(hashed, 12)])
+}
+
+/// Joins the parts of a name with dashes, and truncates it to 63 bytes with a hash at the end: as Fleet's `SafeConcatName`.
+pub fn safe_concat(parts: &[&str]) -> String {
+    let joined = parts.join("-");
     if joined.len() <= MAX {
         return joined;
     }

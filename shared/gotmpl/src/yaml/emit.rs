@@ -28,7 +28,20 @@ pub struct TooLong;
 /// # Errors
 /// If the text would have more than 2 MiB: indentation can make it much longer than the values.
 pub fn emit(values: &Map<String, Value>) -> Result<String, TooLong> {
+    emit_numbers(values, false)
+}
+
+/// Emits values as [`emit`] does, but with all digits of integers, so that [`read_exact`](super::read_exact) reads them again.
+///
+/// # Errors
+/// As [`emit`].
+pub fn emit_exact(values: &Map<String, Value>) -> Result<String, TooLong> {
+    emit_numbers(values, true)
+}
+
+fn emit_numbers(values: &Map<String, Value>, is_exact: bool) -> Result<String, TooLong> {
     let mut emitter = Emitter::new(None);
+    emitter.is_exact = is_exact;
     emitter.document(values);
     if emitter.is_too_long() {
         return Err(TooLong);
@@ -59,6 +72,8 @@ struct Emitter {
     is_after_space: bool,
     /// Whether the line contains only indentation and `-` so far.
     is_in_indentation: bool,
+    /// Whether integers keep all digits.
+    is_exact: bool,
     /// The offset whose path is searched for.
     offset: Option<usize>,
     path: Vec<String>,
@@ -72,6 +87,7 @@ impl Emitter {
             column: 0,
             is_after_space: true,
             is_in_indentation: true,
+            is_exact: false,
             offset,
             path: Vec::new(),
             found: None,
@@ -123,6 +139,7 @@ impl Emitter {
         match value {
             Value::Null => self.plain("null"),
             Value::Bool(value) => self.plain(if *value { "true" } else { "false" }),
+            Value::Number(value) if self.is_exact && !value.is_f64() => self.plain(&value.to_string()),
             Value::Number(value) => self.plain(&number_text(value.as_f64().unwrap_or_default())),
             Value::String(text) => self.text(text, indent, false),
             Value::Array(items) if items.is_empty() => self.indicator("[]", true, false, false),

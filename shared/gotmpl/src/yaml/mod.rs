@@ -5,7 +5,7 @@
 //! output of an action becomes a number or a string, and how quotes in it are read. The reader follows YAML 1.1, in which `yes`
 //! is a boolean and `0o17` a number.
 //!
-//! What is read has the types of JSON: numbers are `float64`, keys are strings, and only the first document counts. Aliases and
+//! What is read has the types of JSON: numbers are `float64` ([`read_exact`] and [`emit_exact`] keep integers), keys are strings, and only the first document counts. Aliases and
 //! `<<` are expanded, within the limits of a [`Quota`].
 //!
 //! ```
@@ -31,8 +31,8 @@ mod resolve;
 mod scalar;
 
 pub use self::{
-    emit::{Located, TooLong, emit, text_at},
-    read::{Quota, ReadError, read},
+    emit::{Located, TooLong, emit, emit_exact, text_at},
+    read::{Quota, ReadError, read, read_exact},
 };
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
 use super::resolve::{Resolved, resolve};
-use crate::{budget::MAX_TEXT, number};
+use crate::{budget::MAX_TEXT, go_json, number};
 
 /// Maximum number of nodes of all texts together, with aliases expanded; the content of lists and mappings counts again at
 /// each level. This is about 20 MB in memory.
@@ -76,12 +76,33 @@ fn invalid(message: impl Into<String>) -> ReadError {
 /// # Errors
 /// If the text is not valid, nests more than 100 deep, or exceeds the quota.
 pub fn read(text: &str, quota: &mut Quota) -> Result<Value, ReadError> {
+    read_numbers(text, quota, Numbers::Float64)
+}
+
+/// Reads the first document of a text as [`read`] does, but an integer of 64 bits keeps its digits, as in Kubernetes' objects
+/// (`Unstructured`).
+///
+/// # Errors
+/// As [`read`].
+pub fn read_exact(text: &str, quota: &mut Quota) -> Result<Value, ReadError> {
+    read_numbers(text, quota, Numbers::Exact)
+}
+
+/// What becomes of an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbers {
+    Float64,
+    Exact,
+}
+
+fn read_numbers(text: &str, quota: &mut Quota, numbers: Numbers) -> Result<Value, ReadError> {
     let mut options = granit_parser::options! {};
     options.set_emit_comments(false);
     let mut reader = Reader {
         parser: Parser::new_from_str_with_options(text, options),
         anchors: BTreeMap::new(),
         quota,
+        numbers,
     };
     loop {
         match reader.event()? {
@@ -113,6 +134,7 @@ struct Reader<'t, 'r> {
     parser: Parser<'t, StrInput<'t>>,
     anchors: BTreeMap<usize, Node>,
     quota: &'r mut Quota,
+    numbers: Numbers,
 }
 
 impl<'t> Reader<'t, '_> {
@@ -136,7 +158,9 @@ impl<'t> Reader<'t, '_> {
         }
         let is_counted = matches!(event, Event::Scalar(..) | Event::Alias(_));
         let (node, anchor) = match event {
-            Event::Scalar(text, style, anchor, tag) => (scalar(&text, style, tag.as_deref())?, anchor),
+            Event::Scalar(text, style, anchor, tag) => {
+                (scalar(&text, style, tag.as_deref(), self.numbers)?, anchor)
+            }
             Event::SequenceStart(_, anchor, _) => (self.sequence(depth)?, anchor),
             Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
@@ -247,7 +271,7 @@ fn merge(merged: &mut Map<String, Value>, value: &Value) -> Result<(), ReadError
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, ReadError> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, numbers: Numbers) -> Result<Node, ReadError> {
     let suffix = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
     let is_plain = style == ScalarStyle::Plain;
     let resolved = match (tag, suffix.as_deref()) {
@@ -258,7 +282,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, Rea
     };
     let is_merge = text == "<<" && is_plain && tag.is_none();
     Ok(Node {
-        value: Rc::new(value(text, resolved)?),
+        value: Rc::new(value(text, resolved, numbers)?),
         nodes: 1,
         bytes: text.len(),
         depth: 0,
@@ -298,7 +322,12 @@ fn binary(text: &str) -> Result<Node, ReadError> {
     })
 }
 
-fn value(text: &str, resolved: Resolved) -> Result<Value, ReadError> {
+fn value(text: &str, resolved: Resolved, numbers: Numbers) -> Result<Value, ReadError> {
+    if numbers == Numbers::Exact
+        && let Some(integer) = integer(resolved)
+    {
+        return Ok(Value::Number(integer.into()));
+    }
     #[expect(
         clippy::cast_precision_loss,
         reason = "every number is a float64 to Go's JSON"
@@ -314,6 +343,15 @@ fn value(text: &str, resolved: Resolved) -> Result<Value, ReadError> {
     Number::from_f64(number)
         .map(Value::Number)
         .ok_or_else(|| invalid("a number is not representable in JSON"))
+}
+
+/// A number that Go's JSON writes as an integer of 64 bits: also one with a fraction of zero.
+fn integer(resolved: Resolved) -> Option<i64> {
+    match resolved {
+        Resolved::Int(number) => Some(number),
+        Resolved::Float(number) => go_json::number(number).parse().ok(),
+        _ => None,
+    }
 }
 
 /// A key as a string.

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Quota, ReadError, emit};
 use crate::go_json;
@@ -33,6 +33,22 @@ fn many_keys_are_sorted_quickly() {
         .collect();
     let text = emit(&values).unwrap();
     assert_eq!(text.lines().count(), 100_000);
+}
+
+#[test]
+fn integers_of_64_bits_keep_their_digits() {
+    let text =
+        "a: 9007199254740993\nb: 80.0\nc: 1.5\nd: 0x10\ne: 18446744073709551615\nf: -9223372036854775808\n";
+    let value = super::read_exact(text, &mut Quota::default()).unwrap();
+    let expected = json!({
+        "a": 9_007_199_254_740_993_i64, "b": 80, "c": 1.5, "d": 16, "e": 18_446_744_073_709_551_615.0, "f": i64::MIN,
+    });
+    assert_eq!(value, expected);
+    let emitted = super::emit_exact(value.as_object().unwrap()).unwrap();
+    assert_eq!(
+        emitted,
+        "a: 9007199254740993\nb: 80\nc: 1.5\nd: 16\ne: 1.8446744073709552e+19\nf: -9223372036854775808\n"
+    );
 }
 
 fn texts() -> impl Strategy<Value = String> {

@@ -1,0 +1,316 @@
+//! The arguments of Helm.
+
+use std::{ffi::OsString, path::Path, time::Duration};
+
+use super::{
+    plugin,
+    request::{Action, Apply, Deploy, Identity, Install, Request, Rollback, Uninstall, Upgrade},
+};
+
+/// The files that the arguments name. Everything that is secret, large or hostile is in one of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'f> {
+    /// The kubeconfig.
+    pub kubeconfig: &'f Path,
+    /// The archive of the chart.
+    pub chart: &'f Path,
+    /// The values.
+    pub values: &'f Path,
+}
+
+/// Requests per second to the API server. Helm's default of 5, after the first 100, makes a chart of 200 objects take a minute.
+const QPS: &str = "--qps=100";
+
+/// The arguments for a request.
+pub fn arguments(request: &Request, files: &Files<'_>) -> Vec<OsString> {
+    let mut arguments = Arguments(Vec::new());
+    let release = &request.release;
+    arguments.text(request.action.name());
+    arguments.text(&release.name);
+    match &request.action {
+        Action::Install(install) => arguments.install(install, files),
+        Action::Upgrade(upgrade) => arguments.upgrade(upgrade, files),
+        Action::Rollback(rollback) => arguments.rollback(rollback),
+        Action::Uninstall(uninstall) => arguments.uninstall(uninstall),
+    }
+    arguments.flag("--namespace", &release.namespace);
+    arguments.flag("--kubeconfig", files.kubeconfig);
+    if let Identity::ServiceAccount { namespace, name } = &request.identity {
+        arguments.flag(
+            "--kube-as-user",
+            format!("system:serviceaccount:{namespace}:{name}"),
+        );
+    }
+    arguments.flag("--timeout", go_duration(request.hook_timeout));
+    // Only hooks: the agent waits for objects.
+    arguments.text("--wait=hookOnly");
+    arguments.text("--color=never");
+    arguments.text(QPS);
+    arguments.0
+}
+
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn text(&mut self, text: impl Into<OsString>) {
+        self.0.push(text.into());
+    }
+
+    /// A flag and its value, in one argument: a value that starts with a dash is no flag then.
+    fn flag(&mut self, name: &str, value: impl Into<OsString>) {
+        let mut argument = OsString::from(name);
+        argument.push("=");
+        argument.push(value.into());
+        self.0.push(argument);
+    }
+
+    fn install(&mut self, install: &Install, files: &Files<'_>) {
+        self.deploy(&install.deploy, files);
+        // The flag of an installation knows no `auto`, and forced replacement excludes server-side apply.
+        self.text(match install.apply {
+            Apply::AsBefore | Apply::Server => "--server-side=true",
+            Apply::Client | Apply::Replace => "--server-side=false",
+        });
+        self.force(install.apply);
+        self.switch(install.takes_ownership, "--take-ownership");
+        self.switch(install.creates_namespace, "--create-namespace");
+        self.switch(install.replaces, "--replace");
+    }
+
+    fn upgrade(&mut self, upgrade: &Upgrade, files: &Files<'_>) {
+        self.deploy(&upgrade.deploy, files);
+        self.apply(upgrade.apply);
+        self.switch(upgrade.takes_ownership, "--take-ownership");
+        // Without values, Helm takes those of the previous revision.
+        self.text("--reset-values");
+        self.flag("--history-max", upgrade.max_history.to_string());
+    }
+
+    fn rollback(&mut self, rollback: &Rollback) {
+        self.text(rollback.revision.to_string());
+        self.apply(rollback.apply);
+        self.switch(!rollback.runs_hooks, "--no-hooks");
+        self.flag("--history-max", rollback.max_history.to_string());
+    }
+
+    fn uninstall(&mut self, uninstall: &Uninstall) {
+        // Not --ignore-not-found: with it, a release that cannot be read counts as one that does not exist.
+        // What an API server says about an object that it does not delete is only in the debug log.
+        self.text("--debug");
+        self.switch(uninstall.keeps_history, "--keep-history");
+        self.switch(!uninstall.runs_hooks, "--no-hooks");
+    }
+
+    fn deploy(&mut self, deploy: &Deploy, files: &Files<'_>) {
+        self.text(files.chart);
+        self.flag("--values", files.values);
+        self.flag("--post-renderer", plugin::NAME);
+        self.switch(deploy.enables_dns, "--enable-dns");
+        self.switch(deploy.skips_schema, "--skip-schema-validation");
+        if !deploy.description.is_empty() {
+            self.flag("--description", &deploy.description);
+        }
+        // It costs half of the time, and validates nothing that the API server does not.
+        self.text("--disable-openapi-validation");
+        self.text("--hide-notes");
+    }
+
+    fn apply(&mut self, apply: Apply) {
+        self.text(match apply {
+            Apply::AsBefore => "--server-side=auto",
+            Apply::Server => "--server-side=true",
+            Apply::Client | Apply::Replace => "--server-side=false",
+        });
+        self.force(apply);
+    }
+
+    fn force(&mut self, apply: Apply) {
+        self.switch(apply == Apply::Replace, "--force-replace");
+    }
+
+    fn switch(&mut self, is_on: bool, name: &str) {
+        if is_on {
+            self.text(name);
+        }
+    }
+}
+
+/// As Go reads it.
+fn go_duration(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_release::{
+        chart_metadata::Origin, names::ReleaseKey, post_render::PostRender, scopes::Scopes,
+    };
+
+    use super::*;
+
+    fn deploy() -> Deploy {
+        Deploy {
+            archive: "/cache/web.tgz".into(),
+            origin: Origin {
+                bundle_deployment: "web".to_owned(),
+                agent_namespace: "agent".to_owned(),
+                service_account: String::new(),
+                keep_resources: false,
+                commit: String::new(),
+                attempt: None,
+            },
+            values: b"{}".to_vec(),
+            post_render: PostRender {
+                set: "default-web".to_owned(),
+                namespace: None,
+                deletes_crds: false,
+                scopes: Scopes::default(),
+            },
+            enables_dns: false,
+            skips_schema: false,
+            description: String::new(),
+        }
+    }
+
+    fn of(identity: Identity, action: Action) -> String {
+        let request = Request {
+            release: ReleaseKey {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+            },
+            identity,
+            action,
+            hook_timeout: Duration::from_millis(1500),
+        };
+        let files = Files {
+            kubeconfig: Path::new("/run/kubeconfig"),
+            chart: Path::new("/run/chart.tgz"),
+            values: Path::new("/run/values.yaml"),
+        };
+        let arguments = arguments(&request, &files);
+        let texts: Vec<_> = arguments.iter().map(|text| text.to_str().unwrap()).collect();
+        texts.join(" ")
+    }
+
+    const END: &str = " --namespace=shop --kubeconfig=/run/kubeconfig --timeout=1500ms --wait=hookOnly --color=never --qps=100";
+    const DEPLOY: &str =
+        " --values=/run/values.yaml --post-renderer=helmops --disable-openapi-validation --hide-notes";
+
+    fn install(change: impl Fn(&mut Install)) -> String {
+        let mut install = Install {
+            deploy: deploy(),
+            apply: Apply::Server,
+            takes_ownership: false,
+            creates_namespace: false,
+            replaces: false,
+        };
+        change(&mut install);
+        of(Identity::Agent, Action::Install(install))
+    }
+
+    type Change = fn(&mut Install);
+
+    #[test]
+    fn an_installation() {
+        let start = format!("install web /run/chart.tgz{DEPLOY}");
+        let table: [(Change, &str); 7] = [
+            (|_| (), " --server-side=true"),
+            (|install| install.apply = Apply::AsBefore, " --server-side=true"),
+            (|install| install.apply = Apply::Client, " --server-side=false"),
+            (
+                |install| install.apply = Apply::Replace,
+                " --server-side=false --force-replace",
+            ),
+            (
+                |install| install.takes_ownership = true,
+                " --server-side=true --take-ownership",
+            ),
+            (
+                |install| install.creates_namespace = true,
+                " --server-side=true --create-namespace",
+            ),
+            (|install| install.replaces = true, " --server-side=true --replace"),
+        ];
+        for (change, flags) in table {
+            assert_eq!(install(change), format!("{start}{flags}{END}"));
+        }
+    }
+
+    #[test]
+    fn options_of_the_chart() {
+        let all = install(|install| {
+            install.deploy.enables_dns = true;
+            install.deploy.skips_schema = true;
+            install.deploy.description = "--a b".to_owned();
+        });
+        let flags = " --enable-dns --skip-schema-validation --description=--a b --disable-openapi-validation";
+        assert!(all.contains(flags), "{all}");
+    }
+
+    #[test]
+    fn an_upgrade() {
+        let upgrade = |apply| {
+            let upgrade = Upgrade {
+                deploy: deploy(),
+                apply,
+                takes_ownership: true,
+                max_history: 3,
+            };
+            of(Identity::Agent, Action::Upgrade(upgrade))
+        };
+        for (apply, flags) in [
+            (Apply::AsBefore, " --server-side=auto"),
+            (Apply::Server, " --server-side=true"),
+            (Apply::Client, " --server-side=false"),
+            (Apply::Replace, " --server-side=false --force-replace"),
+        ] {
+            let expected = format!(
+                "upgrade web /run/chart.tgz{DEPLOY}{flags} --take-ownership --reset-values --history-max=3{END}"
+            );
+            assert_eq!(upgrade(apply), expected);
+        }
+    }
+
+    #[test]
+    fn a_rollback_and_a_removal() {
+        let rollback = Rollback {
+            revision: 4,
+            apply: Apply::AsBefore,
+            max_history: 2,
+            runs_hooks: false,
+        };
+        assert_eq!(
+            of(Identity::Agent, Action::Rollback(rollback)),
+            format!("rollback web 4 --server-side=auto --no-hooks --history-max=2{END}")
+        );
+        let uninstall = |keeps_history, runs_hooks| {
+            let uninstall = Uninstall {
+                keeps_history,
+                runs_hooks,
+            };
+            of(Identity::Agent, Action::Uninstall(uninstall))
+        };
+        assert_eq!(uninstall(false, true), format!("uninstall web --debug{END}"));
+        assert_eq!(
+            uninstall(true, false),
+            format!("uninstall web --debug --keep-history --no-hooks{END}")
+        );
+    }
+
+    #[test]
+    fn a_service_account_is_impersonated() {
+        let identity = Identity::ServiceAccount {
+            namespace: "agent".to_owned(),
+            name: "deployer".to_owned(),
+        };
+        let uninstall = Uninstall {
+            keeps_history: false,
+            runs_hooks: true,
+        };
+        let arguments = of(identity, Action::Uninstall(uninstall));
+        assert!(
+            arguments.contains(" --kube-as-user=system:serviceaccount:agent:deployer "),
+            "{arguments}"
+        );
+    }
+}

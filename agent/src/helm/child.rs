@@ -1,0 +1,229 @@
+//! A child process: bounded output, a deadline, and an end for the whole process group.
+//!
+//! The child leads a process group of its own, so that its own children end with it. It ends when the agent does: its standard input
+//! is a pipe that the agent holds open, and our Helm ends its group when the pipe is closed (`agent/helm/main.go`). The kernel's
+//! way, `PR_SET_PDEATHSIG`, needs unsafe code here, and follows the thread that started the child, not the process.
+
+use std::{
+    io,
+    os::unix::process::ExitStatusExt,
+    process::{ExitStatus, Stdio},
+    sync::atomic::{AtomicI32, Ordering::Relaxed},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The environment variable that makes our Helm end with its standard input.
+pub const PARENT_PIPE: &str = "HELMOPS_PARENT_PIPE";
+/// How long the outputs may stay open after the child has ended: one of its children holds them then.
+const OUTPUT_GRACE: Duration = Duration::from_secs(2);
+/// Bytes of the output that are read at a time.
+const CHUNK: usize = 8 << 10;
+
+/// What a child may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long it may run.
+    pub deadline: Duration,
+    /// Time between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// Bytes of standard output that are kept, from the start.
+    pub stdout: usize,
+    /// Bytes of standard error that are kept, from the end.
+    pub stderr: usize,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this exit code.
+    Exited(i32),
+    /// By a signal that this agent did not send: for example, the kernel was out of memory.
+    Killed(i32),
+    /// It was ended because of its deadline.
+    Deadline,
+    /// It was ended because the agent stops.
+    Stopped,
+}
+
+/// What is left of a child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// How it ended.
+    pub end: End,
+    /// The start of its standard output.
+    pub stdout: String,
+    /// The end of its standard error.
+    pub stderr: String,
+}
+
+/// Runs a command until its end, its deadline, or until `stop` is cancelled. If the future is dropped, the group is killed.
+///
+/// # Errors
+/// If it cannot be started.
+pub async fn run(mut command: Command, limits: Limits, stop: &CancellationToken) -> io::Result<Output> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    let group = Group::of(&child);
+    // Open as long as the child runs.
+    let _parent_pipe = child.stdin.take();
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
+    let outputs = async {
+        tokio::join!(
+            read(stdout, Kept::start(limits.stdout)),
+            read(stderr, Kept::end(limits.stderr))
+        )
+    };
+    let mut outputs = std::pin::pin!(outputs);
+    let mut read = None;
+    let (status, cause) = {
+        let mut ended = std::pin::pin!(wait(&mut child, &group, limits, stop));
+        // The outputs are read meanwhile, or the child would wait for that.
+        loop {
+            tokio::select! {
+                ended = &mut ended => break ended?,
+                all = &mut outputs, if read.is_none() => read = Some(all),
+            }
+        }
+    };
+    if read.is_none() {
+        read = timeout(OUTPUT_GRACE, &mut outputs).await.ok();
+    }
+    if read.is_none() {
+        group.signal(Signal::KILL);
+        read = timeout(OUTPUT_GRACE, outputs).await.ok();
+    }
+    // Nothing of the group is left that holds an output; its ID may belong to another process soon.
+    group.forget();
+    let (stdout, stderr) = read.unwrap_or_default();
+    Ok(Output {
+        // It may have completed in spite of the signal.
+        end: cause
+            .filter(|_| !status.success())
+            .unwrap_or_else(|| end_of(status)),
+        stdout,
+        stderr,
+    })
+}
+
+/// Waits for the end, and brings it about at the deadline or when the agent stops.
+async fn wait(
+    child: &mut Child,
+    group: &Group,
+    limits: Limits,
+    stop: &CancellationToken,
+) -> io::Result<(ExitStatus, Option<End>)> {
+    let deadline = Instant::now() + limits.deadline;
+    let cause = tokio::select! {
+        biased;
+        status = child.wait() => return Ok((status?, None)),
+        () = sleep_until(deadline) => End::Deadline,
+        () = stop.cancelled() => End::Stopped,
+    };
+    group.signal(Signal::TERM);
+    tokio::select! {
+        biased;
+        status = child.wait() => return Ok((status?, Some(cause))),
+        () = sleep(limits.grace) => group.signal(Signal::KILL),
+    }
+    Ok((child.wait().await?, Some(cause)))
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exited(code),
+        (None, signal) => End::Killed(signal.unwrap_or_default()),
+    }
+}
+
+/// The process group of a child. It is killed when this value is dropped, unless it is forgotten.
+struct Group(AtomicI32);
+
+impl Group {
+    /// The group has the ID of the child.
+    fn of(child: &Child) -> Self {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Self(AtomicI32::new(id.unwrap_or_default()))
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = Pid::from_raw(self.0.load(Relaxed)) {
+            // It may have ended meanwhile.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    fn forget(&self) {
+        self.0.store(0, Relaxed);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// A bounded part of an output.
+struct Kept {
+    bytes: Vec<u8>,
+    limit: usize,
+    is_end: bool,
+}
+
+impl Kept {
+    const fn start(limit: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limit,
+            is_end: false,
+        }
+    }
+
+    const fn end(limit: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limit,
+            is_end: true,
+        }
+    }
+
+    fn add(&mut self, chunk: &[u8]) {
+        if self.is_end {
+            self.bytes.extend_from_slice(chunk);
+            let surplus = self.bytes.len().saturating_sub(self.limit);
+            self.bytes.drain(..surplus);
+        } else {
+            let room = self.limit - self.bytes.len();
+            self.bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+        }
+    }
+}
+
+/// Reads an output to its end, so that the child never waits, and keeps a part of it.
+async fn read(from: Option<impl AsyncRead + Unpin>, mut kept: Kept) -> String {
+    let mut chunk = vec![0; CHUNK];
+    if let Some(mut from) = from {
+        // An error is an end as well.
+        while let Ok(length @ 1..) = from.read(&mut chunk).await {
+            kept.add(chunk.get(..length).unwrap_or_default());
+        }
+    }
+    String::from_utf8_lossy(&kept.bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

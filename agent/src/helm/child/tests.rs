@@ -1,0 +1,154 @@
+use std::{future::Future, path::Path};
+
+use tokio::fs;
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    deadline: Duration::from_secs(20),
+    grace: Duration::from_secs(20),
+    stdout: 1000,
+    stderr: 1000,
+};
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+async fn output(script: &str, limits: Limits) -> Output {
+    run(shell(script), limits, &CancellationToken::new())
+        .await
+        .unwrap()
+}
+
+/// Waits for something that takes milliseconds.
+async fn eventually<F: Future<Output = bool>>(check: impl Fn() -> F) {
+    for _ in 0..1000 {
+        if check().await {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it did not happen within 10 s");
+}
+
+async fn is_running(pid_file: &Path) -> bool {
+    let pid = fs::read_to_string(pid_file).await.unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).await;
+    // A zombie has ended.
+    status.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn outputs_and_the_exit_code_are_returned() {
+    let output = output("echo out; echo err >&2; exit 3", LIMITS).await;
+    let expected = Output {
+        end: End::Exited(3),
+        stdout: "out\n".to_owned(),
+        stderr: "err\n".to_owned(),
+    };
+    assert_eq!(output, expected);
+}
+
+#[tokio::test]
+async fn the_start_of_stdout_and_the_end_of_stderr_are_kept() {
+    let output = output("seq 1 100000; seq 1 100000 >&2", LIMITS).await;
+    assert_eq!((output.stdout.len(), output.stderr.len()), (1000, 1000));
+    assert!(output.stdout.starts_with("1\n2\n") && output.stderr.ends_with("\n100000\n"));
+}
+
+#[tokio::test]
+async fn a_missing_program_is_an_error() {
+    let missing = Command::new("/does/not/exist");
+    let error = run(missing, LIMITS, &CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_child_that_is_killed_by_others_is_reported() {
+    assert_eq!(output("kill -KILL $$", LIMITS).await.end, End::Killed(9));
+}
+
+#[tokio::test]
+async fn the_deadline_ends_a_child_and_lets_it_clean_up() {
+    let limits = Limits {
+        deadline: Duration::from_millis(300),
+        ..LIMITS
+    };
+    let script = "trap 'echo cleaned; exit 1' TERM; while :; do sleep 0.05; done";
+    let output = output(script, limits).await;
+    assert_eq!((output.end, &*output.stdout), (End::Deadline, "cleaned\n"));
+}
+
+#[tokio::test]
+async fn a_child_that_completes_in_spite_of_the_signal_has_not_failed() {
+    let limits = Limits {
+        deadline: Duration::from_millis(300),
+        ..LIMITS
+    };
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
+    assert_eq!(output(script, limits).await.end, End::Exited(0));
+}
+
+#[tokio::test]
+async fn a_child_that_ignores_sigterm_is_killed_with_its_children() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    let limits = Limits {
+        deadline: Duration::from_millis(300),
+        grace: Duration::from_millis(300),
+        ..LIMITS
+    };
+    let script = format!(
+        "trap '' TERM; sleep 60 & echo $! > {}; wait; sleep 60",
+        pid.display()
+    );
+    assert_eq!(output(&script, limits).await.end, End::Deadline);
+    eventually(async || !is_running(&pid).await).await;
+}
+
+#[tokio::test]
+async fn a_child_of_the_child_that_holds_the_outputs_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    let script = format!("sleep 60 & echo $! > {}; echo done", pid.display());
+    let output = output(&script, LIMITS).await;
+    assert_eq!((output.end, &*output.stdout), (End::Exited(0), "done\n"));
+    eventually(async || !is_running(&pid).await).await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_child() {
+    let stop = CancellationToken::new();
+    let running = run(shell("sleep 60"), LIMITS, &stop);
+    let (output, ()) = tokio::join!(running, async {
+        sleep(Duration::from_millis(100)).await;
+        stop.cancel();
+    });
+    assert_eq!(output.unwrap().end, End::Stopped);
+}
+
+#[tokio::test]
+async fn a_dropped_run_kills_the_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    let script = format!("sleep 60 & echo $! > {}.new; mv {0}.new {0}; wait", pid.display());
+    let stop = CancellationToken::new();
+    tokio::select! {
+        _ = run(shell(&script), LIMITS, &stop) => panic!("it ended"),
+        () = eventually(async || pid.exists()) => {}
+    }
+    eventually(async || !is_running(&pid).await).await;
+}
+
+#[tokio::test]
+async fn standard_input_stays_open_and_ends_with_the_agent() {
+    // `cat` ends when its input does: at the deadline it still runs.
+    let limits = Limits {
+        deadline: Duration::from_millis(300),
+        ..LIMITS
+    };
+    assert_eq!(output("exec cat", limits).await.end, End::Deadline);
+}

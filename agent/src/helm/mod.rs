@@ -1,0 +1,175 @@
+//! Helm, as a child process: a request in, an outcome out.
+//!
+//! ```text
+//! Request ─► workspace (values, chart, kubeconfig, plugin) ─► arguments ─► child ─► outcome: Success or Failure
+//!                                                                           │
+//!                                     post_render of this program ◄─────────┘ (plugin)
+//! ```
+//!
+//! Rendering, hooks, order and the format of records are Helm's own. What the agent did can be repeated with the same arguments by
+//! hand.
+
+pub mod arguments;
+pub mod chart_archive;
+pub mod child;
+pub mod kubeconfig;
+pub mod outcome;
+mod permits;
+pub mod plugin;
+pub mod request;
+pub mod workspace;
+
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use tokio::{process::Command, task::spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    arguments::arguments,
+    child::{Limits, PARENT_PIPE},
+    outcome::outcome,
+    permits::HelmPermits,
+    request::Request,
+    workspace::{Workspace, Workspaces},
+};
+
+pub use self::outcome::{Failure, FailureReason, Success};
+
+/// Less garbage collection: a third less CPU time for 5 MB of memory. A large chart still does not take much more than its objects.
+const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "160MiB")];
+/// The limits of a run. Each has a deadline of its own.
+const LIMITS: Limits = Limits {
+    deadline: Duration::MAX,
+    // Helm records an interruption.
+    grace: Duration::from_secs(15),
+    // A table with the revision is at the start.
+    stdout: 16 << 10,
+    // The error is at the end.
+    stderr: 64 << 10,
+};
+/// To print the version takes a tenth of a second.
+const VERSION_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The program, and what it is run with.
+#[derive(Clone, Debug)]
+pub struct Helm {
+    /// Our Helm, built from `agent/helm`.
+    pub program: PathBuf,
+    /// This program, which is the post-renderer.
+    pub post_renderer: PathBuf,
+    /// The folder of its files.
+    pub workspaces: Workspaces,
+    permits: HelmPermits,
+}
+
+impl Helm {
+    /// At most `processes` run at a time.
+    pub fn new(
+        program: PathBuf,
+        post_renderer: PathBuf,
+        workspaces: Workspaces,
+        processes: NonZeroUsize,
+    ) -> Self {
+        Self {
+            program,
+            post_renderer,
+            workspaces,
+            permits: HelmPermits::new(processes),
+        }
+    }
+
+    /// Runs Helm, after a permit is free. Cancelling `stop` interrupts it: it records that the release has failed, within 15 s. If the
+    /// future is dropped, it is killed, and a record may stay pending.
+    ///
+    /// # Errors
+    /// If Helm fails or cannot be run.
+    pub async fn run(
+        &self,
+        request: Request,
+        kubeconfig: Vec<u8>,
+        stop: &CancellationToken,
+    ) -> Result<Success, Failure> {
+        let acquired = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Err(Failure::new(FailureReason::Stopped, "the agent stops")),
+            acquired = self.permits.acquire() => acquired,
+        };
+        let _permit = acquired.map_err(|error| self.not_started(&error))?;
+        let workspaces = self.workspaces.clone();
+        let created = spawn_blocking(move || {
+            let workspace = workspaces.create(&kubeconfig, request.action.deploy())?;
+            Ok::<_, workspace::WorkspaceError>((workspace, request))
+        });
+        let (workspace, request) = match created.await {
+            Ok(Ok(created)) => created,
+            Ok(Err(workspace::WorkspaceError::Archive(error))) => {
+                return Err(Failure::new(FailureReason::ChartInvalid, error.to_string()));
+            }
+            Ok(Err(error)) => return Err(self.not_started(&error)),
+            Err(error) => return Err(self.not_started(&error)),
+        };
+        let limits = Limits {
+            deadline: request.deadline(),
+            ..LIMITS
+        };
+        let command = self.command(&request, &workspace);
+        let output = child::run(command, limits, stop).await;
+        let output = output.map_err(|error| self.not_started(&error))?;
+        let removed = spawn_blocking(move || {
+            let error = workspace.post_render_error();
+            drop(workspace);
+            error
+        });
+        outcome(&output, removed.await.unwrap_or_default())
+    }
+
+    /// The version of Helm, such as `v4.2`: whether the program is there, and is Helm.
+    ///
+    /// # Errors
+    /// If it cannot be run, or fails.
+    pub async fn version(&self) -> Result<String, Failure> {
+        let mut command = Command::new(&self.program);
+        command.env_clear().args(["version", "--template={{.Version}}"]);
+        let limits = Limits {
+            deadline: VERSION_DEADLINE,
+            ..LIMITS
+        };
+        let output = child::run(command, limits, &CancellationToken::new()).await;
+        let output = output.map_err(|error| self.not_started(&error))?;
+        outcome(&output, None)?;
+        Ok(output.stdout.trim().to_owned())
+    }
+
+    fn not_started(&self, error: &dyn std::fmt::Display) -> Failure {
+        let program = self.program.display();
+        Failure::new(
+            FailureReason::NotStarted,
+            format!("cannot run Helm ({program}): {error}"),
+        )
+    }
+
+    fn command(&self, request: &Request, workspace: &Workspace) -> Command {
+        let mut command = Command::new(&self.program);
+        let home = workspace.home();
+        command
+            .args(workspace.with_files(|files| arguments(request, files)))
+            .current_dir(&home)
+            .env_clear()
+            .env("HOME", &home)
+            .env("TMPDIR", &home)
+            .env("HELM_CACHE_HOME", home.join("cache"))
+            .env("HELM_CONFIG_HOME", home.join("config"))
+            .env("HELM_DATA_HOME", home.join("data"))
+            .env("HELM_PLUGINS", workspace.plugins())
+            // Plugins that add commands: there are none.
+            .env("HELM_NO_PLUGINS", "1")
+            .env("HELM_DRIVER", "secret")
+            .envs(GARBAGE_COLLECTION)
+            .env(plugin::PROGRAM, &self.post_renderer)
+            .env(PARENT_PIPE, "1");
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests;

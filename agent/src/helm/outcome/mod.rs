@@ -1,0 +1,165 @@
+//! What a run of Helm has led to.
+
+mod conflict;
+mod reason;
+mod texts;
+
+use std::fmt;
+
+use helmops_release::object::ObjectId;
+
+pub use self::{
+    conflict::Conflict,
+    reason::{Class, FailureReason},
+};
+use super::child::{End, Output};
+
+/// Maximum bytes of a message.
+pub const MAX_MESSAGE: usize = 4 << 10;
+/// Maximum number of warnings that are kept, and bytes of each.
+const MAX_WARNINGS: usize = 20;
+const MAX_WARNING: usize = 512;
+
+/// Helm did what was requested.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Success {
+    /// The revision that an installation or upgrade has written.
+    pub revision: Option<u64>,
+    /// Warnings of the API server, such as `unknown field "spec.x"`: with client-side apply it drops such fields.
+    pub warnings: Vec<String>,
+}
+
+/// Helm failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Why.
+    pub reason: FailureReason,
+    /// Helm's text, at most [`MAX_MESSAGE`] bytes.
+    pub message: String,
+    /// The object that it is about, as far as the text names one.
+    pub object: Option<Box<ObjectId>>,
+    /// The fields that other managers own, of a conflict.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Failure {
+    /// A failure that Helm's text does not explain.
+    pub(super) fn new(reason: FailureReason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: bounded_text::cut(message.into(), MAX_MESSAGE),
+            object: None,
+            conflicts: Vec::new(),
+        }
+    }
+
+    /// The failure of a text of Helm.
+    pub fn of_text(text: &str) -> Self {
+        let reason = texts::reason(text);
+        Self {
+            object: conflict::object(text).map(Box::new),
+            conflicts: match reason {
+                FailureReason::Conflict => conflict::conflicts(text),
+                _ => Vec::new(),
+            },
+            ..Self::new(reason, text)
+        }
+    }
+
+    /// Its class.
+    pub const fn class(&self) -> Class {
+        self.reason.class()
+    }
+
+    /// Whether Fleet keeps this failure until there is another deployment ID, with no release in the status.
+    pub const fn is_captured(&self) -> bool {
+        self.reason.is_captured()
+    }
+}
+
+/// For people, with the fix of what they can fix.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match self.reason.fix() {
+            Some(fix) => write!(f, "\n{fix}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The outcome of a run. `post_render_error` is what the post-renderer has written: Helm itself reports only that it failed.
+pub(super) fn outcome(output: &Output, post_render_error: Option<String>) -> Result<Success, Failure> {
+    let text = texts::error(&output.stderr);
+    match output.end {
+        End::Exited(0) => Ok(Success {
+            revision: revision(&output.stdout),
+            warnings: warnings(&output.stderr),
+        }),
+        End::Exited(code) => Err(match (text, post_render_error) {
+            (Some(text), Some(error)) if text.contains(texts::POST_RENDER) => {
+                Failure::new(FailureReason::ObjectsRefused, error)
+            }
+            (Some(text), _) => Failure::of_text(&text),
+            (None, _) => Failure::new(
+                FailureReason::Crashed,
+                format!("Helm ended with code {code}: {}", last_lines(&output.stderr)),
+            ),
+        }),
+        End::Killed(signal) => Err(Failure::new(
+            FailureReason::Crashed,
+            format!(
+                "Helm was killed by signal {signal}; with signal 9, the memory limit of the agent may be too low: {}",
+                last_lines(&output.stderr)
+            ),
+        )),
+        End::Deadline => Err(Failure::new(
+            FailureReason::Deadline,
+            format!(
+                "Helm did not end before its deadline{}",
+                text.map(|text| format!(": {text}")).unwrap_or_default()
+            ),
+        )),
+        End::Stopped => Err(Failure::new(
+            FailureReason::Stopped,
+            "Helm was interrupted because the agent stops",
+        )),
+    }
+}
+
+/// The revision in the table that Helm prints.
+fn revision(stdout: &str) -> Option<u64> {
+    let line = stdout.lines().find_map(|line| line.strip_prefix("REVISION: "));
+    line?.trim().parse().ok()
+}
+
+/// The warnings of the API server: `W0102 03:04:05.678901   12345 warnings.go:107] "Warning: text"`.
+fn warnings(stderr: &str) -> Vec<String> {
+    let quoted = stderr
+        .lines()
+        .filter_map(|line| line.split_once("] \"Warning: ")?.1.strip_suffix('"'));
+    let mut warnings: Vec<_> = quoted
+        .map(|text| bounded_text::cut(text.replace("\\\"", "\""), MAX_WARNING))
+        .collect();
+    warnings.sort();
+    warnings.dedup();
+    warnings.truncate(MAX_WARNINGS);
+    warnings
+}
+
+/// The end of an output without an error of Helm: of a panic, for example.
+fn last_lines(stderr: &str) -> String {
+    let start = stderr.len().saturating_sub(MAX_MESSAGE / 2);
+    let start = stderr.ceil_char_boundary(start);
+    let text = stderr.get(start..).unwrap_or_default().trim();
+    if text.is_empty() {
+        "it wrote nothing".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Why Helm failed.
+
+/// Whether and when another attempt can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The chart or its values: the same attempt fails again until they change.
+    Chart,
+    /// The API server refuses an object: the same attempt fails until something in the cluster changes.
+    Cluster,
+    /// A hook failed.
+    Hook,
+    /// Another Helm works on the release, or was interrupted.
+    InProgress,
+    /// Something that passes, such as a network error.
+    Passing,
+}
+
+/// Defines the reasons, each with its class, whether Fleet captures it, and how to fix it.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident = $text:literal, $class:ident, $captured:literal, $fix:expr;)*) => {
+        /// Why Helm failed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum FailureReason {
+            $($(#[$doc])* $reason,)*
+        }
+
+        impl FailureReason {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$reason),*];
+
+            /// A name for logs and metrics.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$reason => $text,)* }
+            }
+
+            /// Its class.
+            pub const fn class(self) -> Class {
+                match self { $(Self::$reason => Class::$class,)* }
+            }
+
+            /// Whether Fleet keeps such a failure until there is another deployment ID, with no release in the status.
+            ///
+            /// Fleet recognizes it by texts, some of which Helm 4 does not have any more. Here it depends on the reason.
+            pub const fn is_captured(self) -> bool {
+                match self { $(Self::$reason => $captured,)* }
+            }
+
+            /// What to do, unless Helm's text says it.
+            pub const fn fix(self) -> Option<&'static str> {
+                match self { $(Self::$reason => $fix,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The archive is no chart, or lacks a dependency.
+    ChartInvalid = "ChartInvalid", Chart, false, None;
+    /// The chart requires another version of Kubernetes.
+    KubeVersion = "KubeVersion", Chart, true, Some("Upgrade the cluster, or select another version of the chart.");
+    /// A template failed.
+    TemplateFailed = "TemplateFailed", Chart, false, None;
+    /// The values do not match the schema of the chart.
+    ValuesInvalid = "ValuesInvalid", Chart, false, Some("Correct the values, or set skipSchemaValidation.");
+    /// What the templates rendered is not YAML, or has no kind.
+    ManifestInvalid = "ManifestInvalid", Chart, true, None;
+    /// The objects of the chart do not fit to the options of the BundleDeployment.
+    ObjectsRefused = "ObjectsRefused", Chart, false, None;
+    /// The record of the release does not fit into a Secret.
+    ReleaseTooLarge = "ReleaseTooLarge", Chart, false,
+        Some("The chart, its values and its objects together must have less than 1 MiB, compressed: remove files from the chart.");
+    /// The name of the release is invalid.
+    NameInvalid = "NameInvalid", Chart, false, None;
+    /// An object has a field that its kind does not have.
+    UnknownField = "UnknownField", Chart, true, Some("Correct the template of this object.");
+    /// A field of an object has a value of another type.
+    SchemaViolation = "SchemaViolation", Chart, true, Some("Correct the template of this object.");
+    /// The API server finds a value invalid.
+    ObjectInvalid = "ObjectInvalid", Cluster, false, None;
+    /// A field that cannot be changed any more would change.
+    FieldImmutable = "FieldImmutable", Cluster, true,
+        Some("Delete the object, or undo the change of this field in the chart or its values.");
+    /// The API server does not have the kind of an object.
+    UnknownKind = "UnknownKind", Cluster, false, Some("Install the CRD of this kind first, or correct the apiVersion.");
+    /// The namespace of an object does not exist.
+    NamespaceMissing = "NamespaceMissing", Cluster, false, Some("Create the namespace, or set createNamespace.");
+    /// An object exists that belongs to no release, or to another one.
+    NotOwned = "NotOwned", Cluster, true, Some("Delete the object, or set takeOwnership.");
+    /// Another field manager has changed a field that would change.
+    Conflict = "Conflict", Cluster, false,
+        Some("Undo the change of the other manager, or set force to overwrite it.");
+    /// The identity lacks a permission.
+    Forbidden = "Forbidden", Cluster, false, Some("Grant the permission to the ServiceAccount.");
+    /// A quota is exceeded.
+    QuotaExceeded = "QuotaExceeded", Cluster, false, None;
+    /// An admission webhook or policy refuses an object.
+    AdmissionDenied = "AdmissionDenied", Cluster, false, None;
+    /// Objects could not be deleted.
+    DeletionFailed = "DeletionFailed", Cluster, false, None;
+    /// A hook failed.
+    HookFailed = "HookFailed", Hook, false, None;
+    /// A hook did not complete in time.
+    HookTimeout = "HookTimeout", Hook, false, Some("See the logs of its pods, or set a longer timeoutSeconds.");
+    /// Another Helm works on the release, or was interrupted.
+    InProgress = "InProgress", InProgress, false, None;
+    /// The release, or the revision to restore, does not exist.
+    NoRecord = "NoRecord", InProgress, false, None;
+    /// The credentials are not accepted.
+    Unauthorized = "Unauthorized", Passing, false, None;
+    /// The API server, or a webhook that it calls, does not respond.
+    Unreachable = "Unreachable", Passing, false, None;
+    /// The namespace of an object is being deleted.
+    NamespaceTerminating = "NamespaceTerminating", Passing, false, None;
+    /// An object was changed at the same time.
+    ChangedMeanwhile = "ChangedMeanwhile", Passing, false, None;
+    /// Helm did not end in time.
+    Deadline = "Deadline", Passing, false, None;
+    /// The agent stops.
+    Stopped = "Stopped", Passing, false, None;
+    /// Helm crashed or was killed.
+    Crashed = "Crashed", Passing, false, None;
+    /// Helm could not be started, or its files could not be written.
+    NotStarted = "NotStarted", Passing, false, None;
+    /// A text that is not known.
+    Unknown = "Unknown", Passing, false, None;
+}

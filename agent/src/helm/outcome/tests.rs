@@ -1,0 +1,328 @@
+use super::FailureReason::{
+    AdmissionDenied, ChartInvalid, Conflict, Crashed, Deadline, DeletionFailed, FieldImmutable, Forbidden,
+    HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid, NamespaceMissing,
+    NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, QuotaExceeded, ReleaseTooLarge,
+    SchemaViolation, Stopped, TemplateFailed, Unknown, UnknownField, UnknownKind, Unreachable, ValuesInvalid,
+};
+use super::*;
+
+/// Texts of Helm 4.2 with Kubernetes 1.36.
+const TEXTS: &[(&str, FailureReason)] = &[
+    (
+        "web/templates/b.yaml:1:13\n  executing \"web/templates/b.yaml\" at <.Values.x.y>:\n    nil pointer evaluating interface {}.y",
+        TemplateFailed,
+    ),
+    (
+        "execution error at (web/templates/b.yaml:1:3): set the value x",
+        TemplateFailed,
+    ),
+    (
+        "parse error at (web/templates/cm.yaml:1): missing value for if",
+        TemplateFailed,
+    ),
+    (
+        "YAML parse error on web/templates/cm.yaml: error converting YAML to JSON: yaml: line 2: mapping values are not allowed in this context",
+        ManifestInvalid,
+    ),
+    (
+        "unable to build kubernetes objects from release manifest: resource mapping not found for name: \"a\" namespace: \"\" from \"\": no matches for kind \"Foo\" in version \"example.com/v1\"\nensure CRDs are installed first",
+        UnknownKind,
+    ),
+    (
+        "server-side apply failed for object shop/s /v1, Kind=Service: failed to create typed patch object (shop/s; /v1, Kind=Service): .spec.ports[port=80,protocol=\"TCP\"].foo: field not declared in schema",
+        UnknownField,
+    ),
+    (
+        "server-side apply failed for object shop/s /v1, Kind=Service: failed to create typed patch object (shop/s; /v1, Kind=Service): .spec.ports: expected list, got &{80}",
+        SchemaViolation,
+    ),
+    (
+        "server-side apply failed for object shop/s /v1, Kind=Service: Service \"s\" is invalid: [spec.ports[0].port: Invalid value: 99999999: must be between 1 and 65535, inclusive]",
+        ObjectInvalid,
+    ),
+    (
+        "cannot patch \"s\" with kind StatefulSet: StatefulSet.apps \"s\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
+        FieldImmutable,
+    ),
+    (
+        "server-side apply failed for object shop/j batch/v1, Kind=Job: Job.batch \"j\" is invalid: spec.template: Invalid value: {}: field is immutable",
+        FieldImmutable,
+    ),
+    (
+        "chart requires kubeVersion: >=99 which is incompatible with Kubernetes v1.36.3",
+        KubeVersion,
+    ),
+    (
+        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: redis",
+        ChartInvalid,
+    ),
+    (
+        "values don't meet the specifications of the schema(s) in the following chart(s):\nweb:\n- at '/msg': got string, want integer",
+        ValuesInvalid,
+    ),
+    ("library charts are not installable", ChartInvalid),
+    (
+        "failed pre-install: warning: Hook pre-install web/templates/h.yaml failed: server-side apply failed for object shop/h /v1, Kind=Service: Service \"h\" is invalid: spec.ports: Required value",
+        ObjectInvalid,
+    ),
+    (
+        "failed pre-install: resource Job/shop/h not ready. status: InProgress, message: Job in progress\ncontext deadline exceeded",
+        HookTimeout,
+    ),
+    (
+        "pre-upgrade hooks failed: resource Job/shop/h not ready. status: Failed, message: Job Failed. failed: 1/1",
+        HookFailed,
+    ),
+    (
+        "create: failed to create: Secret \"sh.helm.release.v1.big.v1\" is invalid: data: Too long: may not be more than 1048576 bytes",
+        ReleaseTooLarge,
+    ),
+    (
+        "server-side apply failed for object other/web /v1, Kind=ConfigMap: namespaces \"other\" not found",
+        NamespaceMissing,
+    ),
+    (
+        "create: failed to create: namespaces \"shop\" not found",
+        NamespaceMissing,
+    ),
+    (
+        "unable to continue with install: ConfigMap \"web\" in namespace \"shop\" exists and cannot be imported into the current release: invalid ownership metadata; label validation error: missing key \"app.kubernetes.io/managed-by\": must be set to \"Helm\"; annotation validation error: missing key \"meta.helm.sh/release-name\": must be set to \"web\"",
+        NotOwned,
+    ),
+    (
+        "conflict occurred while applying object shop/web /v1, Kind=ConfigMap: Apply failed with 1 conflict: conflict with \"kubectl-edit\" using v1: .data.msg",
+        Conflict,
+    ),
+    (
+        "query: failed to query with labels: secrets is forbidden: User \"system:serviceaccount:agent:none\" cannot list resource \"secrets\" in API group \"\" in the namespace \"shop\"",
+        Forbidden,
+    ),
+    (
+        "server-side apply failed for object shop/p /v1, Kind=Pod: pods \"p\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0",
+        QuotaExceeded,
+    ),
+    (
+        "server-side apply failed for object shop/p /v1, Kind=Pod: pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true",
+        AdmissionDenied,
+    ),
+    (
+        "server-side apply failed for object shop/w /v1, Kind=ConfigMap: admission webhook \"a.example.com\" denied the request: no",
+        AdmissionDenied,
+    ),
+    (
+        "server-side apply failed for object shop/w /v1, Kind=ConfigMap: Internal error occurred: failed calling webhook \"a.example.com\": connection refused",
+        Unreachable,
+    ),
+    (
+        "server-side apply failed for object shop/w /v1, Kind=ConfigMap: configmaps \"w\" is forbidden: unable to create new content in namespace shop because it is being terminated",
+        NamespaceTerminating,
+    ),
+    (
+        "release name check failed: cannot reuse a name that is still in use",
+        InProgress,
+    ),
+    (
+        "another operation (install/upgrade/rollback) is in progress",
+        InProgress,
+    ),
+    ("release has no 9 version", NoRecord),
+    ("uninstall: Release not loaded: web: release: not found", NoRecord),
+    ("\"web\" has no deployed releases", NoRecord),
+    (
+        "cluster reachability check failed: kubernetes cluster unreachable: Get \"https://10.0.0.1/version\": dial tcp 10.0.0.1:443: connect: connection refused",
+        Unreachable,
+    ),
+    (
+        "release name check failed: release name \"UPPER\": invalid release name, must match regex ^[a-z0-9]$ and the length must not be longer than 53",
+        NameInvalid,
+    ),
+    ("failed pre-install: context canceled", Stopped),
+    ("something else", Unknown),
+];
+
+fn failed(stderr: &str) -> Output {
+    Output {
+        end: End::Exited(1),
+        stdout: String::new(),
+        stderr: stderr.to_owned(),
+    }
+}
+
+#[test]
+fn texts_have_reasons() {
+    for (text, reason) in TEXTS {
+        let failure = outcome(&failed(&format!("level=WARN msg=x\nError: {text}\n")), None).unwrap_err();
+        assert_eq!((failure.reason, &*failure.message), (*reason, *text));
+    }
+}
+
+#[test]
+fn fleet_captures_some_of_them() {
+    let captured: Vec<_> = FailureReason::ALL
+        .iter()
+        .filter(|reason| reason.is_captured())
+        .collect();
+    let expected = [
+        &KubeVersion,
+        &ManifestInvalid,
+        &UnknownField,
+        &SchemaViolation,
+        &FieldImmutable,
+        &NotOwned,
+    ];
+    assert_eq!(captured, expected);
+    // Texts that Fleet searches for.
+    for text in [
+        "error validating data",
+        "chart requires kubeVersion",
+        "annotation validation error",
+        "YAML parse error on a",
+        "MalformedYAMLError",
+        "unknown field \"a\"",
+        "Forbidden: updates to deployment spec",
+        "Forbidden: spec is immutable after creation",
+    ] {
+        assert!(Failure::of_text(text).is_captured(), "{text}");
+    }
+}
+
+#[test]
+fn a_conflict_names_the_object_the_fields_and_their_managers() {
+    let text = "conflict occurred while applying object shop/web apps/v1, Kind=Deployment: Apply failed with 3 conflicts: \
+                conflicts with \"kubectl\" with subresource \"scale\" using apps/v1 at 2026-01-02T03:04:05Z:\n- .spec.replicas\n- .spec.paused\n\
+                conflict with \"hand\" using v1: .metadata.labels.app && conflict occurred while applying object shop/b /v1, \
+                Kind=ConfigMap: conflict with \"x\" using v1: .data";
+    let failure = Failure::of_text(text);
+    assert_eq!(failure.reason, Conflict);
+    assert_eq!(
+        failure.object.as_ref().unwrap().to_string(),
+        "deployment.apps shop/web"
+    );
+    let conflicts: Vec<_> = failure
+        .conflicts
+        .iter()
+        .map(|conflict| (&*conflict.manager, conflict.fields.join(" ")))
+        .collect();
+    assert_eq!(
+        conflicts,
+        [
+            ("kubectl", ".spec.replicas .spec.paused".to_owned()),
+            ("hand", ".metadata.labels.app".to_owned()),
+        ]
+    );
+    assert!(
+        failure.to_string().ends_with("or set force to overwrite it."),
+        "{failure}"
+    );
+}
+
+#[test]
+fn an_object_of_others_is_named() {
+    let (text, _) = TEXTS.iter().find(|(_, reason)| *reason == NotOwned).unwrap();
+    let object = Failure::of_text(text).object.unwrap();
+    assert_eq!(object.to_string(), "configmap shop/web");
+    let (text, _) = TEXTS.iter().find(|(_, reason)| *reason == UnknownField).unwrap();
+    assert_eq!(
+        Failure::of_text(text).object.unwrap().to_string(),
+        "service.v1 shop/s"
+    );
+}
+
+#[test]
+fn logs_of_hooks_are_no_error() {
+    let stderr = "Error: from a hook\nlevel=WARN msg=\"x\"\nError: UPGRADE FAILED: execution error at (a): one\nError: two\n";
+    let failure = outcome(&failed(stderr), None).unwrap_err();
+    assert_eq!(failure.message, "execution error at (a): one\nError: two");
+    let failure = outcome(&failed("Error: of a hook\nError: release: not found\n"), None).unwrap_err();
+    assert_eq!(failure.message, "release: not found");
+}
+
+#[test]
+fn the_post_renderer_explains_its_failure() {
+    let stderr = "Error: INSTALLATION FAILED: error while running post render on files: failed to invoke post-renderer plugin \
+                  \"helmops\": plugin \"helmops\" exited with error\n";
+    let failure = outcome(&failed(stderr), Some("the object is too large".to_owned())).unwrap_err();
+    assert_eq!(
+        (failure.reason, &*failure.message),
+        (ObjectsRefused, "the object is too large")
+    );
+    let failure = outcome(&failed(stderr), None).unwrap_err();
+    assert!(failure.message.contains("exited with error"), "{failure}");
+    let failure = outcome(&failed("Error: release: not found\n"), Some("old".to_owned())).unwrap_err();
+    assert_eq!(failure.reason, NoRecord);
+}
+
+#[test]
+fn a_failed_deletion_is_explained_by_the_log() {
+    let stderr = "level=DEBUG msg=\"uninstall: Failed to delete release\" error=\"[configmaps \\\"web\\\" is forbidden: User \\\"a\\\" cannot delete]\"\nError: failed to delete release: web\n";
+    let failure = outcome(&failed(stderr), None).unwrap_err();
+    assert_eq!(failure.reason, Forbidden);
+    assert_eq!(
+        failure.message,
+        "failed to delete release: web: [configmaps \"web\" is forbidden: User \"a\" cannot delete]"
+    );
+    let failure = outcome(&failed("Error: failed to delete release: web\n"), None).unwrap_err();
+    assert_eq!(failure.reason, DeletionFailed);
+}
+
+#[test]
+fn a_success_has_the_revision_and_the_warnings() {
+    let output = Output {
+        end: End::Exited(0),
+        stdout: "NAME: web\nSTATUS: deployed\nREVISION: 12\nDESCRIPTION: x\n".to_owned(),
+        stderr:
+            "I1123 08:03:52.557742   30561 warnings.go:107] \"Warning: unknown field \\\"spec.foo\\\"\"\n"
+                .repeat(2),
+    };
+    let expected = Success {
+        revision: Some(12),
+        warnings: vec!["unknown field \"spec.foo\"".to_owned()],
+    };
+    assert_eq!(outcome(&output, None), Ok(expected));
+}
+
+#[test]
+fn every_other_end_is_a_failure() {
+    for (end, stderr, reason, message) in [
+        (
+            End::Killed(9),
+            "",
+            Crashed,
+            "Helm was killed by signal 9; with signal 9, the memory limit of the agent may be too low: it wrote nothing",
+        ),
+        (
+            End::Exited(2),
+            "panic: x\n",
+            Crashed,
+            "Helm ended with code 2: panic: x",
+        ),
+        (
+            End::Deadline,
+            "Error: failed pre-install: context canceled\n",
+            Deadline,
+            "Helm did not end before its deadline: failed pre-install: context canceled",
+        ),
+        (
+            End::Stopped,
+            "",
+            Stopped,
+            "Helm was interrupted because the agent stops",
+        ),
+    ] {
+        let output = Output {
+            end,
+            stdout: String::new(),
+            stderr: stderr.to_owned(),
+        };
+        let failure = outcome(&output, None).unwrap_err();
+        assert_eq!((failure.reason, &*failure.message), (reason, message));
+    }
+}
+
+#[test]
+fn messages_are_bounded() {
+    let failure = Failure::of_text(&"ä".repeat(MAX_MESSAGE));
+    assert!(failure.message.len() <= MAX_MESSAGE);
+    let output = failed(&"ä".repeat(MAX_MESSAGE));
+    assert!(outcome(&output, None).unwrap_err().message.len() <= MAX_MESSAGE);
+}

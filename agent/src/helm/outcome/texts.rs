@@ -1,0 +1,191 @@
+//! From Helm's texts to reasons. They are those of Helm 4.2 and of the API server; the tests have them verbatim.
+
+use super::FailureReason::{
+    self, AdmissionDenied, ChangedMeanwhile, ChartInvalid, Conflict, DeletionFailed, FieldImmutable,
+    Forbidden, HookFailed, HookTimeout, InProgress, KubeVersion, ManifestInvalid, NameInvalid,
+    NamespaceMissing, NamespaceTerminating, NoRecord, NotOwned, ObjectInvalid, ObjectsRefused, QuotaExceeded,
+    ReleaseTooLarge, SchemaViolation, Stopped, TemplateFailed, Unauthorized, Unknown, UnknownField,
+    UnknownKind, Unreachable, ValuesInvalid,
+};
+
+/// A failure of the post-renderer.
+pub(super) const POST_RENDER: &str = "error while running post render on ";
+
+/// What Helm writes before its error.
+const ERROR: &str = "Error: ";
+/// What the commands write before the error of an installation or upgrade.
+const COMMANDS: [&str; 2] = ["INSTALLATION FAILED: ", "UPGRADE FAILED: "];
+
+/// Parts of texts, and their reason. The first one that occurs decides, so what is inside of others comes first: a hook may fail
+/// because something is forbidden, and a quota is reported as forbidden.
+const TEXTS: &[(&str, FailureReason)] = &[
+    // The state of the release.
+    (
+        "another operation (install/upgrade/rollback) is in progress",
+        InProgress,
+    ),
+    ("cannot reuse a name that is still in use", InProgress),
+    ("release: already exists", InProgress),
+    ("has no deployed releases", NoRecord),
+    ("release: not found", NoRecord),
+    // The chart.
+    ("chart requires kubeVersion", KubeVersion),
+    ("invalid release name, must match regex", NameInvalid),
+    (
+        "values don't meet the specifications of the schema(s)",
+        ValuesInvalid,
+    ),
+    ("execution error at (", TemplateFailed),
+    ("parse error at (", TemplateFailed),
+    ("\n  executing \"", TemplateFailed),
+    ("error calling ", TemplateFailed),
+    (POST_RENDER, ObjectsRefused),
+    ("YAML parse error on ", ManifestInvalid),
+    ("MalformedYAMLError", ManifestInvalid),
+    ("error merging manifests: parsing ", ManifestInvalid),
+    ("error while parsing post rendered output", ManifestInvalid),
+    ("Object 'Kind' is missing", ManifestInvalid),
+    ("resource name may not be empty", ManifestInvalid),
+    ("while checking for chart dependencies", ChartInvalid),
+    ("found in Chart.yaml, but missing in charts/", ChartInvalid),
+    ("library charts are not installable", ChartInvalid),
+    ("validation: chart.metadata", ChartInvalid),
+    ("Chart.yaml file is missing", ChartInvalid),
+    ("cannot load ", ChartInvalid),
+    (
+        "data: Too long: may not be more than 1048576 bytes",
+        ReleaseTooLarge,
+    ),
+    ("Request entity too large", ReleaseTooLarge),
+    // Hooks, with the text of what they wait for.
+    ("not ready. status: Failed", HookFailed),
+    ("not ready. status: InProgress", HookTimeout),
+    ("not ready. status: Unknown", HookTimeout),
+    ("timed out waiting for the condition", HookTimeout),
+    // Responses of the API server.
+    ("exists and cannot be imported into the current release", NotOwned),
+    ("annotation validation error", NotOwned),
+    ("conflict occurred while applying object", Conflict),
+    ("because it is being terminated", NamespaceTerminating),
+    ("field not declared in schema", UnknownField),
+    ("unknown field", UnknownField),
+    ("error validating data", SchemaViolation),
+    ("failed to create typed patch object", SchemaViolation),
+    ("field is immutable", FieldImmutable),
+    ("spec is immutable after creation", FieldImmutable),
+    ("Forbidden: updates to ", FieldImmutable),
+    ("may not change once set", FieldImmutable),
+    ("exceeded quota", QuotaExceeded),
+    ("denied the request", AdmissionDenied),
+    ("denied request", AdmissionDenied),
+    ("violates PodSecurity", AdmissionDenied),
+    ("no matches for kind", UnknownKind),
+    (
+        "current release manifest contains removed kubernetes api(s)",
+        UnknownKind,
+    ),
+    ("failed calling webhook", Unreachable),
+    (" is forbidden: ", Forbidden),
+    (" is invalid: ", ObjectInvalid),
+    (
+        "the server has asked for the client to provide credentials",
+        Unauthorized,
+    ),
+    ("Unauthorized", Unauthorized),
+    (
+        "the object has been modified; please apply your changes to the latest version",
+        ChangedMeanwhile,
+    ),
+    ("failed to delete release: ", DeletionFailed),
+    ("failed to delete resource ", DeletionFailed),
+    // The network.
+    ("kubernetes cluster unreachable", Unreachable),
+    ("connection refused", Unreachable),
+    ("connection reset by peer", Unreachable),
+    ("no such host", Unreachable),
+    ("i/o timeout", Unreachable),
+    ("TLS handshake timeout", Unreachable),
+    ("tls: failed to verify certificate", Unreachable),
+    ("http2: client connection lost", Unreachable),
+    ("unexpected EOF", Unreachable),
+    ("etcdserver: ", Unreachable),
+    (
+        "the server is currently unable to handle the request",
+        Unreachable,
+    ),
+    (
+        "the server was unable to return a response in the time allotted",
+        Unreachable,
+    ),
+    ("Too Many Requests", Unreachable),
+    ("too many requests", Unreachable),
+    ("client rate limiter Wait returned an error", Unreachable),
+    // The rest.
+    ("context canceled", Stopped),
+    ("context deadline exceeded", Unreachable),
+];
+
+/// The reason of an error.
+pub(super) fn reason(text: &str) -> FailureReason {
+    if let Some((_, reason)) = TEXTS.iter().find(|(part, _)| text.contains(part)) {
+        return *reason;
+    }
+    if is_missing_namespace(text) {
+        return NamespaceMissing;
+    }
+    if is_missing_revision(text) {
+        return NoRecord;
+    }
+    Unknown
+}
+
+/// `namespaces "shop" not found`
+fn is_missing_namespace(text: &str) -> bool {
+    let after = text.split_once("namespaces \"").map(|(_, after)| after);
+    after
+        .and_then(|after| after.split_once('"'))
+        .is_some_and(|(_, after)| after.starts_with(" not found"))
+}
+
+/// `release has no 3 version`
+fn is_missing_revision(text: &str) -> bool {
+    text.starts_with("release has no ") && text.ends_with(" version")
+}
+
+/// The error in what Helm has written to standard error, without its prefixes. Before it are log lines, and the output of hooks,
+/// which can contain everything.
+pub(super) fn error(stderr: &str) -> Option<String> {
+    let of_command = COMMANDS.iter().find_map(|command| {
+        let start = [ERROR, command].concat();
+        let (_, text) = after_line_start(stderr, &start)?;
+        Some(text)
+    });
+    let text = of_command.or_else(|| Some(after_line_start(stderr, ERROR)?.1))?;
+    let text = text.trim();
+    let deletion = text
+        .starts_with("failed to delete release: ")
+        .then(|| deletion_error(stderr));
+    Some(match deletion.flatten() {
+        Some(why) => format!("{text}: {why}"),
+        None => text.to_owned(),
+    })
+}
+
+/// The last line that starts with a text: what is before it in the text, and after it.
+fn after_line_start<'t>(text: &'t str, start: &str) -> Option<(&'t str, &'t str)> {
+    let found = text.rmatch_indices(start).find(|(at, _)| {
+        text.get(..*at)
+            .is_some_and(|before| before.is_empty() || before.ends_with('\n'))
+    });
+    let (at, _) = found?;
+    Some((text.get(..at)?, text.get(at + start.len()..)?))
+}
+
+/// Why objects could not be deleted. Helm writes it only to its debug log.
+fn deletion_error(stderr: &str) -> Option<String> {
+    const LOGGED: &str = "msg=\"uninstall: Failed to delete release\" error=";
+    let (_, logged) = stderr.rsplit_once(LOGGED)?;
+    let line = logged.lines().next()?.trim();
+    let quoted = line.strip_prefix('"').and_then(|line| line.strip_suffix('"'));
+    Some(quoted.unwrap_or(line).replace("\\\"", "\""))
+}

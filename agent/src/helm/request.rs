@@ -1,0 +1,299 @@
+//! What Helm is to do.
+
+use std::{path::PathBuf, time::Duration};
+
+use helmops_api::options::BundleDeploymentOptions;
+use helmops_release::{chart_metadata::Origin, names::ReleaseKey, post_render::PostRender};
+
+/// Helm 4 gives up on a hook after 30 seconds by default, Helm 3 never did. This is between the two, unless the options have a
+/// `timeoutSeconds`.
+pub const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_mins(5);
+/// Revisions that are kept, unless the options have a `maxHistory`.
+pub const DEFAULT_HISTORY: u32 = 2;
+/// The shortest deadline of a whole run of Helm. Without hooks it takes a second.
+const MIN_DEADLINE: Duration = Duration::from_mins(10);
+/// How many hooks may take their whole timeout in one run.
+const SLOW_HOOKS: u32 = 4;
+
+/// One run of Helm.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The release.
+    pub release: ReleaseKey,
+    /// Who changes it.
+    pub identity: Identity,
+    /// What is done.
+    pub action: Action,
+    /// How long each hook may take.
+    pub hook_timeout: Duration,
+}
+
+/// Who changes a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The agent.
+    Agent,
+    /// A ServiceAccount in the namespace of the agent, which impersonates it.
+    ServiceAccount {
+        /// The namespace of the agent.
+        namespace: String,
+        /// The name of the ServiceAccount.
+        name: String,
+    },
+}
+
+/// What Helm does with a release.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Install a chart.
+    Install(Install),
+    /// Replace a revision by another one.
+    Upgrade(Upgrade),
+    /// Restore a previous revision.
+    Rollback(Rollback),
+    /// Remove the release.
+    Uninstall(Uninstall),
+}
+
+impl Action {
+    /// A name for logs and metrics.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Install(_) => "install",
+            Self::Upgrade(_) => "upgrade",
+            Self::Rollback(_) => "rollback",
+            Self::Uninstall(_) => "uninstall",
+        }
+    }
+
+    /// The chart that is rendered, if any.
+    pub const fn deploy(&self) -> Option<&Deploy> {
+        match self {
+            Self::Install(install) => Some(&install.deploy),
+            Self::Upgrade(upgrade) => Some(&upgrade.deploy),
+            Self::Rollback(_) | Self::Uninstall(_) => None,
+        }
+    }
+}
+
+/// A chart, its values, and how it is rendered.
+#[derive(Clone, Debug)]
+pub struct Deploy {
+    /// The archive of the chart (`.tgz`), as it was fetched.
+    pub archive: PathBuf,
+    /// What the release records of its BundleDeployment.
+    pub origin: Origin,
+    /// The values, as JSON or YAML.
+    pub values: Vec<u8>,
+    /// What is changed in the objects.
+    pub post_render: PostRender,
+    /// Whether templates may resolve names of hosts.
+    pub enables_dns: bool,
+    /// Whether values are not checked with the schema of the chart.
+    pub skips_schema: bool,
+    /// The description of the revision if it succeeds; empty for Helm's.
+    pub description: String,
+}
+
+/// How objects are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apply {
+    /// As in the newest revision; server-side if there is none.
+    AsBefore,
+    /// With server-side apply. A conflict with another field manager is an error.
+    Server,
+    /// With patches that the client computes.
+    Client,
+    /// By replacing the whole object.
+    Replace,
+}
+
+/// An installation.
+#[derive(Clone, Debug)]
+pub struct Install {
+    /// The chart.
+    pub deploy: Deploy,
+    /// How objects are applied.
+    pub apply: Apply,
+    /// Whether objects of others are taken over.
+    pub takes_ownership: bool,
+    /// Whether the namespace of the release is created if it is missing.
+    pub creates_namespace: bool,
+    /// Whether a failed or uninstalled release of the same name is replaced. Its records stay, and the revision is the next one.
+    pub replaces: bool,
+}
+
+/// An upgrade.
+#[derive(Clone, Debug)]
+pub struct Upgrade {
+    /// The chart.
+    pub deploy: Deploy,
+    /// How objects are applied.
+    pub apply: Apply,
+    /// Whether objects of others are taken over.
+    pub takes_ownership: bool,
+    /// Revisions that are kept.
+    pub max_history: u32,
+}
+
+/// A rollback.
+#[derive(Clone, Debug)]
+pub struct Rollback {
+    /// The revision to restore.
+    pub revision: u64,
+    /// How objects are applied.
+    pub apply: Apply,
+    /// Revisions that are kept.
+    pub max_history: u32,
+    /// Whether hooks run.
+    pub runs_hooks: bool,
+}
+
+/// A removal. Objects are not waited for.
+#[derive(Clone, Debug)]
+pub struct Uninstall {
+    /// Whether the records stay.
+    pub keeps_history: bool,
+    /// Whether hooks run.
+    pub runs_hooks: bool,
+}
+
+impl Request {
+    /// How long Helm may run altogether: hooks run one after the other.
+    pub fn deadline(&self) -> Duration {
+        MIN_DEADLINE.max(self.hook_timeout.saturating_mul(SLOW_HOOKS))
+    }
+}
+
+/// What the options of a BundleDeployment mean for Helm. `atomic`, `waitForJobs` and the part of `timeoutSeconds` that is about
+/// objects are not here: Helm never waits for objects, the agent does.
+#[expect(clippy::struct_excessive_bools, reason = "they are options of Fleet")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelmSettings {
+    /// How an installation applies objects.
+    pub install: Apply,
+    /// How an upgrade or a rollback applies them.
+    pub upgrade: Apply,
+    /// Whether an installation takes over objects of others. An upgrade always does.
+    pub install_takes_ownership: bool,
+    /// Whether an installation creates the namespace.
+    pub creates_namespace: bool,
+    /// Revisions that are kept.
+    pub max_history: u32,
+    /// How long each hook may take.
+    pub hook_timeout: Duration,
+    /// Whether templates may resolve names of hosts.
+    pub enables_dns: bool,
+    /// Whether values are not checked with the schema of the chart.
+    pub skips_schema: bool,
+}
+
+impl HelmSettings {
+    /// The settings of these options: those of Fleet, except the timeout of hooks.
+    pub fn of(options: &BundleDeploymentOptions) -> Self {
+        let none = helmops_api::helm::HelmOptions::default();
+        let helm = options.helm.as_ref().unwrap_or(&none);
+        let corrects_with_force = options.correct_drift.as_ref().is_some_and(|drift| drift.force);
+        let is_forced = helm.force || corrects_with_force;
+        let install = match (is_forced, helm.take_ownership) {
+            (true, _) => Apply::Replace,
+            (false, true) => Apply::Client,
+            (false, false) => Apply::Server,
+        };
+        Self {
+            install,
+            upgrade: if is_forced {
+                Apply::Replace
+            } else {
+                Apply::AsBefore
+            },
+            install_takes_ownership: helm.take_ownership,
+            creates_namespace: options.create_namespace.unwrap_or(true),
+            max_history: u32::try_from(helm.max_history)
+                .ok()
+                .filter(|history| *history > 0)
+                .unwrap_or(DEFAULT_HISTORY),
+            hook_timeout: u64::try_from(helm.timeout_seconds)
+                .ok()
+                .filter(|seconds| *seconds > 0)
+                .map_or(DEFAULT_HOOK_TIMEOUT, Duration::from_secs),
+            enables_dns: !helm.disable_dns,
+            skips_schema: helm.skip_schema_validation,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::{helm::HelmOptions, options::CorrectDrift};
+
+    use super::*;
+
+    fn settings(change: impl Fn(&mut HelmOptions)) -> HelmSettings {
+        let mut helm = HelmOptions::default();
+        change(&mut helm);
+        HelmSettings::of(&BundleDeploymentOptions {
+            helm: Some(helm),
+            ..BundleDeploymentOptions::default()
+        })
+    }
+
+    #[test]
+    fn defaults_are_those_of_fleet() {
+        let expected = HelmSettings {
+            install: Apply::Server,
+            upgrade: Apply::AsBefore,
+            install_takes_ownership: false,
+            creates_namespace: true,
+            max_history: 2,
+            hook_timeout: Duration::from_mins(5),
+            enables_dns: true,
+            skips_schema: false,
+        };
+        assert_eq!(HelmSettings::of(&BundleDeploymentOptions::default()), expected);
+    }
+
+    #[test]
+    fn options_select_how_objects_are_applied() {
+        let applied = |change: fn(&mut HelmOptions)| {
+            let settings = settings(change);
+            (
+                settings.install,
+                settings.upgrade,
+                settings.install_takes_ownership,
+            )
+        };
+        assert_eq!(
+            applied(|helm| helm.force = true),
+            (Apply::Replace, Apply::Replace, false)
+        );
+        assert_eq!(
+            applied(|helm| helm.take_ownership = true),
+            (Apply::Client, Apply::AsBefore, true)
+        );
+        let both = applied(|helm| {
+            helm.take_ownership = true;
+            helm.force = true;
+        });
+        assert_eq!(both, (Apply::Replace, Apply::Replace, true));
+        let options = BundleDeploymentOptions {
+            correct_drift: Some(CorrectDrift {
+                force: true,
+                ..CorrectDrift::default()
+            }),
+            ..BundleDeploymentOptions::default()
+        };
+        assert_eq!(HelmSettings::of(&options).upgrade, Apply::Replace);
+    }
+
+    #[test]
+    fn invalid_numbers_are_defaults() {
+        for (seconds, timeout) in [(-1, 300), (0, 300), (7, 7)] {
+            let settings = settings(|helm| helm.timeout_seconds = seconds);
+            assert_eq!(settings.hook_timeout, Duration::from_secs(timeout));
+        }
+        for (history, kept) in [(-1, 2), (0, 2), (5, 5), (i64::MAX, 2)] {
+            assert_eq!(settings(|helm| helm.max_history = history).max_history, kept);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use futures::future::join_all;
+use helmops_release::names::ReleaseKey;
+use tempfile::TempDir;
+
+use super::{
+    request::{Action, Identity, Uninstall},
+    *,
+};
+
+/// A program that stands in for Helm: a shell script, which finds its workspace in `$HOME/..`.
+struct Fake {
+    helm: Helm,
+    folder: TempDir,
+}
+
+impl Fake {
+    fn new(script: &str, processes: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("helm");
+        // Another process writes it: a child of another test could inherit our file, and one that is open cannot be executed.
+        let text = folder.path().join("script");
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
+        let copied = std::process::Command::new("cp").arg(&text).arg(&program).status();
+        assert!(copied.unwrap().success());
+        let workspaces = Workspaces::open(&folder.path().join("work")).unwrap();
+        let processes = NonZeroUsize::new(processes).unwrap();
+        Self {
+            helm: Helm::new(program, "/agent".into(), workspaces, processes),
+            folder,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    async fn run(&self, stop: &CancellationToken) -> Result<Success, Failure> {
+        self.helm.run(request(), b"secret".to_vec(), stop).await
+    }
+
+    fn has_no_workspace(&self) -> bool {
+        fs::read_dir(self.folder.path().join("work")).unwrap().count() == 0
+    }
+}
+
+fn request() -> Request {
+    Request {
+        release: ReleaseKey {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        },
+        identity: Identity::Agent,
+        action: Action::Uninstall(Uninstall {
+            keeps_history: false,
+            runs_hooks: true,
+        }),
+        hook_timeout: Duration::from_secs(1),
+    }
+}
+
+async fn until_exists(path: &str) {
+    for _ in 0..1000 {
+        if Path::new(path).exists() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{path} was not created within 10 s");
+}
+
+#[tokio::test]
+async fn helm_sees_nothing_of_the_environment_of_the_agent() {
+    let fake = Fake::new(
+        "env -i sh -c true; env > $HOME/../../../env; cat $HOME/../kubeconfig",
+        1,
+    );
+    fake.run(&CancellationToken::new()).await.unwrap();
+    let text = fs::read_to_string(fake.path("env")).unwrap();
+    let mut names: Vec<_> = text
+        .lines()
+        .filter_map(|line| Some(line.split_once('=')?.0))
+        .collect();
+    // What the shell sets itself.
+    names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
+    names.sort_unstable();
+    let expected = [
+        "GOGC",
+        "GOMEMLIMIT",
+        "HELMOPS_PARENT_PIPE",
+        "HELMOPS_POST_RENDERER",
+        "HELM_CACHE_HOME",
+        "HELM_CONFIG_HOME",
+        "HELM_DATA_HOME",
+        "HELM_DRIVER",
+        "HELM_NO_PLUGINS",
+        "HELM_PLUGINS",
+        "HOME",
+        "TMPDIR",
+    ];
+    assert_eq!(names, expected);
+    assert!(fake.has_no_workspace());
+}
+
+#[tokio::test]
+async fn at_most_some_run_at_a_time() {
+    let script =
+        "d=$(dirname $0); mkdir $d/run.$$; ls -d $d/run.* | wc -l >> $d/count; sleep 0.1; rmdir $d/run.$$";
+    let fake = Fake::new(script, 2);
+    let stop = CancellationToken::new();
+    let done = AtomicUsize::new(0);
+    join_all((0..8).map(async |_| {
+        fake.run(&stop).await.unwrap();
+        done.fetch_add(1, SeqCst);
+    }))
+    .await;
+    let counts = fs::read_to_string(fake.path("count")).unwrap();
+    let most = counts
+        .lines()
+        .map(|line| line.trim().parse::<usize>().unwrap())
+        .max();
+    assert_eq!((most, done.load(SeqCst)), (Some(2), 8));
+}
+
+#[tokio::test]
+async fn the_files_of_a_run_that_is_dropped_are_removed() {
+    let fake = Fake::new("touch $(dirname $0)/started; sleep 60", 1);
+    let stop = CancellationToken::new();
+    let started = fake.path("started");
+    tokio::select! {
+        outcome = fake.run(&stop) => panic!("it ended: {outcome:?}"),
+        () = async {
+            until_exists(&started).await;
+            assert!(!fake.has_no_workspace());
+        } => {}
+    }
+    assert!(fake.has_no_workspace());
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_permit_ends_with_the_agent() {
+    let fake = Fake::new("touch $(dirname $0)/started; exec sleep 60", 1);
+    let (running, waiting) = (CancellationToken::new(), CancellationToken::new());
+    let started = fake.path("started");
+    let (first, second, ()) = tokio::join!(
+        fake.run(&running),
+        async {
+            until_exists(&started).await;
+            fake.run(&waiting).await
+        },
+        async {
+            until_exists(&started).await;
+            waiting.cancel();
+            running.cancel();
+        }
+    );
+    for outcome in [first, second] {
+        assert_eq!(outcome.unwrap_err().reason, FailureReason::Stopped);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_helm_is_reported_with_its_path() {
+    let mut fake = Fake::new("", 1);
+    fake.helm.program = fake.folder.path().join("other");
+    for failure in [
+        fake.run(&CancellationToken::new()).await.unwrap_err(),
+        fake.helm.version().await.unwrap_err(),
+    ] {
+        assert_eq!(failure.reason, FailureReason::NotStarted);
+        let start = format!("cannot run Helm ({}): No such file", fake.path("other"));
+        assert!(failure.message.starts_with(&start), "{failure}");
+    }
+    assert!(fake.has_no_workspace());
+}
+
+#[tokio::test]
+async fn the_version_is_what_helm_prints() {
+    let fake = Fake::new("test \"$1\" = version && echo v4.2", 1);
+    assert_eq!(fake.helm.version().await.unwrap(), "v4.2");
+}

@@ -1,0 +1,214 @@
+//! The files of one run of Helm, in a folder of their own.
+
+use std::{
+    fs::{self, OpenOptions, Permissions},
+    io::{self, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+use thiserror::Error;
+
+use super::{
+    arguments::Files,
+    chart_archive::{self, ArchiveError},
+    plugin,
+    request::Deploy,
+};
+use crate::post_render;
+
+/// Only the agent and its children may read what is in the folder: values, credentials.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// Start of the names of folders.
+const PREFIX: &str = "helm-";
+/// Bytes of an error of the post-renderer that are read.
+const MAX_ERROR: usize = 8 << 10;
+
+/// The folder of all workspaces. It should be in memory (`emptyDir` with `medium: Memory`), since secrets are in it.
+#[derive(Clone, Debug)]
+pub struct Workspaces {
+    root: PathBuf,
+}
+
+/// Why a workspace cannot be created.
+#[derive(Debug, Error)]
+pub enum WorkspaceError {
+    /// A file cannot be written.
+    #[error("cannot write {}: {error}", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The archive of the chart is invalid.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The input of the post-renderer cannot be encoded, which does not happen.
+    #[error("cannot encode the input of the post-renderer: {0}")]
+    Input(#[from] serde_json::Error),
+}
+
+/// The files of one run. The folder is removed when this value is dropped.
+#[derive(Debug)]
+pub struct Workspace {
+    folder: TempDir,
+}
+
+impl Workspaces {
+    /// Workspaces in this folder, which is created if it does not exist. What a previous agent has left in it is removed.
+    ///
+    /// # Errors
+    /// If it cannot be created or read.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        fs::create_dir_all(root)?;
+        fs::set_permissions(root, Permissions::from_mode(FOLDER_MODE))?;
+        for entry in fs::read_dir(root)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(Self {
+            root: root.to_owned(),
+        })
+    }
+
+    /// Creates the files of a run. It blocks.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or if the archive of the chart is invalid.
+    pub fn create(&self, kubeconfig: &[u8], deploy: Option<&Deploy>) -> Result<Workspace, WorkspaceError> {
+        let folder = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(Permissions::from_mode(FOLDER_MODE))
+            .tempdir_in(&self.root)
+            .map_err(|error| cannot_write(&self.root, error))?;
+        let workspace = Workspace { folder };
+        create_dir(&workspace.home())?;
+        create_dir(&workspace.plugin())?;
+        write(&workspace.kubeconfig(), kubeconfig)?;
+        if let Some(deploy) = deploy {
+            write(&workspace.values(), &deploy.values)?;
+            write(&workspace.plugin().join("plugin.yaml"), plugin::PLUGIN.as_bytes())?;
+            let input = serde_json::to_vec(&deploy.post_render)?;
+            write(&workspace.plugin().join(post_render::INPUT), &input)?;
+            chart_archive::annotate(&deploy.archive, &workspace.chart(), &deploy.origin)?;
+        }
+        Ok(workspace)
+    }
+}
+
+impl Workspace {
+    /// Runs `with` with the paths of the files.
+    pub fn with_files<T>(&self, with: impl FnOnce(&Files<'_>) -> T) -> T {
+        let (kubeconfig, chart, values) = (self.kubeconfig(), self.chart(), self.values());
+        with(&Files {
+            kubeconfig: &kubeconfig,
+            chart: &chart,
+            values: &values,
+        })
+    }
+
+    /// The folder for caches, settings and temporary files of Helm.
+    pub fn home(&self) -> PathBuf {
+        self.path("home")
+    }
+
+    /// The folder of plugins.
+    pub fn plugins(&self) -> PathBuf {
+        self.path("plugins")
+    }
+
+    /// Why the post-renderer failed, if it did.
+    pub fn post_render_error(&self) -> Option<String> {
+        let text = fs::read(self.plugin().join(post_render::ERROR)).ok()?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        Some(bounded_text::cut(text, MAX_ERROR))
+    }
+
+    fn plugin(&self) -> PathBuf {
+        self.plugins().join(plugin::NAME)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.path("kubeconfig")
+    }
+
+    fn chart(&self) -> PathBuf {
+        self.path("chart.tgz")
+    }
+
+    fn values(&self) -> PathBuf {
+        self.path("values.yaml")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+fn create_dir(path: &Path) -> Result<(), WorkspaceError> {
+    fs::create_dir_all(path).map_err(|error| cannot_write(path, error))
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<(), WorkspaceError> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(FILE_MODE).open(path);
+    file.and_then(|mut file| file.write_all(content))
+        .map_err(|error| cannot_write(path, error))
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> WorkspaceError {
+    WorkspaceError::Write {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn files_are_private_and_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().join("work");
+        let workspaces = Workspaces::open(&root).unwrap();
+        let workspace = workspaces.create(b"{}", None).unwrap();
+        let folder = workspace.folder.path().to_owned();
+        assert_eq!((mode(&root), mode(&folder)), (0o700, 0o700));
+        assert_eq!(mode(&workspace.kubeconfig()), 0o600);
+        fs::write(workspace.home().join("cache"), "x").unwrap();
+        drop(workspace);
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn leftovers_of_a_killed_agent_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let old = root.path().join("helm-old/home");
+        fs::create_dir_all(&old).unwrap();
+        fs::write(root.path().join("other"), "").unwrap();
+        Workspaces::open(root.path()).unwrap();
+        assert!(!old.exists() && root.path().join("other").exists());
+    }
+
+    #[test]
+    fn the_error_of_the_post_renderer_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::open(root.path()).unwrap();
+        let workspace = workspaces.create(b"{}", None).unwrap();
+        assert_eq!(workspace.post_render_error(), None);
+        let file = workspace.plugin().join(post_render::ERROR);
+        fs::write(file, "e".repeat(MAX_ERROR + 1)).unwrap();
+        let error = workspace.post_render_error().unwrap();
+        assert!(error.len() <= MAX_ERROR && error.ends_with('…'));
+    }
+}

@@ -1,0 +1,101 @@
+//! Archives of Helm charts: checks before anyone unpacks them, and the same chart in canonical form.
+//!
+//! ```text
+//! gzip ─► meter ─► entries ─► path ─► reader ──┬─► sink: nothing, or an archive in canonical form
+//!         (bytes)  (headers)  (names)          ├─► metadata: Chart.yaml, edited
+//!                                              └─► nested: the archives of subcharts
+//! ```
+//!
+//! An archive comes from a server that nobody here controls, and a program with many permissions reads it. So whatever is
+//! unusual in it is an error, and [`rewrite()`] passes on nothing of the archive but paths and contents that were checked: a
+//! program that reads a header differently than this crate never sees that header.
+//!
+//! Memory is bounded: an entry passes in small chunks, except `Chart.yaml` and the archives of subcharts, which have at most
+//! [`Limits::file`] bytes.
+//!
+//! ```
+//! use helm_archive::{Expected, Limits, rewrite};
+//! # use std::io::Write;
+//! # let chart = "name: web\nversion: 1.2.3\n";
+//! # let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+//! # let mut header = tar::Header::new_ustar();
+//! # header.set_size(chart.len() as u64);
+//! # tar.append_data(&mut header, "web/Chart.yaml", chart.as_bytes()).unwrap();
+//! # let archive = tar.into_inner().unwrap().finish().unwrap();
+//!
+//! let expected = Expected { name: Some("web"), version: Some("1.2.3") };
+//! let edit = |chart_yaml: &str| format!("{chart_yaml}annotations: {{deployed-by: me}}\n");
+//! let chart = rewrite(&*archive, std::io::sink(), expected, Limits::default(), edit).unwrap();
+//! assert_eq!((&*chart.name, &*chart.version, chart.files), ("web", "1.2.3", 1));
+//! ```
+
+mod entries;
+mod error;
+mod files;
+mod limits;
+mod metadata;
+mod meter;
+mod nested;
+mod path;
+mod reader;
+mod sink;
+
+pub use error::{ArchiveError, Mismatch, MissingDependency, PathProblem};
+pub use limits::Limits;
+
+use std::io::{Read, Write};
+
+use sink::{Nothing, TarGz};
+
+/// What was requested; the archive must contain it. `None` if it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected<'a> {
+    /// The name of the chart.
+    pub name: Option<&'a str>,
+    /// Its version. A leading `v` and build metadata make no difference.
+    pub version: Option<&'a str>,
+}
+
+/// A chart whose archive was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chart {
+    /// Its name.
+    pub name: String,
+    /// Its version, as written.
+    pub version: String,
+    /// The number of its files, with those in archives of subcharts.
+    pub files: usize,
+    /// The bytes of the archive after decompression, with those of archives of subcharts.
+    pub bytes: u64,
+}
+
+/// Checks an archive.
+///
+/// # Errors
+/// If it is not the archive of the expected chart, or contains something that no chart needs.
+pub fn check(archive: impl Read, expected: Expected<'_>, limits: Limits) -> Result<Chart, ArchiveError> {
+    let (chart, Nothing) = reader::read(archive, Nothing, expected, limits, str::to_owned)?;
+    Ok(chart)
+}
+
+/// Checks an archive, and writes its chart to `output` in canonical form: with an edited `Chart.yaml`, and with all other files
+/// as they are. The same archive and the same edit give the same bytes.
+///
+/// What was written before an error is of no use.
+///
+/// # Errors
+/// Those of [`check`], and those of `output`.
+pub fn rewrite(
+    archive: impl Read,
+    output: impl Write,
+    expected: Expected<'_>,
+    limits: Limits,
+    edit: impl FnOnce(&str) -> String,
+) -> Result<Chart, ArchiveError> {
+    let (chart, written) = reader::read(archive, TarGz::new(output), expected, limits, edit)?;
+    written.finish()?;
+    Ok(chart)
+}
+
+#[cfg(test)]
+mod tests;

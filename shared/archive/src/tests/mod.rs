@@ -1,0 +1,5 @@
+//! Archives, built in code.
+
+mod build;
+mod canonical;
+mod hostile;

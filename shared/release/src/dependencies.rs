@@ -1,0 +1,201 @@
+//! `dependsOn`: the Bundles that must be in an accepted state on the cluster first.
+
+use std::collections::BTreeMap;
+
+use helmops_api::{BundleDeployment, labels, target::BundleRef};
+use helmops_core::{
+    status::DeploymentState,
+    targeting::selector::{InvalidSelector, Selector},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use thiserror::Error;
+
+/// Why a BundleDeployment waits for others.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unmet {
+    /// Nothing on the cluster matches an entry.
+    #[error(
+        "dependent bundle(s) are not ready: dependsOn[{index}] matches no bundle on this cluster ({entry}); \
+         check its name and selector, or deploy it to this cluster"
+    )]
+    NoMatch {
+        /// The index of the entry.
+        index: usize,
+        /// The entry.
+        entry: String,
+    },
+    /// Some are not in an accepted state.
+    #[error("dependent bundle(s) are not ready: [{}]", names.join(" "))]
+    NotReady {
+        /// The names of their BundleDeployments, sorted.
+        names: Vec<String>,
+    },
+    /// A selector is invalid.
+    #[error(transparent)]
+    InvalidSelector(#[from] InvalidSelector),
+}
+
+/// Checks the dependencies of a BundleDeployment. `all` are the BundleDeployments of the cluster.
+///
+/// # Errors
+/// If one of them does not exist or is not in an accepted state.
+pub fn check(deployment: &BundleDeployment, all: &[&BundleDeployment]) -> Result<(), Unmet> {
+    let mut names = Vec::new();
+    for (index, entry) in deployment.spec.depends_on.iter().enumerate() {
+        let Some(selector) = selector(deployment, entry) else {
+            continue;
+        };
+        let selector = Selector::new(&format!("spec.dependsOn[{index}].selector"), &selector)?;
+        let matching = |other: &&&BundleDeployment| selector.matches(other.metadata.labels.as_ref());
+        let mut found = all.iter().filter(matching).peekable();
+        if found.peek().is_none() {
+            return Err(Unmet::NoMatch {
+                index,
+                entry: described(entry),
+            });
+        }
+        let unready = found.filter(|other| !is_accepted(entry, DeploymentState::of(other)));
+        names.extend(unready.filter_map(|other| other.metadata.name.clone()));
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    names.sort();
+    names.dedup();
+    Err(Unmet::NotReady { names })
+}
+
+/// Whether a BundleDeployment depends on another one, so that a change of the other one concerns it.
+pub fn depends_on(deployment: &BundleDeployment, other: &BundleDeployment) -> bool {
+    deployment.spec.depends_on.iter().any(|entry| {
+        let Some(selector) = selector(deployment, entry) else {
+            return false;
+        };
+        // An invalid selector is reported when the deployment itself changes.
+        Selector::new("", &selector).is_ok_and(|selector| selector.matches(other.metadata.labels.as_ref()))
+    })
+}
+
+/// The labels that an entry requires; `None` for an empty entry. A name means the Bundle of that name in the namespace of the Bundle
+/// of this deployment.
+fn selector(deployment: &BundleDeployment, entry: &BundleRef) -> Option<LabelSelector> {
+    if entry.name.is_empty() && entry.selector.is_none() {
+        return None;
+    }
+    let mut selector = entry.selector.clone().unwrap_or_default();
+    if !entry.name.is_empty() {
+        let own = deployment.metadata.labels.as_ref();
+        let namespace = own.and_then(|own| own.get(labels::BUNDLE_NAMESPACE));
+        let required: &mut BTreeMap<_, _> = selector.match_labels.get_or_insert_default();
+        required.insert(labels::BUNDLE_NAME.to_owned(), entry.name.clone());
+        required.insert(
+            labels::BUNDLE_NAMESPACE.to_owned(),
+            namespace.cloned().unwrap_or_default(),
+        );
+    }
+    Some(selector)
+}
+
+fn is_accepted(entry: &BundleRef, state: DeploymentState) -> bool {
+    if entry.accepted_states.is_empty() {
+        return state == DeploymentState::Ready;
+    }
+    entry
+        .accepted_states
+        .iter()
+        .any(|accepted| accepted == state.as_str())
+}
+
+fn described(entry: &BundleRef) -> String {
+    if entry.name.is_empty() {
+        "selector".to_owned()
+    } else {
+        format!("name {}", entry.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn deployment(name: &str, spec: Value, status: Value) -> BundleDeployment {
+        let labels = json!({
+            "fleet.cattle.io/bundle-name": name, "fleet.cattle.io/bundle-namespace": "fleet", "app": name,
+        });
+        let object =
+            json!({ "metadata": { "name": name, "labels": labels }, "spec": spec, "status": status });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn ready(name: &str) -> BundleDeployment {
+        let spec = json!({ "deploymentID": ":a", "stagedDeploymentID": ":a" });
+        let status = json!({ "appliedDeploymentID": ":a", "ready": true, "nonModified": true });
+        deployment(name, spec, status)
+    }
+
+    fn waiting(name: &str) -> BundleDeployment {
+        let spec = json!({ "deploymentID": ":a", "stagedDeploymentID": ":a" });
+        deployment(name, spec, json!({}))
+    }
+
+    fn web(depends_on: Value) -> BundleDeployment {
+        deployment("web", json!({ "dependsOn": depends_on }), json!({}))
+    }
+
+    fn unmet(depends_on: Value) -> Option<String> {
+        let all = [ready("crds"), waiting("db"), waiting("cache")];
+        let unmet = check(&web(depends_on), &all.iter().collect::<Vec<_>>()).err();
+        unmet.map(|unmet| unmet.to_string())
+    }
+
+    #[test]
+    fn every_dependency_must_exist_in_an_accepted_state() {
+        let not_ready = |names: &str| Some(format!("dependent bundle(s) are not ready: [{names}]"));
+        for (depends_on, expected) in [
+            (json!([]), None),
+            (json!([{}]), None),
+            (json!([{ "name": "crds" }]), None),
+            (json!([{ "name": "db" }]), not_ready("db")),
+            (
+                json!([{ "name": "db" }, { "name": "crds" }, { "name": "cache" }]),
+                not_ready("cache db"),
+            ),
+            (
+                json!([{ "name": "db", "acceptedStates": ["Ready", "WaitApplied"] }]),
+                None,
+            ),
+            (
+                json!([{ "name": "crds", "acceptedStates": ["WaitApplied"] }]),
+                not_ready("crds"),
+            ),
+            (
+                json!([{ "selector": { "matchLabels": { "app": "db" } } }]),
+                not_ready("db"),
+            ),
+            (
+                json!([{ "selector": { "matchExpressions": [{ "key": "app", "operator": "Exists" }] } }]),
+                not_ready("cache db"),
+            ),
+        ] {
+            assert_eq!(unmet(depends_on.clone()), expected, "{depends_on}");
+        }
+    }
+
+    #[test]
+    fn a_dependency_that_does_not_exist_is_named() {
+        let message = unmet(json!([{ "name": "crds" }, { "name": "queue" }])).unwrap();
+        assert!(
+            message.contains("dependsOn[1] matches no bundle on this cluster (name queue)"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_change_concerns_those_that_depend_on_it() {
+        let web = web(json!([{ "name": "db" }]));
+        assert!(depends_on(&web, &waiting("db")));
+        assert!(!depends_on(&web, &waiting("crds")));
+    }
+}

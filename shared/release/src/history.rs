@@ -1,0 +1,100 @@
+//! The revisions of a release, as its records show them.
+
+use crate::record::{Record, Status};
+
+/// What Helm writes into a record that an installation has replaced.
+const REPLACED: &str = "superseded by new release";
+
+/// Who made a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// An agent in the namespace of this one, for the BundleDeployment of this name.
+    BundleDeployment(String),
+    /// Somebody else: a user's Helm, another tool, or an agent in another namespace.
+    Other,
+}
+
+/// Who made a revision, and what for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Who made it.
+    pub owner: Owner,
+    /// What it deploys; `None` in records of other agents, and of rollbacks.
+    pub deployment_id: Option<String>,
+}
+
+/// A revision of a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// Its number; the next one is higher.
+    pub number: u64,
+    /// The status in its record.
+    pub status: Status,
+    /// Who made it.
+    pub origin: Origin,
+    /// An installation replaced it: it was uninstalled, or its installation had failed. It was not deployed when that happened,
+    /// although Helm shows it as superseded.
+    pub is_replaced: bool,
+}
+
+impl Revision {
+    /// What a record shows to an agent in this namespace.
+    pub fn of(record: &Record, agent_namespace: &str) -> Self {
+        let owner = record
+            .bundle_deployment(agent_namespace)
+            .map_or(Owner::Other, |name| Owner::BundleDeployment(name.to_owned()));
+        Self {
+            number: record.revision,
+            status: record.info.status,
+            origin: Origin {
+                owner,
+                deployment_id: record.attempt().map(|attempt| attempt.deployment_id),
+            },
+            is_replaced: record.info.status == Status::Superseded && record.info.description == REPLACED,
+        }
+    }
+}
+
+/// The revisions that a release has records of, newest first. Helm deletes older records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History(Vec<Revision>);
+
+impl History {
+    /// The revisions, in any order.
+    pub fn new(mut revisions: Vec<Revision>) -> Self {
+        revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
+        Self(revisions)
+    }
+
+    /// The newest revision.
+    pub fn newest(&self) -> Option<&Revision> {
+        self.0.first()
+    }
+
+    /// The revision that is deployed: the base of the next upgrade. Helm has at most one; of several, the newest counts.
+    pub fn deployed(&self) -> Option<&Revision> {
+        self.0.iter().find(|revision| revision.status == Status::Deployed)
+    }
+
+    /// A revision by its number.
+    pub fn get(&self, number: u64) -> Option<&Revision> {
+        self.0.iter().find(|revision| revision.number == number)
+    }
+
+    /// All revisions, newest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Revision> {
+        self.0.iter()
+    }
+
+    /// The newest revision that an upgrade can start from: it is deployed, or was until an upgrade replaced it.
+    pub fn base(&self) -> Option<&Revision> {
+        let was_deployed =
+            |revision: &&Revision| revision.status == Status::Superseded && !revision.is_replaced;
+        self.deployed().or_else(|| self.0.iter().find(was_deployed))
+    }
+
+    /// The records that nothing needs: those of replaced revisions. Helm does not limit their number.
+    pub fn unneeded(&self) -> impl Iterator<Item = &Revision> {
+        self.0.iter().skip(1).filter(|revision| revision.is_replaced)
+    }
+}

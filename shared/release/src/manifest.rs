@@ -1,0 +1,201 @@
+//! The objects of a manifest: YAML documents, as Helm records them.
+
+use gotmpl::yaml::{self, Quota, ReadError};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// Maximum bytes of a manifest.
+pub const MAX_BYTES: usize = 32 << 20;
+/// Maximum number of objects in a manifest.
+pub const MAX_OBJECTS: usize = 10_000;
+/// Bytes of a document that an error quotes.
+const QUOTED: usize = 80;
+
+/// Why the objects of a manifest cannot be read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ManifestError {
+    /// It is larger than [`MAX_BYTES`].
+    #[error("the manifest has {0} bytes, more than the maximum of {MAX_BYTES}")]
+    TooLarge(usize),
+    /// It has more objects than [`MAX_OBJECTS`].
+    #[error("the manifest has more than {MAX_OBJECTS} objects")]
+    TooMany,
+    /// A document is not YAML, or too large.
+    #[error("document {number} of the manifest ({start:?}) is invalid: {error}")]
+    Yaml {
+        /// Which document, from 1.
+        number: usize,
+        /// How it starts.
+        start: String,
+        /// What is wrong.
+        error: ReadError,
+    },
+    /// A document is a scalar or a list.
+    #[error("document {number} of the manifest ({start:?}) is not an object")]
+    NoObject {
+        /// Which document, from 1.
+        number: usize,
+        /// How it starts.
+        start: String,
+    },
+}
+
+/// The objects of a manifest, in their order; those of a list such as `ConfigMapList` in its place.
+///
+/// It is read as Kubernetes' clients for Go do: YAML 1.1, and integers of 64 bits. An empty document is no object.
+///
+/// # Errors
+/// If a document is invalid, or if there are too many.
+pub fn objects(manifest: &str) -> Result<Vec<Value>, ManifestError> {
+    let mut objects = Vec::new();
+    for document in documents(manifest)? {
+        flatten(document, None, &mut objects)?;
+    }
+    Ok(objects.into_iter().map(Value::Object).collect())
+}
+
+/// The documents of a text that have a content.
+pub(crate) fn documents(text: &str) -> Result<Vec<Map<String, Value>>, ManifestError> {
+    if text.len() > MAX_BYTES {
+        return Err(ManifestError::TooLarge(text.len()));
+    }
+    let mut found = Vec::new();
+    for (index, document) in split(text).enumerate() {
+        let number = index + 1;
+        let read = yaml::read_exact(document, &mut Quota::default());
+        match read {
+            Ok(Value::Null) => {}
+            Ok(Value::Object(object)) => found.push(object),
+            Ok(_) => {
+                let start = start(document);
+                return Err(ManifestError::NoObject { number, start });
+            }
+            Err(error) => {
+                let start = start(document);
+                return Err(ManifestError::Yaml { number, start, error });
+            }
+        }
+        if found.len() > MAX_OBJECTS {
+            return Err(ManifestError::TooMany);
+        }
+    }
+    Ok(found)
+}
+
+/// Splits at lines that start with `---`, as Kubernetes does. What follows on such a line is dropped.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut offset = 0;
+        for line in text.split_inclusive('\n') {
+            if line.starts_with("---") {
+                let (document, after) = text.split_at(offset);
+                rest = after.get(line.len()..);
+                return Some(document);
+            }
+            offset += line.len();
+        }
+        rest = None;
+        Some(text)
+    })
+}
+
+/// The first line of a document that is no comment.
+fn start(document: &str) -> String {
+    let mut lines = document.lines().map(str::trim);
+    let line = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    bounded_text::cut(line.unwrap_or_default().to_owned(), QUOTED)
+}
+
+/// Adds an object, or the items of a list. An item without a type has that of its list.
+pub(crate) fn flatten(
+    mut object: Map<String, Value>,
+    list_type: Option<(&Value, &str)>,
+    into: &mut Vec<Map<String, Value>>,
+) -> Result<(), ManifestError> {
+    if let Some((api_version, kind)) = list_type
+        && !object.contains_key("kind")
+    {
+        object.insert("apiVersion".to_owned(), api_version.clone());
+        object.insert("kind".to_owned(), kind.into());
+    }
+    let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) else {
+        if into.len() >= MAX_OBJECTS {
+            return Err(ManifestError::TooMany);
+        }
+        into.push(object);
+        return Ok(());
+    };
+    let kind = object.get("kind").and_then(Value::as_str);
+    let item_kind = kind
+        .and_then(|kind| kind.strip_suffix("List"))
+        .filter(|kind| !kind.is_empty());
+    let api_version = object.get("apiVersion").unwrap_or(&Value::Null);
+    let item_type = item_kind.map(|kind| (api_version, kind));
+    for item in items {
+        if let Value::Object(item) = item {
+            flatten(item, item_type, into)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn documents_become_objects_in_their_order() {
+        let manifest = "---\n# Source: web/templates/a.yaml\nkind: A\nnumber: 9007199254740993\non: yes\n\n---\n# nothing\n--- # more\nkind: B\ntext: |\n  ---\n  x\n";
+        assert_eq!(
+            objects(manifest).unwrap(),
+            [
+                json!({ "kind": "A", "number": 9_007_199_254_740_993_i64, "true": true }),
+                json!({ "kind": "B", "text": "---\nx\n" }),
+            ]
+        );
+        assert_eq!(objects("").unwrap(), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn a_list_is_its_items() {
+        let manifest = "kind: ConfigMapList\napiVersion: v1\nitems:\n- metadata: {name: a}\n- kind: List\n  items: [{kind: C}]\n---\nkind: D\n";
+        assert_eq!(
+            objects(manifest).unwrap(),
+            [
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } }),
+                json!({ "kind": "C" }),
+                json!({ "kind": "D" }),
+            ]
+        );
+        assert_eq!(objects("kind: List\nitems: []\n").unwrap(), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn an_invalid_document_is_quoted() {
+        let error = objects("kind: A\n---\n# Source: b\nkind: [B\n").unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("document 2 of the manifest (\"kind: [B\") is invalid:"),
+            "{text}"
+        );
+        let error = objects("just text\n").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "document 1 of the manifest (\"just text\") is not an object"
+        );
+    }
+
+    #[test]
+    fn size_and_number_are_limited() {
+        let many = "---\nkind: A\n".repeat(MAX_OBJECTS + 1);
+        assert_eq!(objects(&many), Err(ManifestError::TooMany));
+        let list = format!("kind: List\nitems: [{}]", "{a: b},".repeat(MAX_OBJECTS + 1));
+        assert_eq!(objects(&list), Err(ManifestError::TooMany));
+        let large = " ".repeat(MAX_BYTES + 1);
+        assert_eq!(objects(&large), Err(ManifestError::TooLarge(MAX_BYTES + 1)));
+    }
+}

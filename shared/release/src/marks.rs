@@ -1,0 +1,23 @@
+//! The labels and annotations by which releases and their objects are found: those of Fleet and Helm.
+
+/// Label of each object of a release: the hash of its [`SetId`](crate::names::SetId).
+pub const SET_HASH: &str = "objectset.rio.cattle.io/hash";
+/// Annotation of each object of a release: its [`SetId`](crate::names::SetId).
+pub const SET_ID: &str = "objectset.rio.cattle.io/id";
+/// Helm's annotation of objects that it does not delete, with the value [`KEEP`].
+pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+/// The value of [`RESOURCE_POLICY`].
+pub const KEEP: &str = "keep";
+
+/// Annotation of the chart of a release: the BundleDeployment that it belongs to.
+pub const BUNDLE_ID: &str = "fleet.cattle.io/bundle-id";
+/// Annotation of the chart of a release: the namespace of the agent that manages it.
+pub const AGENT_NAMESPACE: &str = "fleet.cattle.io/agent-namespace";
+/// Annotation of the chart of a release: the ServiceAccount that it was installed as, or an empty text.
+pub const SERVICE_ACCOUNT: &str = "fleet.cattle.io/service-account";
+/// Annotation of the chart of a release: whether its objects stay when it is removed.
+pub const KEEP_RESOURCES: &str = "fleet.cattle.io/keep-resources";
+/// Annotation of the chart of a release: the commit of the BundleDeployment, if it has one.
+pub const COMMIT: &str = "fleet.cattle.io/commit";
+/// Annotation of the chart of a release: which [`Attempt`](crate::record::Attempt) wrote the record. Fleet has none.
+pub const ATTEMPT: &str = "helmops.fleet.cattle.io/attempt";

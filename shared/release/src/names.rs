@@ -1,0 +1,221 @@
+//! Names of a release: where it is stored, under which name, and the identity of its objects. All are those of Fleet, so that a
+//! cluster can change from its agent to this one, and back.
+
+use std::fmt;
+
+use helmops_api::options::BundleDeploymentOptions;
+use helmops_core::targeting::names::safe_concat;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
+/// The maximum length of the name of a release.
+const MAX_RELEASE: usize = 53;
+/// The length of the hash at the end of a truncated name.
+const TRUNCATED_HASH: usize = 5;
+
+/// The key of a release: Helm stores it in its namespace under its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReleaseKey {
+    /// The namespace of the release.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ReleaseKey {
+    /// The key of the release of a BundleDeployment.
+    pub fn of(bundle_deployment: &str, options: &BundleDeploymentOptions) -> Self {
+        let named = options.helm.as_ref().map(|helm| helm.release_name.as_str());
+        let name = match named {
+            Some(name) if !name.is_empty() => name.to_owned(),
+            _ => release_name(bundle_deployment),
+        };
+        Self {
+            namespace: release_namespace(options).to_owned(),
+            name,
+        }
+    }
+
+    /// Reads what [`fmt::Display`] writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (namespace, name) = text.split_once('/')?;
+        let is_valid = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+        is_valid.then(|| Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// As in the status of a BundleDeployment: `shop/web`.
+impl fmt::Display for ReleaseKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The namespace of a release.
+pub fn release_namespace(options: &BundleDeploymentOptions) -> &str {
+    [&options.namespace, &options.default_namespace]
+        .into_iter()
+        .find(|namespace| !namespace.is_empty())
+        .map_or("default", String::as_str)
+}
+
+/// The name of the release of a BundleDeployment that names none.
+pub fn release_name(bundle_deployment: &str) -> String {
+    let original = bundle_deployment.replace('/', "-");
+    let is_kept = |c: char| c == '-' || c.is_ascii_lowercase() || c.is_ascii_digit();
+    let hashed = if original.chars().all(is_kept) {
+        original
+    } else {
+        // What is lost in the next step must not make two names equal.
+        format!("{original}-{}", md5(&original, 8))
+    };
+    let lower = hashed.to_lowercase();
+    let words: Vec<_> = lower.split(|c| c == '-' || !is_kept(c)).collect();
+    let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    let name = words.join("-");
+    if name.is_empty() {
+        return md5(bundle_deployment, 24);
+    }
+    truncated(name)
+}
+
+fn truncated(name: String) -> String {
+    if name.len() <= MAX_RELEASE {
+        return name;
+    }
+    let kept = name.get(..MAX_RELEASE - TRUNCATED_HASH - 1).unwrap_or(&name);
+    let dash = if kept.ends_with('-') { "" } else { "-" };
+    format!("{kept}{dash}{}", md5(&name, TRUNCATED_HASH))
+}
+
+/// The first digits of a hash.
+fn md5(text: &str, digits: usize) -> String {
+    let mut hex = bounded_text::hex(&md5::compute(text).0);
+    hex.truncate(digits);
+    hex
+}
+
+/// The identity of the set of objects that belong to one BundleDeployment: an annotation of each of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SetId(String);
+
+impl SetId {
+    /// The identity for a BundleDeployment. `scope` is the scope of the agent, empty for none: agents of different scopes own
+    /// nothing of each other.
+    pub fn new(bundle_deployment: &str, scope: &str) -> Self {
+        // Not a namespace: a constant of Fleet.
+        let parts = ["default", bundle_deployment, scope];
+        let parts = if scope.is_empty() { &parts[..2] } else { &parts[..] };
+        Self(safe_concat(parts))
+    }
+
+    /// The identity itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Its hash, short enough for a label.
+    pub fn hash(&self) -> String {
+        bounded_text::hex(digest(&SHA1_FOR_LEGACY_USE_ONLY, self.0.as_bytes()).as_ref())
+    }
+}
+
+impl From<String> for SetId {
+    fn from(id: String) -> Self {
+        Self(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::helm::HelmOptions;
+
+    use super::*;
+
+    const LONG: &str = "12345678901234567890123456789012345678901234567890123";
+
+    #[test]
+    fn release_names_are_those_of_fleet() {
+        let dashed = format!("{}-1234567", &LONG[..46]);
+        let derived = [
+            ("web", "web"),
+            (LONG, LONG),
+            (
+                &format!("{LONG}a"),
+                "12345678901234567890123456789012345678901234567-fdba4",
+            ),
+            (&dashed, "1234567890123456789012345678901234567890123456-d0bce"),
+            ("bundle.name.example.com", "bundle-name-example-com-645ef821"),
+            (
+                "long-name-test-shortpath-with@char",
+                "long-name-test-shortpath-with-char-031bab5e",
+            ),
+            (
+                "long-name-test-shortpath-with+char",
+                "long-name-test-shortpath-with-char-21c88393",
+            ),
+            ("long-name-test-0.App_ ", "long-name-test-0-app-5bf6b3fb"),
+            (
+                "long-name-test--App_-_12.factor",
+                "long-name-test-app-12-factor-0efbac37",
+            ),
+            ("team/web", "team-web"),
+        ];
+        for (name, release) in derived {
+            assert_eq!(release_name(name), release, "{name}");
+            assert!(release.len() <= MAX_RELEASE);
+        }
+        assert_eq!(release_name("---").len(), 24, "nothing is left, so it is a hash");
+    }
+
+    #[test]
+    fn a_release_is_in_the_first_namespace_that_is_given() {
+        let of = |namespace: &str, default: &str| {
+            let options = BundleDeploymentOptions {
+                namespace: namespace.to_owned(),
+                default_namespace: default.to_owned(),
+                ..BundleDeploymentOptions::default()
+            };
+            ReleaseKey::of("web", &options).to_string()
+        };
+        assert_eq!(of("shop", "other"), "shop/web");
+        assert_eq!(of("", "other"), "other/web");
+        assert_eq!(of("", ""), "default/web");
+    }
+
+    #[test]
+    fn a_release_name_that_is_given_is_used() {
+        let options = BundleDeploymentOptions {
+            helm: Some(HelmOptions {
+                release_name: "front.end".to_owned(),
+                ..HelmOptions::default()
+            }),
+            ..BundleDeploymentOptions::default()
+        };
+        let key = ReleaseKey::of("web", &options);
+        assert_eq!(key.to_string(), "default/front.end");
+        assert_eq!(ReleaseKey::parse("default/front.end"), Some(key));
+        for invalid in ["", "web", "/web", "a/", "a/b/c"] {
+            assert_eq!(ReleaseKey::parse(invalid), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn sets_are_those_of_fleet() {
+        let set = SetId::new("zz1", "");
+        assert_eq!(
+            (set.as_str(), &*set.hash()),
+            ("default-zz1", "8bf8216d78c215459e0a7a0c18ee4a5e9906c519")
+        );
+        let other = SetId::new("remove-metadata", "");
+        assert_eq!(other.hash(), "0f3e1d9d146fa8b290c0de403881184751430e59");
+        assert_eq!(
+            SetId::new("web", "cattle-fleet-system").as_str(),
+            "default-web-cattle-fleet-system"
+        );
+        let long = SetId::new(&"a".repeat(60), "");
+        assert!(long.as_str().len() <= 63, "{long:?}");
+    }
+}

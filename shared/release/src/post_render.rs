@@ -1,0 +1,356 @@
+//! What the agent changes in the objects of a chart after Helm has rendered them, and before it applies them.
+
+use gotmpl::yaml;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::{
+    manifest::{self, ManifestError},
+    marks,
+    names::SetId,
+    object::ObjectId,
+    scopes::{CRD, Scope, Scopes},
+};
+
+/// Helm's annotation with the template that a document is from. Helm removes it after this step, and sorts and names documents by
+/// it.
+const FILE: &str = "postrenderer.helm.sh/postrender-filename";
+/// A document without content. Helm refuses an empty result, but a chart may have no objects.
+const NO_OBJECTS: &str = "# The chart has no objects.\n";
+
+/// What is changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostRender {
+    /// The set that all objects belong to.
+    pub set: String,
+    /// The namespace that all objects are moved to; `None` leaves them where they are.
+    pub namespace: Option<String>,
+    /// Whether CRDs are deleted with the release. By default they stay, and with them all objects of their kinds.
+    pub deletes_crds: bool,
+    /// The known kinds; only used with a namespace.
+    pub scopes: Scopes,
+}
+
+/// Why the objects of a chart are refused.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PostRenderError {
+    /// The rendered text has no objects.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A cluster-scoped object, although all objects are to be in one namespace.
+    #[error(
+        "invalid cluster scoped object [name={} kind={} apiVersion={}] found: all objects of the chart are moved to the \
+        namespace {namespace:?}, and this one belongs to no namespace; set defaultNamespace instead of namespace to allow it",
+        object.name, object.kind, object.api_version
+    )]
+    ClusterScoped {
+        /// The object.
+        object: Box<ObjectId>,
+        /// The namespace that all objects are moved to.
+        namespace: String,
+    },
+    /// A kind that the API server does not have.
+    #[error(
+        "no matches for kind {:?} in version {:?}, which is the kind of {}: install its CRD first, or add it to the folder \
+        crds of the chart",
+        object.kind, object.api_version, object.name
+    )]
+    UnknownKind {
+        /// The object.
+        object: Box<ObjectId>,
+    },
+    /// A document without kind or name.
+    #[error("an object of {file} has no kind or no name")]
+    NoObject {
+        /// The template.
+        file: String,
+    },
+    /// An object that is too large to be written.
+    #[error("{object} is too large: {error}")]
+    TooLarge {
+        /// The object.
+        object: String,
+        /// How large.
+        error: yaml::TooLong,
+    },
+}
+
+impl PostRender {
+    /// Changes all documents of a text, and keeps their order.
+    ///
+    /// # Errors
+    /// If a document is no object, or if one must not be moved to the namespace.
+    pub fn render(&self, text: &str) -> Result<String, PostRenderError> {
+        let mut objects = objects(text)?;
+        let mut scopes = self.scopes.clone();
+        if self.namespace.is_some() {
+            for object in &objects {
+                scopes.insert_crd(object);
+            }
+        }
+        let set = SetId::from(self.set.clone());
+        let hash = set.hash();
+        let mut out = String::new();
+        for object in &mut objects {
+            self.mark(object, set.as_str(), &hash);
+            self.place(object, &scopes)?;
+            out.push_str("---\n");
+            out.push_str(&emitted(object)?);
+        }
+        if objects.is_empty() {
+            out.push_str(NO_OBJECTS);
+        }
+        Ok(out)
+    }
+
+    fn mark(&self, object: &mut Value, set: &str, hash: &str) {
+        let is_crd = object.get("kind").and_then(Value::as_str) == Some(CRD);
+        set_entry(object, "labels", marks::SET_HASH, hash);
+        set_entry(object, "annotations", marks::SET_ID, set);
+        if is_crd && !self.deletes_crds {
+            set_entry(object, "annotations", marks::RESOURCE_POLICY, marks::KEEP);
+        }
+    }
+
+    fn place(&self, object: &mut Value, scopes: &Scopes) -> Result<(), PostRenderError> {
+        let Some(namespace) = &self.namespace else {
+            return Ok(());
+        };
+        let id = ObjectId::of(object).ok_or_else(|| PostRenderError::NoObject { file: file(object) })?;
+        match scopes.get(id.group(), &id.kind) {
+            Some(Scope::Namespaced) => {
+                entries(object, "metadata").insert("namespace".to_owned(), namespace.as_str().into());
+                Ok(())
+            }
+            Some(Scope::Cluster) => Err(PostRenderError::ClusterScoped {
+                object: Box::new(id),
+                namespace: namespace.clone(),
+            }),
+            None => Err(PostRenderError::UnknownKind { object: Box::new(id) }),
+        }
+    }
+}
+
+/// The objects of a text. Those of a list are from the same template as the list.
+fn objects(text: &str) -> Result<Vec<Value>, ManifestError> {
+    let mut objects = Vec::new();
+    for document in manifest::documents(text)? {
+        let document = Value::Object(document);
+        let file = document
+            .pointer("/metadata/annotations")
+            .and_then(|all| all.get(FILE));
+        let file = file.and_then(Value::as_str).map(str::to_owned);
+        let mut flat = Vec::new();
+        if let Value::Object(document) = document {
+            manifest::flatten(document, None, &mut flat)?;
+        }
+        for object in flat {
+            let mut object = Value::Object(object);
+            if let Some(file) = &file {
+                set_entry(&mut object, "annotations", FILE, file);
+            }
+            objects.push(object);
+        }
+    }
+    if objects.len() > manifest::MAX_OBJECTS {
+        return Err(ManifestError::TooMany);
+    }
+    Ok(objects)
+}
+
+fn emitted(object: &Value) -> Result<String, PostRenderError> {
+    let empty = Map::new();
+    let entries = object.as_object().unwrap_or(&empty);
+    yaml::emit_exact(entries).map_err(|error| PostRenderError::TooLarge {
+        object: ObjectId::of(object).map_or_else(|| file(object), |id| id.to_string()),
+        error,
+    })
+}
+
+/// The template of an object.
+fn file(object: &Value) -> String {
+    let annotations = object.pointer("/metadata/annotations");
+    let file = annotations.and_then(|all| all.get(FILE)).and_then(Value::as_str);
+    file.unwrap_or("the chart").to_owned()
+}
+
+/// Sets a label or annotation.
+fn set_entry(object: &mut Value, field: &str, key: &str, value: &str) {
+    let metadata = entries(object, "metadata");
+    let of_field = metadata.entry(field).or_insert(Value::Null);
+    mapping(of_field).insert(key.to_owned(), value.into());
+}
+
+fn entries<'o>(object: &'o mut Value, field: &str) -> &'o mut Map<String, Value> {
+    mapping(mapping(object).entry(field).or_insert(Value::Null))
+}
+
+/// The entries of a mapping. What is none becomes an empty one: nothing else can be there.
+fn mapping(value: &mut Value) -> &mut Map<String, Value> {
+    match value {
+        Value::Object(entries) => entries,
+        other => {
+            *other = Value::Object(Map::new());
+            mapping(other)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn step(namespace: Option<&str>) -> PostRender {
+        let mut scopes = Scopes::default();
+        scopes.insert("", "ConfigMap", Scope::Namespaced);
+        scopes.insert("rbac.authorization.k8s.io", "ClusterRole", Scope::Cluster);
+        PostRender {
+            set: SetId::new("web", "").as_str().to_owned(),
+            namespace: namespace.map(str::to_owned),
+            deletes_crds: false,
+            scopes,
+        }
+    }
+
+    fn config_map(name: &str, metadata: &Value) -> Value {
+        let mut all = json!({ "name": name, "annotations": {
+            "objectset.rio.cattle.io/id": "default-web", FILE: "web/templates/a.yaml",
+        }, "labels": { "objectset.rio.cattle.io/hash": SetId::new("web", "").hash() } });
+        json_merge(&mut all, metadata);
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": all })
+    }
+
+    fn json_merge(into: &mut Value, from: &Value) {
+        for (key, value) in from.as_object().unwrap() {
+            match into.get_mut(key) {
+                Some(existing) if value.is_object() => json_merge(existing, value),
+                _ => into[key] = value.clone(),
+            }
+        }
+    }
+
+    fn document(kind: &str, name: &str, more: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: {kind}\nmetadata:\n  name: {name}\n  annotations:\n    {FILE}: web/templates/a.yaml\n{more}"
+        )
+    }
+
+    fn rendered(step: &PostRender, text: &str) -> Vec<Value> {
+        manifest::objects(&step.render(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn objects_are_marked_and_keep_their_order_and_template() {
+        let text = [
+            document("ConfigMap", "b", ""),
+            document(
+                "ConfigMap",
+                "a",
+                "  labels: {app: web, objectset.rio.cattle.io/hash: other}\n",
+            ),
+        ]
+        .join("---\n");
+        let expected = [
+            config_map("b", &json!({})),
+            config_map("a", &json!({ "labels": { "app": "web" } })),
+        ];
+        assert_eq!(rendered(&step(None), &text), expected);
+    }
+
+    #[test]
+    fn values_keep_their_types() {
+        let text = document(
+            "ConfigMap",
+            "a",
+            "data:\n  a: \"yes\"\n  b: '010'\n  c: 1e3\n  d: 9007199254740993\n  e: |\n    x\n    y\n  f: ~\n",
+        );
+        let object = rendered(&step(None), &text).pop().unwrap();
+        let expected = json!({ "a": "yes", "b": "010", "c": 1000, "d": 9_007_199_254_740_993_i64, "e": "x\ny\n", "f": null });
+        assert_eq!(object["data"], expected);
+    }
+
+    #[test]
+    fn items_of_a_list_are_from_its_template() {
+        let list = document(
+            "ConfigMapList",
+            "x",
+            "items:\n- metadata: {name: a}\n- metadata: {name: b, annotations: null}\n",
+        );
+        let expected = [config_map("a", &json!({})), config_map("b", &json!({}))];
+        assert_eq!(rendered(&step(None), &list), expected);
+    }
+
+    #[test]
+    fn crds_stay_unless_the_options_delete_them() {
+        let text = document(CRD, "widgets.example.com", "");
+        let policy = |step: &PostRender| {
+            let object = rendered(step, &text).pop().unwrap();
+            object["metadata"]["annotations"][marks::RESOURCE_POLICY].clone()
+        };
+        assert_eq!(policy(&step(None)), json!("keep"));
+        let deletes_crds = PostRender {
+            deletes_crds: true,
+            ..step(None)
+        };
+        assert_eq!(policy(&deletes_crds), Value::Null);
+    }
+
+    #[test]
+    fn a_namespace_is_forced_on_all_objects() {
+        let text = document("ConfigMap", "a", "  namespace: other\n");
+        let object = rendered(&step(Some("shop")), &text).pop().unwrap();
+        assert_eq!(object, config_map("a", &json!({ "namespace": "shop" })));
+        let kept = rendered(&step(None), &text).pop().unwrap();
+        assert_eq!(kept["metadata"]["namespace"], "other");
+    }
+
+    #[test]
+    fn a_cluster_scoped_object_is_refused_in_a_namespace() {
+        let text = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: admin}\n";
+        let error = step(Some("shop")).render(text).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "invalid cluster scoped object [name=admin kind=ClusterRole apiVersion=rbac.authorization.k8s.io/v1] found: all \
+             objects of the chart are moved to the namespace \"shop\", and this one belongs to no namespace; set \
+             defaultNamespace instead of namespace to allow it"
+        );
+        assert!(step(None).render(text).is_ok());
+    }
+
+    #[test]
+    fn kinds_that_the_chart_defines_are_known() {
+        let widget = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n";
+        let error = step(Some("shop")).render(widget).unwrap_err().to_string();
+        assert!(
+            error.starts_with("no matches for kind \"Widget\" in version \"example.com/v1\""),
+            "{error}"
+        );
+        let crd = json!({ "kind": CRD, "metadata": { "name": "widgets.example.com" },
+            "spec": { "group": "example.com", "scope": "Namespaced", "names": { "kind": "Widget" } } });
+        let mut with_crds = step(Some("shop"));
+        with_crds.scopes.insert_crd(&crd);
+        let object = rendered(&with_crds, widget).pop().unwrap();
+        assert_eq!(object["metadata"]["namespace"], "shop");
+    }
+
+    #[test]
+    fn a_chart_without_objects_has_a_result() {
+        for text in ["", "# nothing\n", "---\n---\n"] {
+            assert_eq!(step(Some("shop")).render(text).unwrap(), NO_OBJECTS);
+        }
+    }
+
+    #[test]
+    fn a_document_that_is_no_object_is_refused() {
+        let error = step(None).render("- a\n").unwrap_err();
+        assert!(matches!(
+            error,
+            PostRenderError::Manifest(ManifestError::NoObject { .. })
+        ));
+        let error = step(Some("shop")).render("kind: ConfigMap\n").unwrap_err();
+        assert_eq!(error.to_string(), "an object of the chart has no kind or no name");
+    }
+}

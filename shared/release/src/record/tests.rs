@@ -1,0 +1,184 @@
+use serde_json::json;
+
+use super::*;
+
+/// A record as Helm writes one, with fields that the agent does not use.
+fn stored() -> Value {
+    json!({
+        "name": "web",
+        "namespace": "shop",
+        "version": 3,
+        "info": {
+            "first_deployed": "2026-03-01T10:00:00.5Z",
+            "last_deployed": "2026-03-02T10:00:00Z",
+            "deleted": "",
+            "description": "Preparing upgrade",
+            "status": "pending-upgrade",
+            "notes": "Welcome",
+        },
+        "chart": {
+            "metadata": { "name": "nginx", "version": "1.2.3", "annotations": {
+                "fleet.cattle.io/bundle-id": "shop-web", "fleet.cattle.io/agent-namespace": "cattle-fleet-system",
+            } },
+            "templates": [{ "name": "templates/a.yaml", "data": "YTogMQ==" }],
+            "schemamodtime": "1970-01-01T00:00:00Z",
+        },
+        "config": { "replicas": 2, "big": 9_007_199_254_740_993_i64 },
+        "manifest": "---\n# Source: nginx/templates/a.yaml\nkind: ConfigMap\n",
+        "hooks": [{ "name": "migrate", "kind": "Job", "events": ["pre-upgrade"], "last_run": { "phase": "Running" }, "weight": 5 }],
+        "apply_method": "ssa",
+        "from_a_newer_helm": { "a": 1 },
+    })
+}
+
+fn data(json: &Value) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(json.to_string().as_bytes()).unwrap();
+    STANDARD.encode(packed.finish().unwrap()).into_bytes()
+}
+
+#[test]
+fn a_record_is_decoded_and_encoded_without_a_loss() {
+    let record = Record::decode(&data(&stored())).unwrap();
+    assert_eq!(
+        (record.key().to_string(), record.revision),
+        ("shop/web".to_owned(), 3)
+    );
+    assert_eq!(record.secret_name(), "sh.helm.release.v1.web.v3");
+    assert_eq!(record.info.status, Status::PendingUpgrade);
+    assert_eq!(record.hooks.first().unwrap().events, ["pre-upgrade"]);
+    assert_eq!(record.chart_metadata()["version"], "1.2.3");
+    let unlocked = record.with_status(Status::Failed, "interrupted".to_owned());
+    let again: Value =
+        serde_json::from_slice(&unpack(&unlocked.encode().unwrap(), MAX_UNPACKED).unwrap()).unwrap();
+    let mut expected = stored();
+    expected["info"]["status"] = json!("failed");
+    expected["info"]["description"] = json!("interrupted");
+    assert_eq!(again, expected);
+}
+
+#[test]
+fn a_record_of_helm_3_was_applied_by_the_client() {
+    let mut json = stored();
+    json.as_object_mut().unwrap().remove("apply_method");
+    json["info"]["status"] = json!("from-the-future");
+    // Without compression, as the first versions stored it.
+    let record = Record::decode(STANDARD.encode(json.to_string()).as_bytes()).unwrap();
+    assert_eq!(record.apply_method(), ApplyMethod::ClientSide);
+    assert_eq!(record.info.status, Status::Unknown);
+    assert_eq!(
+        Record::decode(&data(&stored())).unwrap().apply_method(),
+        ApplyMethod::ServerSide
+    );
+}
+
+#[test]
+fn a_damaged_record_is_an_error() {
+    assert!(matches!(Record::decode(b"%"), Err(RecordError::Base64(_))));
+    let mut cut = STANDARD.decode(data(&stored())).unwrap();
+    cut.truncate(cut.len() / 2);
+    let cut = STANDARD.encode(cut);
+    assert!(matches!(
+        Record::decode(cut.as_bytes()),
+        Err(RecordError::Gzip(_))
+    ));
+    let list = STANDARD.encode("[1]");
+    assert!(matches!(
+        Record::decode(list.as_bytes()),
+        Err(RecordError::Json(_))
+    ));
+}
+
+#[test]
+fn a_record_that_unpacks_to_more_than_the_limit_is_an_error() {
+    let spaces = |bytes| {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&vec![b' '; bytes]).unwrap();
+        STANDARD.encode(packed.finish().unwrap())
+    };
+    let bomb = spaces(100_001);
+    assert!(bomb.len() < 10_000, "{}", bomb.len());
+    assert!(matches!(
+        unpack(bomb.as_bytes(), 100_000),
+        Err(RecordError::TooLarge)
+    ));
+    assert_eq!(
+        unpack(spaces(100_000).as_bytes(), 100_000).unwrap().len(),
+        100_000
+    );
+    let text = STANDARD.encode(" ".repeat(11));
+    assert!(matches!(unpack(text.as_bytes(), 10), Err(RecordError::TooLarge)));
+}
+
+#[test]
+fn every_status_is_written_as_helm_does() {
+    for status in Status::ALL {
+        assert_eq!(serde_json::to_value(status).unwrap(), json!(status.as_str()));
+        assert_eq!(Status::parse(status.as_str()), status);
+        assert_eq!(status.is_pending(), status.as_str().starts_with("pending-"));
+    }
+    assert_eq!(Status::parse("other"), Status::Unknown);
+}
+
+#[test]
+fn labels_change_as_with_helm() {
+    let record = Record::decode(&data(&stored())).unwrap();
+    let record = record.with_status(Status::Failed, String::new());
+    let existing = [
+        ("createdAt", "1"),
+        ("status", "pending-upgrade"),
+        ("team", "a"),
+        ("version", "3"),
+    ];
+    let existing = existing.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let labels = record.labels(&existing.into(), 1_700_000_000);
+    let expected = [
+        ("modifiedAt", "1700000000"),
+        ("name", "web"),
+        ("owner", "helm"),
+        ("status", "failed"),
+        ("team", "a"),
+        ("version", "3"),
+    ];
+    let labels: Vec<_> = labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+    assert_eq!(labels, expected);
+}
+
+#[test]
+fn a_release_belongs_to_the_agent_of_its_annotations() {
+    let record = Record::decode(&data(&stored())).unwrap();
+    assert_eq!(record.bundle_deployment("cattle-fleet-system"), Some("shop-web"));
+    assert_eq!(record.bundle_deployment("other"), None);
+    let mut json = stored();
+    json["chart"]["metadata"]["annotations"]["fleet.cattle.io/bundle-id"] = json!("");
+    let record = Record::decode(&data(&json)).unwrap();
+    assert_eq!(record.bundle_deployment("cattle-fleet-system"), None);
+    assert_eq!(Record::default().bundle_deployment(""), None);
+}
+
+#[test]
+fn an_attempt_is_found_in_records_of_this_agent_only() {
+    let attempt = Attempt {
+        deployment_id: "s-1f:4f2a".to_owned(),
+        cause: Cause::Missing,
+        number: 7,
+    };
+    let of = |description: &str, annotation: Option<&str>| {
+        let mut json = stored();
+        json["info"]["description"] = json!(description);
+        if let Some(annotation) = annotation {
+            json["chart"]["metadata"]["annotations"][marks::ATTEMPT] = json!(annotation);
+        }
+        Record::decode(&data(&json)).unwrap().attempt()
+    };
+    let text = attempt.to_string();
+    assert_eq!(of(&text, None), Some(attempt.clone()));
+    let failed = "Upgrade \"web\" failed: timeout";
+    assert_eq!(of(failed, Some(&text)), Some(attempt));
+    assert_eq!(of("Upgrade complete", None), None);
+    assert_eq!(
+        of("Rollback to 2", Some(&text)),
+        None,
+        "the chart is that of revision 2"
+    );
+}
