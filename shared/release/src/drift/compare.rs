@@ -5,17 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{DriftRules, contains};
-use crate::object::ObjectId;
-
-/// Label with which an object opts out of being deleted with its set.
-const PRUNE: &str = "objectset.rio.cattle.io/prune";
-
-/// Annotation that has the ID of the set. Its hash is in the label by which the live objects are selected, but operators copy labels
-/// to objects of their own.
-const SET_ID: &str = "objectset.rio.cattle.io/id";
-
-/// Helm's annotation for objects that outlive their release.
-const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+use crate::{
+    marks::{KEEP, PRUNE, RESOURCE_POLICY, SET_ID},
+    object::ObjectId,
+};
 
 /// A desired object: one of the manifest of the recorded revision.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +137,7 @@ fn is_deletable(object: &Value, set_id: &str) -> bool {
         marks.and_then(|marks| marks.get(key)).and_then(Value::as_str)
     };
     let is_kept =
-        mark("annotations", RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"));
+        mark("annotations", RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case(KEEP));
+    // The live objects are selected by the label of the set, but operators copy labels to objects of their own.
     mark("annotations", SET_ID) == Some(set_id) && mark("labels", PRUNE) != Some("false") && !is_kept
 }

@@ -9,6 +9,7 @@ use super::{
     conditions::{ConditionType, Conditions},
     set_false,
 };
+use crate::gate::Held;
 
 /// The outcome of the deployment step of a reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,18 +43,7 @@ pub enum DeployOutcome {
         error: String,
     },
     /// Nothing may be done now. The status stays as it is.
-    Held(Hold),
-}
-
-/// Why nothing may be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// `spec.paused`.
-    Paused,
-    /// `spec.offSchedule`.
-    OffSchedule,
-    /// `spec.waitingForValues`: the Secret with the values is to follow.
-    WaitingForValues,
+    Held(Held),
 }
 
 /// Fields that another manager owns, so that the API server rejects the release's values.
@@ -118,7 +108,7 @@ pub fn apply(
         DeployOutcome::Blocked(blocked) => not_deployed(status, blocked.to_string(), now),
         DeployOutcome::Conflict(conflict) => not_deployed(status, conflict.to_string(), now),
         DeployOutcome::Failed { error } => not_deployed(status, error.clone(), now),
-        DeployOutcome::Held(Hold::Paused | Hold::OffSchedule | Hold::WaitingForValues) => {}
+        DeployOutcome::Held(_) => {}
     }
 }
 

@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    dependencies::Unmet,
     drift::{Change, Drift, ObjectDrift},
+    gate::Held,
     health::Health,
     object::ObjectId,
+    record::Status,
+    state::{ForeignOwner, Pending},
 };
 
 const T1: &str = "2026-01-01T00:00:01Z";
@@ -361,9 +365,10 @@ fn each_outcome_has_its_conditions() {
                 .to_owned()],
         ),
         (failed("no such host"), vec!["Deployed False no such host".to_owned()]),
-        (DeployOutcome::Held(Hold::Paused), vec![]),
-        (DeployOutcome::Held(Hold::OffSchedule), vec![]),
-        (DeployOutcome::Held(Hold::WaitingForValues), vec![]),
+        (DeployOutcome::Held(Held::Paused), vec![]),
+        (DeployOutcome::Held(Held::OffSchedule), vec![]),
+        (DeployOutcome::Held(Held::WaitingForValues), vec![]),
+        (DeployOutcome::Held(Held::NotPromoted), vec![]),
     ] {
         let next = step(
             &BundleDeploymentStatus::default(),
@@ -392,17 +397,27 @@ fn what_a_deployment_lacks_is_reported_in_the_words_of_fleet() {
     let namespace = || "shop".to_owned();
     for (blocked, expected) in [
         (
-            Blocked::Dependencies {
+            Blocked::from(Unmet::NotReady {
                 names: vec!["a".to_owned(), "b".to_owned()],
-            },
+            }),
             "dependent bundle(s) are not ready: [a b]",
         ),
         (
-            Blocked::NoDependency {
-                selector: "a=b".to_owned(),
-                namespace: "fleet-default".to_owned(),
-            },
-            "list bundledeployments: no bundles matching labels a=b in namespace fleet-default",
+            Blocked::Busy(Pending {
+                revision: 3,
+                status: Status::PendingUpgrade,
+            }),
+            "another Helm operation is in progress: revision 3 is pending-upgrade. If none is running, delete the Secret of this \
+             revision, or run helm rollback",
+        ),
+        (
+            Blocked::Foreign(ForeignOwner::Unmanaged),
+            "the release exists and was not deployed by this agent; set helm.takeOwnership to take it over, or choose another \
+             helm.releaseName",
+        ),
+        (
+            Blocked::Foreign(ForeignOwner::BundleDeployment("other".to_owned())),
+            "the release belongs to BundleDeployment other; choose another helm.releaseName",
         ),
         (
             Blocked::ValuesMissing {
@@ -542,9 +557,9 @@ fn a_failed_upgrade_keeps_the_state_of_the_previous_release() {
     };
     for outcome in [
         failed("template error"),
-        DeployOutcome::Blocked(Blocked::Dependencies {
+        DeployOutcome::Blocked(Blocked::from(Unmet::NotReady {
             names: vec!["a".to_owned()],
-        }),
+        })),
     ] {
         let next = step(
             &good(),
@@ -574,7 +589,12 @@ fn a_hold_changes_nothing() {
     let mut spec = spec();
     spec.deployment_id = ":b".to_owned();
     spec.downstream_resources_generation = 3;
-    for hold in [Hold::Paused, Hold::OffSchedule, Hold::WaitingForValues] {
+    for hold in [
+        Held::Paused,
+        Held::OffSchedule,
+        Held::WaitingForValues,
+        Held::NotPromoted,
+    ] {
         let next = step(
             &good(),
             &spec,
@@ -904,9 +924,9 @@ mod the_state_that_the_controller_derives {
             fields: vec![],
             error: "e".to_owned(),
         });
-        let blocked = DeployOutcome::Blocked(Blocked::Dependencies {
+        let blocked = DeployOutcome::Blocked(Blocked::from(Unmet::NotReady {
             names: vec!["d".to_owned()],
-        });
+        }));
         let forbidden = DeployOutcome::NamespaceForbidden {
             release: "shop/web:1".to_owned(),
             error: "e".to_owned(),
@@ -918,7 +938,7 @@ mod the_state_that_the_controller_derives {
             (blocked, ErrApplied),
             (captured("e"), NotReady),
             (forbidden, NotReady),
-            (DeployOutcome::Held(Hold::Paused), WaitApplied),
+            (DeployOutcome::Held(Held::Paused), WaitApplied),
         ] {
             for previous in [BundleDeploymentStatus::default(), good()] {
                 assert_eq!(
@@ -937,7 +957,7 @@ fn outcome() -> impl Strategy<Value = DeployOutcome> {
         Just(captured("bad")),
         Just(DeployOutcome::StillCaptured),
         Just(failed("e")),
-        Just(DeployOutcome::Held(Hold::Paused)),
+        Just(DeployOutcome::Held(Held::Paused)),
         Just(DeployOutcome::NamespaceForbidden {
             release: "shop/web:2".to_owned(),
             error: "e".to_owned()
