@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use super::{ephemeral, is_secret, lists::Lists};
+use super::{is_secret, lists::Lists};
 
 /// Like the result of a dry run, for the case that the API server rejects it as invalid: a changed field is immutable, or is the key of
 /// a list, such as the port of a Service. Such drift can be shown, but applying the manifest does not correct it.
@@ -13,7 +13,6 @@ use super::{ephemeral, is_secret, lists::Lists};
 pub fn predicted_locally(desired: &Value, live: &Value) -> Value {
     let mut predicted = live.clone();
     let mut desired = desired.clone();
-    ephemeral::remove(&mut desired);
     if is_secret(live) {
         encode_string_data(&mut desired);
     }

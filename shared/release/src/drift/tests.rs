@@ -61,7 +61,7 @@ mod the_cheap_check {
         );
         let desired = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": { "name": "web", "creationTimestamp": null, "labels": { "tier": "web" }, "annotations": {} },
+            "metadata": { "name": "web", "creationTimestamp": null, "labels": { "tier": "web" }, "annotations": {}, "finalizers": [] },
             "spec": {
                 "replicas": 2, "strategy": null,
                 "template": { "spec": { "containers": [{ "name": "main", "image": "nginx:1", "env": [{ "name": "A", "value": "1" }] }] } }
@@ -427,6 +427,10 @@ fn an_injected_ca_is_no_drift_unless_the_chart_sets_it() {
             "{live} {bundle:?}"
         );
     }
+    // Each webhook has its own.
+    let mut placeholders = webhooks(json!("Cg=="));
+    placeholders["webhooks"][0]["clientConfig"]["caBundle"] = "Cg==".into();
+    assert_eq!(patch(&placeholders, &webhooks(json!("T1RIRVI="))), None);
     // Not injected yet.
     let mut live = crd(json!("x"));
     live["spec"]["conversion"]["webhook"]["clientConfig"] = json!({});

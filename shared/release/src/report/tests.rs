@@ -762,11 +762,17 @@ fn an_object_can_be_missing_in_one_version_and_extra_in_another() {
 
 #[test]
 fn resources_are_listed_by_kind_in_the_order_of_the_manifest() {
+    let mut first = config_map("c");
+    first.id.namespace = "a".to_owned();
+    let mut cluster_scoped = config_map("d");
+    cluster_scoped.id.namespace = String::new();
     let all = vec![
         config_map("b"),
         object(id("v1", "Service", "z")),
         object(id("apps/v1", "Deployment", "a")),
         config_map("a"),
+        cluster_scoped,
+        first,
     ];
     let next = step(&good(), &spec(), &deployed(), &objects(all, vec![]), T2);
     let names: Vec<_> = next
@@ -774,7 +780,17 @@ fn resources_are_listed_by_kind_in_the_order_of_the_manifest() {
         .iter()
         .map(|object| format!("{} {}", object.kind, object.name))
         .collect();
-    assert_eq!(names, ["ConfigMap a", "ConfigMap b", "Service z", "Deployment a"]);
+    assert_eq!(
+        names,
+        [
+            "ConfigMap c",
+            "ConfigMap d",
+            "ConfigMap a",
+            "ConfigMap b",
+            "Service z",
+            "Deployment a"
+        ]
+    );
 }
 
 #[test]
@@ -997,6 +1013,8 @@ fn observation() -> impl Strategy<Value = Observation> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// What is reported again is not written again, and fields contradict each other in no order of events.
     #[test]
     fn a_status_is_stable_and_consistent(events in proptest::collection::vec((outcome(), observation(), any::<bool>()), 1..6)) {
