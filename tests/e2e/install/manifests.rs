@@ -1,12 +1,15 @@
 //! All ways to install the manifests.
 
 use anyhow::ensure;
+use helmops_bed::control_plane::Options;
 use helmops_bed::helmops::{NAMESPACE, manifests};
 use helmops_bed::kubectl::Kubectl;
+use helmops_bed::test_bed::TestBed;
 use helmops_bed::wait::eventually;
 use serde_json::{Value, json};
 
 use super::empty;
+use super::readme::shell;
 use crate::harness::{SOON, run};
 
 pub async fn apply(kubectl: &Kubectl, folder: &str, more: &[&str]) {
@@ -125,6 +128,28 @@ async fn the_manifests_of_the_agent_install() {
         &["apply", "--server-side", "--filename", example.to_str().unwrap()],
     )
     .await;
+}
+
+/// The simulated node starts its pod, so Helm waits for it as on a real cluster.
+#[tokio::test]
+async fn the_chart_installs_an_agent_alone() {
+    let options = Options {
+        nodes: true,
+        ..Options::default()
+    };
+    let bed = TestBed::start(&options).await.unwrap();
+    let install = "helm install helmops-agent manifests --namespace cattle-fleet-system --create-namespace \
+                   --set agent.only=true --wait --timeout=50s";
+    let notes = shell(&bed, install).await;
+    assert!(notes.contains("waits for the Secret fleet-agent"), "{notes}");
+    let names = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.status.readyReplicas}{\"\\n\"}{end}";
+    let list = ["get", "deployments", "--all-namespaces", "--output", names];
+    assert_eq!(
+        run(&bed.kubectl(), &list).await,
+        "cattle-fleet-system/helmops-agent 1\n"
+    );
+    let crds = ["get", "customresourcedefinitions", "--output=name"];
+    assert_eq!(run(&bed.kubectl(), &crds).await, "");
 }
 
 /// Without a running replica of the webhook, requests that it would never deny still succeed.
